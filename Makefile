@@ -1,0 +1,84 @@
+# `make` lists the targets. Everything is installed in .venv, in two stages:
+# what perfc needs to run, and what its tests need besides. Both are repeated
+# only when pyproject.toml has changed.
+
+PYTHON ?= python3
+DEMO_MODEL ?= examples/models/dlrm_mlperf.onnx
+DEMO_ARGS ?= --batch 2048 --target a100
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+CORE := .venv/.installed-core
+TEST := .venv/.installed-test
+# Present while a stage runs: found later, it means that the stage was cut off.
+UNFINISHED := .venv/.unfinished
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# pyright would ask the network for its newest version on every run.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo install test lint types unit slow bench fixtures format clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(CORE) ## Predict the time of one model (installs perfc, no torch)
+	$(BIN)/perfc analyze $(DEMO_MODEL) $(DEMO_ARGS)
+
+install: $(TEST) ## Install perfc and everything its tests need
+
+test: lint types unit ## Run every check that a change must pass
+
+lint: $(TEST) ## Check style, format and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(TEST) ## Check the types of the package and of the tests
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+unit: $(TEST) ## Run the tests, without the slow ones
+	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+slow: $(TEST) ## Run the slow tests
+	$(BIN)/pytest -n 2 -m slow $(PYTEST_ARGS)
+
+bench: $(TEST) ## Compare predictions with measured times
+	$(BIN)/python benchmarks/run.py
+
+fixtures: $(TEST) ## Write the model files of tests and demo again
+	$(BIN)/python examples/export_dlrm.py tests/fixtures/onnx
+	$(BIN)/python examples/export_dlrm.py --model dlrm-mlperf examples/models
+
+format: $(TEST) ## Format the code and apply safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove everything that make and the tools have made
+	rm -rf .venv build dist .coverage htmlcov .hypothesis *.egg-info src/*.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(CORE): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "perfc needs Python 3.11 or newer: make PYTHON=python3.12" >&2; exit 1; }
+	@if [ -e $(UNFINISHED) ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	    $(PYTHON) -m venv --clear .venv; fi
+	@touch $(UNFINISHED)
+	@echo "Installing perfc in .venv"
+	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --editable .
+	@rm $(UNFINISHED)
+	@touch $@
+
+$(TEST): $(CORE)
+	@if [ -e $(UNFINISHED) ]; then rm -f $(CORE); $(MAKE) --no-print-directory $(CORE); fi
+	@touch $(UNFINISHED)
+	@echo "Installing the tests' tools in .venv (with torch: this can take minutes)"
+	@$(BIN)/python -m pip install -qq --group dev
+	@rm $(UNFINISHED)
+	@touch $@

@@ -1,0 +1,54 @@
+"""Tell how long a deep-learning model takes on a GPU, and why, without one.
+
+    import perfc
+    model = perfc.load("model.onnx", batch=2048)
+    report = perfc.analyze(model, target="a100")
+    print(report.time_us, report.interval_us)
+    print(report)
+
+Names are loaded when first used, so that `import perfc` is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfc.ir import PerfcError, register_plugin
+    from perfc.tools import Model, Report, analyze, load
+
+__all__ = [
+    "Model",
+    "PerfcError",
+    "Report",
+    "__version__",
+    "analyze",
+    "load",
+    "register_plugin",
+]
+
+_HOMES = {
+    "Model": "perfc.tools",
+    "PerfcError": "perfc.ir",
+    "Report": "perfc.tools",
+    "analyze": "perfc.tools",
+    "load": "perfc.tools",
+    "register_plugin": "perfc.ir",
+}
+
+__version__: str
+"""The version of the installed distribution."""
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - lazy
+
+        return version("perfc")
+    if name in _HOMES:
+        from importlib import import_module  # noqa: PLC0415 - lazy
+
+        found: object = getattr(import_module(_HOMES[name]), name)
+        return found
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
