@@ -1,0 +1,177 @@
+"""The intermediate representation: the only layer that everything imports."""
+
+from __future__ import annotations
+
+from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Scenario
+from perfc.ir.core import (
+    NOWHERE,
+    Graph,
+    Location,
+    Node,
+    Replacement,
+    Use,
+    Value,
+)
+from perfc.ir.diagnostics import Diagnostic, Level
+from perfc.ir.dim_parser import parse_dim
+from perfc.ir.dims import (
+    Dim,
+    Expr,
+    ceil_div,
+    evaluate,
+    maximum,
+    product,
+    symbol,
+    symbols_of,
+)
+from perfc.ir.errors import (
+    ParseError,
+    PassContractError,
+    PerfcError,
+    PipelineError,
+    UnboundSymbolError,
+    UnknownOpError,
+    UnsupportedModelError,
+    UsageError,
+    VerifyError,
+)
+from perfc.ir.launch import (
+    BUSY_KINDS,
+    HOST_KINDS,
+    NO_WORK,
+    Kernel,
+    LaunchGraph,
+    LaunchOp,
+    Resource,
+    ResourceKind,
+    TaskKind,
+    Work,
+    verify_launches,
+)
+from perfc.ir.launch_printer import print_launches, print_program
+from perfc.ir.opdef import Abstract, OpDef, OpRegistry
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
+from perfc.ir.ops.embedding import bags
+from perfc.ir.ops.reduction import reduced_axes
+from perfc.ir.ops.rules import UNKNOWN_DIM
+from perfc.ir.parser import parse_graph, parse_program, parse_type
+from perfc.ir.plugins import (
+    COST_MODELS,
+    EXPORTERS,
+    FRONTENDS,
+    PASSES,
+    TARGETS,
+    entry_points,
+    load_plugin,
+    plugin_names,
+    register_plugin,
+)
+from perfc.ir.printer import print_graph
+from perfc.ir.program import Program, RankClass, single
+from perfc.ir.record import (
+    EMPTY,
+    AttrValue,
+    Record,
+    format_attribute,
+    format_items,
+)
+from perfc.ir.type_verifier import verify_types
+from perfc.ir.types import (
+    DTYPES,
+    DType,
+    Granularity,
+    MathMode,
+    MemorySpace,
+    Scaling,
+    TensorType,
+    parse_dtype,
+)
+from perfc.ir.verifier import verify
+
+__all__ = [
+    "BUILTIN_OPS",
+    "BUSY_KINDS",
+    "COST_MODELS",
+    "DTYPES",
+    "ELEMENTWISE_OPS",
+    "EMPTY",
+    "EXPORTERS",
+    "FRONTENDS",
+    "HOST_KINDS",
+    "NOWHERE",
+    "NO_WORK",
+    "PASSES",
+    "TARGETS",
+    "UNKNOWN_DIM",
+    "Abstract",
+    "Anchor",
+    "AnnotationKey",
+    "Annotations",
+    "AnyKey",
+    "AttrValue",
+    "DType",
+    "Diagnostic",
+    "Dim",
+    "Expr",
+    "Granularity",
+    "Graph",
+    "Kernel",
+    "LaunchGraph",
+    "LaunchOp",
+    "Level",
+    "Location",
+    "MathMode",
+    "MemorySpace",
+    "Node",
+    "OpDef",
+    "OpRegistry",
+    "ParseError",
+    "PassContractError",
+    "PerfcError",
+    "PipelineError",
+    "Program",
+    "RankClass",
+    "Record",
+    "Replacement",
+    "Resource",
+    "ResourceKind",
+    "Scaling",
+    "Scenario",
+    "TaskKind",
+    "TensorType",
+    "UnboundSymbolError",
+    "UnknownOpError",
+    "UnsupportedModelError",
+    "UsageError",
+    "Use",
+    "Value",
+    "VerifyError",
+    "Work",
+    "bags",
+    "ceil_div",
+    "entry_points",
+    "evaluate",
+    "format_attribute",
+    "format_items",
+    "load_plugin",
+    "maximum",
+    "parse_dim",
+    "parse_dtype",
+    "parse_graph",
+    "parse_program",
+    "parse_type",
+    "plugin_names",
+    "print_graph",
+    "print_launches",
+    "print_program",
+    "product",
+    "reduced_axes",
+    "register_plugin",
+    "single",
+    "symbol",
+    "symbols_of",
+    "verify",
+    "verify_launches",
+    "verify_types",
+]

@@ -1,0 +1,359 @@
+"""The op graph: values, nodes and their owner.
+
+Nodes and values have identity (`eq=False`) and are changed only through
+`Graph`, which keeps use lists true. Everything that hangs off them (types,
+attributes, locations) is an immutable value. The order of the nodes is the
+program order; it is also a topological order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from perfc.ir.dims import Dim
+from perfc.ir.errors import VerifyError
+from perfc.ir.record import EMPTY, AttrValue, Record
+from perfc.ir.types import TensorType
+
+MAX_NESTING = 40
+"""Regions nested deeper than this are refused."""
+
+
+@attrs.frozen
+class Location:
+    """Where a node comes from.
+
+    Attributes:
+        name: What the frontend calls the node.
+        module: Path of the module that contains it, as `top_l.0`.
+        source: File and line of the model's code.
+        phase: `forward`, `backward`, `optimizer` or `loss`.
+        origin: The framework call it was exported from, as its exporter wrote
+            it: `aten.embedding_bag.padding_idx(%w, %i, ...)`.
+
+    """
+
+    name: str = ""
+    module: str = ""
+    source: str = ""
+    phase: str = "forward"
+    origin: str = ""
+
+
+NOWHERE = Location()
+LOCATION_FIELDS = tuple(field.name for field in attrs.fields(Location))
+
+
+@attrs.define(eq=False)
+class Value:
+    """An SSA value: an input, a parameter, or one result of one node."""
+
+    name: str
+    type: TensorType | None
+    producer: Node | None = attrs.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@attrs.frozen
+class Use:
+    """One operand slot."""
+
+    node: Node
+    index: int
+
+
+@attrs.define(eq=False)
+class Node:
+    """One op applied to values. Create it with `Graph.add`."""
+
+    op: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attributes: Record = EMPTY
+    regions: tuple[Graph, ...] = attrs.field(default=(), repr=False)
+    location: Location = NOWHERE
+
+    def __str__(self) -> str:
+        results = ", ".join(map(str, self.results))
+        return f"{results} = {self.op}" if results else self.op
+
+
+@attrs.define(eq=False)
+class _Nest:
+    """What a graph and all its regions share."""
+
+    readers: dict[Value, dict[Node, None]] = attrs.field(
+        factory=dict["Value", "dict[Node, None]"]
+    )
+    regions: dict[Graph, None] = attrs.field(factory=dict["Graph", None])
+
+
+@attrs.define(eq=False)
+class Graph:
+    """A named list of nodes in program order, with inputs and parameters.
+
+    A region (the body of a loop or a branch) is a graph with a `parent`, whose
+    values it may read. All graphs of one nest share one table of uses.
+    """
+
+    name: str
+    parent: Graph | None = attrs.field(default=None, repr=False)
+    inputs: list[Value] = attrs.field(factory=list[Value], init=False)
+    parameters: list[Value] = attrs.field(factory=list[Value], init=False)
+    outputs: list[Value] = attrs.field(factory=list[Value], init=False)
+    _nodes: list[Node] = attrs.field(factory=list[Node], init=False)
+    _by_name: dict[str, Value] = attrs.field(
+        factory=dict[str, Value], init=False, repr=False
+    )
+    _numbers: dict[str, int] = attrs.field(
+        factory=dict[str, int], init=False, repr=False
+    )
+    nest: _Nest = attrs.field(factory=_Nest, init=False, repr=False)
+    depth: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Join the parent's table of uses."""
+        if self.parent is None:
+            return
+        self.nest = self.parent.nest
+        self.nest.regions[self] = None
+        self.depth = self.parent.depth + 1
+        if self.depth > MAX_NESTING:
+            msg = f"regions nested more than {MAX_NESTING} deep in @{self.name}"
+            raise VerifyError(msg)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(tuple(self._nodes))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+    def values(self) -> Iterator[Value]:
+        """Every value defined here: inputs, parameters, results."""
+        yield from self.inputs
+        yield from self.parameters
+        for node in self._nodes:
+            yield from node.results
+
+    def value(self, name: str) -> Value:
+        """Return the visible value called *name*, without its `%`."""
+        found = self.find(name)
+        if found is None:
+            msg = f"no value %{name} in graph @{self.name}"
+            raise VerifyError(msg)
+        return found
+
+    def find(self, name: str) -> Value | None:
+        """Return the value called *name* here or in an enclosing graph."""
+        found = self._by_name.get(name)
+        if found is None and self.parent is not None:
+            return self.parent.find(name)
+        return found
+
+    def uses(self, value: Value) -> tuple[Use, ...]:
+        """Every operand slot that reads *value*, regions included."""
+        return tuple(
+            Use(node, index)
+            for node in self.nest.readers.get(value, ())
+            for index, operand in enumerate(node.operands)
+            if operand is value
+        )
+
+    def has_use(self, value: Value, node: Node, index: int) -> bool:
+        """Whether operand *index* of *node* is on the use list of *value*."""
+        reads = node in self.nest.readers.get(value, ())
+        return reads and node.operands[index] is value
+
+    def count_readers(self) -> int:
+        """Return how often a node is on a value's use list, regions included."""
+        return sum(map(len, self.nest.readers.values()))
+
+    def fresh_name(self, stem: str) -> str:
+        """Return *stem*, or *stem* with a number that makes it new."""
+        name, number = stem, self._numbers.get(stem, 0)
+        while self.find(name) is not None:
+            number += 1
+            name = f"{stem}_{number}"
+        self._numbers[stem] = max(number - 1, 0)
+        return name
+
+    def add_input(self, name: str, type: TensorType | None) -> Value:
+        """Declare one graph input (data, or a region's argument)."""
+        value = self._define(Value(name, type))
+        self.inputs.append(value)
+        return value
+
+    def add_parameter(self, name: str, type: TensorType) -> Value:
+        """Declare one parameter: a weight that stays on the device."""
+        value = self._define(Value(name, type))
+        self.parameters.append(value)
+        return value
+
+    def add(  # noqa: PLR0913 - a node has this many parts
+        self,
+        op: str,
+        operands: Iterable[Value],
+        results: Sequence[str],
+        attributes: Record | Mapping[str, AttrValue] = EMPTY,
+        *,
+        regions: tuple[Graph, ...] = (),
+        location: Location = NOWHERE,
+    ) -> Node:
+        """Append a node and register it as a user of its operands."""
+        record = attributes if isinstance(attributes, Record) else Record(attributes)
+        node = Node(op, tuple(operands), (), record, regions, location)
+        self._nodes.append(self._create(node, results))
+        return node
+
+    def replace(self, replacements: Mapping[Node, Replacement]) -> None:
+        """Put one new node in place of each key, in one linear pass.
+
+        The new node takes over the uses (and the type) of the old node's
+        `result`; the old node goes, and so must, sooner or later, whoever still
+        reads its other results.
+        """
+        order: list[Node] = []
+        returned = self._returned()
+        for node in self._nodes:
+            new = replacements.get(node)
+            if new is None:
+                order.append(node)
+                continue
+            name = self.fresh_name(f"{new.result.name}.raised")
+            made = self._create(
+                Node(new.op, new.operands, (), new.attributes, (), new.location), [name]
+            )
+            made.results[0].type = new.result.type
+            order.append(made)
+            self.replace_uses(new.result, made.results[0])
+            returned.discard(new.result)
+            if self._is_read(node, returned):
+                order.append(node)
+            else:
+                self._forget(node)
+        self._nodes = order
+
+    def replace_uses(self, old: Value, new: Value) -> None:
+        """Make every reader of *old*, and every graph that returns it, use *new*."""
+        for use in self.uses(old):
+            self.set_operand(use.node, use.index, new)
+        for graph in (self, *self.nest.regions):
+            if old in graph.outputs:
+                graph.outputs = [new if v is old else v for v in graph.outputs]
+
+    def set_operand(self, node: Node, index: int, value: Value) -> None:
+        """Make operand *index* of *node* read *value*."""
+        self._add_reader(node, value)
+        old = node.operands[index]
+        node.operands = (*node.operands[:index], value, *node.operands[index + 1 :])
+        if old not in node.operands:
+            del self.nest.readers[old][node]
+
+    def make_constant(self, node: Node, elements: tuple[Dim, ...]) -> None:
+        """Turn a typed node of one result into the `constant` of known elements."""
+        type_ = node.results[0].type
+        if type_ is None:
+            msg = f"{node}: its result has no type"
+            raise VerifyError(msg)
+        for operand in set(node.operands):
+            del self.nest.readers[operand][node]
+        node.op, node.operands = "constant", ()
+        shape: tuple[AttrValue, ...] = type_.shape
+        node.attributes = Record(
+            {"dtype": type_.dtype, "shape": shape, "elements": elements}
+        )
+
+    def erase_unused_parameters(self) -> None:
+        """Remove parameters that nobody reads or returns."""
+        returned = self._returned()
+        kept: list[Value] = []
+        for parameter in self.parameters:
+            if self.nest.readers[parameter] or parameter in returned:
+                kept.append(parameter)
+            else:
+                del self.nest.readers[parameter], self._by_name[parameter.name]
+        self.parameters = kept
+
+    def erase_dead(self, keep: Callable[[Node], bool]) -> int:
+        """Remove, from the end, nodes nobody reads unless *keep* says so.
+
+        Nodes inside the regions of others are left alone. Returns the number of
+        nodes removed.
+        """
+        returned = self._returned()
+        alive: list[Node] = []
+        for node in reversed(self._nodes):
+            if self._is_read(node, returned) or keep(node):
+                alive.append(node)
+            else:
+                self._forget(node)
+                if node.regions:
+                    returned = self._returned()
+        removed = len(self._nodes) - len(alive)
+        self._nodes = alive[::-1]
+        return removed
+
+    def _returned(self) -> set[Value]:
+        """Every value that this graph or a region of the nest returns."""
+        graphs = (self, *self.nest.regions)
+        return {value for graph in graphs for value in graph.outputs}
+
+    def _is_read(self, node: Node, returned: set[Value]) -> bool:
+        return any(self.nest.readers[v] or v in returned for v in node.results)
+
+    def _create(self, node: Node, results: Sequence[str]) -> Node:
+        """Give *node* its results, and enter it in the tables."""
+        for operand in node.operands:
+            self._add_reader(node, operand)
+        node.results = tuple([Value(name, None, node) for name in results])
+        for value in node.results:
+            self._define(value)
+        return node
+
+    def _define(self, value: Value) -> Value:
+        if self.find(value.name) is not None:
+            msg = f"value %{value.name} is defined twice in graph @{self.name}"
+            raise VerifyError(msg)
+        self._by_name[value.name] = value
+        self.nest.readers[value] = {}
+        return value
+
+    def _add_reader(self, node: Node, value: Value) -> None:
+        readers = self.nest.readers.get(value)
+        if readers is None:
+            msg = f"operand {value} of {node.op} does not belong to graph @{self.name}"
+            raise VerifyError(msg)
+        readers[node] = None
+
+    def _forget(self, node: Node) -> None:
+        """Take *node*, and all within its regions, out of the tables."""
+        for operand in set(node.operands):
+            del self.nest.readers[operand][node]
+        for region in node.regions:
+            for inner in reversed(tuple(region)):
+                self._forget(inner)
+            for value in (*region.inputs, *region.parameters):
+                del self.nest.readers[value]
+            del self.nest.regions[region]
+        for value in node.results:
+            del self.nest.readers[value]
+            if self._by_name.get(value.name) is value:
+                del self._by_name[value.name]
+
+
+@attrs.frozen(eq=False)
+class Replacement:
+    """One new node that computes *result* of an old one; see `Graph.replace`."""
+
+    op: str
+    operands: tuple[Value, ...]
+    attributes: Record
+    result: Value
+    location: Location

@@ -1,0 +1,287 @@
+"""The launch graph: what the host and the device really do, in issue order.
+
+`lower-kernels` makes one from an op graph; a measured trace makes one directly.
+It is a table of tasks (one list per column, so that a hundred thousand ops stay
+small and passes over them are fast) on resources named (rank, device, thread or
+stream). Tasks refer back to the ops they come from, many to one and one to many.
+
+Rules of time, which `stream-schedule` implements and the tests simulate:
+
+- tasks of one resource run one after another, in table order;
+- a device task starts no earlier than its issuing call ends plus the launch
+  latency, and no earlier than every task in `after` ends;
+- a host task (a synchronisation, say) likewise waits for `after`;
+- kernels, copies and collectives leave a small gap behind a busy predecessor
+  on the same stream; event records and waits take no time on the stream;
+- the collective tasks that share a group start together, at the last arrival.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir.errors import VerifyError
+from perfc.ir.record import EMPTY, Record
+
+
+class TaskKind(enum.Enum):
+    """What a task is; the value is its spelling in perfc assembly."""
+
+    HOST = "host"
+    CALL = "call"
+    SYNC = "sync"
+    KERNEL = "kernel"
+    COPY = "copy"
+    RECORD = "record"
+    WAIT = "wait"
+    COLLECTIVE = "collective"
+
+    # Identity is enough, and hashing the value is slow in a hot loop.
+    __hash__ = object.__hash__
+
+
+HOST_KINDS = frozenset({TaskKind.HOST, TaskKind.CALL, TaskKind.SYNC})
+"""Kinds that occupy a host thread; the others occupy a stream."""
+
+BUSY_KINDS = frozenset({TaskKind.KERNEL, TaskKind.COPY, TaskKind.COLLECTIVE})
+"""Kinds that keep the device busy."""
+
+
+class ResourceKind(enum.Enum):
+    """A host thread or a device stream."""
+
+    THREAD = "thread"
+    STREAM = "stream"
+
+
+@attrs.frozen
+class Resource:
+    """Something that runs one task at a time.
+
+    Attributes:
+        kind: Thread or stream.
+        name: Unique among the resources of its rank, as `main` or `s7`.
+        device: Index of the device, for a stream.
+
+    """
+
+    kind: ResourceKind
+    name: str
+    device: int = 0
+
+
+@attrs.frozen
+class Work:
+    """Arithmetic and unavoidable memory traffic.
+
+    Fields are ints, numpy arrays or expressions: formulas are plain arithmetic.
+    """
+
+    flops: int
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved, both ways."""
+        return self.bytes_read + self.bytes_written
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.flops + other.flops,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+        )
+
+
+NO_WORK = Work(0, 0, 0)
+
+
+@attrs.frozen(cache_hash=True)
+class Kernel:
+    """The signature of one kernel or copy: everything its cost depends on.
+
+    Attributes:
+        op: Canonical name, as in measured rows (`gemm`, `elementwise`, …).
+        dtype: What its tensors are stored in, `fp32`, `bf16`, …
+        math: Math mode, a key of the target's rates.
+        params: Sizes, as in measured rows.
+        work: Flops and bytes.
+        known: False for an op without a model, costed by its bytes.
+
+    """
+
+    op: str
+    dtype: str
+    math: str
+    params: Record
+    work: Work
+    known: bool = True
+
+
+@attrs.frozen
+class LaunchOp:
+    """An op as the host sees it.
+
+    Attributes:
+        name: Name its overheads are known by, as `aten::linear`.
+        node: Name of the op-graph node (or the trace event) it comes from.
+        attributes: Anything else worth printing.
+
+    """
+
+    name: str
+    node: str = ""
+    attributes: Record = EMPTY
+
+
+@attrs.define(eq=False)
+class LaunchGraph:
+    """Tasks in issue order, one list per column; grow it with the methods.
+
+    Attributes:
+        name: Name of the graph.
+        resources: Threads and streams; tasks name them by index.
+        kernels: Distinct kernel signatures; tasks name them by index.
+        ops: Ops; tasks name them by index.
+        kind: Kind of each task.
+        resource: Index into `resources`.
+        op: Index into `ops`, or -1.
+        kernel: Index into `kernels`, or -1.
+        issue: Index of the host call that enqueued a device task, or -1.
+        after: Indices of other tasks that must end first.
+        detail: `T1`…`T5`, the name of the runtime call, the copy's direction.
+        group: Key that the tasks of one collective share, or "".
+        stated_s: Seconds the source states (a test, a trace), NaN where none.
+
+    """
+
+    name: str
+    resources: list[Resource] = attrs.field(factory=list[Resource], init=False)
+    kernels: list[Kernel] = attrs.field(factory=list[Kernel], init=False, repr=False)
+    ops: list[LaunchOp] = attrs.field(factory=list[LaunchOp], init=False, repr=False)
+    kind: list[TaskKind] = attrs.field(factory=list[TaskKind], init=False, repr=False)
+    resource: list[int] = attrs.field(factory=list[int], init=False, repr=False)
+    op: list[int] = attrs.field(factory=list[int], init=False, repr=False)
+    kernel: list[int] = attrs.field(factory=list[int], init=False, repr=False)
+    issue: list[int] = attrs.field(factory=list[int], init=False, repr=False)
+    after: list[tuple[int, ...]] = attrs.field(
+        factory=list["tuple[int, ...]"], init=False, repr=False
+    )
+    detail: list[str] = attrs.field(factory=list[str], init=False, repr=False)
+    group: list[str] = attrs.field(factory=list[str], init=False, repr=False)
+    stated_s: list[float] = attrs.field(factory=list[float], init=False, repr=False)
+    _kernel_index: dict[Kernel, int] = attrs.field(
+        factory=dict[Kernel, int], init=False, repr=False
+    )
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+    def thread(self, name: str = "main") -> int:
+        """Declare a host thread and return its index."""
+        self.resources.append(Resource(ResourceKind.THREAD, name))
+        return len(self.resources) - 1
+
+    def stream(self, name: str = "s0", device: int = 0) -> int:
+        """Declare a device stream and return its index."""
+        self.resources.append(Resource(ResourceKind.STREAM, name, device))
+        return len(self.resources) - 1
+
+    def add_op(self, op: LaunchOp) -> int:
+        """Declare an op and return its index."""
+        self.ops.append(op)
+        return len(self.ops) - 1
+
+    def intern(self, kernel: Kernel) -> int:
+        """Return the index of *kernel*, adding it the first time."""
+        index = self._kernel_index.get(kernel)
+        if index is None:
+            index = self._kernel_index[kernel] = len(self.kernels)
+            self.kernels.append(kernel)
+        return index
+
+    def task(  # noqa: PLR0913 - one argument per column
+        self,
+        kind: TaskKind,
+        resource: int,
+        *,
+        op: int = -1,
+        kernel: int = -1,
+        issue: int = -1,
+        after: tuple[int, ...] = (),
+        detail: str = "",
+        group: str = "",
+        stated_s: float = math.nan,
+    ) -> int:
+        """Append a task and return its index."""
+        index = len(self.kind)
+        self.kind.append(kind)
+        self.resource.append(resource)
+        self.op.append(op)
+        self.kernel.append(kernel)
+        self.issue.append(issue)
+        self.after.append(after)
+        self.detail.append(detail)
+        self.group.append(group)
+        self.stated_s.append(stated_s)
+        return index
+
+
+def verify_launches(graph: LaunchGraph) -> None:
+    """Raise `VerifyError` at the first broken invariant of *graph*."""
+    names = [(resource.kind, resource.name) for resource in graph.resources]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            msg = f"{graph} has two {name[0].value}s called {name[1]!r}"
+            raise VerifyError(msg)
+    for index in range(len(graph)):
+        if (problem := _task_problem(graph, index)) is not None:
+            msg = f"task {index} of {graph}: {problem}"
+            raise VerifyError(msg)
+
+
+def _task_problem(graph: LaunchGraph, index: int) -> str | None:  # noqa: PLR0911
+    if not 0 <= graph.resource[index] < len(graph.resources):
+        return f"no resource {graph.resource[index]}"
+    kind = graph.kind[index]
+    resource = graph.resources[graph.resource[index]]
+    on_host = kind in HOST_KINDS
+    if on_host != (resource.kind is ResourceKind.THREAD):
+        place = "thread" if on_host else "stream"
+        return f"a {kind.value} task belongs on a {place}, not on {resource.name}"
+    if not -1 <= graph.op[index] < len(graph.ops):
+        return f"no op {graph.op[index]}"
+    if not -1 <= graph.kernel[index] < len(graph.kernels):
+        return f"no kernel {graph.kernel[index]}"
+    if (problem := _edge_problem(graph, index)) is not None:
+        return problem
+    if (kind is TaskKind.COLLECTIVE) != bool(graph.group[index]):
+        return "a collective, and only a collective, has a group"
+    stated_s = graph.stated_s[index]
+    if not (math.isnan(stated_s) or 0 <= stated_s < math.inf):
+        return f"duration {stated_s} s"
+    return None
+
+
+def _edge_problem(graph: LaunchGraph, index: int) -> str | None:
+    issue = graph.issue[index]
+    if issue != -1:
+        if not 0 <= issue < index:
+            return f"issued by task {issue}, which does not come before it"
+        if graph.kind[issue] not in HOST_KINDS:
+            return f"issued by task {issue}, which is not a host task"
+    if late := _not_before(graph.after[index], index):
+        return f"waits for task {late[0]}, which does not come before it"
+    return None
+
+
+def _not_before(tasks: Sequence[int], index: int) -> list[int]:
+    return [task for task in tasks if not 0 <= task < index]

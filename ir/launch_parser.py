@@ -1,0 +1,116 @@
+"""Read launch graphs from perfc assembly."""
+
+from __future__ import annotations
+
+import math
+
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import (
+    Kernel,
+    LaunchGraph,
+    LaunchOp,
+    Resource,
+    ResourceKind,
+    TaskKind,
+    Work,
+    verify_launches,
+)
+from perfc.ir.reader import Reader
+from perfc.ir.record import EMPTY, Record
+
+_KINDS = {kind.value: kind for kind in TaskKind}
+_KERNEL_FIELDS = frozenset(
+    {"dtype", "math", "flops", "bytes_read", "bytes_written", "params", "known"}
+)
+_TASK_FIELDS = frozenset(
+    {"on", "op", "signature", "issue", "after", "detail", "group", "seconds"}
+)
+
+
+def parse_launches(reader: Reader) -> LaunchGraph:
+    """Read `launches @name { ... }` and verify it.
+
+    Raises:
+        ParseError: with the line number and the line.
+        VerifyError: the tasks break an invariant of launch graphs.
+
+    """
+    reader.expect("launches")
+    graph = LaunchGraph(reader.name("symbol"))
+    reader.expect("{")
+    while not reader.accept("}"):
+        _line(reader, graph)
+    verify_launches(graph)
+    return graph
+
+
+def _line(reader: Reader, graph: LaunchGraph) -> None:
+    word = reader.take("word")
+    if word in ("thread", "stream"):
+        name = reader.string()
+        device = reader.integer() if reader.accept("device") else 0
+        graph.resources.append(Resource(ResourceKind(word), name, device))
+    elif word == "op":
+        graph.add_op(_op(reader))
+    elif word == "signature":
+        known = len(graph.kernels)
+        if graph.intern(_kernel(reader)) != known:
+            reader.fail("the same signature stands twice")
+    elif word in _KINDS:
+        _task(reader, graph, _KINDS[word])
+    else:
+        reader.fail(f"unknown task kind {word!r}; known: {', '.join(_KINDS)}")
+
+
+def _op(reader: Reader) -> LaunchOp:
+    name = reader.string()
+    node = ""
+    if reader.accept("node"):
+        node = reader.string()
+    attributes = reader.record() if reader.at("{") else EMPTY
+    return LaunchOp(name, node, attributes)
+
+
+def _kernel(reader: Reader) -> Kernel:
+    op = reader.string()
+    fields = reader.record()
+    if unknown := set(fields) - _KERNEL_FIELDS:
+        reader.fail(f"a signature has no field {min(unknown)!r}")
+    params = fields.get("params", EMPTY)
+    if not isinstance(params, Record):
+        reader.fail("params must be a record")
+    try:
+        work = Work(
+            fields.integer("flops"),
+            fields.integer("bytes_read"),
+            fields.integer("bytes_written"),
+        )
+        known = fields.flag("known", default=True)
+        return Kernel(
+            op, fields.text("dtype"), fields.text("math"), params, work, known
+        )
+    except VerifyError as problem:
+        reader.fail(f"signature: {problem}")
+
+
+def _task(reader: Reader, graph: LaunchGraph, kind: TaskKind) -> None:
+    fields = reader.record()
+    if unknown := set(fields) - _TASK_FIELDS:
+        reader.fail(f"a task has no field {min(unknown)!r}")
+    seconds = fields.get("seconds", math.nan)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        reader.fail("seconds must be a number")
+    try:
+        graph.task(
+            kind,
+            fields.integer("on"),
+            op=fields.integer("op", -1),
+            kernel=fields.integer("signature", -1),
+            issue=fields.integer("issue", -1),
+            after=fields.integers("after"),
+            detail=fields.text("detail", ""),
+            group=fields.text("group", ""),
+            stated_s=float(seconds),
+        )
+    except VerifyError as problem:
+        reader.fail(f"task: {problem}")

@@ -1,0 +1,112 @@
+"""What an op means, independent of any target.
+
+One `OpDef` holds every fact that is true of the op on all hardware: its arity,
+its attributes, its result types, the work it does, what it aliases and mutates.
+Time on a given target is not such a fact; cost models keep those rules in their
+own tables.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from perfc.ir.dims import Dim
+from perfc.ir.errors import UnknownOpError
+from perfc.ir.launch import Work
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+
+@attrs.frozen
+class Abstract:
+    """What is known of a value before running: its type, and small integers.
+
+    Attributes:
+        type: Element type and shape.
+        elements: For shape arithmetic, the elements in row-major order.
+
+    """
+
+    type: TensorType
+    elements: tuple[Dim, ...] | None = None
+
+
+InferRule: TypeAlias = Callable[
+    [Record, Sequence[Abstract]], "Sequence[Abstract | None]"
+]
+"""(attributes, operands) -> results; None keeps what the node declares.
+
+Raises `VerifyError` on a mismatch.
+"""
+
+WorkRule: TypeAlias = Callable[
+    [Record, Sequence[TensorType], Sequence[TensorType]], Work
+]
+"""(attributes, operand types, result types) -> work, by plain arithmetic."""
+
+
+@attrs.frozen(kw_only=True)
+class OpDef:
+    """The definition of one op.
+
+    Attributes:
+        name: As printed.
+        arity: Least and greatest number of operands; None for no limit.
+        results: Number of results; None where the node decides.
+        infer: Type rule, which also folds shape arithmetic.
+        work: Flops and compulsory bytes.
+        attributes: Attribute names and the Python types allowed; an attribute
+            is optional where `type(None)` is among them.
+        view: Operand that result 0 aliases: no work, no kernel.
+        mutates: Operands written in place.
+        regions: Number of regions.
+        summary: One line for `perfc ops`.
+
+    """
+
+    name: str
+    arity: tuple[int, int | None]
+    infer: InferRule
+    work: WorkRule
+    summary: str
+    results: int | None = 1
+    attributes: Mapping[str, tuple[type, ...]] = attrs.field(
+        factory=dict[str, "tuple[type, ...]"]
+    )
+    view: int | None = None
+    mutates: tuple[int, ...] = ()
+    regions: int = 0
+
+
+@attrs.define
+class OpRegistry:
+    """Op definitions by name. Duplicate names are an error, never an override."""
+
+    _defs: dict[str, OpDef] = attrs.field(factory=dict[str, OpDef], init=False)
+
+    def register(self, op: OpDef) -> OpDef:
+        """Add *op*."""
+        if op.name in self._defs:
+            msg = f"op {op.name!r} is registered twice"
+            raise ValueError(msg)
+        self._defs[op.name] = op
+        return op
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._defs
+
+    def __getitem__(self, name: str) -> OpDef:
+        try:
+            return self._defs[name]
+        except KeyError:
+            close = difflib.get_close_matches(name, self._defs, n=3)
+            hint = f"did you mean {', '.join(close)}?" if close else "see `perfc ops`"
+            msg = f"unknown op {name!r}; {hint}"
+            raise UnknownOpError(msg) from None
+
+    def __iter__(self) -> Iterator[OpDef]:
+        return iter(self._defs.values())

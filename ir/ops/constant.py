@@ -1,0 +1,131 @@
+"""Constants and shape queries: they cost nothing and fold away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir.dims import Dim, ceil_div, maximum
+from perfc.ir.errors import VerifyError
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import (
+    MAX_ELEMENTS,
+    OPTIONAL_INT,
+    OPTIONAL_INTS,
+    UNKNOWN_DIM,
+    no_work,
+    require_equal,
+    touch_all,
+    unknown_shape,
+)
+from perfc.ir.record import Record
+from perfc.ir.types import I64, DType, TensorType
+
+
+def _infer_constant(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = attributes.dims("shape")
+    type_ = TensorType(attributes.dtype("dtype"), shape).checked()
+    if attributes.get("elements") is None:
+        return [Abstract(type_)]
+    elements = attributes.dims("elements")
+    require_equal(f"elements and size of {type_}", len(elements), type_.numel)
+    return [Abstract(type_, elements)]
+
+
+CONSTANT = OpDef(
+    name="constant",
+    arity=(0, 0),
+    infer=_infer_constant,
+    work=no_work,
+    attributes={
+        "dtype": (DType,),
+        "shape": (tuple,),
+        "elements": OPTIONAL_INTS,
+        "value": (float, type(None)),
+    },
+    summary="a constant; small integer ones keep their elements, floats one value",
+)
+
+
+def _infer_shape(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = operands[0].type.shape
+    start = attributes.integer("start", 0)
+    dims = shape[start : attributes.integer("end", len(shape))]
+    return [Abstract(TensorType(I64, (len(dims),)), dims)]
+
+
+SHAPE = OpDef(
+    name="shape",
+    arity=(1, 1),
+    infer=_infer_shape,
+    work=no_work,
+    attributes={"start": OPTIONAL_INT, "end": OPTIONAL_INT},
+    summary="the dimensions of a tensor, as a tensor",
+)
+
+
+def _infer_size(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    numel: Dim = operands[0].type.numel
+    return [Abstract(TensorType(I64, ()), (numel,))]
+
+
+SIZE = OpDef(
+    name="size",
+    arity=(1, 1),
+    infer=_infer_size,
+    work=no_work,
+    summary="the number of elements of a tensor",
+)
+
+
+def _infer_fill(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    dtype, shape = attributes.dtype("dtype"), operands[0].elements
+    if shape is None:
+        return [Abstract(TensorType(dtype, unknown_shape(operands[0].type)))]
+    type_ = TensorType(dtype, shape).checked()
+    numel, value = type_.numel, attributes.get("value")
+    if isinstance(numel, int) and numel <= MAX_ELEMENTS and isinstance(value, int):
+        return [Abstract(type_, (int(value),) * numel)]
+    return [Abstract(type_)]
+
+
+FILL = OpDef(
+    name="fill",
+    arity=(1, 1),
+    infer=_infer_fill,
+    work=lambda attributes, operands, results: touch_all(attributes, (), results),
+    attributes={"dtype": (DType,), "value": (int, float, bool, type(None))},
+    summary="a tensor of one repeated value, of a computed shape",
+)
+
+
+def _infer_range(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    dtype = operands[0].type.dtype
+    bounds = [operand.elements for operand in operands]
+    if any(b is None or len(b) != 1 for b in bounds):
+        return [Abstract(TensorType(dtype, (UNKNOWN_DIM,)))]
+    start, limit, delta = (b[0] for b in bounds if b is not None)
+    if delta == 0:
+        msg = "the step of a range is 0"
+        raise VerifyError(msg)
+    count = maximum(ceil_div(limit - start, delta), 0)
+    elements = None
+    if isinstance(count, int) and count <= MAX_ELEMENTS:
+        elements = tuple(start + i * delta for i in range(count))
+    return [Abstract(TensorType(dtype, (count,)), elements)]
+
+
+RANGE = OpDef(
+    name="range",
+    arity=(3, 3),
+    infer=_infer_range,
+    work=lambda attributes, operands, results: touch_all(attributes, (), results),
+    summary="start, limit, step: an arithmetic progression",
+)
+
+OPS = (CONSTANT, SHAPE, SIZE, FILL, RANGE)

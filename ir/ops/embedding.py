@@ -1,0 +1,112 @@
+"""The embedding bag: rows of tables looked up, and pooled per bag.
+
+One op class carries what recommendation models need: each table is a record of
+`rows` and `dim`, and optionally `pooling` (mean lookups per bag), `popularity`,
+`cache`, `placement`, `sharding`; passes rewrite attributes rather than add ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, OPTIONAL_TEXT
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+MODES = ("sum", "mean", "max")
+
+
+def _dim(record: Record, name: str) -> Dim:
+    value = record.get(name)
+    if isinstance(value, int | Expr) and not isinstance(value, bool):
+        return value
+    msg = f"a table has no {name!r}: {record}"
+    raise VerifyError(msg)
+
+
+def _expected_operands(attributes: Record, tables: int) -> int:
+    extra = ("has_offsets", "weighted")
+    return tables + 1 + sum(attributes.flag(name) for name in extra)
+
+
+def bags(attributes: Record, operands: Sequence[TensorType]) -> Dim:
+    """Return the number of bags per table (the batch).
+
+    2-D indices: their first dimension. 1-D indices: one offset per bag (and one
+    more if `include_last_offset`), per table where several tables share them.
+    """
+    tables = len(attributes.records("tables"))
+    indices = operands[tables]
+    if not attributes.flag("has_offsets"):
+        return indices.shape[0]
+    offsets = operands[tables + 1].shape[0]
+    if attributes.flag("include_last_offset"):
+        offsets = offsets - 1
+    return offsets // tables
+
+
+def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    tables = attributes.records("tables")
+    types = [operand.type for operand in operands]
+    if not tables or len(types) != _expected_operands(attributes, len(tables)):
+        msg = f"{len(types)} operands do not fit {len(tables)} tables"
+        raise VerifyError(msg)
+    if attributes.text("mode") not in MODES:
+        msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
+        raise VerifyError(msg)
+    for table, weight in zip(tables, types, strict=False):
+        if weight.shape != (_dim(table, "rows"), _dim(table, "dim")):
+            msg = f"table {table} does not describe weight {weight}"
+            raise VerifyError(msg)
+    if attributes.flag("has_offsets") and types[len(tables) + 1].rank != 1:
+        msg = f"offsets {types[len(tables) + 1]} are not a list"
+        raise VerifyError(msg)
+    if types[len(tables)].rank != (1 if attributes.flag("has_offsets") else 2):
+        msg = f"indices {types[len(tables)]} need offsets, or a second dimension"
+        raise VerifyError(msg)
+    width: Dim = 0
+    for table in tables:
+        width = width + _dim(table, "dim")
+    batch = bags(attributes, types)
+    return [Abstract(TensorType(types[0].dtype, (batch, width)))]
+
+
+def _work(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Every lookup reads its row; indices and offsets are read once.
+
+    Whether a row read twice comes from cache is the cost model's business.
+    """
+    tables = attributes.records("tables")
+    lookups = operands[len(tables)].numel // len(tables)
+    read = sum(operand.nbytes for operand in operands[len(tables) :])
+    flops = 0
+    for table, weight in zip(tables, operands, strict=False):
+        read = read + weight.dtype.row_bytes(_dim(table, "dim")) * lookups
+        flops = flops + lookups * _dim(table, "dim")
+    return Work(flops, read, results[0].nbytes)
+
+
+EMBEDDING_BAG = OpDef(
+    name="embedding_bag",
+    arity=(2, None),
+    infer=_infer,
+    work=_work,
+    attributes={
+        "tables": (tuple,),
+        "mode": (str,),
+        "has_offsets": OPTIONAL_BOOL,
+        "include_last_offset": OPTIONAL_BOOL,
+        "weighted": OPTIONAL_BOOL,
+        "padding_index": OPTIONAL_INT,
+        "popularity": OPTIONAL_TEXT,
+    },
+    summary="weights..., indices[, offsets][, sample weights]: pooled rows per bag",
+)
+
+OPS = (EMBEDDING_BAG,)

@@ -1,0 +1,84 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import OPTIONAL_BOOL, broadcast, require_equal, touch_all
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+
+def _infer_linear(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, weight = operands[0].type, operands[1].type
+    if weight.rank != 2 or x.rank < 1:  # noqa: PLR2004 - a matrix
+        msg = f"expected a matrix as weight, got {weight} for {x}"
+        raise VerifyError(msg)
+    features_out, features_in = weight.shape
+    if attributes.flag("weight_is_kn"):
+        features_in, features_out = weight.shape
+    require_equal("inner dimensions", x.shape[-1], features_in)
+    shape = (*x.shape[:-1], features_out)
+    if len(operands) > 2:  # noqa: PLR2004 - with bias
+        broadcast([shape, operands[2].type.shape])
+    return [Abstract(TensorType(x.dtype, shape))]
+
+
+def _work_linear(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    out = results[0]
+    flops = 2 * out.numel * operands[0].shape[-1]
+    if len(operands) > 2:  # noqa: PLR2004 - with bias
+        flops = flops + out.numel
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+LINEAR = OpDef(
+    name="linear",
+    arity=(2, 3),
+    infer=_infer_linear,
+    work=_work_linear,
+    attributes={"weight_is_kn": OPTIONAL_BOOL},
+    summary="x[..., k] times weight[n, k] (or [k, n]) plus bias[n]",
+)
+
+
+def _infer_matmul(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    left, right = operands[0].type, operands[1].type
+    if left.rank < 1 or right.rank < 1:
+        msg = f"cannot multiply scalars: {left} x {right}"
+        raise VerifyError(msg)
+    rows = left.shape[-2:-1]
+    columns = right.shape[-1:] if right.rank > 1 else ()
+    inner = right.shape[-2] if right.rank > 1 else right.shape[0]
+    require_equal(f"inner dimensions of {left} x {right}", left.shape[-1], inner)
+    batch = broadcast([left.shape[:-2], right.shape[:-2]])
+    return [Abstract(TensorType(left.dtype, (*batch, *rows, *columns)))]
+
+
+def _work_matmul(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    moved = touch_all(attributes, operands, results)
+    flops = 2 * results[0].numel * operands[0].shape[-1]
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+MATMUL = OpDef(
+    name="matmul",
+    arity=(2, 2),
+    infer=_infer_matmul,
+    work=_work_matmul,
+    summary="batched matrix product, leading dimensions broadcast",
+)
+
+OPS = (LINEAR, MATMUL)

@@ -1,0 +1,312 @@
+"""Ops that move, view or join elements without arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir.dims import Dim, Expr, product
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import (
+    OPTIONAL_INTS,
+    broadcast,
+    known_elements,
+    no_work,
+    normalize_axis,
+    require_equal,
+    touch_all,
+    unknown_shape,
+)
+from perfc.ir.record import Record
+from perfc.ir.types import DType, TensorType
+
+
+def _view(x: Abstract, shape: tuple[Dim, ...]) -> Sequence[Abstract]:
+    type_ = TensorType(x.type.dtype, shape, x.type.space)
+    return [Abstract(type_, x.elements)]
+
+
+def _infer_reshape(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0]
+    wanted = operands[1].elements
+    if wanted is None:
+        return _view(x, unknown_shape(operands[1].type))
+    shape: list[Dim] = []
+    for axis, dim in enumerate(wanted):
+        copied = isinstance(dim, int) and dim == 0 and not attributes.flag("allowzero")
+        shape.append(x.type.shape[axis] if copied and axis < x.type.rank else dim)
+    return _view(x, _solve_reshape(x.type, shape))
+
+
+def _solve_reshape(type_: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Compute the one dimension given as -1; check the number of elements."""
+    free = [axis for axis, dim in enumerate(shape) if isinstance(dim, int) and dim < 0]
+    rest = product(dim for axis, dim in enumerate(shape) if axis not in free)
+    numel: Dim = type_.numel
+    target = f"[{','.join(map(str, shape))}]"
+    if len(free) > 1:
+        msg = f"cannot reshape {type_} to {target}: more than one -1"
+        raise VerifyError(msg)
+    if not free:
+        if isinstance(numel, int) and isinstance(rest, int) and numel != rest:
+            msg = f"cannot reshape {type_} to {target}: {numel} and {rest} elements"
+            raise VerifyError(msg)
+        return tuple(shape)
+    known = isinstance(rest, int) and isinstance(numel, int)
+    if rest == 0 or (known and numel % rest):
+        msg = f"cannot reshape {type_} to {target}: {numel} elements"
+        raise VerifyError(msg)
+    result = list(shape)
+    result[free[0]] = numel // rest
+    return tuple(result)
+
+
+RESHAPE = OpDef(
+    name="reshape",
+    arity=(2, 2),
+    infer=_infer_reshape,
+    work=no_work,
+    attributes={"allowzero": (bool, type(None))},
+    view=0,
+    summary="the same elements in another shape (operand 1; -1 solves, 0 copies)",
+)
+
+
+def _infer_flatten(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = operands[0].type.shape
+    axis = attributes.integer("axis")
+    axis = axis + len(shape) if axis < 0 else axis
+    if not 0 <= axis <= len(shape):
+        msg = f"axis {axis} is out of range for rank {len(shape)}"
+        raise VerifyError(msg)
+    return _view(operands[0], (product(shape[:axis]), product(shape[axis:])))
+
+
+FLATTEN = OpDef(
+    name="flatten",
+    arity=(1, 1),
+    infer=_infer_flatten,
+    work=no_work,
+    attributes={"axis": (int,)},
+    view=0,
+    summary="a matrix: the dimensions before the axis, and the others",
+)
+
+
+def _infer_transpose(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    type_ = operands[0].type
+    perm = attributes.integers("perm")
+    if sorted(perm) != list(range(type_.rank)):
+        msg = f"{list(perm)} is not a permutation of the axes of {type_}"
+        raise VerifyError(msg)
+    shape = tuple(type_.shape[axis] for axis in perm)
+    return [Abstract(TensorType(type_.dtype, shape, type_.space))]
+
+
+TRANSPOSE = OpDef(
+    name="transpose",
+    arity=(1, 1),
+    infer=_infer_transpose,
+    work=no_work,
+    attributes={"perm": (tuple,)},
+    view=0,
+    summary="the axes in another order",
+)
+
+
+def _infer_squeeze(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = operands[0].type.shape
+    if attributes.get("axes") is None:
+        axes = {i for i, dim in enumerate(shape) if isinstance(dim, int) and dim == 1}
+    else:
+        axes = {normalize_axis(a, len(shape)) for a in attributes.integers("axes")}
+    for axis in axes:
+        require_equal("squeezed dimension and 1", shape[axis], 1)
+    kept = tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
+    return _view(operands[0], kept)
+
+
+def _infer_unsqueeze(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = list(operands[0].type.shape)
+    axes = attributes.integers("axes")
+    rank = len(shape) + len(axes)
+    places = {normalize_axis(a, rank) for a in axes}
+    if len(places) != len(axes):
+        msg = f"axes {list(axes)} name one place twice"
+        raise VerifyError(msg)
+    for axis in sorted(places):
+        shape.insert(axis, 1)
+    return _view(operands[0], tuple(shape))
+
+
+SQUEEZE = OpDef(
+    name="squeeze",
+    arity=(1, 1),
+    infer=_infer_squeeze,
+    work=no_work,
+    attributes={"axes": OPTIONAL_INTS},
+    view=0,
+    summary="dimensions of size 1 removed",
+)
+UNSQUEEZE = OpDef(
+    name="unsqueeze",
+    arity=(1, 1),
+    infer=_infer_unsqueeze,
+    work=no_work,
+    attributes={"axes": (tuple,)},
+    view=0,
+    summary="dimensions of size 1 put in",
+)
+IDENTITY = OpDef(
+    name="identity",
+    arity=(1, 1),
+    infer=lambda attributes, operands: [operands[0]],
+    work=no_work,
+    view=0,
+    summary="the same tensor",
+)
+
+
+def _infer_expand(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0].type
+    shape = broadcast([x.shape, known_elements(operands[1], "the shape to expand to")])
+    return [Abstract(TensorType(x.dtype, shape, x.space))]
+
+
+EXPAND = OpDef(
+    name="expand",
+    arity=(2, 2),
+    infer=_infer_expand,
+    work=no_work,
+    view=0,
+    summary="dimensions of size 1 repeated, without copying",
+)
+
+
+def _infer_cast(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x = operands[0]
+    dtype = attributes.dtype("dtype")
+    elements = None if dtype.is_float else x.elements
+    return [Abstract(TensorType(dtype, x.type.shape, x.type.space), elements)]
+
+
+CAST = OpDef(
+    name="cast",
+    arity=(1, 1),
+    infer=_infer_cast,
+    work=touch_all,
+    attributes={"dtype": (DType,)},
+    summary="another element type",
+)
+
+
+def _infer_cast_like(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, like = operands
+    elements = None if like.type.dtype.is_float else x.elements
+    return [Abstract(TensorType(like.type.dtype, x.type.shape), elements)]
+
+
+CAST_LIKE = OpDef(
+    name="cast_like",
+    arity=(2, 2),
+    infer=_infer_cast_like,
+    work=touch_all,
+    summary="the element type of operand 1",
+)
+
+
+def _infer_concat(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    first = operands[0].type
+    axis = normalize_axis(attributes.integer("axis"), first.rank)
+    total: Dim = 0
+    shape = list(first.shape)
+    for operand in operands:
+        other = operand.type
+        if other.rank != first.rank:
+            msg = f"cannot join {first} and {other}: ranks differ"
+            raise VerifyError(msg)
+        for i, (left, right) in enumerate(zip(shape, other.shape, strict=True)):
+            if i == axis:
+                continue
+            require_equal(f"dimensions {i} of {first} and {other}", left, right)
+            shape[i] = right if isinstance(left, Expr) else left
+        total = total + other.shape[axis]
+    shape[axis] = total
+    type_ = TensorType(first.dtype, tuple(shape))
+    parts = [operand.elements for operand in operands if operand.elements is not None]
+    if len(parts) < len(operands) or first.rank != 1:
+        return [Abstract(type_)]
+    return [Abstract(type_, tuple(dim for part in parts for dim in part))]
+
+
+CONCAT = OpDef(
+    name="concat",
+    arity=(1, None),
+    infer=_infer_concat,
+    work=touch_all,
+    attributes={"axis": (int,)},
+    summary="tensors joined along one axis",
+)
+
+
+def _infer_split(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    type_ = operands[0].type
+    axis = normalize_axis(attributes.integer("axis"), type_.rank)
+    sizes = attributes.integers("sizes")
+    require_equal(f"sizes {list(sizes)} and {type_}", sum(sizes), type_.shape[axis])
+    before, after = type_.shape[:axis], type_.shape[axis + 1 :]
+    shapes = [(*before, size, *after) for size in sizes]
+    return [Abstract(attrs.evolve(type_, shape=s).checked()) for s in shapes]
+
+
+SPLIT = OpDef(
+    name="split",
+    arity=(1, 1),
+    results=None,
+    infer=_infer_split,
+    work=no_work,
+    attributes={"axis": (int,), "sizes": (tuple,)},
+    view=0,
+    summary="consecutive pieces along one axis, without copying",
+)
+
+
+def _work_copy(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    return Work(0, operands[0].nbytes, results[0].nbytes)
+
+
+COPY = OpDef(
+    name="copy",
+    arity=(1, 1),
+    infer=lambda attributes, operands: [None],
+    work=_work_copy,
+    summary="a copy into the result's memory space",
+)
+
+OPS = (
+    *(RESHAPE, FLATTEN, TRANSPOSE, SQUEEZE, UNSQUEEZE, IDENTITY, EXPAND),
+    *(CAST, CAST_LIKE, CONCAT, SPLIT, COPY),
+)

@@ -1,0 +1,153 @@
+"""Type rules and work rules that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from perfc.ir.dims import Dim, Expr, symbol
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import NO_WORK, Work
+from perfc.ir.opdef import Abstract
+from perfc.ir.record import Record
+from perfc.ir.types import MAX_RANK, TensorType
+
+UNKNOWN_DIM = symbol("?")
+"""A dimension that depends on data; shape inference gives it a name."""
+
+MAX_ELEMENTS = 4096
+"""Integer tensors up to this size are folded."""
+
+OPTIONAL_INT = (int, type(None))
+OPTIONAL_INTS = (tuple, type(None))
+OPTIONAL_BOOL = (bool, type(None))
+OPTIONAL_TEXT = (str, type(None))
+
+
+def no_work(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Views, shape arithmetic: nothing to compute, nothing to move."""
+    return NO_WORK
+
+
+def touch_all(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Read every operand once, write every result once, no arithmetic."""
+    return Work(
+        0,
+        sum(operand.nbytes for operand in operands),
+        sum(result.nbytes for result in results),
+    )
+
+
+def declared(attributes: Record, operands: Sequence[Abstract]) -> Sequence[None]:
+    """Keep the one result's declared type: there is no rule."""
+    return [None]
+
+
+def first_operand(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Give the result the type of operand 0."""
+    return [Abstract(operands[0].type)]
+
+
+def same_rank_axis(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Give the result the type of operand 0, which must have the `axis`.
+
+    Raises:
+        VerifyError: it has not.
+
+    """
+    normalize_axis(attributes.integer("axis"), operands[0].type.rank)
+    return [Abstract(operands[0].type)]
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """Make a negative axis count from the front.
+
+    Raises:
+        VerifyError: the axis is outside the rank.
+
+    """
+    if not -rank <= axis < rank:
+        msg = f"axis {axis} is out of range for rank {rank}"
+        raise VerifyError(msg)
+    return axis % rank
+
+
+def broadcast(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """Broadcast shapes by numpy's rules.
+
+    A symbol against a number other than 1 is taken to be that number; two
+    different symbols are taken to be equal, and the first is kept.
+
+    Raises:
+        VerifyError: two numbers differ and neither is 1.
+
+    """
+    result: list[Dim] = []
+    for dims in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        wide: Dim = 1
+        for dim in dims:
+            wide = _broadcast_dim(wide, dim)
+        result.append(wide)
+    return tuple(reversed(result))
+
+
+def _broadcast_dim(left: Dim, right: Dim) -> Dim:
+    if isinstance(left, int) and left == 1:
+        return right
+    if (isinstance(right, int) and right == 1) or left == right:
+        return left
+    if isinstance(left, Expr):
+        return left if isinstance(right, Expr) else right
+    if isinstance(right, Expr):
+        return left
+    msg = f"cannot broadcast {left} with {right}"
+    raise VerifyError(msg)
+
+
+def require_equal(what: str, left: Dim, right: Dim) -> None:
+    """Refuse two numbers that differ; symbols are given the benefit of doubt.
+
+    Raises:
+        VerifyError: both are numbers and they differ.
+
+    """
+    if isinstance(left, int) and isinstance(right, int) and left != right:
+        msg = f"{what} differ: {left} and {right}"
+        raise VerifyError(msg)
+
+
+def unknown_shape(wanted: TensorType) -> tuple[Dim, ...]:
+    """Return a shape of unknown dimensions, as many as *wanted* has elements.
+
+    Raises:
+        VerifyError: that is more dimensions than any tensor has.
+
+    """
+    rank = wanted.numel
+    if not isinstance(rank, int):
+        return (UNKNOWN_DIM,)
+    if rank > MAX_RANK:
+        msg = f"{wanted} cannot be a shape: {rank} dimensions"
+        raise VerifyError(msg)
+    return (UNKNOWN_DIM,) * rank
+
+
+def known_elements(operand: Abstract, what: str) -> tuple[Dim, ...]:
+    """Return the elements of a folded operand.
+
+    Raises:
+        VerifyError: they are not known.
+
+    """
+    if operand.elements is None:
+        msg = f"{what} depends on data"
+        raise VerifyError(msg)
+    return operand.elements

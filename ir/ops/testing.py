@@ -1,0 +1,34 @@
+"""An op for tests: it states its own cost and its own result types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir.launch import Work
+from perfc.ir.opdef import OpDef
+from perfc.ir.ops.rules import OPTIONAL_INT
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+
+def _work(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    return Work(attributes.integer("flops", 0), attributes.integer("bytes", 0), 0)
+
+
+TEST_OP = OpDef(
+    name="test.op",
+    arity=(0, None),
+    results=None,
+    infer=lambda attributes, operands: [],
+    work=_work,
+    attributes={
+        "us": (float, int, type(None)),
+        "flops": OPTIONAL_INT,
+        "bytes": OPTIONAL_INT,
+    },
+    summary="takes the microseconds it states; only for tests",
+)
+
+OPS = (TEST_OP,)

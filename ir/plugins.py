@@ -1,0 +1,104 @@
+"""Entry points: how perfc finds frontends, passes, cost models, targets.
+
+The built-in parts register through the same groups as those of other
+distributions, so the public path is exercised on every run. A name that two
+distributions claim, and a plugin that fails to load, are errors: silently
+leaving one out would change the answer.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from importlib import metadata
+
+from perfc.ir.errors import PerfcError, UsageError
+
+FRONTENDS = "perfc.frontends"
+PASSES = "perfc.passes"
+COST_MODELS = "perfc.cost_models"
+TARGETS = "perfc.targets"
+EXPORTERS = "perfc.exporters"
+_NOUNS = {
+    FRONTENDS: "frontend",
+    PASSES: "pass",
+    COST_MODELS: "cost model",
+    TARGETS: "target",
+    EXPORTERS: "exporter",
+}
+
+
+_registered: dict[tuple[str, str], object] = {}
+
+
+def register_plugin(group: str, name: str, plugin: object) -> None:
+    """Register *plugin* for this process, as `--plugin MODULE` modules do.
+
+    Raises:
+        PerfcError: the name is taken.
+
+    """
+    if name in plugin_names(group) and _registered.get((group, name)) is not plugin:
+        msg = f"{group} {name!r} is registered already; choose another name"
+        raise PerfcError(msg)
+    _registered[group, name] = plugin
+
+
+def plugin_names(group: str) -> list[str]:
+    """Names of everything in *group*, sorted."""
+    here = {name for other, name in _registered if other == group}
+    return sorted(here | set(entry_points(group)))
+
+
+@functools.cache
+def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
+    """Entry points of *group* by name.
+
+    Raises:
+        PerfcError: two distributions claim one name.
+
+    """
+    found: dict[str, metadata.EntryPoint] = {}
+    for point in metadata.entry_points(group=group):
+        other = found.get(point.name)
+        if other is not None and other.value != point.value:
+            msg = (
+                f"{group} {point.name!r} is claimed twice: by {_owner(other)} and "
+                f"by {_owner(point)}; uninstall one of them"
+            )
+            raise PerfcError(msg)
+        found[point.name] = point
+    return found
+
+
+def load_plugin(group: str, name: str) -> object:
+    """Load the object registered as *name* in *group*.
+
+    Raises:
+        UsageError: nothing has this name.
+        PerfcError: the plugin cannot be imported.
+
+    """
+    if (group, name) in _registered:
+        return _registered[group, name]
+    points = entry_points(group)
+    if name not in points:
+        names = plugin_names(group)
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else _known(names)
+        msg = f"unknown {_NOUNS.get(group, group)} {name!r}; {hint}"
+        raise UsageError(msg)
+    try:
+        loaded: object = points[name].load()
+    except Exception as error:
+        msg = f"{group} {name!r} of {_owner(points[name])} cannot be loaded: {error!r}"
+        raise PerfcError(msg) from error
+    return loaded
+
+
+def _known(names: list[str]) -> str:
+    return f"known: {', '.join(names) or 'none (is perfc installed?)'}"
+
+
+def _owner(point: metadata.EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value

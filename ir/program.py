@@ -1,0 +1,82 @@
+"""A program: one graph per class of ranks that run the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from perfc.ir.core import Graph
+from perfc.ir.diagnostics import Diagnostic
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import LaunchGraph
+
+
+@attrs.frozen(eq=False)
+class RankClass:
+    """Ranks that run the same graph.
+
+    Attributes:
+        ranks: The ranks, ascending.
+        ops: Their op graph, if there is one.
+        launches: Their launch graph, if the source is one (a trace, a test).
+
+    """
+
+    ranks: tuple[int, ...]
+    ops: Graph | None = None
+    launches: LaunchGraph | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a class with no ranks or no graph."""
+        if not self.ranks or (self.ops is None and self.launches is None):
+            msg = "a rank class needs at least one rank and one graph"
+            raise VerifyError(msg)
+        if self.ranks != tuple(sorted(set(self.ranks))) or self.ranks[0] < 0:
+            msg = f"ranks {list(self.ranks)} are not ascending numbers from 0"
+            raise VerifyError(msg)
+
+
+def _sorted(bound: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(bound))
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """What is analysed: graphs of rank classes, and the bound dimensions.
+
+    Attributes:
+        name: Name of the model.
+        classes: Rank classes; a program for one GPU has one.
+        bound: Symbol and number, sorted; symbols of the graphs' shapes.
+        diagnostics: What the frontend has to say about the model.
+        sha256: Digest of the model file, or "".
+
+    """
+
+    name: str
+    classes: tuple[RankClass, ...]
+    bound: tuple[tuple[str, int], ...] = attrs.field(default=(), converter=_sorted)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sha256: str = ""
+
+    @property
+    def bindings(self) -> dict[str, int]:
+        """Bound symbols as a dictionary."""
+        return dict(self.bound)
+
+    def __str__(self) -> str:
+        return f"program {self.name}"
+
+    def bind(self, bindings: Mapping[str, int]) -> Program:
+        """Return the same graphs with more symbols bound."""
+        return attrs.evolve(self, bound=tuple({**self.bindings, **bindings}.items()))
+
+
+def single(graph: Graph | LaunchGraph) -> Program:
+    """Wrap one graph as the program of rank 0."""
+    if isinstance(graph, Graph):
+        rank = RankClass((0,), ops=graph)
+    else:
+        rank = RankClass((0,), launches=graph)
+    return Program(graph.name, (rank,))

@@ -1,0 +1,161 @@
+"""Attribute values: plain scalars, dtypes, symbols, and nested records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.errors import VerifyError
+from perfc.ir.quoting import quote, word_text
+from perfc.ir.types import DType
+
+AttrValue: TypeAlias = (
+    "bool | int | float | str | Expr | DType | Record | tuple[AttrValue, ...] | None"
+)
+
+
+class Record(Mapping[str, AttrValue]):
+    """An immutable, hashable mapping of attribute names to values.
+
+    An embedding bag carries its tables as a tuple of records; a record may hold
+    records. Two records are equal when their items are, in any order.
+    """
+
+    __slots__ = ("_hash", "_items")
+
+    def __init__(self, items: Mapping[str, AttrValue] | None = None) -> None:
+        """Copy *items*."""
+        self._items: dict[str, AttrValue] = dict(items or {})
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> AttrValue:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Record) and self._items == other._items
+
+    def __repr__(self) -> str:
+        return format_attribute(self)
+
+    def updated(self, **changes: AttrValue) -> Record:
+        """Return a copy with *changes* put in."""
+        return Record({**self._items, **changes})
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return an int attribute; `none` and a missing one are *default*.
+
+        Raises:
+            VerifyError: it is something else, or missing without a default. So
+                do the other methods.
+
+        """
+        value = self._get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._unlike(name, "an integer")
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a string attribute."""
+        value = self._get(name, default)
+        if not isinstance(value, str):
+            raise self._unlike(name, "a string")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a bool attribute."""
+        value = self._get(name, default)
+        if not isinstance(value, bool):
+            raise self._unlike(name, "true or false")
+        return value
+
+    def dtype(self, name: str) -> DType:
+        """Return an element-type attribute."""
+        value = self._items.get(name)
+        if not isinstance(value, DType):
+            raise self._unlike(name, "an element type")
+        return value
+
+    def integers(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Return a tuple-of-int attribute."""
+        values = self._get(name, default)
+        if isinstance(values, tuple):
+            found = tuple(
+                v for v in values if isinstance(v, int) and not isinstance(v, bool)
+            )
+            if len(found) == len(values):
+                return found
+        raise self._unlike(name, "a list of integers")
+
+    def dims(self, name: str) -> tuple[Dim, ...]:
+        """Return a tuple attribute of integers and expressions."""
+        values = self._items.get(name)
+        if isinstance(values, tuple):
+            found = tuple(v for v in values if isinstance(v, int | Expr))
+            if len(found) == len(values):
+                return found
+        raise self._unlike(name, "a list of dimensions")
+
+    def records(self, name: str) -> tuple[Record, ...]:
+        """Return a tuple-of-records attribute."""
+        values = self._get(name, ())
+        if isinstance(values, tuple):
+            found = tuple(v for v in values if isinstance(v, Record))
+            if len(found) == len(values):
+                return found
+        raise self._unlike(name, "a list of records")
+
+    def _get(self, name: str, default: AttrValue) -> AttrValue:
+        value = self._items.get(name)
+        return default if value is None else value
+
+    def _unlike(self, name: str, expected: str) -> VerifyError:
+        value = self._items.get(name)
+        found = "missing" if value is None else format_attribute(value)
+        return VerifyError(f"attribute {name!r} is {found}, expected {expected}")
+
+
+EMPTY = Record()
+
+
+def format_attribute(value: Any) -> str:  # noqa: ANN401, PLR0911 - one per kind
+    """Write an attribute value as perfc assembly."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return float.__repr__(value)  # not that of a numpy float
+        case str():
+            return quote(value)
+        case Expr():
+            return f"<{value}>"
+        case DType():
+            return f"!{value}"
+        case Record():
+            return "{" + format_items(value) + "}"
+        case _:
+            return "[" + ", ".join(map(format_attribute, value)) + "]"
+
+
+def format_items(record: Mapping[str, AttrValue]) -> str:
+    """Write `name = value` pairs, in insertion order."""
+    return ", ".join(
+        f"{word_text(k)} = {format_attribute(v)}" for k, v in record.items()
+    )
