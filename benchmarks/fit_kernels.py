@@ -1,0 +1,404 @@
+"""Fit the shared parameters of the kernel models, and say how far off they are.
+
+    python benchmarks/fit_kernels.py DATA [--fit] [--leave-out]
+
+DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. Without
+`--fit` the parameters of the package are scored. Rows are split once, by a hash
+of their sizes: one half is fitted, the other is reported. `--leave-out` fits
+without each GPU in turn and reports that GPU. Needs pandas, pyarrow and scipy.
+
+Rows timed as `event` hold the host's dispatch, which ends before a long kernel
+does but not before it starts: only rows above 150 us count, less 0.55 of the
+shortest row of their op and GPU (what a line through long copies leaves over).
+Rows timed as `graph` hold the gap between two kernels of a stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from perfc.costmodels import (
+    CONV,
+    GEMM,
+    STREAMING,
+    CostModel,
+    KernelTable,
+    Target,
+    load_target,
+    lower_bound,
+)
+from perfc.costmodels.gemm import products_of
+from perfc.costmodels.products import (
+    SIMT,
+    TENSOR,
+    GemmParameters,
+    Products,
+    product_seconds,
+)
+from perfc.costmodels.streaming import StreamKind
+from perfc.ir import Kernel, Record, Work
+
+LONG_EVENT_US = 150.0
+DISPATCH_SHARE = 0.55
+FIT_ROWS = 700
+ELEMENT_BYTES = {"fp32": 4, "bf16": 2}
+STREAMING_FILE = "streaming.parquet"
+FP32_FILE = "ops_fp32_seen_gpus.parquet"
+FP32_GPUS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
+BF16_GPUS = ("a100-sxm-80g", "h100-sxm-80g", "l40s")
+Floats = NDArray[np.float64]
+
+
+@attrs.frozen(eq=False)
+class Rows:
+    """Measured kernels of one op on one GPU."""
+
+    target: Target
+    op: str
+    table: KernelTable
+    seconds: Floats
+    gap_s: float
+    fitted: NDArray[np.bool_]
+
+    def half(self, *, fitted: bool) -> Rows:
+        """Return the rows that are fitted, or those held out."""
+        return self.take(np.flatnonzero(self.fitted == fitted))
+
+    def take(self, at: NDArray[np.intp]) -> Rows:
+        """Return some of the rows."""
+        return Rows(
+            self.target,
+            self.op,
+            self.table.take(at),
+            self.seconds[at],
+            self.gap_s,
+            self.fitted[at],
+        )
+
+
+def kernel_of(op: str, dtype: str, params: dict[str, Any]) -> Kernel:
+    """Return the signature of a measured row, with its compulsory work."""
+    size = ELEMENT_BYTES[dtype]
+    if op == "gemm":
+        b, m, n, k = (params[name] for name in ("b", "m", "n", "k"))
+        work = Work(2 * b * m * n * k, size * b * (m * k + k * n), size * b * m * n)
+    elif op == "conv2d":
+        window, padding = params["kernel"], params["padding"]
+        out = (params["size"] + 2 * padding - window) // params["stride"] + 1
+        pixels = params["n"] * out * out
+        depth = params["c_in"] * window**2
+        image = params["n"] * params["c_in"] * params["size"] ** 2
+        work = Work(
+            2 * pixels * depth * params["c_out"],
+            size * (image + depth * params["c_out"]),
+            size * pixels * params["c_out"],
+        )
+    else:
+        elements = params["rows"] * params["cols"]
+        inputs = params.get("tensor_inputs", 1)
+        written = elements if "bytes" in params else size * elements
+        work = Work(elements, size * elements * inputs, written)
+    kept = {k: v for k, v in params.items() if v is not None}
+    return Kernel(op, dtype, dtype, Record(kept), work)
+
+
+def in_fit(params: str) -> bool:
+    """Whether a row is fitted: the same sizes on all GPUs, for no model to see."""
+    return zlib.crc32(b"perfc kernel split 1" + params.encode()) % 2 == 0
+
+
+def load(path: Path, op: str, dtype: str, gpus: Sequence[str]) -> Iterator[Rows]:
+    """Read one op of one file, GPU by GPU."""
+    frame = pd.read_parquet(path)
+    frame = frame[(frame["op"] == op) & (frame["dtype"] == dtype)]
+    for name in gpus:
+        target = load_target(name)
+        rows = frame[frame["target"] == name]
+        gap_s = 0.0
+        dispatch_us = 0.0
+        if rows["timing"].iloc[0] == "event":
+            dispatch_us = DISPATCH_SHARE * rows["latency_us"].quantile(0.005)
+            rows = rows[rows["latency_us"] > LONG_EVENT_US]
+        else:
+            gap_s = target.device.stream_gap_s
+        kernels = [kernel_of(op, dtype, json.loads(p)) for p in rows["params"]]
+        if path.name == STREAMING_FILE:
+            far = np.array([_is_far(kernel, target) for kernel in kernels])
+            rows = rows[far]
+            kernels = [k for k, is_far in zip(kernels, far, strict=True) if is_far]
+        yield Rows(
+            target,
+            op,
+            KernelTable(kernels),
+            (rows["latency_us"].to_numpy(np.float64) - dispatch_us) * 1e-6,
+            gap_s,
+            np.array([in_fit(p) for p in rows["params"]], dtype=np.bool_),
+        )
+
+
+def _is_far(kernel: Kernel, target: Target) -> bool:
+    """Whether L2 cannot hold the operand or even a sixth of it would fit.
+
+    The streaming rows repeat one kernel on one operand: between the two sizes
+    they are warmer than a kernel among others.
+    """
+    l2_bytes = target.device.l2.capacity_bytes
+    return not l2_bytes / 6 < kernel.work.bytes < 2 * l2_bytes
+
+
+Predictor = Callable[[Rows], Floats]
+
+
+def of_model(model: CostModel) -> Predictor:
+    """Return what perfc would say: the model's answer, not below the bound."""
+    return lambda rows: (
+        rows.gap_s
+        + np.maximum(
+            model.estimate(rows.table, rows.target).seconds,
+            lower_bound(rows.table, rows.target),
+        )
+    )
+
+
+def of_parameters(parameters: GemmParameters) -> Predictor:
+    """Return the same for other parameters of products."""
+    return lambda rows: (
+        rows.gap_s
+        + np.maximum(
+            product_seconds(
+                products_of(rows.table, rows.target), rows.target, parameters
+            ),
+            lower_bound(rows.table, rows.target),
+        )
+    )
+
+
+def say(*words: object) -> None:
+    """Print one line."""
+    print(*words)  # noqa: T201 - it is a command
+
+
+def report(label: str, predicted: Floats, rows: Rows) -> Floats:
+    """Print the errors of one group; return the logarithms of the ratios."""
+    error = predicted / rows.seconds - 1
+    logs = np.log(predicted / rows.seconds)
+    size = np.abs(error)
+    say(
+        f"{label:34s} n {len(error):6d}  MAPE {size.mean():6.3f}  "
+        f"GMAE {np.expm1(np.abs(logs).mean()):6.3f}  "
+        f"p90 {np.quantile(size, 0.9):6.3f}  "
+        f"max {size.max():6.2f}  bias {error.mean():+6.3f}  "
+        f"mean ln {logs.mean():+6.3f}  sd ln {logs.std():5.3f}"
+    )
+    return logs
+
+
+def score(predict: Predictor, groups: Sequence[Rows]) -> None:
+    """Print the errors on held-out rows, and the two sigmas they ask for."""
+    shared: list[float] = []
+    own: list[float] = []
+    for group in groups:
+        rows = group.half(fitted=False)
+        label = f"{rows.op} {rows.target.name}"
+        logs = report(label, predict(rows), rows)
+        shared.append(float(logs.mean()))
+        own.append(float(logs.std()))
+    say(
+        f"{'':34s} sigma_shared {np.sqrt(np.mean(np.square(shared))):.3f}  "
+        f"sigma_independent {np.sqrt(np.mean(np.square(own))):.3f}\n"
+    )
+
+
+BOUNDS = {
+    "tile_efficiency": (0.3, 1.3),
+    "tile_half": (0.1, 60.0),
+    "fill_s": (1e-8, 2e-5),
+    "quantised": (0.01, 1.0),
+    "overlap": (0.001, 1.0),
+    "memory_efficiency": (0.3, 1.0),
+    "l2_efficiency": (0.2, 1.0),
+    "streams_per_sm": (0.05, 4.0),
+    "start_s": (1e-8, 5e-6),
+    "split_s": (1e-7, 2e-5),
+    "power_exponent": (0.1, 1.5),
+}
+SIMT_FITTED = (
+    "tile_efficiency",
+    "tile_half",
+    "quantised",
+    "overlap",
+    "memory_efficiency",
+    "power_exponent",
+)
+TENSOR_FITTED = tuple(name for name in BOUNDS if name != "power_exponent")
+
+
+def fit_products(
+    groups: Sequence[Rows], start: GemmParameters, names: Sequence[str]
+) -> GemmParameters:
+    """Minimise the mean |ln(predicted / measured)|, every GPU weighing the same."""
+    random = np.random.default_rng(0)
+    samples: list[tuple[Rows, Products]] = []
+    for group in groups:
+        rows = group.half(fitted=True)
+        at = random.permutation(len(rows.seconds))[:FIT_ROWS]
+        part = rows.take(at)
+        samples.append((part, products_of(part.table, part.target)))
+    limits = np.log([BOUNDS[name] for name in names])
+
+    def decode(logs: Floats) -> GemmParameters:
+        inside = np.clip(logs, limits[:, 0], limits[:, 1])
+        values = dict(zip(names, np.exp(inside).tolist(), strict=True))
+        return attrs.evolve(start, **values)
+
+    def loss(logs: Floats) -> float:
+        parameters = decode(logs)
+        ratios = [
+            (rows.gap_s + product_seconds(sizes, rows.target, parameters))
+            / rows.seconds
+            for rows, sizes in samples
+        ]
+        errors = [np.abs(np.log(ratio)).mean() for ratio in ratios]
+        outside = np.maximum(0, limits[:, 0] - logs) + np.maximum(
+            0, logs - limits[:, 1]
+        )
+        return float(np.mean(errors) + np.square(outside).sum())
+
+    first = np.log([getattr(start, name) for name in names])
+    options = {"maxfev": 900, "xtol": 1e-3, "ftol": 1e-4}
+    return decode(minimize(loss, first, method="Powell", options=options).x)
+
+
+Grid = Mapping[str, Sequence[float]]
+AttrsRecord = TypeVar("AttrsRecord", bound=attrs.AttrsInstance)
+Model = TypeVar("Model", bound=CostModel)
+
+
+def grid_of(record: AttrsRecord, grid: Grid) -> Iterator[AttrsRecord]:
+    """Yield *record* with its fields set to every combination of a grid."""
+    for values in itertools.product(*grid.values()):
+        yield attrs.evolve(record, **dict(zip(grid, values, strict=True)))
+
+
+def best_of(models: Iterable[Model], groups: Sequence[Rows]) -> Model:
+    """Return the model with the least mean |ln(predicted / measured)|."""
+    rows = [group.half(fitted=True) for group in groups]
+
+    def loss(model: Model) -> float:
+        predict = of_model(model)
+        return float(
+            np.mean([np.abs(np.log(predict(r) / r.seconds)).mean() for r in rows])
+        )
+
+    return min(models, key=loss)
+
+
+def fit_kind(op: str, groups: Sequence[Rows]) -> StreamKind:
+    """Return the best parameters of one kind of streaming kernel."""
+    models = (
+        attrs.evolve(STREAMING, kinds={**STREAMING.kinds, op: kind})
+        for kind in grid_of(STREAMING.kinds[op], KIND_GRID)
+    )
+    return best_of(models, groups).kinds[op]
+
+
+def measured_shares(groups: Sequence[Rows]) -> None:
+    """Print which share of the sheet's memory rate long elementwise rows reach."""
+    for group in groups:
+        rows = group.half(fitted=True)
+        device = rows.target.device
+        far = rows.table.bytes > 2 * device.l2.capacity_bytes
+        rate = rows.table.bytes / (rows.seconds - rows.gap_s - device.kernel_floor_s)
+        share = np.median((rate / device.memory.bytes_per_s)[far])
+        near = rows.table.bytes < device.l2.capacity_bytes / 6
+        near &= rows.table.bytes > device.l2.capacity_bytes / 12
+        warm = np.median((rate / device.l2.bytes_per_s)[near]) if near.any() else np.nan
+        say(f"share {rows.target.name:16s} memory {share:.3f}  L2 {warm:.3f}")
+
+
+KIND_GRID = {
+    "share": (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
+    "rereads": (0.5, 1.0, 1.5, 2.0),
+    "rows_in_flight": np.geomspace(0.5, 128, 17).tolist(),
+}
+CONV_GRID = {
+    "direct_overhead": np.arange(0.9, 1.8, 0.05).tolist(),
+    "winograd_gain": np.arange(1.0, 2.3, 0.1).tolist(),
+}
+
+
+def products(data: Path, *, fit: bool, leave_out: bool) -> None:
+    """Score, and fit, matrix products in both kinds of math."""
+    kinds = [
+        (SIMT, SIMT_FITTED, list(load(data / FP32_FILE, "gemm", "fp32", FP32_GPUS))),
+        (
+            TENSOR,
+            TENSOR_FITTED,
+            [
+                rows
+                for gpu in BF16_GPUS
+                for rows in load(data / f"gemm_{gpu}.parquet", "gemm", "bf16", [gpu])
+            ],
+        ),
+    ]
+    for start, names, groups in kinds:
+        say("products, as shipped:")
+        score(of_model(GEMM), groups)
+        if fit:
+            fitted = fit_products(groups, start, names)
+            say("fitted:", fitted)
+            score(of_parameters(fitted), groups)
+        for out in groups if leave_out else ():
+            say("left out of the fit:", out.target.name)
+            others = [group for group in groups if group is not out]
+            score(of_parameters(fit_products(others, start, names)), [out])
+
+
+def others(data: Path, *, fit: bool) -> None:
+    """Score, and fit, streaming kernels and convolutions."""
+    streaming_file = data / STREAMING_FILE
+    fp32 = data / FP32_FILE
+    elementwise = [
+        *load(fp32, "elementwise", "fp32", FP32_GPUS),
+        *load(streaming_file, "elementwise", "bf16", ("h100-sxm-80g", "l40s")),
+    ]
+    score(of_model(STREAMING), elementwise)
+    if fit:
+        measured_shares(elementwise)
+    for op in ("softmax", "layer_norm"):
+        groups = list(load(fp32, op, "fp32", FP32_GPUS))
+        score(of_model(STREAMING), groups)
+        if fit:
+            say("fitted:", fit_kind(op, groups))
+    groups = list(load(fp32, "conv2d", "fp32", FP32_GPUS[:3]))
+    score(of_model(CONV), groups)
+    if fit:
+        say("fitted:", best_of(grid_of(CONV, CONV_GRID), groups))
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--leave-out", action="store_true")
+    options = parser.parse_args()
+    measurements = options.data / "measurements"
+    others(measurements, fit=options.fit)
+    products(measurements, fit=options.fit, leave_out=options.leave_out)
+
+
+if __name__ == "__main__":
+    main()

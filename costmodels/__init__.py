@@ -1,0 +1,76 @@
+"""Descriptions of targets, and what a kernel costs on one."""
+
+from __future__ import annotations
+
+from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.catalog import target_names
+from perfc.costmodels.conv import CONV
+from perfc.costmodels.embedding_bag import EMBEDDING_BAG
+from perfc.costmodels.gemm import GEMM
+from perfc.costmodels.host_profile import (
+    HostProfile,
+    HostProfileError,
+    PerName,
+    load_profile,
+    parse_profile,
+    profile_names,
+)
+from perfc.costmodels.memcpy import MEMCPY
+from perfc.costmodels.models import cost_models
+from perfc.costmodels.protocol import (
+    CostModel,
+    Estimate,
+    KernelTable,
+    Provenance,
+    uniform_estimate,
+)
+from perfc.costmodels.roofline import ROOFLINE
+from perfc.costmodels.select import price
+from perfc.costmodels.sheet import describe, load_target
+from perfc.costmodels.streaming import STREAMING
+from perfc.costmodels.target import (
+    MATH_MODES,
+    Device,
+    Host,
+    HostLink,
+    Link,
+    Memory,
+    RuntimeConstants,
+    Target,
+    TargetError,
+)
+
+__all__ = [
+    "CONV",
+    "EMBEDDING_BAG",
+    "GEMM",
+    "MATH_MODES",
+    "MEMCPY",
+    "ROOFLINE",
+    "STREAMING",
+    "CostModel",
+    "Device",
+    "Estimate",
+    "Host",
+    "HostLink",
+    "HostProfile",
+    "HostProfileError",
+    "KernelTable",
+    "Link",
+    "Memory",
+    "PerName",
+    "Provenance",
+    "RuntimeConstants",
+    "Target",
+    "TargetError",
+    "cost_models",
+    "describe",
+    "load_profile",
+    "load_target",
+    "lower_bound",
+    "parse_profile",
+    "price",
+    "profile_names",
+    "target_names",
+    "uniform_estimate",
+]

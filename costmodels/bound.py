@@ -1,0 +1,67 @@
+"""The time that no kernel can beat: its flops and its bytes at the peak rates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfc.costmodels.embedding_bag import has_tables, lookups_of
+from perfc.costmodels.memcpy import link_bytes
+from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.target import Target
+
+_MIN_INDEX_BYTES = 4
+
+
+def lower_bound(kernels: KernelTable, target: Target) -> Floats:
+    """Return a lower bound of each kernel's duration, in seconds.
+
+    The larger of flops over the peak of the math mode and bytes over the rate
+    of the fastest memory that holds them all; for copies between host and
+    device, bytes over the bus's nominal rate.
+
+    Raises:
+        PerfcError: a kernel computes in a mode that the target has not.
+
+    """
+    device = target.device
+    moved = _unavoidable_bytes(kernels)
+    rate = np.full(len(kernels), device.memory.bytes_per_s)
+    for memory in reversed(device.memories):
+        rate = np.where(moved <= memory.capacity_bytes, memory.bytes_per_s, rate)
+    seconds: Floats = moved / rate
+    computing = np.flatnonzero(kernels.flops > 0)
+    modes = [kernels.kernels[i].math for i in computing.tolist()]
+    peaks = {mode: target.peak(mode) for mode in sorted(set(modes))}
+    peak = np.array([peaks[mode] for mode in modes])
+    seconds[computing] = np.maximum(seconds[computing], kernels.flops[computing] / peak)
+    copies = _rows_of(kernels, "memcpy")
+    crossing = [i for i in copies if kernels.kernels[i].params.get("kind") != "d2d"]
+    if crossing:
+        crossed = link_bytes(kernels.take(np.array(crossing)))
+        seconds[crossing] = crossed / target.host_link.peak_bytes_per_s
+    return seconds
+
+
+def _rows_of(kernels: KernelTable, op: str) -> list[int]:
+    return [i for i, kernel in enumerate(kernels.kernels) if kernel.op == op]
+
+
+def _unavoidable_bytes(kernels: KernelTable) -> Floats:
+    """Bytes of the work, but a row looked up twice need not be read twice."""
+    moved = kernels.bytes
+    bags = [
+        i for i in _rows_of(kernels, "embedding_bag") if has_tables(kernels.kernels[i])
+    ]
+    if not bags:
+        return moved
+    part = kernels.take(np.array(bags))
+    lookups = lookups_of(part)
+    # Whatever the popularity, one row per table must be read.
+    distinct = np.where(
+        lookups.uniform, lookups.distinct(), np.minimum(lookups.count, 1.0)
+    )
+    needed = distinct * lookups.row_bytes + lookups.count * _MIN_INDEX_BYTES
+    least = lookups.per_kernel(needed, len(bags)) + part.bytes_written
+    moved = moved.copy()
+    moved[bags] = np.minimum(moved[bags], least)
+    return moved

@@ -1,0 +1,154 @@
+"""Where target sheets are found: built in, in files, in other distributions."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from perfc.costmodels.target import TargetError
+from perfc.ir import UsageError
+
+ENTRY_POINT_GROUP = "perfc.targets"
+"""Entry points `name = "module:attribute"`; the attribute is a path to a sheet
+or the sheet's tables, or a callable that returns one of them."""
+
+BUILTIN_ALIASES: Mapping[str, str] = {
+    "a100": "a100-sxm-80g",
+    "a100-40g": "a100-sxm-40g",
+    "a100-80g": "a100-sxm-80g",
+    "a100-pcie": "a100-pcie-80g",
+    "a100-sxm": "a100-sxm-80g",
+    "b200": "b200-sxm-180g",
+    "b200-sxm": "b200-sxm-180g",
+    "h100": "h100-sxm-80g",
+    "h100-80g": "h100-sxm-80g",
+    "h100-sxm": "h100-sxm-80g",
+    "h200": "h200-sxm-141g",
+    "h200-sxm": "h200-sxm-141g",
+    "l4-24g": "l4",
+    "l40s-48g": "l40s",
+    "p100": "p100-pcie-16g",
+    "t4-16g": "t4",
+    "titan-xp-12g": "titan-xp",
+    "v100": "v100-sxm2-16g",
+    "v100-16g": "v100-sxm2-16g",
+    "v100-32g": "v100-sxm2-32g",
+    "v100-pcie": "v100-pcie-32g",
+    "v100-sxm2": "v100-sxm2-16g",
+}
+"""The `aliases` of the built-in sheets, here so that a look-up reads one file."""
+
+_FOLDER = Path(__file__).with_name("targets")
+_MOST_BYTES = 1_000_000
+_SUFFIX = ".toml"
+
+SheetText = str | Mapping[str, object]
+"""A sheet before it is read: TOML text, or tables that a plugin made."""
+
+
+def target_names() -> list[str]:
+    """Return the names of the built-in targets and of plugins', sorted."""
+    return sorted({*_builtin_names(), *_plugin_names()})
+
+
+def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
+    """Return where a sheet is (for messages) and its content."""
+    if _is_path(name_or_path):
+        return shown_path(name_or_path), _read(name_or_path)
+    name = name_or_path.strip().lower()
+    name = BUILTIN_ALIASES.get(name, name)
+    path = _FOLDER / f"{name}{_SUFFIX}"
+    if name and path.is_file():
+        return f"target {name}", _read(path)
+    return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
+
+
+def shown_path(path: str) -> str:
+    """Return a path as a message on one line shows it."""
+    return path if path.isprintable() else repr(path)
+
+
+def _is_path(text: str) -> bool:
+    return text.lower().endswith(_SUFFIX) or "/" in text or "\\" in text
+
+
+def _read(path: str | Path) -> str:
+    where = shown_path(str(path))
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        message = f"{where}: cannot read the target sheet: {reason}"
+        raise TargetError(message) from error
+    except ValueError as error:  # a zero byte in the name
+        message = f"{where}: not a path"
+        raise TargetError(message) from error
+    if len(content) > _MOST_BYTES:
+        message = f"{where}: larger than a target sheet can be (1 MB)"
+        raise TargetError(message)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"{where}: not UTF-8 text, at byte {error.start}; save it as UTF-8"
+        raise TargetError(message) from error
+
+
+def _builtin_names() -> list[str]:
+    return [path.stem for path in _FOLDER.glob(f"*{_SUFFIX}")]
+
+
+def _plugin_names() -> list[str]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, rarely needed
+
+    return [point.name for point in entry_points(group=ENTRY_POINT_GROUP)]
+
+
+def _from_plugin(name: str) -> SheetText:
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, rarely needed
+
+    points = list(entry_points(group=ENTRY_POINT_GROUP, name=name))
+    if not points:
+        raise UsageError(_unknown(name))
+    if len({point.value for point in points}) > 1:
+        owners = ", ".join(sorted(point.value for point in points))
+        message = f"target {name} is in more than one plugin: {owners}; uninstall one"
+        raise UsageError(message)
+    try:
+        loaded: object = points[0].load()
+        content = loaded() if callable(loaded) else loaded
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".replace("\n", " ")
+        message = f"target {name}: plugin {points[0].value} failed: {reason}"
+        raise TargetError(message) from error
+    if isinstance(content, str | Path):
+        return _read(content)
+    return _plain_tables(content, f"target {name}: plugin {points[0].value}")
+
+
+def _plain_tables(content: object, where: str) -> Mapping[str, object]:
+    """Copy a plugin's mapping into dicts with text keys, as TOML gives."""
+    message = f"{where}: expected a path or tables, found {type(content).__name__}"
+    if not isinstance(content, Mapping):
+        raise TargetError(message)
+    try:
+        copied: object = json.loads(json.dumps(content, default=dict))
+    except (TypeError, ValueError, RecursionError) as error:
+        message += " with values that TOML has not"
+        raise TargetError(message) from error
+    return cast("Mapping[str, object]", copied)
+
+
+def _unknown(name: str) -> str:
+    known = sorted(_builtin_names())
+    near = difflib.get_close_matches(name.lower(), [*known, *BUILTIN_ALIASES], n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    plugins = "".join(f", {plugin}" for plugin in sorted(_plugin_names()))
+    quoted = name if name.isprintable() and name else repr(name)
+    return (
+        f"unknown target {quoted}; {hint}known targets: {', '.join(known)}{plugins}; "
+        "or the path of a .toml sheet"
+    )

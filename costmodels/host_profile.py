@@ -1,0 +1,261 @@
+"""What a host pays to launch work: T1 to T5 and the runtime calls, as a profile.
+
+The decomposition is that of Lin et al., HiPC 2022 (arXiv 2201.07821): T1 between
+two ops, T2 from the start of an op to its first launch, T3 from its last launch
+to its end, T4 in a launch call, T5 between two launches of an op. An op that
+launches nothing takes T0 (which the paper counts as T5).
+
+A profile is a TOML file, in microseconds; `load_profile` converts once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias, TypeGuard, cast
+
+import attrs
+
+from perfc.ir import PerfcError, UsageError
+
+FOLDER = Path(__file__).with_name("profiles")
+
+MAX_US = 1e6
+"""A mean overhead of a second or more is a stall, not an overhead."""
+
+REQUIRED_CALLS = (
+    "cudaLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+)
+"""Calls that every profile has to time, besides `default`."""
+
+_DEFAULT = "default"
+_MOST_BYTES = 1_000_000
+_SUFFIX = ".toml"
+_TEXTS = ("name", "source", "date", "software")
+_SIGMAS = ("sigma_shared", "sigma_independent")
+_PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
+_FIELDS = frozenset({*_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us"})
+
+_Table: TypeAlias = Mapping[str, object]
+
+
+class HostProfileError(PerfcError):
+    """A host profile cannot be read, or says something that cannot be."""
+
+
+def _copied(value: Mapping[str, float]) -> Mapping[str, float]:
+    return dict(value)
+
+
+@attrs.frozen
+class PerName:
+    """Seconds by name, with a value for the names not listed.
+
+    Attributes:
+        default_s: Seconds of a name that is not listed.
+        named_s: Seconds by name.
+
+    """
+
+    default_s: float
+    named_s: Mapping[str, float] = attrs.field(converter=_copied, hash=False)
+
+    def of(self, name: str) -> float:
+        """Return the seconds of *name*."""
+        return self.named_s.get(name, self.default_s)
+
+
+@attrs.frozen(kw_only=True)
+class HostProfile:
+    """Mean host times of eager PyTorch on one kind of host.
+
+    Attributes:
+        name: Name of the profile.
+        t1_s: Between two ops.
+        t2_s: From the start of an op to its first call, by op.
+        t3_s: From the end of its last call to the end of an op, by op.
+        t5_s: Between two launches of an op, by op.
+        t0_s: A whole op that launches nothing, by op.
+        calls_s: Inside a runtime call, by call; for a synchronisation, what it
+            takes when there is nothing to wait for.
+        sigma_shared: Relative uncertainty that all host times share (standard
+            deviation of the logarithm): another CPU, another PyTorch.
+        sigma_independent: Relative spread of one host time around its mean.
+        source: Where the numbers come from.
+        date: When they were fitted.
+        software: What ran.
+
+    """
+
+    name: str
+    t1_s: float
+    t2_s: PerName
+    t3_s: PerName
+    t5_s: PerName
+    t0_s: PerName
+    calls_s: PerName
+    sigma_shared: float
+    sigma_independent: float
+    source: str
+    date: str
+    software: str
+
+
+def profile_names() -> list[str]:
+    """Return the names of the built-in profiles, sorted."""
+    return sorted(path.stem for path in FOLDER.glob(f"*{_SUFFIX}"))
+
+
+def load_profile(name_or_path: str) -> HostProfile:
+    """Read a built-in profile by name, or a TOML file by path.
+
+    Raises:
+        UsageError: no built-in profile has this name.
+        HostProfileError: the file cannot be read, or a field is missing, unknown
+            or not physical.
+
+    """
+    if name_or_path.lower().endswith(_SUFFIX) or "/" in name_or_path:
+        return parse_profile(_read(Path(name_or_path)), name_or_path)
+    name = name_or_path.strip().lower()
+    known = profile_names()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        msg = (
+            f"unknown host profile {name_or_path!r}; {hint}known profiles: "
+            f"{', '.join(known)}; or the path of a .toml profile"
+        )
+        raise UsageError(msg)
+    return _builtin(name)
+
+
+@functools.cache
+def _builtin(name: str) -> HostProfile:
+    return parse_profile(_read(FOLDER / f"{name}{_SUFFIX}"), f"host profile {name}")
+
+
+def parse_profile(text: str, where: str) -> HostProfile:
+    """Read a profile from TOML text; *where* names it in errors.
+
+    Raises:
+        HostProfileError: the text is not TOML, or a field is missing, unknown or
+            not physical; the first problem is named, and how many more there are.
+
+    """
+    try:
+        document: _Table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error).replace("\n", " ") or type(error).__name__
+        msg = f"{where}: not valid TOML: {reason}"
+        raise HostProfileError(msg) from error
+    problems = list(_problems(document))
+    if problems:
+        rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        msg = f"{where}: {problems[0]}{rest}"
+        raise HostProfileError(msg)
+    return _profile(document)
+
+
+def _read(path: Path) -> str:
+    where = str(path) if str(path).isprintable() else repr(str(path))
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        msg = f"{where}: cannot read the host profile: {reason}"
+        raise HostProfileError(msg) from error
+    except ValueError as error:  # a zero byte in the name
+        msg = f"{where}: not a path"
+        raise HostProfileError(msg) from error
+    if len(content) > _MOST_BYTES:
+        msg = f"{where}: larger than a host profile can be (1 MB)"
+        raise HostProfileError(msg)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"{where}: not UTF-8 text, at byte {error.start}; save it as UTF-8"
+        raise HostProfileError(msg) from error
+
+
+def _problems(document: _Table) -> Iterator[str]:
+    for field in sorted(set(document) - _FIELDS):
+        known = ", ".join(sorted(_FIELDS))
+        yield f"unknown field {field!r}; a host profile has {known}"
+    for field in _TEXTS:
+        value = document.get(field)
+        if not isinstance(value, str) or not value.strip():
+            yield f"{field} is missing; expected text"
+    for field in _SIGMAS:
+        value = document.get(field)
+        if not _is_number(value) or not 0 < float(value) <= 1:
+            yield f"{field} = {_shown(value)}; expected a fraction above 0, at most 1"
+    yield from _time_problems("t1_us", document.get("t1_us"))
+    for field in (*_PER_OP, "calls_us"):
+        yield from _table_problems(field, document.get(field))
+
+
+def _table_problems(field: str, table: object) -> Iterator[str]:
+    if not isinstance(table, Mapping):
+        yield f"table [{field}] is missing"
+        return
+    times = cast("_Table", table)
+    wanted = REQUIRED_CALLS if field == "calls_us" else ()
+    for name in (_DEFAULT, *wanted):
+        if name not in times:
+            yield f"{field}.{name} is missing; expected microseconds"
+    for name, value in times.items():
+        yield from _time_problems(f"{field}.{name}", value)
+
+
+def _time_problems(name: str, value: object) -> Iterator[str]:
+    if not _is_number(value) or not 0 <= float(value) < MAX_US:
+        yield f"{name} = {_shown(value)}; expected microseconds from 0 to below 1e6"
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else repr(value)[:60]
+
+
+def _profile(document: _Table) -> HostProfile:
+    """Convert a sound document to seconds."""
+
+    def number(field: str) -> float:
+        return float(cast("float", document[field]))
+
+    def per_name(field: str) -> PerName:
+        times = cast("Mapping[str, float]", document[field])
+        seconds = {name: us * 1e-6 for name, us in times.items()}
+        return PerName(seconds.pop(_DEFAULT), seconds)
+
+    def text(field: str) -> str:
+        return str(document[field])
+
+    return HostProfile(
+        name=text("name"),
+        t1_s=number("t1_us") * 1e-6,
+        t2_s=per_name("t2_us"),
+        t3_s=per_name("t3_us"),
+        t5_s=per_name("t5_us"),
+        t0_s=per_name("t0_us"),
+        calls_s=per_name("calls_us"),
+        sigma_shared=number("sigma_shared"),
+        sigma_independent=number("sigma_independent"),
+        source=text("source"),
+        date=text("date"),
+        software=text("software"),
+    )

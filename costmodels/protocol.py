@@ -1,0 +1,154 @@
+"""The cost-model interface: a table of kernel signatures in, arrays out."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.target import Target
+from perfc.ir import Kernel
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class Provenance(enum.Enum):
+    """Where a number comes from, best first."""
+
+    MEASURED = "measured"
+    FITTED = "fitted"
+    ANALYTIC = "analytic"
+    ASSUMED = "assumed"
+
+
+@attrs.frozen(eq=False)
+class KernelTable:
+    """Distinct kernel signatures, as rows.
+
+    Attributes:
+        kernels: The signatures.
+
+    """
+
+    kernels: Sequence[Kernel]
+
+    def __len__(self) -> int:
+        return len(self.kernels)
+
+    @functools.cached_property
+    def flops(self) -> Floats:
+        """Flops of each kernel."""
+        return np.array([k.work.flops for k in self.kernels], dtype=np.float64)
+
+    @functools.cached_property
+    def bytes_read(self) -> Floats:
+        """Bytes each kernel must read."""
+        return np.array([k.work.bytes_read for k in self.kernels], dtype=np.float64)
+
+    @functools.cached_property
+    def bytes_written(self) -> Floats:
+        """Bytes each kernel must write."""
+        return np.array([k.work.bytes_written for k in self.kernels], dtype=np.float64)
+
+    @property
+    def bytes(self) -> Floats:
+        """Bytes each kernel must move, both ways."""
+        return self.bytes_read + self.bytes_written
+
+    def param(self, name: str, default: float = 0.0) -> Floats:
+        """Return one numeric parameter of every kernel."""
+        values = [k.params.get(name, default) for k in self.kernels]
+        return np.array(
+            [v if isinstance(v, int | float) else default for v in values],
+            dtype=np.float64,
+        )
+
+    def peak_flops_per_s(self, target: Target) -> Floats:
+        """Peak rate of *target* in each kernel's math mode, FLOP/s."""
+        return np.array([target.peak(k.math) for k in self.kernels], dtype=np.float64)
+
+    def take(self, rows: Indices) -> KernelTable:
+        """Return some of the rows."""
+        indices: list[int] = rows.tolist()
+        return KernelTable([self.kernels[i] for i in indices])
+
+
+@attrs.frozen(eq=False)
+class Estimate:
+    """What one model says of a table, row by row.
+
+    Attributes:
+        seconds: Predicted duration on an idle device.
+        sigma_shared: Relative uncertainty (standard deviation of the logarithm)
+            common to all kernels of this model on this target: an efficiency
+            that is wrong for one is wrong for all.
+        sigma_independent: Relative uncertainty of each kernel on its own.
+        model: Name of the model, row by row.
+        provenance: Where the number comes from, row by row.
+
+    """
+
+    seconds: Floats
+    sigma_shared: Floats
+    sigma_independent: Floats
+    model: Sequence[str]
+    provenance: Sequence[Provenance]
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+
+def uniform_estimate(
+    seconds: Floats,
+    *,
+    model: str,
+    provenance: Provenance,
+    sigma_shared: float,
+    sigma_independent: float,
+) -> Estimate:
+    """Make an estimate whose uncertainty is the same for every row."""
+    rows = len(seconds)
+    return Estimate(
+        seconds,
+        np.full(rows, sigma_shared),
+        np.full(rows, sigma_independent),
+        [model] * rows,
+        [provenance] * rows,
+    )
+
+
+class CostModel(Protocol):
+    """Anything that can price kernels. Stateless; register an instance.
+
+    Models are asked in order of falling priority; each prices the rows that it
+    claims and nobody before it did.
+    """
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """Higher is asked first; the roofline fallback has 0."""
+        ...
+
+    @property
+    def ops(self) -> frozenset[str] | None:
+        """Canonical kernel names it may claim; None for any."""
+        ...
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Which rows it prices. Cheap."""
+        ...
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price every row (all claimed)."""
+        ...

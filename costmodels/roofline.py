@@ -1,0 +1,46 @@
+"""The fallback: a share of the roofline, for kernels that no model knows."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.protocol import Estimate, KernelTable, Provenance
+from perfc.costmodels.target import Target
+
+
+@attrs.frozen
+class RooflineModel:
+    """Lower bound over a fixed efficiency, plus the kernel floor."""
+
+    name: str = "roofline"
+    priority: int = 0
+    ops: frozenset[str] | None = None
+    efficiency: float = 0.8
+    sigma_shared: float = 0.3
+    sigma_known: float = 0.5
+    """Independent, for an op whose work is known."""
+    sigma_unknown: float = 1.0
+    """Independent, for an op of which only the bytes are known."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim everything."""
+        return np.ones(len(kernels), dtype=np.bool_)
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        known = [kernel.known for kernel in kernels.kernels]
+        return Estimate(
+            lower_bound(kernels, target) / self.efficiency
+            + target.device.kernel_floor_s,
+            np.full(len(known), self.sigma_shared),
+            np.where(known, self.sigma_known, self.sigma_unknown),
+            [self.name] * len(known),
+            [Provenance.ANALYTIC if k else Provenance.ASSUMED for k in known],
+        )
+
+
+ROOFLINE = RooflineModel()
+"""The built-in instance."""

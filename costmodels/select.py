@@ -1,0 +1,181 @@
+"""Which model prices which kernel, and what is checked of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.protocol import (
+    CostModel,
+    Estimate,
+    Floats,
+    Indices,
+    KernelTable,
+    Provenance,
+)
+from perfc.costmodels.target import Target
+from perfc.ir import Kernel, PerfcError
+
+
+def price(
+    kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
+) -> Estimate:
+    """Price every kernel with the first model, by falling priority, that claims it.
+
+    A kernel of an unknown op is offered only to models that take any op. No
+    estimate is below the kernel's lower bound.
+
+    Raises:
+        PerfcError: no model claims a kernel, a model's answer cannot be used, or
+            a kernel computes in a mode that the target has not.
+
+    """
+    table = KernelTable(kernels)
+    todo = _Todo.of(table)
+    result = _Result.of(len(table))
+    for model in sorted(models, key=lambda m: (-m.priority, m.name)):
+        rows = todo.for_ops(model.ops)
+        if not len(rows):
+            continue
+        offered = table if len(rows) == len(table) else table.take(rows)
+        claimed = _checked_claims(model, offered, target)
+        if not claimed.all():
+            rows = rows[claimed]
+            offered = table.take(rows)
+        if len(rows):
+            estimate = model.estimate(offered, target)
+            _check(model, offered, estimate)
+            result.put(rows, estimate)
+            todo.done(rows)
+    if len(rest := todo.for_ops(None)):
+        kernel = table.kernels[int(rest[0])]
+        message = (
+            f"no cost model prices kernel {kernel.op!r} {kernel.params}; "
+            f"asked: {', '.join(model.name for model in models) or 'none'}"
+        )
+        raise PerfcError(message)
+    return result.estimate(lower_bound(table, target))
+
+
+@attrs.define
+class _Todo:
+    """The rows that are not priced yet."""
+
+    pending: NDArray[np.bool_]
+    by_op: dict[str, list[int]]
+
+    @classmethod
+    def of(cls, table: KernelTable) -> _Todo:
+        by_op: dict[str, list[int]] = {}
+        for row, kernel in enumerate(table.kernels):
+            if kernel.known:
+                by_op.setdefault(kernel.op, []).append(row)
+        return cls(np.ones(len(table), dtype=np.bool_), by_op)
+
+    def for_ops(self, ops: frozenset[str] | None) -> Indices:
+        if ops is None:
+            return np.flatnonzero(self.pending)
+        found = [row for op in ops for row in self.by_op.get(op, ())]
+        rows = np.array(sorted(found), dtype=np.intp)
+        return rows[self.pending[rows]]
+
+    def done(self, rows: Indices) -> None:
+        self.pending[rows] = False
+
+
+@attrs.define
+class _Result:
+    """The estimate that is being put together."""
+
+    seconds: Floats
+    sigma_shared: Floats
+    sigma_independent: Floats
+    model: list[str]
+    provenance: list[Provenance]
+
+    @classmethod
+    def of(cls, rows: int) -> _Result:
+        return cls(
+            np.empty(rows),
+            np.empty(rows),
+            np.empty(rows),
+            [""] * rows,
+            [Provenance.ASSUMED] * rows,
+        )
+
+    def put(self, rows: Indices, estimate: Estimate) -> None:
+        self.seconds[rows] = estimate.seconds
+        self.sigma_shared[rows] = estimate.sigma_shared
+        self.sigma_independent[rows] = estimate.sigma_independent
+        named = zip(rows.tolist(), estimate.model, estimate.provenance, strict=True)
+        for row, model, provenance in named:
+            self.model[row] = model
+            self.provenance[row] = provenance
+
+    def estimate(self, bound_s: Floats) -> Estimate:
+        return Estimate(
+            np.maximum(self.seconds, bound_s),
+            self.sigma_shared,
+            self.sigma_independent,
+            self.model,
+            self.provenance,
+        )
+
+
+def _checked_claims(
+    model: CostModel, table: KernelTable, target: Target
+) -> NDArray[np.bool_]:
+    claimed = np.asarray(model.claims(table, target))
+    if claimed.shape != (len(table),) or claimed.dtype != np.bool_:
+        message = (
+            f"cost model {model.name!r} answers claims() with {claimed.dtype} of shape "
+            f"{claimed.shape}, expected bool of shape ({len(table)},)"
+        )
+        raise PerfcError(message)
+    return claimed
+
+
+def _check(model: CostModel, table: KernelTable, estimate: Estimate) -> None:
+    columns = {
+        "seconds": estimate.seconds,
+        "sigma_shared": estimate.sigma_shared,
+        "sigma_independent": estimate.sigma_independent,
+        "model": estimate.model,
+        "provenance": estimate.provenance,
+    }
+    for column, values in columns.items():
+        if len(values) != len(table):
+            message = (
+                f"cost model {model.name!r} returns {len(values)} values of {column} "
+                f"for {len(table)} kernels"
+            )
+            raise PerfcError(message)
+    _check_numbers(model, table, "seconds", estimate.seconds, above_zero=True)
+    for column in ("sigma_shared", "sigma_independent"):
+        values = np.asarray(columns[column], dtype=np.float64)
+        _check_numbers(model, table, column, values, above_zero=False)
+
+
+def _check_numbers(
+    model: CostModel,
+    table: KernelTable,
+    column: str,
+    values: Floats,
+    *,
+    above_zero: bool,
+) -> None:
+    good = np.isfinite(values) & ((values > 0) if above_zero else (values >= 0))
+    if good.all():
+        return
+    row = int(np.flatnonzero(~good)[0])
+    kernel = table.kernels[row]
+    expected = "a finite number above 0" if above_zero else "a finite number >= 0"
+    message = (
+        f"cost model {model.name!r} says {column} = {values[row]} of kernel "
+        f"{kernel.op!r} {kernel.params}, expected {expected}; remove or correct it"
+    )
+    raise PerfcError(message)

@@ -1,0 +1,268 @@
+"""From a target sheet in TOML, with overrides, to a `Target`."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import cast
+
+from perfc.costmodels.catalog import find_sheet
+from perfc.costmodels.sheet_fields import (
+    FIELDS,
+    PCIE_GB_PER_S_PER_LANE,
+    PROPORTIONS,
+    FieldValue,
+    quoted,
+)
+from perfc.costmodels.sheet_lint import (
+    Table,
+    check_sheet,
+    field_values,
+    find_entry,
+    parse_sheet,
+)
+from perfc.costmodels.sheet_physics import Fields
+from perfc.costmodels.target import (
+    MATH_MODES,
+    Device,
+    Host,
+    HostLink,
+    Link,
+    Memory,
+    RuntimeConstants,
+    Target,
+)
+from perfc.ir import UsageError
+
+OVERRIDDEN = "--set"
+"""The source of a field that the caller has set."""
+
+_NO_OVERRIDES: Mapping[str, str] = {}
+
+
+def load_target(
+    name_or_path: str, overrides: Mapping[str, str] = _NO_OVERRIDES
+) -> Target:
+    """Return the target of that name, alias or sheet file.
+
+    *overrides* maps fields of the sheet, as `gpu.sm_clock_mhz`, to numbers in
+    the sheet's units. What the sheet gives per clock, width or count follows: a
+    GPU at half `gpu.sm_clock_mhz` has half the FLOP/s (see `PROPORTIONS`).
+    Raises `UsageError` for an unknown target or a bad override, `TargetError`
+    for a sheet that cannot be read or fails the linter.
+    """
+    where, content = find_sheet(name_or_path)
+    document = parse_sheet(content, where) if isinstance(content, str) else content
+    return build_target(document, where, overrides)
+
+
+def build_target(
+    document: Table, where: str, overrides: Mapping[str, str] = _NO_OVERRIDES
+) -> Target:
+    """Return the target of a sheet's tables; *where* names them in messages."""
+    check_sheet(document, where)
+    fields = field_values(document)
+    sources = _citations(document, fields)
+    if overrides:
+        fields, sources = _override(fields, sources, overrides)
+    return _build(document, fields, sources)
+
+
+def describe(target: Target) -> list[tuple[str, FieldValue, str, str]]:
+    """Return (field, value, unit, source) of every field, in the sheet's units."""
+    return [
+        (name, value, FIELDS[name].unit, target.sources[name])
+        for name, value in target.fields.items()
+    ]
+
+
+def _citations(document: Table, fields: Fields) -> dict[str, str]:
+    citations = cast("Mapping[str, str]", document["sources"])
+    return {
+        name: citations[cast("Mapping[str, str]", find_entry(document, name))["source"]]
+        for name in fields
+    }
+
+
+def _override(
+    fields: Fields, sources: Mapping[str, str], overrides: Mapping[str, str]
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    values = {name: _parsed(name, text) for name, text in overrides.items()}
+    merged = {**fields, **values}
+    cited = {**sources, **dict.fromkeys(values, OVERRIDDEN)}
+    for proportion in PROPORTIONS:
+        ratio = proportion.level(merged) / proportion.level(fields)
+        if ratio == 1:
+            continue
+        for name in proportion.followers:
+            if name in fields and name not in values:
+                merged[name] = float(merged[name]) * ratio
+                cited[name] = f"{sources[name]}; scaled by {OVERRIDDEN}"
+    _check_overridden(merged)
+    ordered = {name: merged[name] for name in FIELDS if name in merged}
+    return ordered, {name: cited[name] for name in ordered}
+
+
+def _parsed(name: str, text: str) -> float:
+    field = FIELDS.get(name)
+    if field is None:
+        near = difflib.get_close_matches(name, FIELDS, n=3, cutoff=0.4)
+        hint = f"close: {', '.join(near)}" if near else f"fields: {', '.join(FIELDS)}"
+        message = f"--set {quoted(name)}: no such field of a target; {hint}"
+        raise UsageError(message)
+    if field.text:
+        message = f"--set {name}: expected a field with a number, found one with a text"
+        raise UsageError(message)
+    try:
+        value = float(text)
+    except ValueError as error:
+        message = f"--set {name}: expected a number of {field.unit or 'units'}, "
+        message += f"found {text!r}"
+        raise UsageError(message) from error
+    _refuse(name, value)
+    return int(value) if field.whole else value
+
+
+def _refuse(name: str, value: object) -> None:
+    complaint = FIELDS[name].complaint(value)
+    if complaint:
+        message = f"--set {name}: expected {complaint[0]}, found {complaint[1]}"
+        raise UsageError(message)
+
+
+def _check_overridden(fields: Fields) -> None:
+    for name, value in fields.items():
+        _refuse(name, value)
+    for name, field in FIELDS.items():
+        section = field.section
+        begun = any(FIELDS[other].section == section for other in fields)
+        if field.required and begun and name not in fields:
+            message = f"--set {section}: this target has no [{section}]; set {name} too"
+            raise UsageError(message)
+    usable, capacity = (
+        float(fields.get(name, fields["gpu.memory_gib"]))
+        for name in ("gpu.memory_usable_gib", "gpu.memory_gib")
+    )
+    if usable > capacity:
+        message = (
+            f"--set gpu.memory_usable_gib: expected at most gpu.memory_gib = "
+            f"{capacity:g}, found {usable:g}"
+        )
+        raise UsageError(message)
+
+
+def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
+    name = cast("str", document["name"])
+    price = fields.get("price.usd")
+    return Target(
+        name=name,
+        aliases=tuple(cast("list[str]", document.get("aliases", []))),
+        device=_device(name, fields),
+        host=Host(overheads=str(fields.get("host.overheads", "shared"))),
+        host_link=_host_link(fields),
+        links=_links(fields),
+        runtime=RuntimeConstants(
+            launch_latency_s=_si(fields, "runtime.launch_latency_us", 1e-6)
+        ),
+        watts=_si(fields, "power.tdp_w", 1),
+        price_usd=None if price is None else float(price),
+        fields=fields,
+        sources=sources,
+        spec_sha256=_digest(name, fields),
+    )
+
+
+def _si(fields: Fields, name: str, scale: float) -> float:
+    return float(fields[name]) * scale
+
+
+def _device(name: str, fields: Fields) -> Device:
+    sm_clock_mhz = fields["gpu.sm_clock_mhz"]
+    base_clock_mhz = fields.get("gpu.base_clock_mhz")
+    return Device(
+        name=name,
+        vendor=str(fields["gpu.vendor"]),
+        architecture=str(fields["gpu.architecture"]),
+        compute_capability=str(fields["gpu.compute_capability"]),
+        sm_count=int(fields["gpu.sm_count"]),
+        lanes_per_sm=int(fields["gpu.lanes_per_sm"]),
+        sm_clock_hz=_si(fields, "gpu.sm_clock_mhz", 1e6),
+        tensor_clock_hz=float(fields.get("gpu.tensor_clock_mhz", sm_clock_mhz)) * 1e6,
+        base_clock_hz=None if base_clock_mhz is None else float(base_clock_mhz) * 1e6,
+        flops_per_s={
+            mode: _si(fields, f"gpu.rates_tflops.{mode}", 1e12)
+            for mode in MATH_MODES
+            if f"gpu.rates_tflops.{mode}" in fields
+        },
+        memories=_memories(fields),
+        shared_memory_bytes_per_sm=_bytes(
+            fields, "gpu.shared_memory_kib_per_sm", 2**10
+        ),
+        registers_per_sm=int(fields["gpu.registers_per_sm"]),
+        max_threads_per_sm=int(fields["gpu.max_threads_per_sm"]),
+        kernel_floor_s=_si(fields, "runtime.kernel_floor_us", 1e-6),
+        stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6),
+    )
+
+
+def _bytes(fields: Fields, name: str, scale: int) -> int:
+    return round(float(fields[name]) * scale)
+
+
+def _memories(fields: Fields) -> tuple[Memory, ...]:
+    l2_bytes = _bytes(fields, "gpu.l2_mib", 2**20)
+    whole_gib = "gpu.memory_gib"
+    usable_gib = "gpu.memory_usable_gib"
+    usable_gib = usable_gib if usable_gib in fields else whole_gib
+    return (
+        Memory(
+            name="l2",
+            capacity_bytes=l2_bytes,
+            usable_bytes=l2_bytes,
+            bytes_per_s=_si(fields, "gpu.l2_gb_per_s", 1e9),
+        ),
+        Memory(
+            name="memory",
+            capacity_bytes=_bytes(fields, whole_gib, 2**30),
+            usable_bytes=_bytes(fields, usable_gib, 2**30),
+            bytes_per_s=_si(fields, "gpu.memory_gb_per_s", 1e9),
+        ),
+    )
+
+
+def _host_link(fields: Fields) -> HostLink:
+    generation = int(fields["host_link.pcie_generation"])
+    lanes = int(fields["host_link.pcie_lanes"])
+    h2d_bytes_per_s = _si(fields, "host_link.h2d_gb_per_s", 1e9)
+    lane_gb_per_s = PCIE_GB_PER_S_PER_LANE.get(generation, 0.0)
+    return HostLink(
+        name=f"PCIe {generation} x{lanes}",
+        h2d_bytes_per_s=h2d_bytes_per_s,
+        d2h_bytes_per_s=_si(fields, "host_link.d2h_gb_per_s", 1e9),
+        pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),
+        latency_s=_si(fields, "host_link.latency_us", 1e-6),
+        peak_bytes_per_s=lanes * lane_gb_per_s * 1e9 or h2d_bytes_per_s,
+    )
+
+
+def _links(fields: Fields) -> tuple[Link, ...]:
+    if "nvlink.links" not in fields:
+        return ()
+    return (
+        Link(
+            name=f"NVLink {fields['nvlink.generation']}",
+            bytes_per_s=_si(fields, "nvlink.gb_per_s_per_direction", 1e9),
+            sub_links=int(fields["nvlink.links"]),
+        ),
+    )
+
+
+def _digest(name: str, fields: Fields) -> str:
+    values = {
+        key: value if isinstance(value, str) else float(value)
+        for key, value in fields.items()
+    }
+    content = json.dumps({"name": name, "fields": values}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

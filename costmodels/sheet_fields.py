@@ -1,0 +1,231 @@
+"""The fields of a target sheet: names, units, ranges, and what follows what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from perfc.costmodels.target import MATH_MODES
+
+FieldValue: TypeAlias = float | str
+"""A number (an int where the field counts something) or a text."""
+
+PCIE_GB_PER_S_PER_LANE: Mapping[int, float] = {
+    1: 0.25,
+    2: 0.5,
+    3: 0.985,
+    4: 1.969,
+    5: 3.938,
+    6: 7.563,
+}
+"""One direction, after line coding, by PCIe generation (PCI-SIG base specs)."""
+
+NVLINK_GB_PER_S_PER_LINK: Mapping[int, float] = {1: 20, 2: 25, 3: 25, 4: 25, 5: 50}
+"""One direction, by NVLink generation (NVIDIA NVLink pages and whitepapers)."""
+
+TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
+"""Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
+
+
+@attrs.frozen(kw_only=True)
+class SheetField:
+    """One field that a sheet may have."""
+
+    name: str
+    """Dotted: section and key."""
+    unit: str
+    low: float = 0.0
+    high: float = 0.0
+    """The largest value that is not taken for a slip of the unit."""
+    whole: bool = False
+    text: bool = False
+    required: bool = True
+
+    @property
+    def section(self) -> str:
+        """The TOML table that holds the field."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """The field's key in its table."""
+        return self.name.rpartition(".")[2]
+
+    def complaint(self, value: object) -> tuple[str, str] | None:
+        """Return (expected, found) when *value* cannot be this field's."""
+        if self.text:
+            good = (
+                isinstance(value, str) and value.strip() != "" and value.isprintable()
+            )
+            return None if good else ("a text of one line", shown(value))
+        kind = "a whole number" if self.whole else "a number"
+        expected = f"{kind} from {self.low:g} to {self.high:g} {self.unit}".rstrip()
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return expected, shown(value)
+        if not self.low <= value <= self.high:  # refuses nan and inf too
+            return expected, shown(value)
+        if self.whole and value != int(value):
+            return expected, shown(value)
+        return None
+
+
+def shown(value: object) -> str:
+    """Return *value* as an error message quotes it: short, on one line."""
+    kinds: dict[type, str] = {bool: "bool ", str: "text "}
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an int of thousands of digits
+        text = "a value too long to print"
+    if len(text) > 60:  # noqa: PLR2004 -- a line's worth
+        text = text[:57] + "..."
+    return kinds.get(type(value), "") + text
+
+
+def quoted(key: str) -> str:
+    """Return a key of a sheet as an error message names it."""
+    bare = key.replace("_", "").replace("-", "").replace(".", "")
+    return key if bare.isalnum() and bare.isascii() else shown(key)
+
+
+def _text(name: str) -> SheetField:
+    return SheetField(name=name, unit="", text=True)
+
+
+def _number(
+    name: str, unit: str, low: float, high: float, *, required: bool = True
+) -> SheetField:
+    return SheetField(name=name, unit=unit, low=low, high=high, required=required)
+
+
+def _count(name: str, unit: str, low: int, high: int) -> SheetField:
+    return SheetField(name=name, unit=unit, low=low, high=high, whole=True)
+
+
+_FIELDS: tuple[SheetField, ...] = (
+    _text("gpu.vendor"),
+    _text("gpu.architecture"),
+    _text("gpu.compute_capability"),
+    _count("gpu.sm_count", "", 1, 4096),
+    _count("gpu.lanes_per_sm", "", 1, 1024),
+    _number("gpu.sm_clock_mhz", "MHz", 50, 10_000),
+    _number("gpu.tensor_clock_mhz", "MHz", 50, 10_000, required=False),
+    _number("gpu.base_clock_mhz", "MHz", 50, 10_000, required=False),
+    _number("gpu.memory_gib", "GiB", 0.25, 16_384),
+    _number("gpu.memory_usable_gib", "GiB", 0.25, 16_384, required=False),
+    _number("gpu.memory_gb_per_s", "GB/s", 1, 1_000_000),
+    _count("gpu.memory_bus_bits", "bit", 8, 131_072),
+    _number("gpu.memory_data_rate_gt_per_s", "GT/s", 0.05, 200),
+    _number("gpu.l2_mib", "MiB", 0.03125, 16_384),
+    _number("gpu.l2_gb_per_s", "GB/s", 1, 10_000_000),
+    _number("gpu.shared_memory_kib_per_sm", "KiB", 1, 16_384),
+    _count("gpu.registers_per_sm", "", 1024, 16_777_216),
+    _count("gpu.max_threads_per_sm", "", 32, 65_536),
+    *(
+        _number(
+            f"gpu.rates_tflops.{mode}",
+            "TOPS" if mode == "int8" else "TFLOPS",
+            0.001,
+            1_000_000,
+            required=mode == "fp32",
+        )
+        for mode in MATH_MODES
+    ),
+    _count("host_link.pcie_generation", "", 1, 8),
+    _count("host_link.pcie_lanes", "", 1, 64),
+    _number("host_link.h2d_gb_per_s", "GB/s", 0.01, 10_000),
+    _number("host_link.d2h_gb_per_s", "GB/s", 0.01, 10_000),
+    _number("host_link.pageable_gb_per_s", "GB/s", 0.01, 10_000),
+    _number("host_link.latency_us", "us", 0.01, 10_000),
+    _count("nvlink.generation", "", 1, 16),
+    _count("nvlink.links", "", 1, 1024),
+    _number("nvlink.gb_per_s_per_direction", "GB/s", 0.1, 100_000),
+    _number("power.tdp_w", "W", 1, 100_000),
+    _number("price.usd", "USD", 0.01, 100_000_000),
+    _number("runtime.launch_latency_us", "us", 0.01, 10_000),
+    _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
+    _number("runtime.stream_gap_us", "us", 0.001, 10_000),
+    SheetField(name="host.overheads", unit="", text=True, required=False),
+)
+
+FIELDS: Mapping[str, SheetField] = {field.name: field for field in _FIELDS}
+"""Every field a sheet may have, in the order in which it is shown."""
+
+SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIELDS))
+
+OPTIONAL_SECTIONS = frozenset({"nvlink", "price", "host"})
+"""May be left out as a whole; one that is there has its required fields."""
+
+
+Level: TypeAlias = Callable[[Mapping[str, FieldValue]], float]
+"""A quantity that a sheet's fields give."""
+
+
+@attrs.frozen(kw_only=True)
+class Proportion:
+    """Fields that grow with a level."""
+
+    level: Level
+    followers: tuple[str, ...]
+
+
+def _level_of(name: str) -> Level:
+    return lambda fields: float(fields[name])
+
+
+def _tensor_clock(fields: Mapping[str, FieldValue]) -> float:
+    return float(fields.get("gpu.tensor_clock_mhz", fields["gpu.sm_clock_mhz"]))
+
+
+def _pcie_lane(fields: Mapping[str, FieldValue]) -> float:
+    generation = int(fields["host_link.pcie_generation"])
+    return PCIE_GB_PER_S_PER_LANE.get(generation, 2.0 ** (generation - 3))
+
+
+def _nvlink_link(fields: Mapping[str, FieldValue]) -> float:
+    generation = int(fields.get("nvlink.generation", 1))
+    return NVLINK_GB_PER_S_PER_LINK.get(generation, 50 * 2.0 ** (generation - 5))
+
+
+def _nvlink_links(fields: Mapping[str, FieldValue]) -> float:
+    return float(fields.get("nvlink.links", 1))
+
+
+def _rates(*, tensor: bool) -> tuple[str, ...]:
+    return tuple(
+        f"gpu.rates_tflops.{mode}"
+        for mode in MATH_MODES
+        if (mode in TENSOR_CLOCK_MODES) is tensor
+    )
+
+
+_COPIES = ("host_link.h2d_gb_per_s", "host_link.d2h_gb_per_s")
+_BANDWIDTH = ("gpu.memory_gb_per_s",)
+
+PROPORTIONS: tuple[Proportion, ...] = (
+    Proportion(
+        level=_level_of("gpu.sm_clock_mhz"),
+        followers=("gpu.tensor_clock_mhz", "gpu.l2_gb_per_s", *_rates(tensor=False)),
+    ),
+    Proportion(level=_tensor_clock, followers=_rates(tensor=True)),
+    Proportion(
+        level=_level_of("gpu.sm_count"),
+        followers=(*_rates(tensor=False), *_rates(tensor=True)),
+    ),
+    Proportion(
+        level=_level_of("gpu.lanes_per_sm"), followers=("gpu.rates_tflops.fp32",)
+    ),
+    Proportion(level=_level_of("gpu.memory_bus_bits"), followers=_BANDWIDTH),
+    Proportion(level=_level_of("gpu.memory_data_rate_gt_per_s"), followers=_BANDWIDTH),
+    Proportion(level=_level_of("gpu.memory_gib"), followers=("gpu.memory_usable_gib",)),
+    Proportion(level=_pcie_lane, followers=_COPIES),
+    Proportion(level=_level_of("host_link.pcie_lanes"), followers=_COPIES),
+    Proportion(level=_nvlink_link, followers=("nvlink.gb_per_s_per_direction",)),
+    Proportion(level=_nvlink_links, followers=("nvlink.gb_per_s_per_direction",)),
+)
+"""What follows what, causes before effects.
+
+A sheet gives its rates at its own clocks, widths and counts. Overriding one of
+those scales the rates that depend on it, unless they are overridden themselves.
+"""

@@ -1,0 +1,152 @@
+"""Kernels that read and write each element a few times: bytes over bandwidth.
+
+    t = floor + start + (bytes + repeated reads) / (memory rate * share)
+
+`start` and `share` belong to the kind of kernel. A row-wise kernel (and a
+batch norm in training) reads its rows again, which is free where the rows in
+flight fit in L2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.memory import stream_seconds
+from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
+from perfc.costmodels.target import Target
+
+MISS_STEEPNESS = 2.0
+"""How sharply the second read moves from L2 to memory."""
+
+ONE_PASS_COLUMNS = 1024
+"""Softmax keeps rows of up to this many elements in registers."""
+
+
+@attrs.frozen(kw_only=True)
+class StreamKind:
+    """One kind of streaming kernel, the same on all GPUs.
+
+    Attributes:
+        start_s: Added to the target's kernel floor.
+        share: Rate over that of an elementwise kernel.
+        rereads: How often a row that L2 does not hold is read again.
+        rows_in_flight: Rows that an SM works on at a time, over the share of L2
+            that they may occupy.
+        provenance: Where the two come from.
+        sigma_shared: Relative uncertainty that all kernels of the kind share.
+        sigma_independent: Relative uncertainty of one kernel.
+
+    """
+
+    start_s: float
+    share: float
+    rereads: float
+    rows_in_flight: float
+    provenance: Provenance
+    sigma_shared: float
+    sigma_independent: float
+
+
+_FITTED = Provenance.FITTED
+_ANALYTIC = Provenance.ANALYTIC
+
+KINDS: Mapping[str, StreamKind] = MappingProxyType(
+    {
+        op: StreamKind(
+            start_s=start_s,
+            share=share,
+            rereads=rereads,
+            rows_in_flight=rows_in_flight,
+            provenance=provenance,
+            sigma_shared=shared,
+            sigma_independent=own,
+        )
+        for op, start_s, share, rereads, rows_in_flight, provenance, shared, own in (
+            ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _FITTED, 0.12, 0.15),
+            ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _FITTED, 0.2, 0.12),
+            ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _FITTED, 0.2, 0.16),
+            ("batch_norm", 2.0e-6, 0.9, 1.0, 4.0, _ANALYTIC, 0.2, 0.3),
+            ("reduction", 4.0e-6, 0.7, 0.0, 8.0, _ANALYTIC, 0.2, 0.35),
+            ("concat", 2.5e-6, 0.8, 0.0, 8.0, _ANALYTIC, 0.2, 0.25),
+            ("gather", 2.5e-6, 0.4, 0.0, 8.0, _ANALYTIC, 0.2, 0.4),
+            ("transpose", 1.0e-6, 0.7, 0.0, 8.0, _ANALYTIC, 0.2, 0.35),
+            ("pool", 1.0e-6, 0.7, 0.0, 8.0, _ANALYTIC, 0.2, 0.4),
+            ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, _ANALYTIC, 0.15, 0.2),
+        )
+    }
+)
+"""By canonical op; `memcpy` is a copy inside the device.
+
+Elementwise, softmax and layer norm: `benchmarks/fit_kernels.py`, 2026-11. The
+others: round numbers near what single kernels do in Kineto traces of DLRM
+training on V100 (owensgroup/ml_perf_model, BSD-3).
+"""
+
+
+@attrs.frozen
+class StreamingModel:
+    """Elementwise, normalisation, reduction, data movement within the device."""
+
+    name: str = "streaming"
+    priority: int = 50
+    ops: frozenset[str] = frozenset(KINDS)
+    kinds: Mapping[str, StreamKind] = attrs.field(default=KINDS, hash=False)
+    """Kinds of kernels by canonical op."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim everything but copies from and to the host."""
+        return np.array(
+            [
+                k.op != "memcpy" or k.params.get("kind") == "d2d"
+                for k in kernels.kernels
+            ],
+            dtype=np.bool_,
+        )
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        kinds = [self.kinds[kernel.op] for kernel in kernels.kernels]
+        start_s = np.array([kind.start_s for kind in kinds])
+        share = np.array([kind.share for kind in kinds])
+        moved = kernels.bytes + self._reread_bytes(kernels, kinds, target)
+        return Estimate(
+            target.device.kernel_floor_s
+            + start_s
+            + stream_seconds(moved, target) / share,
+            np.array([kind.sigma_shared for kind in kinds]),
+            np.array([kind.sigma_independent for kind in kinds]),
+            [self.name] * len(kinds),
+            [kind.provenance for kind in kinds],
+        )
+
+    def _reread_bytes(
+        self, kernels: KernelTable, kinds: list[StreamKind], target: Target
+    ) -> Floats:
+        rereads = np.array([kind.rereads for kind in kinds])
+        if not rereads.any():
+            return np.zeros(len(kinds))
+        rows, columns = kernels.param("rows", 1.0), kernels.param("cols", 1.0)
+        held = np.array(
+            [
+                (k.op == "softmax" and c <= ONE_PASS_COLUMNS)
+                or (k.op == "batch_norm" and k.params.get("kind") != "training")
+                for k, c in zip(kernels.kernels, columns, strict=True)
+            ]
+        )
+        in_flight_per_sm = np.array([kind.rows_in_flight for kind in kinds])
+        row_bytes = kernels.bytes_read / np.maximum(rows, 1.0)
+        in_flight = row_bytes * np.minimum(
+            rows, in_flight_per_sm * target.device.sm_count
+        )
+        pressure = (in_flight / target.device.l2.capacity_bytes) ** MISS_STEEPNESS
+        missed = pressure / (1 + pressure)
+        return np.where(held, 0.0, rereads * kernels.bytes_read * missed)
+
+
+STREAMING = StreamingModel()
+"""The built-in instance."""

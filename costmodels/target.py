@@ -1,0 +1,190 @@
+"""What the cost models know of a machine: GPU, host link, other links.
+
+Everything here is in SI units (seconds, bytes, FLOP/s, Hz); a name carries its
+unit where it is not obvious. Sheets (`targets/*.toml`) are in the units that
+makers print; `load_target` converts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from perfc.ir import PerfcError
+
+MATH_MODES: tuple[str, ...] = (
+    "fp64",
+    "fp64_tensor",
+    "fp32",
+    "tf32",
+    "fp16",
+    "bf16",
+    "fp16_vector",
+    "bf16_vector",
+    "fp8",
+    "nvfp4",
+    "int8",
+)
+"""How a GPU can compute, each with its own peak rate.
+
+`fp32` is FFMA without tensor cores. `tf32`, `fp16`, `bf16`, `fp8`, `nvfp4` and
+`int8` are dense tensor-core rates (`int8` is DP4A on a GPU before Turing).
+`fp16_vector` and `bf16_vector` are the elementwise rates, without tensor cores.
+"""
+
+
+class TargetError(PerfcError):
+    """A target sheet cannot be read, or says something that cannot be."""
+
+
+def _rates(value: Mapping[str, float]) -> Mapping[str, float]:
+    """Copy, so that a record does not change with its maker's dict."""
+    return dict(value)
+
+
+def _values(value: Mapping[str, float | str]) -> Mapping[str, float | str]:
+    return dict(value)
+
+
+def _texts(value: Mapping[str, str]) -> Mapping[str, str]:
+    return dict(value)
+
+
+@attrs.frozen(kw_only=True)
+class Memory:
+    """One level of a GPU's memory."""
+
+    name: str
+    capacity_bytes: int
+    bytes_per_s: float
+    """Reading, all SMs together."""
+    usable_bytes: int
+    """What a program can allocate: less than the capacity in device memory."""
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """One GPU."""
+
+    name: str
+    vendor: str
+    architecture: str
+    compute_capability: str
+    sm_count: int
+    lanes_per_sm: int
+    """fp32 FMA lanes: an SM does 2 FLOP a clock on each."""
+    sm_clock_hz: float
+    """Boost clock: the rates of the modes without tensor cores hold at it."""
+    tensor_clock_hz: float
+    """The clock at which the tensor-core rates hold."""
+    base_clock_hz: float | None
+    """Guaranteed clock, or None where the maker publishes none."""
+    flops_per_s: Mapping[str, float] = attrs.field(converter=_rates, hash=False)
+    """Dense rate of the whole GPU by math mode; a mode it has not is absent."""
+    memories: tuple[Memory, ...]
+    """Fastest first: L2, then device memory."""
+    shared_memory_bytes_per_sm: int
+    registers_per_sm: int
+    """32-bit registers."""
+    max_threads_per_sm: int
+    kernel_floor_s: float
+    """Duration of the smallest kernel on the GPU, without the gap after it."""
+    stream_gap_s: float
+    """Idle time between two kernels of a busy stream."""
+
+    @property
+    def l2(self) -> Memory:
+        """The last cache before device memory."""
+        return self.memories[0]
+
+    @property
+    def memory(self) -> Memory:
+        """Device memory."""
+        return self.memories[-1]
+
+    def peak(self, mode: str) -> float:
+        """Return the dense FLOP/s in *mode*; never a stand-in for another mode."""
+        rate = self.flops_per_s.get(mode)
+        if rate is None:
+            message = (
+                f"target {self.name} has no math mode {mode!r}; "
+                f"it has {', '.join(self.flops_per_s)}"
+            )
+            raise PerfcError(message)
+        return rate
+
+
+@attrs.frozen(kw_only=True)
+class Host:
+    """The computer that launches the kernels."""
+
+    overheads: str = "shared"
+    """Name of the built-in overhead profile."""
+
+
+@attrs.frozen(kw_only=True)
+class HostLink:
+    """The way between host memory and device memory.
+
+    The rates are what large copies reach, in one direction.
+    """
+
+    name: str
+    h2d_bytes_per_s: float
+    """From pinned host memory."""
+    d2h_bytes_per_s: float
+    """To pinned host memory."""
+    pageable_bytes_per_s: float
+    """From or to pageable host memory, in both directions alike."""
+    latency_s: float
+    """Duration of the smallest copy on the GPU."""
+    peak_bytes_per_s: float
+    """The bus's nominal rate in one direction."""
+
+
+@attrs.frozen(kw_only=True)
+class Link:
+    """The way from one GPU to its peers in the same node."""
+
+    name: str
+    bytes_per_s: float
+    """One direction, all lanes or sub-links together, nominal."""
+    sub_links: int
+
+
+@attrs.frozen(kw_only=True)
+class RuntimeConstants:
+    """Times of the driver and the launch path that belong to a machine."""
+
+    launch_latency_s: float
+    """From the end of the launch call to the kernel's start, idle stream."""
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """A machine to predict for, and where each of its numbers comes from."""
+
+    name: str
+    aliases: tuple[str, ...]
+    device: Device
+    host: Host
+    host_link: HostLink
+    links: tuple[Link, ...]
+    """To other GPUs, fastest first; empty where only the host link leads there."""
+    runtime: RuntimeConstants
+    watts: float
+    """Power limit of the board."""
+    price_usd: float | None
+    fields: Mapping[str, float | str] = attrs.field(
+        converter=_values, hash=False, repr=False
+    )
+    """The sheet's fields in the sheet's units, after overrides."""
+    sources: Mapping[str, str] = attrs.field(converter=_texts, hash=False, repr=False)
+    """Citation by field; `--set` for an overridden one."""
+    spec_sha256: str
+    """Digest of the name and of `fields`: equal digests give equal predictions."""
+
+    def peak(self, mode: str) -> float:
+        """Return the device's dense FLOP/s in *mode*."""
+        return self.device.peak(mode)

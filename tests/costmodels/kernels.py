@@ -1,0 +1,103 @@
+"""Kernel signatures for tests, with their compulsory work."""
+
+from __future__ import annotations
+
+from perfc.costmodels import (
+    CONV,
+    EMBEDDING_BAG,
+    GEMM,
+    MEMCPY,
+    ROOFLINE,
+    STREAMING,
+    CostModel,
+)
+from perfc.ir import AttrValue, Kernel, Record, Work
+
+ALL_MODELS: tuple[CostModel, ...] = (
+    GEMM,
+    CONV,
+    STREAMING,
+    EMBEDDING_BAG,
+    MEMCPY,
+    ROOFLINE,
+)
+
+SIZES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+
+
+def gemm(  # noqa: PLR0913 - the sizes of a batched product, and how it is done
+    m: int,
+    n: int,
+    k: int,
+    *,
+    b: int = 1,
+    dtype: str = "fp32",
+    math: str = "fp32",
+    layout: str = "nn",
+) -> Kernel:
+    """Return the signature of a matrix product."""
+    size = SIZES[dtype]
+    params: dict[str, AttrValue] = {"b": b, "m": m, "n": n, "k": k, "layout": layout}
+    work = Work(2 * b * m * n * k, size * b * (m * k + k * n), size * b * m * n)
+    return Kernel("gemm", dtype, math, Record(params), work)
+
+
+def over_rows(
+    op: str, rows: int, cols: int, *, dtype: str = "fp32", inputs: int = 1
+) -> Kernel:
+    """Return the signature of a kernel that maps a matrix to a matrix."""
+    count, size = rows * cols, SIZES[dtype]
+    params: dict[str, AttrValue] = {"rows": rows, "cols": cols}
+    if op == "elementwise":
+        params |= {"kind": "add", "tensor_inputs": inputs}
+    work = Work(count, inputs * size * count, size * count)
+    return Kernel(op, dtype, "fp32", Record(params), work)
+
+
+def conv(
+    channels: int, columns: int, image: int, *, kernel: int, n: int = 32
+) -> Kernel:
+    """Return the signature of a `same` convolution with stride 1."""
+    pixels, depth = n * image * image, channels * kernel**2
+    params: dict[str, AttrValue] = {
+        "n": n,
+        "c_in": channels,
+        "c_out": columns,
+        "kernel": kernel,
+        "size": image,
+        "stride": 1,
+        "padding": kernel // 2,
+    }
+    read = 4 * (pixels * channels + depth * columns)
+    work = Work(2 * pixels * depth * columns, read, 4 * pixels * columns)
+    return Kernel("conv2d", "fp32", "fp32", Record(params), work)
+
+
+def bag(  # noqa: PLR0913 - what a lookup depends on
+    batch: int,
+    tables: int,
+    rows: int,
+    pooling: int,
+    dim: int,
+    *,
+    dtype: str = "fp32",
+    **more: AttrValue,
+) -> Kernel:
+    """Return the signature of an embedding bag over equal tables."""
+    size, lookups = SIZES[dtype], batch * tables * pooling
+    table = Record({"rows": rows, "dim": dim, "pooling": pooling})
+    params: dict[str, AttrValue] = {"batch": batch, "tables": (table,) * tables, **more}
+    read = lookups * (dim * size + 8) + 8 * tables * (batch + 1)
+    work = Work(lookups * dim, read, batch * tables * dim * size)
+    return Kernel("embedding_bag", dtype, "fp32", Record(params), work)
+
+
+def copy(nbytes: int, kind: str = "h2d", *, pinned: bool = True) -> Kernel:
+    """Return the signature of a copy."""
+    params: dict[str, AttrValue] = {"bytes": nbytes, "kind": kind, "pinned": pinned}
+    return Kernel("memcpy", "fp32", "fp32", Record(params), Work(0, nbytes, nbytes))
+
+
+def unknown(nbytes: int, op: str = "acme::magic") -> Kernel:
+    """Return the signature of an op that perfc has no model of."""
+    return Kernel(op, "fp32", "fp32", Record(), Work(0, nbytes, nbytes), known=False)

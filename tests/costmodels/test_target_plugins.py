@@ -1,0 +1,81 @@
+"""Targets of other distributions, through the entry points `perfc.targets`."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+
+import pytest
+
+from perfc.costmodels import catalog, load_target, target_names
+from perfc.ir import PerfcError
+
+L4 = Path(catalog.__file__).with_name("targets") / "l4.toml"
+ATTRIBUTES: dict[str, object] = {
+    "path": L4,
+    "text_path": str(L4),
+    "tables": MappingProxyType(tomllib.loads(L4.read_text(encoding="utf-8"))),
+    "function": lambda: L4,
+    "number": 4,
+    "odd_tables": {"name": b"toy"},
+}
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
+    """Let `toy_plugin` be importable, and *values* be entry points named toy."""
+    module = ModuleType("toy_plugin")
+    vars(module).update(ATTRIBUTES)
+    monkeypatch.setitem(sys.modules, "toy_plugin", module)
+    points = [metadata.EntryPoint("toy", value, "perfc.targets") for value in values]
+
+    def entry_points(*, group: str, name: str = "toy") -> list[metadata.EntryPoint]:
+        return points if (group, name) == ("perfc.targets", "toy") else []
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+
+
+@pytest.mark.parametrize("attribute", ["path", "text_path", "tables", "function"])
+def test_a_plugin_gives_a_path_or_tables(
+    attribute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry point's attribute may be a path, tables, or a function giving one."""
+    _install(monkeypatch, f"toy_plugin:{attribute}")
+
+    assert load_target("l4") == load_target("toy")
+    assert "toy" in target_names()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (("toy_plugin:nothing",), "plugin toy_plugin:nothing failed: AttributeError"),
+        (("no_such_module:x",), "plugin no_such_module:x failed: ModuleNotFoundError"),
+        (("toy_plugin:number",), "expected a path or tables, found int"),
+        (("toy_plugin:odd_tables",), "values that TOML has not"),
+        (("a:b", "c:d"), "in more than one plugin: a:b, c:d"),
+    ],
+)
+def test_a_broken_plugin_fails_loudly(
+    values: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that cannot give a sheet is an error that names it."""
+    _install(monkeypatch, *values)
+
+    with pytest.raises(PerfcError, match=message):
+        load_target("toy")
+
+
+def test_plugins_are_consulted_for_unknown_names_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A built-in target is loaded without looking at installed distributions."""
+
+    def entry_points(**_: str) -> list[metadata.EntryPoint]:
+        pytest.fail("looked for plugins")
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+
+    assert "t4" == load_target("t4").name
