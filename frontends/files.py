@@ -1,0 +1,27 @@
+"""Reading model files, with errors a user can act on."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from perfc.ir import UnsupportedModelError
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of *path*.
+
+    Raises:
+        UnsupportedModelError: it cannot be read.
+
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise UnsupportedModelError(msg) from None
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of *data*, in hex."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,112 @@
+"""ONNX op types to perfc ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
+from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
+from perfc.ir import DTYPES, TensorType
+
+_SAME: Mapping[str, str] = {
+    **{
+        name: name.lower()
+        for name in (
+            *("Relu", "Sigmoid", "Tanh", "Gelu", "Erf", "Exp", "Log", "Sqrt"),
+            *("Reciprocal", "Neg", "Abs", "Not", "Add", "Sub", "Mul", "Div"),
+            *("Pow", "Equal", "Less", "Greater", "And", "Or", "Where"),
+            *("Identity", "Size", "Range"),
+        )
+    },
+    "IsNaN": "isnan",
+    "MatMul": "matmul",
+    "CastLike": "cast_like",
+    "SequenceInsert": "sequence_insert",
+}
+"""Ops whose operands are the same and whose attributes do not matter here."""
+
+_OPERANDS = {"Mod": "mod", "Max": "maximum", "Min": "minimum"}
+
+
+def _elementwise_pair(node: OnnxNode) -> bool:
+    """`Max` and `Min` take any number of operands in ONNX, two here."""
+    if len(node.present) != 2:  # noqa: PLR2004 - a pair
+        return False
+    node.emit(_OPERANDS[node.op])
+    return True
+
+
+def _clip(node: OnnxNode) -> bool:
+    node.emit("clip", node.present[:1])
+    return True
+
+
+def _concat_from_sequence(node: OnnxNode) -> bool:
+    attributes = {
+        "axis": node.integer("axis", 0),
+        "new_axis": node.integer("new_axis", 0),
+    }
+    node.emit("concat_from_sequence", attributes=attributes)
+    return True
+
+
+def _sequence_empty(node: OnnxNode) -> bool:
+    """A sequence has no tensor type; an empty one takes no bytes."""
+    made = node.emit("sequence_empty")
+    made.results[0].type = TensorType(DTYPES["f32"], (0,))
+    return True
+
+
+def _control(node: OnnxNode) -> bool:
+    regions = tuple(node.regions[name] for name in REGIONS[node.op])
+    node.emit(node.op.lower(), regions=regions)
+    return True
+
+
+def _dropout(node: OnnxNode) -> bool:
+    """Inference keeps everything; with a mask, or in training, it is unknown."""
+    if len(node.results) > 1 or node.operand(2) is not None:
+        return False
+    node.emit("identity", node.present[:1])
+    return True
+
+
+REGIONS: Mapping[str, tuple[str, ...]] = {
+    "Loop": ("body",),
+    "If": ("then_branch", "else_branch"),
+}
+"""Ops whose graphs come in as regions, and the attributes that hold these."""
+
+HANDLERS: Mapping[str, Handler] = {
+    **SHAPE_HANDLERS,
+    **TENSOR_HANDLERS,
+    **dict.fromkeys(_OPERANDS, _elementwise_pair),
+    "Clip": _clip,
+    "ConcatFromSequence": _concat_from_sequence,
+    "Dropout": _dropout,
+    "SequenceEmpty": _sequence_empty,
+    **dict.fromkeys(REGIONS, _control),
+}
+"""ONNX op type to the function that writes it."""
+
+
+def lower_node(node: OnnxNode) -> None:
+    """Write *node* into its graph; an op perfc does not know comes in as such.
+
+    Raises:
+        UnsupportedModelError: an attribute is of the wrong kind.
+
+    """
+    known = node.op in _SAME or node.op in HANDLERS
+    if known and not node.results:
+        return  # nobody reads what it computes
+    if node.op in _SAME:
+        node.emit(_SAME[node.op])
+    elif not known or not HANDLERS[node.op](node):
+        node.emit("unknown", attributes={"op": node.op})
+
+
+def known_ops() -> list[str]:
+    """ONNX op types that perfc maps to its own ops."""
+    return sorted([*_SAME, *HANDLERS])

@@ -1,0 +1,86 @@
+"""The nodes of an ONNX graph in dependency order."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from perfc.ir import UnsupportedModelError
+
+
+def in_dependency_order(proto: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
+    """Return the nodes so that each comes after what it reads.
+
+    ONNX demands this of files; a file that breaks it is sorted, keeping the
+    file's order wherever it can.
+
+    Raises:
+        UnsupportedModelError: nodes read each other in a cycle, or a name is
+            defined twice.
+
+    """
+    nodes = list(proto.node)
+    producer = _producers(nodes)
+    reads = [
+        {producer[name] for name in _names_read(node) if name in producer}
+        for node in nodes
+    ]
+    if all(not before or max(before) < i for i, before in enumerate(reads)):
+        return nodes
+    return [nodes[i] for i in _sorted(nodes, reads)]
+
+
+def _producers(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
+    producer: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        for name in node.output:
+            if name and producer.setdefault(name, index) != index:
+                msg = (
+                    f"value {name!r} is defined twice: by "
+                    f"{_shown(nodes[producer[name]])} and by {_shown(node)}"
+                )
+                raise UnsupportedModelError(msg)
+    return producer
+
+
+def _names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """Names a node reads, those its regions capture included."""
+    yield from node.input
+    yield from names_captured(node)
+
+
+def names_captured(node: onnx.NodeProto) -> Iterator[str]:
+    """Names that the graphs of *node* read, their own values among them."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                yield from _names_read(inner)
+            yield from (output.name for output in attribute.g.output)
+
+
+def _sorted(nodes: Sequence[onnx.NodeProto], reads: list[set[int]]) -> list[int]:
+    readers: list[list[int]] = [[] for _ in nodes]
+    waiting = [len(before) for before in reads]
+    for index, before in enumerate(reads):
+        for earlier in before:
+            readers[earlier].append(index)
+    ready = [index for index, count in enumerate(waiting) if not count]
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for reader in readers[index]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    if len(order) < len(nodes):
+        stuck = next(i for i, count in enumerate(waiting) if count)
+        msg = f"the graph has a cycle through {_shown(nodes[stuck])}"
+        raise UnsupportedModelError(msg)
+    return order
+
+
+def _shown(node: onnx.NodeProto) -> str:
+    return f"{node.op_type} {node.name!r}"

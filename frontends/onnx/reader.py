@@ -1,0 +1,246 @@
+"""From bytes to protobuf, and the small protobuf pieces to perfc's types."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from perfc.ir import (
+    DTYPES,
+    AttrValue,
+    Dim,
+    DType,
+    PerfcError,
+    TensorType,
+    UnsupportedModelError,
+    parse_dim,
+    symbol,
+)
+
+MAX_ELEMENTS = 4096
+"""Integer constants up to this size keep their elements."""
+
+_T = onnx.TensorProto
+_DTYPES: Mapping[int, DType] = {
+    _T.FLOAT: DTYPES["f32"],
+    _T.DOUBLE: DTYPES["f64"],
+    _T.FLOAT16: DTYPES["f16"],
+    _T.BFLOAT16: DTYPES["bf16"],
+    _T.FLOAT8E4M3FN: DTYPES["f8e4m3"],
+    _T.FLOAT8E4M3FNUZ: DTYPES["f8e4m3"],
+    _T.FLOAT8E5M2: DTYPES["f8e5m2"],
+    _T.FLOAT8E5M2FNUZ: DTYPES["f8e5m2"],
+    _T.INT64: DTYPES["i64"],
+    _T.INT32: DTYPES["i32"],
+    _T.INT16: DTYPES["i16"],
+    _T.INT8: DTYPES["i8"],
+    _T.UINT64: DTYPES["u64"],
+    _T.UINT32: DTYPES["u32"],
+    _T.UINT16: DTYPES["u16"],
+    _T.UINT8: DTYPES["u8"],
+    _T.INT4: DTYPES["i4"],
+    _T.BOOL: DTYPES["bool"],
+    _T.COMPLEX64: DTYPES["c64"],
+    _T.STRING: DTYPES["string"],
+}
+_NUMPY = {
+    _T.INT64: "<i8",
+    _T.INT32: "<i4",
+    _T.INT16: "<i2",
+    _T.INT8: "i1",
+    _T.UINT64: "<u8",
+    _T.UINT32: "<u4",
+    _T.UINT16: "<u2",
+    _T.UINT8: "u1",
+    _T.BOOL: "?",
+}
+_NO_NAMES = ("", "?")
+_BITS_OF_A_BYTE = 8
+
+
+@attrs.frozen
+class Constant:
+    """A tensor written in the file.
+
+    Attributes:
+        type: Its type.
+        elements: Its elements, for a small integer tensor stored inline.
+        value: The one number that all elements are, for a small float tensor
+            stored inline, if there is one.
+
+    """
+
+    type: TensorType
+    elements: tuple[int, ...] | None = None
+    value: float | None = None
+
+
+def parse_model(data: bytes) -> onnx.ModelProto:
+    """Decode *data*.
+
+    Raises:
+        UnsupportedModelError: it is no ONNX model.
+
+    """
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise UnsupportedModelError(_damaged(data)) from None
+    if model.ir_version <= 0 or not model.HasField("graph"):
+        raise UnsupportedModelError(_damaged(data))
+    return model
+
+
+def _damaged(data: bytes) -> str:
+    if not data:
+        return "the file is empty"
+    head = data[:512]
+    if all(chr(byte) in string.printable for byte in head):
+        return f"this is text, not an ONNX model; it begins {head[:30].decode()!r}"
+    return f"not an ONNX model, or a damaged one ({len(data)} bytes)"
+
+
+def convert_dtype(code: int, where: str) -> DType:
+    """Return perfc's element type for an ONNX one.
+
+    Raises:
+        UnsupportedModelError: ONNX's code is unknown.
+
+    """
+    if code not in _DTYPES:
+        msg = f"{where} has element type {code}, which perfc does not know"
+        raise UnsupportedModelError(msg)
+    return _DTYPES[code]
+
+
+def convert_type(
+    info: onnx.ValueInfoProto, *, name_open_dims: bool = False
+) -> TensorType | None:
+    """Return the declared type, or None where it is absent or incomplete.
+
+    With *name_open_dims* a dimension that the file leaves without a name gets
+    one, after the value and the axis.
+
+    Raises:
+        VerifyError: a dimension is negative, or the shape overflows.
+
+    """
+    if not info.type.HasField("tensor_type"):
+        return None
+    tensor = info.type.tensor_type
+    if not tensor.HasField("shape") or tensor.elem_type not in _DTYPES:
+        return None
+    dims: list[Dim] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value"):
+            dims.append(dim.dim_value)
+        elif dim.dim_param not in _NO_NAMES:
+            dims.append(convert_dim(dim.dim_param))
+        elif name_open_dims:
+            dims.append(symbol(f"{info.name}_dim_{axis}"))
+        else:
+            return None
+    try:
+        return TensorType(_DTYPES[tensor.elem_type], tuple(dims)).checked()
+    except PerfcError as error:
+        msg = f"declared type of {info.name!r}: {error}"
+        raise type(error)(msg) from None
+
+
+def convert_dim(text: str) -> Dim:
+    """Read a dimension parameter: an expression over names, or else one name."""
+    try:
+        return parse_dim(text)
+    except PerfcError:
+        return symbol(text)
+
+
+def convert_tensor(tensor: onnx.TensorProto, where: str) -> Constant:
+    """Return the type of a tensor, and what is kept of its elements.
+
+    Raises:
+        UnsupportedModelError: it holds fewer elements than its shape says.
+        VerifyError: its shape overflows.
+
+    """
+    type_ = TensorType(convert_dtype(tensor.data_type, where), tuple(tensor.dims))
+    try:
+        type_.checked()
+    except PerfcError as error:
+        msg = f"{where}: {error}"
+        raise type(error)(msg) from None
+    if tensor.data_location == _T.EXTERNAL:
+        return Constant(type_)
+    _check_size(tensor, type_, where)
+    if type_.numel > MAX_ELEMENTS:
+        return Constant(type_)
+    if type_.dtype.is_float:
+        return Constant(type_, value=_splat(tensor))
+    if tensor.data_type not in _NUMPY:
+        return Constant(type_)
+    return Constant(type_, elements=_integers(tensor))
+
+
+def _check_size(tensor: onnx.TensorProto, type_: TensorType, where: str) -> None:
+    """Refuse a tensor whose data do not fill its shape."""
+    if type_.dtype.kind == "string":
+        expected, found, unit = type_.numel, len(tensor.string_data), "strings"
+    elif tensor.HasField("raw_data"):
+        expected, found, unit = type_.nbytes, len(tensor.raw_data), "bytes"
+    else:
+        packed = (tensor.float_data, tensor.int32_data, tensor.int64_data)
+        others = (tensor.double_data, tensor.uint64_data)
+        found, unit = sum(map(len, (*packed, *others))), "numbers"
+        expected = type_.numel
+        if type_.dtype.kind == "complex":
+            expected = 2 * expected
+        if type_.dtype.bits < _BITS_OF_A_BYTE:
+            expected = type_.nbytes
+    if expected != found:
+        msg = f"{where} holds {found} {unit}, but {type_} has {expected}"
+        raise UnsupportedModelError(msg)
+
+
+def _integers(tensor: onnx.TensorProto) -> tuple[int, ...]:
+    if tensor.HasField("raw_data"):
+        array = np.frombuffer(tensor.raw_data, dtype=_NUMPY[tensor.data_type])
+        return tuple(int(v) for v in array.tolist())
+    if tensor.data_type == _T.INT64:
+        return tuple(tensor.int64_data)
+    if tensor.data_type in (_T.UINT64, _T.UINT32):
+        return tuple(tensor.uint64_data)
+    return tuple(tensor.int32_data)
+
+
+def _splat(tensor: onnx.TensorProto) -> float | None:
+    """Return the one finite number that all elements are, if there is one."""
+    if tensor.data_type != _T.FLOAT:
+        return None
+    if tensor.HasField("raw_data"):
+        values = np.frombuffer(tensor.raw_data, dtype="<f4")
+    else:
+        values = np.array(tensor.float_data, dtype="<f4")
+    if not len(values) or not np.isfinite(values[0]) or (values != values[0]).any():
+        return None
+    return float(values[0])
+
+
+def convert_attribute(attribute: onnx.AttributeProto) -> AttrValue:
+    """Return a scalar or list attribute; None for tensors and graphs."""
+    kind = attribute.type
+    if kind == onnx.AttributeProto.INT:
+        return attribute.i
+    if kind == onnx.AttributeProto.INTS:
+        return tuple(attribute.ints)
+    if kind == onnx.AttributeProto.FLOAT:
+        return attribute.f
+    if kind == onnx.AttributeProto.FLOATS:
+        return tuple(attribute.floats)
+    if kind == onnx.AttributeProto.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    return None

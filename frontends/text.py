@@ -1,0 +1,35 @@
+"""perfc assembly itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from perfc.frontends.files import digest, read_file
+from perfc.ir import BUILTIN_OPS, ParseError, PerfcError, Program, parse_program, verify
+
+
+class TextFrontend:
+    """Reads `.perfc` files: op graphs, launch graphs, programs."""
+
+    def load(self, path: Path) -> Program:
+        """Read, parse and verify *path*.
+
+        Raises:
+            ParseError: the text is not perfc assembly.
+            VerifyError: a graph breaks an invariant.
+
+        """
+        data = read_file(path)
+        try:
+            program = parse_program(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            msg = f"{path}: not UTF-8 text, so not perfc assembly"
+            raise ParseError(msg) from None
+        except PerfcError as error:
+            raise type(error)(f"{path}: {error}") from None
+        for rank in program.classes:
+            if rank.ops is not None:
+                verify(rank.ops, BUILTIN_OPS)
+        return attrs.evolve(program, sha256=digest(data))

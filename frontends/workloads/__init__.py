@@ -1,0 +1,36 @@
+"""Built-in workloads: models built straight in the IR, by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from perfc.frontends.workloads.dlrm import DLRM_WORKLOADS
+from perfc.frontends.workloads.protocol import Workload
+from perfc.ir import Program, UsageError
+
+__all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload"]
+
+WORKLOADS: dict[str, Workload] = {w.name: w for w in DLRM_WORKLOADS}
+"""Every built-in workload by name."""
+
+
+def find_workload(text: str) -> Workload | None:
+    """Return the workload that `NAME` or `NAME:key=value,…` names, if any."""
+    return WORKLOADS.get(text.partition(":")[0])
+
+
+def build_workload(text: str) -> Program:
+    """Build `NAME` or `NAME:key=value,…`.
+
+    Raises:
+        UsageError: the name, a key or a value is unknown or out of range.
+
+    """
+    name, _, options = text.partition(":")
+    workload = WORKLOADS.get(name)
+    if workload is None:
+        close = difflib.get_close_matches(name, WORKLOADS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "see `perfc models`"
+        msg = f"no file and no built-in workload {name!r}; {hint}"
+        raise UsageError(msg)
+    return workload.build(options)

@@ -1,0 +1,70 @@
+"""What a built-in workload is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from perfc.ir import Program, UsageError
+
+MAX_PARAMETER = 10**12
+"""Larger parameters are typing errors."""
+
+
+@attrs.frozen(kw_only=True)
+class Workload:
+    """A model by name, with parameters.
+
+    Attributes:
+        name: What `perfc models` lists.
+        summary: One line.
+        source: Where its sizes come from.
+        parameters: Names and defaults; an int or a word.
+        choices: Allowed words of the parameters that take one.
+        make: Builds the program from the parameters' values.
+
+    """
+
+    name: str
+    summary: str
+    source: str
+    parameters: Mapping[str, int | str]
+    choices: Mapping[str, tuple[str, ...]]
+    make: Callable[[Mapping[str, int | str]], Program]
+
+    def build(self, options: str) -> Program:
+        """Build the program from `key=value,…` on top of the defaults.
+
+        Raises:
+            UsageError: a key or a value is unknown or out of range.
+
+        """
+        values = dict(self.parameters)
+        for item in filter(None, options.split(",")):
+            key, equals, text = item.partition("=")
+            if not equals or key not in values:
+                known = ", ".join(f"{k}={v}" for k, v in self.parameters.items())
+                msg = (
+                    f"workload {self.name!r} has no parameter {item!r}; it has {known}"
+                )
+                raise UsageError(msg)
+            values[key] = self._convert(key, text)
+        return self.make(values)
+
+    def _convert(self, key: str, text: str) -> int | str:
+        if key in self.choices:
+            if text not in self.choices[key]:
+                allowed = " or ".join(self.choices[key])
+                msg = f"parameter {key}={text!r} of {self.name!r}: expected {allowed}"
+                raise UsageError(msg)
+            return text
+        if text == self.parameters[key]:
+            return text
+        if not text.isdecimal() or not 1 <= int(text[:20]) <= MAX_PARAMETER:
+            msg = (
+                f"parameter {key}={text[:40]!r} of {self.name!r}: "
+                f"expected an integer from 1 to {MAX_PARAMETER}"
+            )
+            raise UsageError(msg)
+        return int(text)
