@@ -1,0 +1,89 @@
+"""Analyses and transforms of a program, and what runs them."""
+
+from __future__ import annotations
+
+from perfc.passes.base import Pass, PassContext, Transform
+from perfc.passes.critical_path import CriticalPath
+from perfc.passes.facts import (
+    CRITICAL_PATH,
+    ELEMENTS,
+    HOSTED,
+    INTERVAL,
+    KERNEL_COST,
+    LAUNCHES,
+    SCHEDULE,
+    TYPED,
+    HostedLaunches,
+    Interval,
+    Path,
+    Schedule,
+    Segment,
+    SegmentKind,
+)
+from perfc.passes.fold_shapes import FoldShapes
+from perfc.passes.instruments import (
+    DumpDir,
+    Instrument,
+    Reproducer,
+    Timing,
+    VerifyEach,
+)
+from perfc.passes.kernel_cost import KernelCost
+from perfc.passes.lower_kernels import LowerKernels
+from perfc.passes.manager import Analysis, PassManager
+from perfc.passes.overhead import Overhead, host_launches
+from perfc.passes.pipeline_spec import (
+    format_pipeline,
+    make_pass,
+    parse_pipeline,
+    pass_class,
+    pass_names,
+)
+from perfc.passes.print_facts import print_analysis
+from perfc.passes.raise_embedding_bag import RaiseEmbeddingBag
+from perfc.passes.shape_inference import ShapeInference
+from perfc.passes.stream_schedule import StreamSchedule
+from perfc.passes.time_interval import TimeInterval
+
+__all__ = [
+    "CRITICAL_PATH",
+    "ELEMENTS",
+    "HOSTED",
+    "INTERVAL",
+    "KERNEL_COST",
+    "LAUNCHES",
+    "SCHEDULE",
+    "TYPED",
+    "Analysis",
+    "CriticalPath",
+    "DumpDir",
+    "FoldShapes",
+    "HostedLaunches",
+    "Instrument",
+    "Interval",
+    "KernelCost",
+    "LowerKernels",
+    "Overhead",
+    "Pass",
+    "PassContext",
+    "PassManager",
+    "Path",
+    "RaiseEmbeddingBag",
+    "Reproducer",
+    "Schedule",
+    "Segment",
+    "SegmentKind",
+    "ShapeInference",
+    "StreamSchedule",
+    "TimeInterval",
+    "Timing",
+    "Transform",
+    "VerifyEach",
+    "format_pipeline",
+    "host_launches",
+    "make_pass",
+    "parse_pipeline",
+    "pass_class",
+    "pass_names",
+    "print_analysis",
+]

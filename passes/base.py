@@ -1,0 +1,112 @@
+"""The pass interface: what a pass may read and must write is declared data."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar, TypeVar
+
+import attrs
+
+from perfc.costmodels import Target
+from perfc.ir import (
+    Anchor,
+    AnnotationKey,
+    Annotations,
+    AnyKey,
+    Diagnostic,
+    Level,
+    PassContractError,
+    Program,
+    Scenario,
+)
+
+T = TypeVar("T")
+
+
+class Pass(abc.ABC):
+    """One step of the analysis. Subclasses are frozen; fields are options.
+
+    A pass leaves the program valid, and may expect it to be valid.
+
+    Attributes:
+        name: What pipelines call it; also the words of its file and class.
+        requires: Facts it reads.
+        provides: Facts it writes, for every anchor there is.
+
+    """
+
+    name: ClassVar[str]
+    requires: ClassVar[frozenset[AnyKey]] = frozenset()
+    provides: ClassVar[frozenset[AnyKey]] = frozenset()
+
+    @abc.abstractmethod
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Analyse *program*, reading `requires` and writing `provides`."""
+
+
+class Transform(Pass):
+    """A pass that changes op graphs in place.
+
+    After it every fact is dropped that it neither provides nor preserves.
+
+    Attributes:
+        preserves: Facts that stay true.
+
+    """
+
+    preserves: ClassVar[frozenset[AnyKey]] = frozenset()
+
+
+@attrs.frozen
+class PassContext:
+    """What the pass manager hands to a running pass.
+
+    Attributes:
+        owner: The running pass.
+        annotations: All facts; read and write them with `get` and `set`.
+        system: The target, or None in a pipeline that needs none.
+        scenario: Names the facts that depend on target, runtime and binding.
+        diagnostics: Where remarks go.
+
+    """
+
+    owner: Pass
+    annotations: Annotations
+    system: Target | None
+    scenario: Scenario | None
+    diagnostics: list[Diagnostic]
+
+    @property
+    def target(self) -> Target:
+        """The target.
+
+        Raises:
+            PassContractError: the pipeline runs without one.
+
+        """
+        if self.system is None:
+            msg = f"pass {self.owner.name!r} needs a target; give one with --target"
+            raise PassContractError(msg)
+        return self.system
+
+    def get(self, key: AnnotationKey[T], anchor: Anchor) -> T:
+        """Read a declared fact."""
+        if key not in self.owner.requires | self.owner.provides:
+            msg = f"pass {self.owner.name!r} reads {key} without requiring it"
+            raise PassContractError(msg)
+        return self.annotations.get(key, anchor, self.scenario)
+
+    def set(self, key: AnnotationKey[T], anchor: Anchor, fact: T) -> None:
+        """Write a declared fact."""
+        if key not in self.owner.provides:
+            msg = f"pass {self.owner.name!r} writes {key} without providing it"
+            raise PassContractError(msg)
+        self.annotations.set(key, anchor, fact, self.scenario)
+
+    def warn(self, code: str, message: str, where: str = "") -> None:
+        """Tell the user something that may make the result wrong."""
+        self.diagnostics.append(Diagnostic(Level.WARNING, code, message, where))
+
+    def note(self, code: str, message: str, where: str = "") -> None:
+        """Tell the user something worth knowing."""
+        self.diagnostics.append(Diagnostic(Level.NOTE, code, message, where))

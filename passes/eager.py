@@ -1,0 +1,301 @@
+"""What one op makes eager PyTorch do: the vocabulary of the rules.
+
+A rule maps a `Site` (the op's attributes and what is known of its operands and
+results) to an `Eager`: the name the host's overheads are known by, the runtime
+calls with their kernels, and how the results lie in memory.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from perfc.ir import (
+    BUILTIN_OPS,
+    EMPTY,
+    AttrValue,
+    Dim,
+    DType,
+    Expr,
+    Kernel,
+    OpDef,
+    Record,
+    TaskKind,
+    TensorType,
+    UnboundSymbolError,
+    Work,
+)
+
+LAUNCH_KERNEL = "cudaLaunchKernel"
+MEMCPY = "cudaMemcpyAsync"
+STREAM_SYNC = "cudaStreamSynchronize"
+DEVICE_SYNC = "cudaDeviceSynchronize"
+
+_DTYPE_NAMES = {
+    "f64": "fp64",
+    "f32": "fp32",
+    "f16": "fp16",
+    "bf16": "bf16",
+    "f8e4m3": "fp8",
+    "f8e5m2": "fp8",
+    "f4e2m1": "nvfp4",
+    "i8": "int8",
+}
+"""Element types by the names that measured rows use; others keep their own."""
+
+
+class Layout(enum.Enum):
+    """How a tensor lies in memory, as far as kernels care."""
+
+    CONTIGUOUS = "contiguous"
+    TRANSPOSED = "transposed"
+    """Contiguous but for the last two axes, which are swapped."""
+    STRIDED = "strided"
+    """Anything else: a view cannot flatten it."""
+
+    __hash__ = object.__hash__
+
+
+@attrs.frozen(cache_hash=True)
+class Tensor:
+    """What rules know of one operand or result.
+
+    Attributes:
+        type: Its type, with every dimension a number.
+        layout: How it lies in memory.
+        parameter: Whether it is a weight.
+        known: Whether its elements are known before running.
+
+    """
+
+    type: TensorType
+    layout: Layout = Layout.CONTIGUOUS
+    parameter: bool = False
+    known: bool = False
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions."""
+        return tuple(map(bound, self.type.shape))
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return int(self.type.nbytes)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether it lies in row-major order without holes."""
+        return self.layout is Layout.CONTIGUOUS
+
+
+@attrs.frozen(cache_hash=True)
+class Settings:
+    """What the rules assume of PyTorch and of the device.
+
+    Attributes:
+        fp32_products: Math mode of fp32 products: `fp32`, or `tf32`.
+        fp64_products: Math mode of fp64 products: `fp64`, or `fp64_tensor`.
+        fused_bias: Whether the product kernel adds the bias of `linear`.
+
+    """
+
+    fp32_products: str = "fp32"
+    fp64_products: str = "fp64"
+    fused_bias: bool = True
+
+    def product_math(self, dtype: DType) -> str:
+        """Return the math mode of matrix products and convolutions."""
+        name = dtype_name(dtype)
+        if name == "fp32":
+            return self.fp32_products
+        return self.fp64_products if name == "fp64" else name
+
+
+@attrs.frozen(cache_hash=True)
+class Site:
+    """One application of an op.
+
+    Attributes:
+        op: Name of the op.
+        attributes: Its attributes, with every symbol a number.
+        operands: Its operands.
+        results: The types of its results.
+        settings: What is assumed of PyTorch and of the device.
+
+    """
+
+    op: str
+    attributes: Record
+    operands: tuple[Tensor, ...]
+    results: tuple[TensorType, ...]
+    settings: Settings = Settings()
+
+    @property
+    def opdef(self) -> OpDef:
+        """The op's definition."""
+        return BUILTIN_OPS[self.op]
+
+    @property
+    def work(self) -> Work:
+        """Work of the whole op."""
+        types = tuple(operand.type for operand in self.operands)
+        return self.opdef.work(self.attributes, types, self.results)
+
+    @property
+    def out(self) -> Tensor:
+        """The first result, contiguous."""
+        return Tensor(self.results[0])
+
+
+@attrs.frozen
+class Launch:
+    """One call that puts one task on the stream.
+
+    Attributes:
+        kernel: What runs on the device.
+        call: The runtime call.
+        kind: Kind of the device task.
+        detail: The direction of a copy.
+        stated_s: Seconds the op states, NaN where none.
+        waits: Whether the host then waits for the stream.
+
+    """
+
+    kernel: Kernel
+    call: str = LAUNCH_KERNEL
+    kind: TaskKind = TaskKind.KERNEL
+    detail: str = ""
+    stated_s: float = math.nan
+    waits: bool = False
+
+
+@attrs.frozen
+class Eager:
+    """What eager PyTorch does for one op.
+
+    Attributes:
+        name: Name the host's overheads are known by, as `aten::linear`.
+        launches: Runtime calls with their device tasks, in order.
+        layouts: How the results lie in memory; contiguous where none is given.
+
+    """
+
+    name: str
+    launches: tuple[Launch, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+
+
+Rule: TypeAlias = Callable[[Site], Eager]
+"""What eager PyTorch does at a site."""
+
+
+def bound(dim: Dim) -> int:
+    """Return a dimension that has to be a number by now.
+
+    Raises:
+        UnboundSymbolError: it is not.
+
+    """
+    if isinstance(dim, Expr):
+        msg = f"dimension {dim} has no number"
+        raise UnboundSymbolError(msg)
+    return dim
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_name(dtype: DType) -> str:
+    """Return how measured rows spell an element type."""
+    return _DTYPE_NAMES.get(dtype.name, dtype.name.replace("i", "int", 1))
+
+
+def vector_math(dtype: DType) -> str:
+    """Return the math mode of everything but products.
+
+    PyTorch's elementwise and reduction kernels compute in fp32 whatever narrower
+    type they read (`at::opmath_type`), and in fp64 for fp64.
+    """
+    return "fp64" if dtype_name(dtype) == "fp64" else "fp32"
+
+
+def rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return a shape as a matrix whose columns are the last axis."""
+    return (math.prod(shape[:-1]), shape[-1]) if shape else (1, 1)
+
+
+def vector_launch(
+    op: str,
+    dtype: DType,
+    params: dict[str, AttrValue],
+    work: Work,
+    *,
+    known: bool = True,
+) -> Launch:
+    """Launch one kernel that runs at the vector rate."""
+    kernel = Kernel(
+        op, dtype_name(dtype), vector_math(dtype), Record(params), work, known
+    )
+    return Launch(kernel)
+
+
+def elementwise_launch(
+    kind: str, inputs: tuple[Tensor, ...], out: Tensor, flops: int = 0
+) -> Launch:
+    """Launch one elementwise kernel: params as in measured rows.
+
+    `tensor_inputs` counts the inputs as large as the output; `bytes` stands
+    there where they and the output are not all that is moved.
+    """
+    rows, columns = rows_and_columns(out.shape)
+    numel = out.numel
+    full = sum(tensor.numel == numel for tensor in inputs)
+    item = out.nbytes // numel if numel else 0
+    read = sum(tensor.nbytes for tensor in inputs)
+    params: dict[str, AttrValue] = {
+        "kind": kind,
+        "rows": rows,
+        "cols": columns,
+        "tensor_inputs": full,
+    }
+    if read != full * numel * item:
+        params["bytes"] = read + out.nbytes
+    dtype = out.type.dtype
+    if not dtype.is_float and inputs:
+        dtype = inputs[-1].type.dtype  # a comparison computes in what it compares
+    work = Work(flops, read, out.nbytes)
+    return vector_launch("elementwise", dtype, params, work)
+
+
+def copy_launch(tensor: Tensor) -> Launch:
+    """Launch the copy that makes a tensor contiguous (`aten::contiguous`)."""
+    source = Tensor(tensor.type)
+    return elementwise_launch("copy", (source,), source)
+
+
+def made_contiguous(tensors: tuple[Tensor, ...]) -> tuple[Launch, ...]:
+    """Launch the copies that a kernel needs which reads contiguous tensors only."""
+    return tuple(copy_launch(tensor) for tensor in tensors if not tensor.contiguous)
+
+
+def unmodelled_launch(name: str, site: Site) -> Launch:
+    """Launch a kernel of an op without a rule: costed by its bytes."""
+    tensors = (*(t.type for t in site.operands), *site.results)
+    dtype = tensors[0].dtype if tensors else None
+    work = Work(
+        0,
+        sum(operand.nbytes for operand in site.operands),
+        sum(int(result.nbytes) for result in site.results),
+    )
+    if dtype is None:
+        return Launch(Kernel(name, "fp32", "fp32", EMPTY, work, known=False))
+    return vector_launch(name, dtype, {}, work, known=False)

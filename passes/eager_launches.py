@@ -1,0 +1,67 @@
+"""What eager PyTorch launches for each op: one table of rules.
+
+The rules describe PyTorch 2.x on CUDA, read from ATen's sources and from public
+traces. An op that only views costs the host time and launches nothing; an op
+without a rule launches one kernel that is costed by its bytes and marked so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import attrs
+
+from perfc.ir import EMPTY, Kernel
+from perfc.passes import eager_elementwise, eager_movement, eager_product
+from perfc.passes.eager import (
+    Eager,
+    Launch,
+    Rule,
+    Site,
+    dtype_name,
+    unmodelled_launch,
+)
+
+FREE = frozenset({"constant", "shape", "size"})
+"""Ops that do not exist in eager PyTorch: Python's own integers."""
+
+_MEMO_SITES = 1 << 16
+
+
+def _test_op(site: Site) -> Eager:
+    """Launch a kernel that takes the microseconds that the op states."""
+    dtype = site.results[0].dtype if site.results else None
+    name = "fp32" if dtype is None else dtype_name(dtype)
+    launch = Launch(Kernel("test.op", name, "fp32", EMPTY, site.work))
+    us = site.attributes.get("us")
+    if isinstance(us, int | float):
+        launch = attrs.evolve(launch, stated_s=us * 1e-6)
+    return Eager("test.op", (launch,))
+
+
+def _unmodelled(site: Site) -> Eager:
+    name = site.attributes.text("op", site.op)
+    return Eager(name, (unmodelled_launch(name, site),))
+
+
+RULES: Mapping[str, Rule] = {
+    **eager_elementwise.RULES,
+    **eager_movement.RULES,
+    **eager_product.RULES,
+    "test.op": _test_op,
+}
+"""Rules by op name."""
+
+
+@functools.lru_cache(maxsize=_MEMO_SITES)
+def eager_launches(site: Site) -> Eager:
+    """Return what eager PyTorch does at *site*."""
+    eager = RULES.get(site.op, _unmodelled)(site)
+    if eager.launches and site.results and not any(_numels(site)):
+        return attrs.evolve(eager, launches=())  # empty tensors launch nothing
+    return eager
+
+
+def _numels(site: Site) -> list[int]:
+    return [int(result.numel) for result in site.results]

@@ -1,0 +1,160 @@
+"""The facts that passes hand to each other: the catalogue.
+
+Facts about launches hang on the program, one item per rank class, because the
+launch graph itself depends on the target and the runtime.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import Estimate
+from perfc.ir import AnnotationKey, Dim, Graph, LaunchGraph, Program, Value
+
+TYPED: AnnotationKey[bool] = AnnotationKey("ir.typed", Graph, per_scenario=False)
+"""Every value of the op graph has a type."""
+
+ELEMENTS: AnnotationKey[Mapping[Value, tuple[Dim, ...]]] = AnnotationKey(
+    "ir.elements", Graph, per_scenario=False
+)
+"""Elements of the small integer tensors that do not depend on data."""
+
+LAUNCHES: AnnotationKey[tuple[LaunchGraph, ...]] = AnnotationKey(
+    "launch.device", Program
+)
+"""Per rank class: ops, host calls and device tasks in issue order; a task's op
+index never decreases. Host segments are not in it yet."""
+
+KERNEL_COST: AnnotationKey[tuple[Estimate, ...]] = AnnotationKey(
+    "cost.kernels", Program
+)
+"""Per rank class: cost of each kernel signature of the launch graph."""
+
+
+@attrs.frozen(eq=False)
+class HostedLaunches:
+    """A launch graph with its host segments, and what they take.
+
+    Attributes:
+        graph: The launch graph; its kernels are those of `LAUNCHES`.
+        host_s: Seconds of each host task; NaN for device tasks.
+        sigma_shared: Relative uncertainty that all host tasks share.
+        sigma_independent: Relative uncertainty of each host task on its own.
+
+    """
+
+    graph: LaunchGraph
+    host_s: NDArray[np.float64]
+    sigma_shared: float
+    sigma_independent: float
+
+
+HOSTED: AnnotationKey[tuple[HostedLaunches, ...]] = AnnotationKey(
+    "launch.hosted", Program
+)
+"""Per rank class: the launch graph with T1 to T5 as host segments."""
+
+
+@attrs.frozen(eq=False)
+class Schedule:
+    """When every task runs, all rank classes on one time axis.
+
+    Tasks are numbered flat: class after class, in the order of the program, each
+    in the order of its hosted launch graph.
+
+    Attributes:
+        offsets: Flat number of the first task of each class.
+        duration_s: Seconds of each task.
+        start_s: When each task starts.
+        end_s: When each task ends.
+        cause: Flat number of the task that decided the start, -1 for none.
+
+    """
+
+    offsets: tuple[int, ...]
+    duration_s: Sequence[float]
+    start_s: Sequence[float]
+    end_s: Sequence[float]
+    cause: Sequence[int]
+
+
+SCHEDULE: AnnotationKey[Schedule] = AnnotationKey("time.schedule", Program)
+"""Start and end of every task."""
+
+
+class SegmentKind(enum.Enum):
+    """What the critical path spends a segment on; the values are the report's."""
+
+    KERNEL = "kernel"
+    HOST = "host"
+    LAUNCH = "launch"
+    COPY = "copy"
+    SYNC = "sync"
+    COMM = "comm"
+    IDLE = "idle"
+
+
+@attrs.frozen
+class Segment:
+    """One stretch of the critical path.
+
+    Attributes:
+        kind: What it is spent on. Host tasks, calls included, are `host`;
+            `launch` is the latency from a call's end to its device task;
+            `idle` is any other wait (the gap between kernels of a stream).
+        task: Flat number of the task; for `launch` and `idle` the one waiting.
+        start_s: When it starts; segments follow one another without a gap.
+        duration_s: How long it lasts; the sum over the path is the time.
+
+    """
+
+    kind: SegmentKind
+    task: int
+    start_s: float
+    duration_s: float
+
+
+@attrs.frozen(eq=False)
+class Path:
+    """The critical path of a schedule.
+
+    Attributes:
+        time_s: From the first start to the last end.
+        segments: The path, in order of time; durations sum to `time_s`.
+        slack_s: Per task, by how much it could end later without changing
+            `time_s`; 0 on the path.
+
+    """
+
+    time_s: float
+    segments: tuple[Segment, ...]
+    slack_s: Sequence[float]
+
+
+CRITICAL_PATH: AnnotationKey[Path] = AnnotationKey("time.critical_path", Program)
+"""The chain of segments that makes the time what it is."""
+
+
+@attrs.frozen
+class Interval:
+    """A 90 % interval of the time of one iteration, and what makes it wide.
+
+    Attributes:
+        low_s: 5th percentile.
+        high_s: 95th percentile.
+        device_share: Share of the variance due to device times, in [0, 1].
+
+    """
+
+    low_s: float
+    high_s: float
+    device_share: float
+
+
+INTERVAL: AnnotationKey[Interval] = AnnotationKey("time.interval", Program)
+"""How far off the predicted time may be."""

@@ -1,0 +1,54 @@
+"""Remove shape arithmetic, steps that change nothing, and what nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import AnyKey, Dim, Graph, Node, Program, Value
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.facts import ELEMENTS, TYPED
+
+_MAYBE_NEUTRAL = frozenset({"identity", "cast", "cast_like"})
+
+
+@attrs.frozen
+class FoldShapes(Transform):
+    """Fold nodes whose results are known integers, then drop dead nodes.
+
+    Identities and casts to the type that the operand already has go too: they
+    are notes of an exporter, which no framework runs. Shape subgraphs are an artefact of export: eager PyTorch computes them in
+    Python. A folded value that something still reads (the target shape of a
+    reshape, indices written in the file) becomes a `constant`.
+    """
+
+    name: ClassVar[str] = "fold-shapes"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset()
+    preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Fold every op graph."""
+        for rank in program.classes:
+            if rank.ops is not None:
+                _fold(rank.ops, ctx.get(ELEMENTS, rank.ops))
+
+
+def _fold(graph: Graph, elements: Mapping[Value, tuple[Dim, ...]]) -> None:
+    for node in graph:
+        if node.op != "constant" and _is_known(node, elements):
+            graph.make_constant(node, elements[node.results[0]])
+        elif node.op in _MAYBE_NEUTRAL and _is_neutral(node):
+            graph.replace_uses(node.results[0], node.operands[0])
+    graph.erase_dead(keep=lambda node: not node.results)
+    graph.erase_unused_parameters()
+
+
+def _is_known(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> bool:
+    return len(node.results) == 1 and node.results[0] in elements and not node.regions
+
+
+def _is_neutral(node: Node) -> bool:
+    return node.operands[0].type == node.results[0].type

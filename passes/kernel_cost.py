@@ -1,0 +1,50 @@
+"""What each kernel costs: the cost models, asked once for all signatures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from perfc.costmodels import Estimate, cost_models, price
+from perfc.ir import AnyKey, LaunchGraph, Program
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import KERNEL_COST, LAUNCHES
+
+
+@attrs.frozen
+class KernelCost(Pass):
+    """Price the kernel signatures of every rank class with the installed models."""
+
+    name: ClassVar[str] = "kernel-cost"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({KERNEL_COST})
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Write one estimate per rank class; warn of unknown ops."""
+        models = cost_models()
+        graphs = ctx.get(LAUNCHES, program)
+        estimates: list[Estimate] = [
+            price(graph.kernels, ctx.target, models) for graph in graphs
+        ]
+        ctx.set(KERNEL_COST, program, tuple(estimates))
+        for op, count in sorted(_unknown_ops(graphs).items()):
+            times = "once" if count == 1 else f"{count} times"
+            ctx.warn(
+                "unknown-op",
+                f"no model for op {op} (launched {times}); "
+                "its time is assumed from the bytes of its tensors",
+                op,
+            )
+
+
+def _unknown_ops(graphs: Sequence[LaunchGraph]) -> Counter[str]:
+    """Count the tasks of unknown kernels, by op."""
+    found: Counter[str] = Counter()
+    for graph in graphs:
+        unknown = {i: k.op for i, k in enumerate(graph.kernels) if not k.known}
+        if unknown:
+            found.update(unknown[i] for i in graph.kernel if i in unknown)
+    return found

@@ -1,0 +1,150 @@
+"""Runs passes in order, checks their contracts, tells instruments about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from perfc.costmodels import Target
+from perfc.ir import (
+    Anchor,
+    Annotations,
+    AnyKey,
+    Diagnostic,
+    Graph,
+    LaunchGraph,
+    Node,
+    PassContractError,
+    PipelineError,
+    Program,
+    Scenario,
+    Value,
+)
+from perfc.passes.base import Pass, PassContext, Transform
+from perfc.passes.instruments import Instrument
+
+
+@attrs.frozen(eq=False)
+class Analysis:
+    """What is known of a program after a pipeline ran.
+
+    Attributes:
+        program: The program.
+        annotations: The facts.
+        scenario: Names the facts of this target, runtime and binding.
+        diagnostics: Remarks of the frontend and of the passes.
+
+    """
+
+    program: Program
+    annotations: Annotations
+    scenario: Scenario | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def _tuple(passes: Iterable[Pass]) -> tuple[Pass, ...]:
+    return tuple(passes)
+
+
+@attrs.frozen
+class PassManager:
+    """A pass order, checked before anything runs.
+
+    Attributes:
+        passes: The passes, in order; the pipeline that runs is the one written.
+        instruments: Observers.
+        given: Facts that an earlier pipeline left.
+
+    """
+
+    passes: tuple[Pass, ...] = attrs.field(converter=_tuple)
+    instruments: Sequence[Instrument] = ()
+    given: frozenset[AnyKey] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        """Check that every fact a pass requires is there when it runs."""
+        known = set(self.given)
+        for p in self.passes:
+            if missing := p.requires - known:
+                names = ", ".join(sorted(map(str, missing)))
+                msg = (
+                    f"pass {p.name!r} requires {names}, which no earlier pass provides"
+                )
+                raise PipelineError(msg)
+            if isinstance(p, Transform):
+                known &= p.preserves
+            known |= p.provides
+
+    def run(
+        self,
+        program: Program,
+        target: Target | None = None,
+        scenario: Scenario | None = None,
+        annotations: Annotations | None = None,
+    ) -> Analysis:
+        """Run every pass over *program* and return what is known then."""
+        facts = Annotations() if annotations is None else annotations
+        diagnostics = list(program.diagnostics)
+        for p in self.passes:
+            ctx = PassContext(p, facts, target, scenario, diagnostics)
+            self._run_pass(p, program, ctx)
+        return Analysis(program, facts, scenario, tuple(diagnostics))
+
+    def _run_pass(self, p: Pass, program: Program, ctx: PassContext) -> None:
+        """Run *p* inside the instruments, the first of them outermost.
+
+        Whatever an inner instrument raises has failed the pass for those around
+        it: every instrument that began hears of exactly one end.
+        """
+        waiting: list[Instrument] = []
+        try:
+            for instrument in self.instruments:
+                instrument.before(p, program)
+                waiting.append(instrument)
+            p.run(program, ctx)
+            if isinstance(p, Transform):
+                _drop_stale(p, ctx)
+            _check_provided(p, program, ctx)
+            while waiting:
+                waiting.pop().after(p, program, ctx)
+        except Exception as error:
+            while waiting:
+                waiting.pop().failed(p, program, error)
+            raise
+
+
+def _drop_stale(p: Transform, ctx: PassContext) -> None:
+    """Forget what the changed graph may have made wrong, for every target."""
+
+    def stays(key: AnyKey, scenario: Scenario | None) -> bool:
+        new = key in p.provides and scenario in (None, ctx.scenario)
+        return new or key in p.preserves
+
+    ctx.annotations.retain(stays)
+
+
+def _check_provided(p: Pass, program: Program, ctx: PassContext) -> None:
+    for key in sorted(p.provides, key=str):
+        table = ctx.annotations.table(key, ctx.scenario)
+        for anchor in _anchors(program, key):
+            if anchor not in table:
+                msg = f"pass {p.name!r} provides {key} but left out {anchor}"
+                raise PassContractError(msg)
+
+
+def _anchors(program: Program, key: AnyKey) -> Iterator[Anchor]:
+    if key.anchor is Program:
+        yield program
+        return
+    for rank in program.classes:
+        if key.anchor is LaunchGraph and rank.launches is not None:
+            yield rank.launches
+        if rank.ops is None:
+            continue
+        if key.anchor is Graph:
+            yield rank.ops
+        elif key.anchor is Node:
+            yield from rank.ops
+        elif key.anchor is Value:
+            yield from rank.ops.values()

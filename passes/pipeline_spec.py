@@ -1,0 +1,162 @@
+"""Pipelines as text, and back: `shape-inference,lower-kernels{inputs=device}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import attrs
+
+from perfc.ir import PASSES, PipelineError, UsageError, load_plugin, plugin_names
+from perfc.passes.base import Pass
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_ITEM = re.compile(rf"\s*([\w.-]+)\s*(?:\{{((?:[^{{}}\"]|{_STRING})*)\}})?\s*(?:(,)|$)")
+_OPTION = re.compile(rf"\s*([\w-]+)\s*=\s*({_STRING}|[^,\"]*?)\s*(?:(,)|$)")
+_PLAIN = re.compile(r"[\w.:/+~@%-]+")
+_KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+_WORDS = {"true": True, "false": False}
+_SHOWN = 60
+
+Kinds = dict[str, type]
+"""Names of options, as written, and what kind of value each takes."""
+
+
+def pass_names() -> list[str]:
+    """Names of all passes, built in and from plugins."""
+    return plugin_names(PASSES)
+
+
+def pass_class(name: str) -> type[Pass]:
+    """Return the class of the pass called *name*.
+
+    Raises:
+        UsageError: there is none.
+        PipelineError: the plugin is not a pass.
+
+    """
+    loaded = load_plugin(PASSES, name)
+    if not (isinstance(loaded, type) and issubclass(loaded, Pass)):
+        msg = f"plugin {name!r} of {PASSES} is not a subclass of Pass but {loaded!r}"
+        raise PipelineError(msg)
+    return loaded
+
+
+def parse_pipeline(text: str) -> list[Pass]:
+    """Read a pipeline.
+
+    Raises:
+        UsageError: the text is malformed, or names an unknown pass or option.
+
+    """
+    if not text.strip():
+        return []
+    passes: list[Pass] = []
+    for match in _scan(_ITEM, text):
+        if match is None:
+            msg = (
+                f"not a pipeline: {text[:_SHOWN]!r} "
+                "(expected name or name{option=value,...}, separated by commas)"
+            )
+            raise UsageError(msg)
+        passes.append(make_pass(match[1], match[2] or ""))
+    return passes
+
+
+def make_pass(name: str, options: str = "") -> Pass:
+    """Make one pass from its name and the text between its braces.
+
+    Raises:
+        UsageError: an option is unknown, missing or given twice, or its value
+            does not fit.
+
+    """
+    cls = pass_class(name)
+    known = option_kinds(cls)
+    values: dict[str, Any] = {}
+    for match in _scan(_OPTION, options) if options.strip() else ():
+        key = match[1].replace("_", "-") if match is not None else ""
+        if match is None or key not in known:
+            found = options[:_SHOWN] if match is None else match[1]
+            listed = ", ".join(sorted(known)) or "none"
+            msg = f"pass {name!r} has no option {found!r}; options: {listed}"
+            raise UsageError(msg)
+        if key in values:
+            msg = f"option {key} of pass {name!r} is given twice"
+            raise UsageError(msg)
+        values[key] = _convert(name, key, match[2], known[key])
+    try:
+        return cls(**{key.replace("-", "_"): value for key, value in values.items()})
+    except TypeError as error:
+        msg = f"pass {name!r}: {error}"
+        raise UsageError(msg) from None
+
+
+def _scan(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | None]:
+    """Yield comma-separated matches, and None where *text* stops matching."""
+    position = 0
+    while (match := pattern.match(text, position)) is not None:
+        yield match
+        if match[3] is None:
+            return
+        position = match.end()
+    yield None
+
+
+def option_kinds(cls: type[Pass]) -> Kinds:
+    """Return the options of a pass that text can give: its scalar fields."""
+    return {
+        field.name.replace("_", "-"): kind
+        for field in _fields(cls)
+        if (kind := _kind(field.type)) is not None and field.init
+    }
+
+
+def _fields(cls: type[Pass]) -> tuple[attrs.Attribute[Any], ...]:
+    if not attrs.has(cls):
+        return ()
+    return attrs.fields(cast("type[attrs.AttrsInstance]", cls))
+
+
+def _kind(annotation: object) -> type | None:
+    """Return the scalar type that an annotation, or its text, names."""
+    name = annotation if isinstance(annotation, str) else None
+    if isinstance(annotation, type):
+        name = annotation.__name__
+    return _KINDS.get(name) if name is not None else None
+
+
+def _convert(name: str, key: str, text: str, kind: type) -> object:
+    """Read *text* as the kind of value that the option takes."""
+    try:
+        plain = json.loads(text) if text.startswith('"') else text
+        return _WORDS[plain] if kind is bool else kind(plain)
+    except (ValueError, KeyError):
+        expected = "true or false" if kind is bool else f"a {kind.__name__}"
+        msg = f"option {key}={text} of pass {name!r}: expected {expected}"
+        raise UsageError(msg) from None
+
+
+def format_pipeline(passes: Iterable[Pass]) -> str:
+    """Write passes as text that `parse_pipeline` reads back."""
+    return ",".join(map(_format_pass, passes))
+
+
+def _format_pass(p: Pass) -> str:
+    known = option_kinds(type(p))
+    options: list[str] = []
+    for field in _fields(type(p)):
+        value, key = getattr(p, field.name), field.name.replace("_", "-")
+        if key in known and value != field.default:
+            options.append(f"{key}={_format_value(value)}")
+    return f"{p.name}{{{','.join(options)}}}" if options else p.name
+
+
+def _format_value(value: bool | float | str) -> str:  # noqa: FBT001 - any scalar
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)

@@ -1,0 +1,181 @@
+"""Give every value a type, and fold shape arithmetic on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import (
+    BUILTIN_OPS,
+    DTYPES,
+    UNKNOWN_DIM,
+    Abstract,
+    AnyKey,
+    Dim,
+    Expr,
+    Graph,
+    Node,
+    OpDef,
+    OpRegistry,
+    PerfcError,
+    Program,
+    TensorType,
+    Value,
+    VerifyError,
+    symbol,
+)
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import ELEMENTS, TYPED
+
+_Signature = tuple[object, ...]
+_SCALAR = TensorType(DTYPES["f32"], ())
+
+
+@attrs.frozen
+class ShapeInference(Pass):
+    """Run the type rule of every op, in order.
+
+    Types that the source declares are checked, not trusted: a number inferred
+    against another number declared is an error. An op without a rule keeps its
+    declared types, or takes the type of its first operand, and says so.
+    Regions (loop bodies, branches) that survive raising stay opaque.
+    """
+
+    name: ClassVar[str] = "shape-inference"
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    ops: OpRegistry = BUILTIN_OPS
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Fill in types and check the ones that are already there."""
+        for rank in program.classes:
+            if rank.ops is None:
+                continue
+            worker = _Inference(rank.ops, self.ops, ctx)
+            worker.run()
+            ctx.set(TYPED, rank.ops, True)
+            ctx.set(ELEMENTS, rank.ops, worker.elements)
+
+
+@attrs.define(eq=False)
+class _Inference:
+    """One run over one graph; equal signatures are inferred once."""
+
+    graph: Graph
+    ops: OpRegistry
+    ctx: PassContext
+    symbols: frozenset[str] = attrs.field(factory=frozenset[str], init=False)
+    elements: dict[Value, tuple[Dim, ...]] = attrs.field(
+        factory=dict["Value", "tuple[Dim, ...]"], init=False
+    )
+    _memo: dict[_Signature, Sequence[Abstract | None]] = attrs.field(
+        factory=dict[_Signature, "Sequence[Abstract | None]"], init=False
+    )
+
+    def run(self) -> None:
+        for value in (*self.graph.inputs, *self.graph.parameters):
+            if value.type is None:
+                msg = f"input {value} has no type"
+                raise VerifyError(msg)
+            self._check_input(value, value.type)
+        for node in self.graph:
+            try:
+                self._infer(node)
+            except KeyError as missing:
+                msg = f"{node}: attribute {missing} is missing or of the wrong kind"
+                raise VerifyError(msg) from None
+            except PerfcError as error:
+                raise type(error)(f"{node}: {error}") from None
+
+    def _check_input(self, value: Value, type_: TensorType) -> None:
+        self.symbols |= type_.symbols()
+        try:
+            type_.checked()
+        except VerifyError as error:
+            msg = f"{value}: {error}"
+            raise VerifyError(msg) from None
+
+    def _infer(self, node: Node) -> None:
+        opdef = self.ops[node.op]
+        operands = [self._abstract(value) for value in node.operands]
+        inferred = self._rule(opdef, node, operands)
+        for index, value in enumerate(node.results):
+            result = inferred[index] if index < len(inferred) else None
+            if result is None:
+                value.type = value.type or self._assumed(node)
+                continue
+            value.type = self._merged(value, result.type)
+            if result.elements is not None:
+                self.elements[value] = result.elements
+
+    def _rule(
+        self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
+    ) -> Sequence[Abstract | None]:
+        key = (node.op, node.attributes, *((o.type, o.elements) for o in operands))
+        found = self._memo.get(key)
+        if found is None:
+            found = opdef.infer(node.attributes, operands)
+            for result in found:
+                if result is not None:
+                    result.type.checked()
+            self._memo[key] = found
+        return found
+
+    def _abstract(self, value: Value) -> Abstract:
+        if value.type is None:
+            msg = f"operand {value} has no type"
+            raise VerifyError(msg)
+        return Abstract(value.type, self.elements.get(value))
+
+    def _assumed(self, node: Node) -> TensorType:
+        """No rule, nothing declared: assume the type of the first operand."""
+        typed = [v.type for v in node.operands if v.type is not None]
+        assumed = typed[0] if typed else _SCALAR
+        label = str(node.attributes.get("op", node.op))
+        self.ctx.warn(
+            "type-assumed",
+            f"{label}: result type unknown, taken to be {assumed}",
+            str(node),
+        )
+        return assumed
+
+    def _merged(self, value: Value, inferred: TensorType) -> TensorType:
+        """Compare with the declared type; name the dimensions that depend on data."""
+        declared = value.type
+        if declared is None:
+            if UNKNOWN_DIM not in inferred.shape:
+                return inferred
+            return attrs.evolve(inferred, shape=_named(value, inferred.shape))
+        if declared.rank != inferred.rank or declared.dtype != inferred.dtype:
+            raise VerifyError(_conflict(declared, inferred))
+        pairs = zip(declared.shape, inferred.shape, strict=True)
+        dims = [self._merged_dim(*pair) for pair in pairs]
+        if None in dims:
+            raise VerifyError(_conflict(declared, inferred))
+        shape = tuple(dim for dim in dims if dim is not None)
+        return attrs.evolve(inferred, shape=shape, space=declared.space)
+
+    def _merged_dim(self, declared: Dim, inferred: Dim) -> Dim | None:
+        """Choose what says more; None if the two contradict each other.
+
+        An inferred dimension in terms of the inputs' symbols is exact; one that
+        depends on data is not, and then a declared one is as good or better.
+        """
+        if isinstance(inferred, int):
+            agree = isinstance(declared, Expr) or declared == inferred
+            return inferred if agree else None
+        return inferred if inferred.symbols() <= self.symbols else declared
+
+
+def _conflict(declared: TensorType, inferred: TensorType) -> str:
+    return f"declared {declared}, inferred {inferred}"
+
+
+def _named(value: Value, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    stem = "".join(c if c.isalnum() else "_" for c in value.name)
+    return tuple(
+        symbol(f"n_{stem}_{axis}") if dim == UNKNOWN_DIM else dim
+        for axis, dim in enumerate(shape)
+    )

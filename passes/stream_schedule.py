@@ -1,0 +1,40 @@
+"""The pass `stream-schedule`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import AnyKey, Program
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule
+from perfc.passes.task_durations import task_durations
+from perfc.passes.timeline import link, solve
+
+
+@attrs.frozen
+class StreamSchedule(Pass):
+    """Find when every task of every rank class runs.
+
+    Every task starts as soon as the rules of time of `perfc.ir.LaunchGraph` let
+    it; collectives tie the classes together. Times start at 0.
+
+    Raises:
+        ScheduleError: a task has no duration, or collectives deadlock.
+
+    """
+
+    name: ClassVar[str] = "stream-schedule"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, KERNEL_COST})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE})
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Schedule."""
+        hosted = ctx.get(HOSTED, program)
+        costs = ctx.get(KERNEL_COST, program)
+        duration_s = task_durations(hosted, costs)
+        timeline = link(hosted, ctx.target)
+        start_s, end_s, cause = solve(timeline, duration_s)
+        schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
+        ctx.set(SCHEDULE, program, schedule)
