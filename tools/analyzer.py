@@ -1,0 +1,244 @@
+"""The main job: predict the time of one iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+
+from perfc.costmodels import Target, load_target
+from perfc.ir import Diagnostic, Level, PipelineError, Scenario, UsageError
+from perfc.passes import (
+    CRITICAL_PATH,
+    INTERVAL,
+    Instrument,
+    LowerKernels,
+    Overhead,
+    Pass,
+    PassManager,
+    Transform,
+    format_pipeline,
+    parse_pipeline,
+)
+from perfc.tools.model import GIVEN, Model, load
+from perfc.tools.report import Report
+
+RUNTIMES = ("eager",)
+INPUTS = ("host-pinned", "host-pageable", "device")
+DTYPES = ("fp32", "tf32")
+BACK_PIPELINE = (
+    "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
+)
+"""What turns a typed op graph into a time."""
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How to analyze, apart from the model and the target.
+
+    Attributes:
+        runtime: `eager`.
+        inputs: Where inputs come from: `host-pinned` (asynchronous copies),
+            `host-pageable` (blocking copies) or `device` (no copies).
+        dtype: `fp32`, or `tf32` for fp32 storage and TF32 products.
+        overheads: Host profile, by name or file; None for the target's.
+        passes: Extra passes, as `name{option=value}`; options given to one that
+            the pipeline has already are set there.
+        pipeline: The whole back pipeline, instead of the default one.
+
+    """
+
+    runtime: str = "eager"
+    inputs: str = "host-pinned"
+    dtype: str = "fp32"
+    overheads: str | None = None
+    passes: Sequence[str] = ()
+    pipeline: str | None = None
+
+
+def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
+    model: Model | str,
+    target: Target | str,
+    *,
+    runtime: str = "eager",
+    inputs: str = "host-pinned",
+    dtype: str = "fp32",
+    overheads: str | None = None,
+    passes: Sequence[str] = (),
+    pipeline: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    instruments: Sequence[Instrument] = (),
+) -> Report:
+    """Predict the time of one iteration of *model* on *target*.
+
+    Args:
+        model: A loaded model, or what `load` takes.
+        target: A target, its name, or the path of its sheet.
+        runtime: `eager`.
+        inputs: `host-pinned`, `host-pageable` or `device`.
+        dtype: `fp32` or `tf32`.
+        overheads: Host profile, by name or file; None for the target's.
+        passes: Extra passes as `name{option=value}`.
+        pipeline: The whole back pipeline, instead of the default one.
+        overrides: Sheet fields and values, as `--set` takes them; for a target
+            given by name or path.
+        instruments: Observers of the passes.
+
+    Raises:
+        UsageError: an argument names something perfc does not have.
+        PerfcError: the model, the target or the pipeline is at fault.
+
+    """
+    options = Options(
+        runtime=runtime,
+        inputs=inputs,
+        dtype=dtype,
+        overheads=overheads,
+        passes=passes,
+        pipeline=pipeline,
+    )
+    _check(options)
+    system = _target(target, overrides or {})
+    if not isinstance(model, Model):
+        transforms, others = split_passes(passes)
+        model = load(model, transforms=transforms, instruments=instruments)
+        options = attrs.evolve(options, passes=others)
+    return _run(model, system, runtime, back_passes(options), instruments)
+
+
+def split_passes(texts: Sequence[str]) -> tuple[list[Pass], list[str]]:
+    """Take apart what `--pass` says: what `load` needs, and what `analyze` does.
+
+    Transforms change the graph, once for all targets, so they belong to loading.
+
+    Raises:
+        UsageError: a pass or an option is unknown.
+
+    """
+    passes = [p for text in texts for p in parse_pipeline(text)]
+    transforms = [p for p in passes if isinstance(p, Transform)]
+    others = [format_pipeline([p]) for p in passes if not isinstance(p, Transform)]
+    return list(transforms), others
+
+
+def _target(target: Target | str, overrides: Mapping[str, str]) -> Target:
+    if not isinstance(target, Target):
+        return load_target(target, overrides)
+    if overrides:
+        msg = "overrides need a target by name or path; this one is loaded already"
+        raise UsageError(msg)
+    return target
+
+
+def _check(options: Options) -> None:
+    for name, value, known in (
+        ("runtime", options.runtime, RUNTIMES),
+        ("inputs", options.inputs, INPUTS),
+        ("dtype", options.dtype, DTYPES),
+    ):
+        if value not in known:
+            msg = f"{name} {value!r} is none of {', '.join(known)}"
+            raise UsageError(msg)
+
+
+def back_passes(options: Options) -> list[Pass]:
+    """Return the passes that *options* ask for, in order.
+
+    Raises:
+        UsageError: a pass or an option is unknown, or options contradict.
+
+    """
+    if options.pipeline is not None and options.passes:
+        msg = "--pipeline and --pass exclude each other: put the pass in the pipeline"
+        raise UsageError(msg)
+    text = BACK_PIPELINE if options.pipeline is None else options.pipeline
+    passes = [_configured(p, options) for p in parse_pipeline(text)]
+    for extra in (p for item in options.passes for p in parse_pipeline(item)):
+        _insert(passes, extra)
+    for p in passes:
+        if isinstance(p, Transform):
+            msg = (
+                f"pass {p.name!r} changes the graph, so it runs when the model is "
+                "loaded: use --pass, not --pipeline; from Python, "
+                "perfc.load(..., transforms=[...])"
+            )
+            raise UsageError(msg)
+    return passes
+
+
+def _configured(p: Pass, options: Options) -> Pass:
+    """Give *p* what the options say, except where its own text says otherwise."""
+    match p:
+        case LowerKernels():
+            default = LowerKernels(inputs=options.inputs, tf32=options.dtype == "tf32")
+        case Overhead():
+            default = Overhead(profile=options.overheads or "")
+        case _:
+            return p
+    return _updated(default, p)
+
+
+def _insert(passes: list[Pass], extra: Pass) -> None:
+    """Give its options to the pass of that name, or run as early as facts allow."""
+    for index, p in enumerate(passes):
+        if p.name == extra.name:
+            passes[index] = _updated(p, extra)
+            return
+    known = GIVEN
+    position = 0
+    while not extra.requires <= known and position < len(passes):
+        known |= passes[position].provides
+        position += 1
+    passes.insert(position, extra)
+
+
+def _updated(p: Pass, extra: Pass) -> Pass:
+    """Return *p* with the options of *extra* that differ from their defaults."""
+    fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(p)))
+    values = {f.name: getattr(extra, f.name) for f in fields}
+    changes: dict[str, Any] = {
+        f.name: values[f.name] for f in fields if values[f.name] != f.default
+    }
+    changed: Pass = attrs.evolve(cast("Any", p), **changes)
+    return changed
+
+
+def _run(
+    model: Model,
+    target: Target,
+    runtime: str,
+    passes: Sequence[Pass],
+    instruments: Sequence[Instrument],
+) -> Report:
+    """Run the back pipeline and wrap what it finds."""
+    manager = PassManager(passes, instruments, given=GIVEN)
+    provided = {key for p in passes for key in p.provides}
+    for key in (CRITICAL_PATH, INTERVAL):
+        if key not in provided:
+            msg = (
+                f"the pipeline ends without {key}; `perfc passes` says who provides it"
+            )
+            raise PipelineError(msg)
+    scenario = Scenario(
+        target.name,
+        target.spec_sha256,
+        runtime,
+        model.program.bound,
+        format_pipeline(passes),
+    )
+    facts = model.annotations.fork()
+    analysis = manager.run(model.program, target, scenario, facts)
+    profile = next((p.profile for p in passes if isinstance(p, Overhead)), "")
+    tf32 = any(p.tf32 for p in passes if isinstance(p, LowerKernels))
+    if tf32 and "tf32" not in target.device.flops_per_s:
+        tf32, message = (
+            False,
+            f"{target.name} has no TF32: products are fp32, as in PyTorch",
+        )
+        remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
+        analysis = attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
+    dtype = "tf32" if tf32 else "fp32"
+    return Report(
+        model, target, runtime, dtype, profile or target.host.overheads, analysis
+    )

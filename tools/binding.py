@@ -1,0 +1,297 @@
+"""Give every symbol of a model a number, from what the user says.
+
+`--batch` binds the symbols recognised as the batch, `--dim` any symbol by name;
+the number of indices of an embedding bag that is still open becomes batch x
+pooling, which is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from perfc.ir import (
+    Diagnostic,
+    Dim,
+    Expr,
+    Graph,
+    Level,
+    Node,
+    PerfcError,
+    Program,
+    TensorType,
+    UnboundSymbolError,
+    Value,
+    bags,
+    evaluate,
+    symbols_of,
+)
+
+_SHOWN = 6
+
+
+@attrs.frozen
+class Dimensions:
+    """What the user says of a model's dimensions.
+
+    Attributes:
+        batch: Samples in the batch, or None.
+        pooling: Lookups per embedding bag, or None.
+        dims: Symbol and number.
+
+    """
+
+    batch: int | None = None
+    pooling: int | None = None
+    dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
+
+
+@attrs.frozen
+class Symbols:
+    """The symbols of a graph, by what they mean.
+
+    Attributes:
+        every: All of them.
+        batch: Those that are the batch.
+        bounds: Those that are the batch plus one.
+        lookups: Numbers of indices, each with the bag that reads them.
+
+    """
+
+    every: frozenset[str]
+    batch: frozenset[str]
+    bounds: frozenset[str]
+    lookups: Mapping[str, Node]
+
+
+def classify_symbols(graph: Graph) -> Symbols:
+    """Tell the batch from the other symbols.
+
+    The batch is any symbol that stands first in the shape of an input and does
+    not merely count the indices or the bounds of an embedding bag. A symbol that
+    counts indices is the batch too if it counts the bags, or the rows of an
+    input: then there is one index a bag.
+    """
+    lookups: dict[str, Node] = {}
+    bounds: set[str] = set()
+    counted: set[str] = set()
+    for node in graph:
+        if node.op == "embedding_bag" and node.attributes.flag("has_offsets"):
+            _classify_bag(node, lookups, bounds, counted)
+    first: set[str] = set()
+    for value in graph.inputs:
+        if value.type is not None and value.type.shape:
+            names = symbols_of(value.type.shape[:1])
+            first |= names
+            counted |= names if value.type.rank > 1 else set()
+    every: set[str] = set()
+    for value in graph.values():
+        if value.type is not None:
+            every |= value.type.symbols()
+    batch = first - ((lookups.keys() | bounds) - counted)
+    return Symbols(
+        frozenset(every),
+        frozenset(batch),
+        frozenset(bounds - batch),
+        {name: node for name, node in lookups.items() if name not in batch},
+    )
+
+
+def _classify_bag(
+    node: Node, lookups: dict[str, Node], bounds: set[str], counted: set[str]
+) -> None:
+    tables = len(node.attributes.records("tables"))
+    indices, offsets = node.operands[tables], node.operands[tables + 1]
+    for value in (indices, *node.operands[tables + 2 :]):
+        name = _length(value)
+        if name is not None:
+            lookups.setdefault(name, node)
+    name = _length(offsets)
+    if name is None:
+        return
+    if node.attributes.flag("include_last_offset"):
+        bounds.add(name)
+    else:
+        counted.add(name)
+
+
+def _length(value: Value) -> str | None:
+    """Return the symbol that is the first dimension of *value*, if one is."""
+    if value.type is None or not value.type.shape:
+        return None
+    return _lone_symbol(value.type.shape[0])
+
+
+def _lone_symbol(dim: Dim) -> str | None:
+    """Return the symbol that *dim* is, unless it is an expression."""
+    if not isinstance(dim, Expr):
+        return None
+    names = dim.symbols()
+    return str(dim) if len(names) == 1 and str(dim) in names else None
+
+
+def bind_dimensions(program: Program, wanted: Dimensions) -> Program:
+    """Return *program* with its symbols bound, and a note of what was assumed.
+
+    Raises:
+        UnboundSymbolError: symbols are left without a number.
+        PerfcError: the file fixes a number that the user wants otherwise, or
+            has no dimension of that name.
+
+    """
+    bindings = {**program.bindings, **wanted.dims}
+    notes: list[Diagnostic] = []
+    every: set[str] = set()
+    for rank in program.classes:
+        if rank.ops is None:
+            continue
+        symbols = classify_symbols(rank.ops)
+        every |= symbols.every
+        _bind_batch(rank.ops, symbols, wanted, bindings)
+        notes += _bind_lookups(symbols, wanted, bindings)
+        _refuse_unbound(rank.ops, symbols, bindings)
+    _refuse_unknown(program, every, wanted)
+    bound = attrs.evolve(program, diagnostics=(*_kept(program.diagnostics), *notes))
+    return bound.bind(bindings)
+
+
+def _kept(diagnostics: tuple[Diagnostic, ...]) -> Iterator[Diagnostic]:
+    """Binding anew replaces what an earlier binding assumed."""
+    return (d for d in diagnostics if d.code != "pooling-assumed")
+
+
+def _bind_batch(
+    graph: Graph, symbols: Symbols, wanted: Dimensions, bindings: dict[str, int]
+) -> None:
+    if wanted.batch is not None:
+        if not symbols.batch | symbols.bounds:
+            _require_fixed_batch(graph, wanted.batch)
+        for name in symbols.batch:
+            _agree(wanted, name, wanted.batch, "the batch")
+            bindings[name] = wanted.batch
+    batch = wanted.batch
+    if batch is None:
+        named = sorted(symbols.batch & bindings.keys())
+        batch = bindings[named[0]] if named else None
+    if batch is not None:
+        for name in symbols.bounds:
+            _agree(wanted, name, batch + 1, "the batch plus one")
+            bindings[name] = batch + 1
+
+
+def _agree(wanted: Dimensions, name: str, number: int, meaning: str) -> None:
+    """Refuse a `--dim` that contradicts the batch."""
+    if wanted.dims.get(name, number) != number:
+        msg = (
+            f"--dim {name}={wanted.dims[name]}: {name!r} is {meaning}, "
+            f"so it has to be {number}"
+        )
+        raise PerfcError(msg)
+
+
+def batch_size(program: Program) -> int | None:
+    """Return the number of samples that *program* computes, if that is known."""
+    graph = program.classes[0].ops
+    if graph is None:
+        return None
+    symbols, bindings = classify_symbols(graph), program.bindings
+    for name in sorted(symbols.batch & bindings.keys()):
+        return bindings[name]
+    for name in sorted(symbols.bounds & bindings.keys()):
+        return bindings[name] - 1
+    return _fixed_batch(graph)
+
+
+def _fixed_batch(graph: Graph) -> int | None:
+    """Return the batch that the file fixes.
+
+    It is the first number of the first input that is no list; a model that takes
+    lists only has as many samples as bags, or as the first list has elements.
+    """
+    shapes = [v.type.shape for v in graph.inputs if v.type is not None]
+    rows = [shape[0] for shape in shapes if len(shape) > 1]
+    rows += [
+        bags(node.attributes, types)
+        for node in graph
+        if node.op == "embedding_bag"
+        and len(types := _types(node)) == len(node.operands)
+    ]
+    rows += [shape[0] for shape in shapes if shape]
+    return rows[0] if rows and isinstance(rows[0], int) else None
+
+
+def _types(node: Node) -> list[TensorType]:
+    return [v.type for v in node.operands if v.type is not None]
+
+
+def _require_fixed_batch(graph: Graph, batch: int) -> None:
+    fixed = _fixed_batch(graph)
+    if fixed != batch:
+        found = "no batch dimension" if fixed is None else f"a fixed batch of {fixed}"
+        msg = (
+            f"--batch {batch}: the model has {found}; export it with a dynamic "
+            "batch, or leave --batch out"
+        )
+        raise PerfcError(msg)
+
+
+def _bind_lookups(
+    symbols: Symbols, wanted: Dimensions, bindings: dict[str, int]
+) -> list[Diagnostic]:
+    """Bind open numbers of indices to batch x pooling."""
+    pooling = 1 if wanted.pooling is None else wanted.pooling
+    open_names = [n for n in symbols.lookups if n not in wanted.dims]
+    if wanted.pooling is not None and not open_names:
+        msg = f"--pooling {pooling}: the model leaves no number of lookups open"
+        raise PerfcError(msg)
+    assumed: list[str] = []
+    for name in open_names:
+        node = symbols.lookups[name]
+        tables = len(node.attributes.records("tables"))
+        bag_count = bags(node.attributes, _types(node)) * tables
+        if symbols_of([bag_count]) <= set(bindings):
+            bindings[name] = evaluate(bag_count, bindings) * pooling
+            assumed.append(f"{name}={bindings[name]}")
+    if not assumed or wanted.pooling is not None:
+        return []
+    more = f", … ({len(assumed)} in all)" if len(assumed) > _SHOWN else ""
+    message = (
+        f"number of embedding indices taken as batch x pooling 1: "
+        f"{', '.join(assumed[:_SHOWN])}{more}; set it with --pooling or --dim"
+    )
+    return [Diagnostic(Level.NOTE, "pooling-assumed", message)]
+
+
+def _refuse_unbound(
+    graph: Graph, symbols: Symbols, bindings: Mapping[str, int]
+) -> None:
+    missing = symbols.every - set(bindings)
+    if not missing:
+        return
+    inputs: set[str] = set()
+    for value in graph.inputs:
+        inputs |= value.type.symbols() if value.type is not None else frozenset()
+    batch = sorted(missing & symbols.batch)
+    bounds = sorted(missing & symbols.bounds)
+    lookups = missing & symbols.lookups.keys()
+    others = missing - {*batch, *bounds, *lookups}
+    advice = [f"{n} (the batch: --batch N)" for n in batch]
+    advice += [f"{n} (the batch plus one: --batch N)" for n in bounds if not batch]
+    advice += [f"{n} (--dim {n}=N)" for n in sorted(others & inputs)]
+    advice += [f"{n} (depends on data; --dim {n}=N)" for n in sorted(others - inputs)]
+    if not advice:
+        advice = [f"{n} (--dim {n}=N)" for n in sorted(lookups)]
+    msg = f"dimensions without a number: {', '.join(advice)}"
+    raise UnboundSymbolError(msg)
+
+
+def _refuse_unknown(program: Program, every: set[str], wanted: Dimensions) -> None:
+    for name in wanted.dims:
+        if name not in every:
+            known = ", ".join(sorted(every)) or "none: every size is fixed"
+            msg = f"--dim {name}: {program} has no such dimension; it has {known}"
+            raise PerfcError(msg)
+    if (wanted.batch or wanted.pooling) and all(r.ops is None for r in program.classes):
+        msg = f"{program} is a launch graph: it has no dimensions to set"
+        raise PerfcError(msg)

@@ -1,0 +1,158 @@
+"""The `perfc` command: verbs, and how errors leave it.
+
+Results go to stdout, everything else to stderr. Exit codes are a contract:
+0 ok, 1 the input or the analysis is at fault, 2 usage, 4 `--strict` and
+something was not modelled, 5 `--strict` and out of memory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from perfc.ir import PerfcError
+
+_VERBS = {
+    "analyze": "perfc.tools.verb_analyze:analyze",
+    "opt": "perfc.tools.verb_opt:opt",
+    "targets": "perfc.tools.verb_lists:targets",
+    "ops": "perfc.tools.verb_lists:ops",
+    "passes": "perfc.tools.verb_lists:passes",
+    "models": "perfc.tools.verb_lists:models",
+}
+_SUMMARIES = {
+    "analyze": "Predict the time of one iteration of a model on a target.",
+    "opt": "Run passes on perfc assembly and print the result.",
+    "targets": "List targets; `targets show T` prints every field of one.",
+    "ops": "List the ops perfc knows.",
+    "passes": "List the passes and the facts they need and provide.",
+    "models": "List the built-in workloads.",
+}
+_LISTED = ", ".join(_VERBS)
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """Imports a verb when it is asked for, so that `perfc --help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module, _, attribute = _VERBS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        verb = args[0]
+        if verb not in _VERBS:
+            close = difflib.get_close_matches(verb, _VERBS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"verbs: {_LISTED}"
+            ctx.fail(f"no verb {verb!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(_SUMMARIES.items()))
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value:
+        import perfc  # noqa: PLC0415 - the facade, only for its version
+
+        click.echo(f"perfc {perfc.__version__}")
+        ctx.exit()
+
+
+@click.command(
+    cls=_LazyGroup,
+    subcommand_metavar="VERB [ARGS]...",
+    invoke_without_command=True,
+    epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+@click.pass_context
+def perfc_command(ctx: click.Context) -> int:
+    """Tell how long a deep-learning model takes on a GPU, and why, without one."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    click.echo(ctx.get_help(), err=True)
+    return _USAGE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; the console script."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        code = _invoke(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has gone: nothing to tell anyone.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PerfcError, click.ClickException) as error:
+        return _fail(_message(error), error.exit_code, arguments)
+    except KeyboardInterrupt:
+        return _fail("interrupted", _INTERRUPTED, ())
+    except Exception as error:
+        if "PYTEST_CURRENT_TEST" in os.environ:
+            raise
+        problem = f"this is a bug of perfc ({type(error).__name__}: {error})"
+        return _fail(f"{problem}; --debug shows where", 1, arguments)
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Run the verb; unlike click's own `main`, leave every exception alone."""
+    try:
+        with perfc_command.make_context("perfc", arguments) as ctx:
+            result = perfc_command.invoke(ctx)
+    except click.exceptions.Exit as done:  # --help, --version
+        return done.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _message(error: PerfcError | click.ClickException) -> str:
+    if not isinstance(error, click.ClickException):
+        return str(error)
+    message = error.format_message().rstrip(".")
+    if not isinstance(error, click.UsageError):
+        return message
+    command = error.ctx.command_path if error.ctx is not None else "perfc"
+    stop = "" if message.endswith("?") else ";"
+    return f"{message}{stop} see `{command} --help`"
+
+
+def _fail(message: str, code: int, arguments: Sequence[str]) -> int:
+    if "--debug" in arguments:
+        traceback.print_exc()
+    line = " ".join(message.split())
+    click.echo(f"perfc: error: {line}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,164 @@
+"""Loading a model: from what the user names to a typed, bound program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+from perfc.frontends import Frontend, build_workload, find_workload
+from perfc.ir import (
+    FRONTENDS,
+    Annotations,
+    AnyKey,
+    PerfcError,
+    Program,
+    UnsupportedModelError,
+    UsageError,
+    load_plugin,
+    plugin_names,
+)
+from perfc.passes import (
+    ELEMENTS,
+    TYPED,
+    Analysis,
+    FoldShapes,
+    Instrument,
+    Pass,
+    PassManager,
+    RaiseEmbeddingBag,
+    ShapeInference,
+    Transform,
+)
+from perfc.tools.binding import Dimensions, batch_size, bind_dimensions
+
+GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
+"""Facts that every loaded model has."""
+
+FRONT_PIPELINE: tuple[Pass, ...] = (RaiseEmbeddingBag(), ShapeInference(), FoldShapes())
+"""What every op graph goes through before anything is asked of it."""
+
+
+@runtime_checkable
+class _FrontendClass(Protocol):
+    def __call__(self) -> Frontend: ...
+
+
+@attrs.frozen(eq=False)
+class Model:
+    """A loaded model: typed, bound, ready for any target.
+
+    Attributes:
+        program: Its graphs, with the bound dimensions.
+        annotations: What is known of it on any machine; analyses add to it.
+        unbound: The program before binding, to bind it otherwise.
+
+    """
+
+    program: Program
+    annotations: Annotations
+    unbound: Program
+
+    def bind(
+        self,
+        batch: int | None = None,
+        *,
+        pooling: int | None = None,
+        dims: Mapping[str, int] | None = None,
+    ) -> Model:
+        """Return the same model at another batch, without loading it again.
+
+        Raises:
+            UnboundSymbolError: symbols are left without a number.
+            PerfcError: the model fixes that size, or has no such dimension.
+
+        """
+        wanted = Dimensions(batch, pooling, dims or {})
+        return attrs.evolve(self, program=bind_dimensions(self.unbound, wanted))
+
+    @property
+    def name(self) -> str:
+        """What the file or the workload calls it."""
+        return self.program.name
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in the batch, if the model has one."""
+        return batch_size(self.program)
+
+
+def load(  # noqa: PLR0913 - the public call; all but one have defaults
+    model: str | Path,
+    *,
+    batch: int | None = None,
+    pooling: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    transforms: Sequence[Pass] = (),
+    instruments: Sequence[Instrument] = (),
+) -> Model:
+    """Load a model file or a built-in workload.
+
+    Args:
+        model: `model.onnx`, `graph.perfc`, or a workload `NAME:key=value,…`.
+        batch: Samples in the batch; binds the symbols recognised as the batch.
+        pooling: Lookups per embedding bag where the model leaves it open.
+        dims: Other symbols and their numbers.
+        transforms: Passes that change the graph, run once, here.
+        instruments: Observers of the passes.
+
+    Raises:
+        UsageError: nothing has this name, or no frontend reads this suffix.
+        PerfcError: the file is at fault.
+
+    """
+    analysis = _prepare(read_program(str(model)), transforms, instruments)
+    program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
+    bound = bind_dimensions(program, Dimensions(batch, pooling, dims or {}))
+    return Model(bound, analysis.annotations, program)
+
+
+def read_program(text: str) -> Program:
+    """Read a file with the frontend of its suffix, or build a workload.
+
+    Raises:
+        UsageError: nothing has this name, or no frontend reads this suffix.
+        UnsupportedModelError: the file does not exist or is damaged.
+
+    """
+    path = Path(text)
+    suffix = path.suffix.removeprefix(".")
+    if find_workload(text) is not None or not (suffix or path.exists()):
+        return build_workload(text)
+    if suffix not in plugin_names(FRONTENDS):
+        known = ", ".join(f".{name}" for name in plugin_names(FRONTENDS))
+        what = f"{path.suffix} files" if suffix else "files without a suffix"
+        msg = f"{text}: no frontend reads {what}; known: {known}, and `perfc models`"
+        raise UsageError(msg)
+    if not path.is_file():
+        problem = "is a folder, not a model file" if path.is_dir() else "no such file"
+        msg = f"{text}: {problem}"
+        raise UnsupportedModelError(msg)
+    frontend = load_plugin(FRONTENDS, suffix)
+    if not isinstance(frontend, _FrontendClass):
+        msg = f"frontend {suffix!r} is not callable: {frontend!r}"
+        raise PerfcError(msg)
+    return frontend().load(path)
+
+
+def _prepare(
+    program: Program, transforms: Sequence[Pass], instruments: Sequence[Instrument]
+) -> Analysis:
+    """Run the front pipeline where there is an op graph, *transforms* last.
+
+    Types are inferred once more after a transform that does not preserve them.
+    """
+    if all(rank.ops is None for rank in program.classes):
+        return Analysis(program, Annotations(), None, program.diagnostics)
+    passes = [*FRONT_PIPELINE]
+    for p in transforms:
+        passes.append(p)
+        if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
+            passes.append(ShapeInference())
+    return PassManager(passes, instruments).run(program)

@@ -1,0 +1,177 @@
+"""The result of an analysis, as perfc's users see it (`perfc.report/1`)."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+
+from perfc.costmodels import Target
+from perfc.ir import Diagnostic
+from perfc.passes import Analysis
+from perfc.tools import report_nodes, report_summary
+from perfc.tools.files import write_text
+from perfc.tools.memory import memory_report
+from perfc.tools.model import Model
+from perfc.tools.results import Results
+
+Json: TypeAlias = Any
+US = 1e6
+"""Microseconds in a second: reports are in microseconds, perfc in seconds."""
+
+
+@attrs.frozen(eq=False)
+class Report:
+    """What perfc says of one model on one target.
+
+    Times are in microseconds. Everything beyond the time itself is computed
+    when it is asked for.
+
+    Attributes:
+        model: The model.
+        target: The target.
+        runtime: `eager`.
+        dtype: What the model computes in.
+        profile: Name of the host profile.
+        analysis: The facts it is made from.
+
+    """
+
+    model: Model
+    target: Target
+    runtime: str
+    dtype: str
+    profile: str
+    analysis: Analysis
+
+    @functools.cached_property
+    def results(self) -> Results:
+        """The facts, typed."""
+        return Results.of(self.analysis)
+
+    @property
+    def time_us(self) -> float:
+        """Predicted time of one iteration."""
+        return self.results.path.time_s * US
+
+    @property
+    def interval_us(self) -> tuple[float, float]:
+        """5th and 95th percentile of the time."""
+        interval = self.results.interval
+        return interval.low_s * US, interval.high_s * US
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What there is to say about the model and the analysis."""
+        return self.analysis.diagnostics
+
+    @functools.cached_property
+    def breakdown(self) -> list[Json]:
+        """Where the time goes along the critical path; sums to `time_us`."""
+        return report_summary.breakdown(self.results)
+
+    @functools.cached_property
+    def critical_path(self) -> list[Json]:
+        """The chain of segments that makes the time."""
+        return report_summary.critical_path(self.results)
+
+    @functools.cached_property
+    def nodes(self) -> list[Json]:
+        """One entry per op: when, how long, on what stream, priced by whom."""
+        return report_nodes.node_entries(self.results)
+
+    @functools.cached_property
+    def memory(self) -> Json:
+        """Bytes of parameters and activations on the device, and the peak."""
+        return memory_report(self.analysis.program)
+
+    @functools.cached_property
+    def coverage(self) -> Json:
+        """How much of the model is modelled, and by what kind of number."""
+        return report_summary.coverage(self.results)
+
+    @functools.cached_property
+    def summary(self) -> Json:
+        """The iteration in a few numbers."""
+        low_us, high_us = self.interval_us
+        return {
+            "time_us": self.time_us,
+            "time_us_p05": low_us,
+            "time_us_p95": high_us,
+            **report_summary.totals(self.results),
+            "peak_memory_bytes": self.memory["peak_bytes"],
+            "bound": report_summary.bound(self.results, self.target),
+        }
+
+    @property
+    def inputs(self) -> Json:
+        """Types of the model's inputs by name, dimensions bound."""
+        ops = self.analysis.program.classes[0].ops
+        bindings = self.analysis.program.bindings
+        return {
+            value.name: str(value.type.bind(bindings))
+            for value in (ops.inputs if ops is not None else ())
+            if value.type is not None
+        }
+
+    def to_dict(self) -> Json:
+        """Return the report as `perfc.report/1`."""
+        return {
+            "schema": "perfc.report/1",
+            "tool": {"name": "perfc", "version": metadata.version("perfc")},
+            "model": {
+                "name": self.model.name,
+                "sha256": self.analysis.program.sha256,
+                "mode": "inference",
+                "batch": self.model.batch,
+                "dtype": self.dtype,
+                "inputs": self.inputs,
+            },
+            "target": {
+                "name": self.target.name,
+                "spec_sha256": self.target.spec_sha256,
+                "profile": self.profile,
+            },
+            "runtime": self.runtime,
+            "summary": self.summary,
+            "breakdown": self.breakdown,
+            "nodes": self.nodes,
+            "critical_path": self.critical_path,
+            "memory": self.memory,
+            "coverage": self.coverage,
+            "diagnostics": [
+                {
+                    "level": d.level.value,
+                    "code": d.code,
+                    "message": d.message,
+                    "where": d.where,
+                }
+                for d in self.diagnostics
+            ],
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the report as JSON text, and write it to *path* if given.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        text = format_json(self.to_dict())
+        if path is not None:
+            write_text(Path(path), text)
+        return text
+
+    def __str__(self) -> str:
+        from perfc.tools.report_table import format_report  # noqa: PLC0415 - a cycle
+
+        return format_report(self)
+
+
+def format_json(value: Json) -> str:
+    """Write JSON the way reports are: keys sorted, indented, final newline."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"

@@ -1,0 +1,105 @@
+"""The facts a report is made from, with look-ups by flat task number."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+
+import attrs
+
+from perfc.costmodels import Estimate
+from perfc.ir import Kernel, Program, TaskKind
+from perfc.passes import (
+    CRITICAL_PATH,
+    HOSTED,
+    INTERVAL,
+    KERNEL_COST,
+    SCHEDULE,
+    Analysis,
+    HostedLaunches,
+    Interval,
+    Path,
+    Schedule,
+)
+
+
+@attrs.frozen(eq=False)
+class Results:
+    """What the passes left, typed.
+
+    Attributes:
+        program: The program.
+        hosted: Launch graph with host segments, per rank class.
+        costs: Cost of each kernel signature, per rank class.
+        schedule: When every task runs.
+        path: The critical path.
+        interval: The interval of the time.
+
+    """
+
+    program: Program
+    hosted: tuple[HostedLaunches, ...]
+    costs: tuple[Estimate, ...]
+    schedule: Schedule
+    path: Path
+    interval: Interval
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> Results:
+        """Collect the facts of *analysis*."""
+        facts, program, scenario = (
+            analysis.annotations,
+            analysis.program,
+            analysis.scenario,
+        )
+        return cls(
+            program,
+            facts.get(HOSTED, program, scenario),
+            facts.get(KERNEL_COST, program, scenario),
+            facts.get(SCHEDULE, program, scenario),
+            facts.get(CRITICAL_PATH, program, scenario),
+            facts.get(INTERVAL, program, scenario),
+        )
+
+    def place(self, task: int) -> tuple[int, int]:
+        """Return the rank class of a flat task number, and its number there."""
+        rank = bisect.bisect_right(self.schedule.offsets, task) - 1
+        return rank, task - self.schedule.offsets[rank]
+
+    def kernel(self, task: int) -> Kernel | None:
+        """Return the signature of a device task, if it has one."""
+        rank, index = self.place(task)
+        graph = self.hosted[rank].graph
+        number = graph.kernel[index]
+        return graph.kernels[number] if number >= 0 else None
+
+    def detail(self, task: int) -> str:
+        """Return `T1`…`T5` of a host task, the op class of a device task.
+
+        `T4` is the time in a runtime call. The class of a copy is its direction,
+        as `h2d`; a synchronisation goes by the name of its call.
+        """
+        rank, index = self.place(task)
+        graph = self.hosted[rank].graph
+        kind, number = graph.kind[index], graph.kernel[index]
+        if kind is TaskKind.CALL:
+            return "T4"
+        if number >= 0 and (kind is not TaskKind.COPY or not graph.detail[index]):
+            return graph.kernels[number].op
+        return graph.detail[index] or kind.value
+
+    def node_id(self, rank: int, op: int) -> str:
+        """Return the name of an op in a report, the same wherever it stands."""
+        launched = self.hosted[rank].graph.ops[op]
+        return launched.node or f"{launched.name}#{op}"
+
+    def node_of(self, task: int) -> str:
+        """Return the name of the op of a task, or "" if it belongs to none."""
+        rank, index = self.place(task)
+        op = self.hosted[rank].graph.op[index]
+        return self.node_id(rank, op) if op >= 0 else ""
+
+    @functools.cached_property
+    def on_path(self) -> frozenset[int]:
+        """Flat numbers of the tasks on the critical path."""
+        return frozenset(segment.task for segment in self.path.segments)

@@ -1,0 +1,199 @@
+"""`perfc analyze`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfc.ir import PerfcError, UsageError
+from perfc.passes import Timing, VerifyEach
+from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
+from perfc.tools.analyzer import analyze as run_analysis
+from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
+from perfc.tools.files import write_result
+from perfc.tools.model import load
+from perfc.tools.report import Report, format_json
+
+EXIT_NOT_MODELLED = 4
+EXIT_OUT_OF_MEMORY = 5
+
+
+@click.command(
+    epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("model")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="NAME|FILE.toml",
+    help="Device to predict for; repeat for several.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, MAX_DIM),
+    metavar="N",
+    help="Samples in the batch.",
+)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=N",
+    help="Bind another dimension.",
+)
+@click.option(
+    "--pooling",
+    type=click.IntRange(1, MAX_DIM),
+    metavar="N",
+    help="Lookups per embedding bag, where the model leaves it open.",
+)
+@click.option(
+    "--mode", type=click.Choice(["inference"]), default="inference", show_default=True
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="fp32",
+    show_default=True,
+    help="What fp32 products compute in.",
+)
+@click.option(
+    "--runtime", type=click.Choice(RUNTIMES), default="eager", show_default=True
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(INPUTS),
+    default="host-pinned",
+    show_default=True,
+    help="Where inputs are when the iteration starts.",
+)
+@click.option(
+    "--overheads",
+    metavar="NAME|FILE.toml",
+    help="Host profile; the target's if not given.",
+)
+@click.option(
+    "--pass",
+    "passes",
+    multiple=True,
+    metavar="NAME{k=v}",
+    help="Add a pass, or give one of the pipeline other options.",
+)
+@click.option("--pipeline", metavar="STRING", help="Run exactly these passes.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Override a field of the target, as gpu.sm_clock_mhz=1200.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE",
+    help="Import a module first.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit 4 if an op is not modelled, 5 if the model does not fit.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
+)
+@click.option("-q", "--quiet", is_flag=True, help="No log on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Time of each pass on stderr.")
+@click.option("--verify-each", is_flag=True, help="Verify the graph after every pass.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Predict the time of one iteration of MODEL, and say where it goes.
+
+    MODEL is a file (model.onnx, graph.perfc) or a built-in workload
+    (NAME:key=value,...; see `perfc models`).
+    """
+    if options["quiet"] and options["verbose"]:
+        msg = "--quiet and --verbose exclude each other"
+        raise UsageError(msg)
+    _import_plugins(options["plugins"])
+    reports = _analyze_all(model, options)
+    write_result(_format(reports, options["form"]), options["output"])
+    return _exit_code(reports) if options["strict"] else 0
+
+
+def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
+    timing = Timing()
+    instruments = [timing, *([VerifyEach()] if options["verify_each"] else [])]
+    transforms, passes = split_passes(options["passes"])
+    loaded = load(
+        model,
+        batch=options["batch"],
+        pooling=options["pooling"],
+        dims=integers(options["dims"], "--dim"),
+        transforms=transforms,
+        instruments=instruments,
+    )
+    reports = [
+        run_analysis(
+            loaded,
+            target,
+            runtime=options["runtime"],
+            inputs=options["inputs"],
+            dtype=options["dtype"],
+            overheads=options["overheads"],
+            passes=passes,
+            pipeline=options["pipeline"],
+            overrides=pairs(options["overrides"], "--set"),
+            instruments=instruments,
+        )
+        for target in options["targets"]
+    ]
+    if options["verbose"]:
+        log_timing(timing)
+    return reports
+
+
+def _import_plugins(modules: Sequence[str]) -> None:
+    """Import modules that register passes or cost models; also from here."""
+    here = str(Path.cwd())
+    if modules and here not in sys.path:
+        sys.path.insert(0, here)
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except PerfcError:
+            raise
+        except Exception as error:
+            msg = f"--plugin {module}: {type(error).__name__}: {error}"
+            raise PerfcError(msg) from error
+
+
+def _format(reports: Sequence[Report], form: str) -> str:
+    if form == "table":
+        return "\n".join(str(report) for report in reports)
+    if len(reports) == 1:
+        return reports[0].to_json()
+    documents = [report.to_dict() for report in reports]
+    return format_json({"schema": "perfc.reports/1", "reports": documents})
+
+
+def _exit_code(reports: Sequence[Report]) -> int:
+    codes = {d.code for report in reports for d in report.diagnostics}
+    if any(report.coverage["unknown_ops"] for report in reports):
+        return EXIT_NOT_MODELLED
+    return EXIT_OUT_OF_MEMORY if "out-of-memory" in codes else 0

@@ -1,0 +1,109 @@
+"""`perfc targets`, `ops`, `passes`, `models`: what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+from perfc.costmodels import describe, load_target, target_names
+from perfc.frontends import WORKLOADS
+from perfc.ir import BUILTIN_OPS
+from perfc.passes import Transform, pass_class, pass_names
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    """Left-aligned columns, the last one free."""
+    listed = [tuple(row) for row in rows]
+    if not listed:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    lines = [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in listed
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings=_HELP,
+    epilog="Example: perfc targets show a100",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def targets(ctx: click.Context, *, debug: bool) -> None:
+    """List the targets; `targets show T` prints every field with its source."""
+    if ctx.invoked_subcommand is not None:
+        return
+    rows = [("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")]
+    for name in target_names():
+        target = load_target(name)
+        memory = target.device.memory
+        rows.append(
+            (
+                name,
+                " ".join(target.aliases) or "-",
+                str(target.device.sm_count),
+                f"{target.peak('fp32') / 1e12:.1f} TFLOP/s",
+                f"{memory.capacity_bytes / 2**30:.0f} GiB",
+                f"{memory.bytes_per_s / 1e9:.0f} GB/s",
+                f"{target.watts:.0f} W",
+            )
+        )
+    click.echo(_table(rows))
+
+
+@targets.command(
+    "show", epilog="Example: perfc targets show a100", context_settings=_HELP
+)
+@click.argument("target")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def show(target: str, *, debug: bool) -> None:
+    """Print every field of TARGET (a name or a sheet file) with its source."""
+    loaded = load_target(target)
+    click.echo(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
+    click.echo(_table([[str(cell) for cell in row] for row in describe(loaded)]))
+
+
+@click.command(epilog="Example: perfc ops", context_settings=_HELP)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def ops(*, debug: bool) -> None:
+    """List the ops of perfc's vocabulary."""
+    click.echo(
+        _table(
+            (op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)
+        )
+    )
+
+
+@click.command(epilog="Example: perfc passes", context_settings=_HELP)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def passes(*, debug: bool) -> None:
+    """List the passes, with the facts each needs and provides."""
+    rows = [("name", "kind", "requires", "provides", "does")]
+    for name in pass_names():
+        cls = pass_class(name)
+        rows.append(
+            (
+                name,
+                "transform" if issubclass(cls, Transform) else "analysis",
+                ", ".join(sorted(map(str, cls.requires))) or "-",
+                ", ".join(sorted(map(str, cls.provides))) or "-",
+                (cls.__doc__ or "").strip().partition("\n")[0],
+            )
+        )
+    click.echo(_table(rows))
+
+
+@click.command(epilog="Example: perfc models", context_settings=_HELP)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def models(*, debug: bool) -> None:
+    """List the built-in workloads and their parameters."""
+    rows = [("name", "what", "parameters", "source")]
+    for workload in WORKLOADS.values():
+        parameters = ",".join(f"{k}={v}" for k, v in workload.parameters.items())
+        rows.append((workload.name, workload.summary, parameters, workload.source))
+    click.echo(_table(rows))
