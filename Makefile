@@ -47,7 +47,7 @@ unit: $(TEST) ## Run the tests, without the slow ones
 slow: $(TEST) ## Run the slow tests
 	$(BIN)/pytest -n 2 -m slow $(PYTEST_ARGS)
 
-bench: $(TEST) ## Compare predictions with measured times
+bench: $(CORE) ## Measure perfc's own speed
 	$(BIN)/python benchmarks/run.py
 
 fixtures: $(TEST) ## Write the model files of tests and demo again
@@ -72,13 +72,15 @@ $(CORE): pyproject.toml
 	@echo "Installing perfc in .venv"
 	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -qq --editable .
+	@$(BIN)/python -m compileall -qq costmodels frontends ir passes tools src
 	@rm $(UNFINISHED)
 	@touch $@
 
-$(TEST): $(CORE)
+$(TEST): $(CORE) tests/plugin/pyproject.toml
 	@if [ -e $(UNFINISHED) ]; then rm -f $(CORE); $(MAKE) --no-print-directory $(CORE); fi
 	@touch $(UNFINISHED)
 	@echo "Installing the tests' tools in .venv (with torch: this can take minutes)"
 	@$(BIN)/python -m pip install -qq --group dev
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable tests/plugin
 	@rm $(UNFINISHED)
 	@touch $@

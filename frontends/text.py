@@ -28,7 +28,8 @@ class TextFrontend:
             msg = f"{path}: not UTF-8 text, so not perfc assembly"
             raise ParseError(msg) from None
         except PerfcError as error:
-            raise type(error)(f"{path}: {error}") from None
+            msg = f"{path}: {error}"
+            raise type(error)(msg) from None
         for rank in program.classes:
             if rank.ops is not None:
                 verify(rank.ops, BUILTIN_OPS)

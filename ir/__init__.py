@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Scenario
+from perfc.ir.collector import paused_collector
 from perfc.ir.core import (
     NOWHERE,
     Graph,
@@ -161,6 +162,7 @@ __all__ = [
     "parse_graph",
     "parse_program",
     "parse_type",
+    "paused_collector",
     "plugin_names",
     "print_graph",
     "print_launches",

@@ -8,6 +8,7 @@ program order; it is also a topological order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
@@ -220,6 +221,7 @@ class Graph:
         reads its other results.
         """
         order: list[Node] = []
+        moved: dict[Value, Value] = {}
         returned = self._returned()
         for node in self._nodes:
             new = replacements.get(node)
@@ -232,21 +234,20 @@ class Graph:
             )
             made.results[0].type = new.result.type
             order.append(made)
-            self.replace_uses(new.result, made.results[0])
-            returned.discard(new.result)
+            self._move_readers(new.result, made.results[0])
+            moved[new.result] = made.results[0]
+            returned.pop(new.result, None)
             if self._is_read(node, returned):
                 order.append(node)
             else:
                 self._forget(node)
         self._nodes = order
+        self._move_outputs(moved)
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make every reader of *old*, and every graph that returns it, use *new*."""
-        for use in self.uses(old):
-            self.set_operand(use.node, use.index, new)
-        for graph in (self, *self.nest.regions):
-            if old in graph.outputs:
-                graph.outputs = [new if v is old else v for v in graph.outputs]
+        self._move_readers(old, new)
+        self._move_outputs({old: new})
 
     def set_operand(self, node: Node, index: int, value: Value) -> None:
         """Make operand *index* of *node* read *value*."""
@@ -275,7 +276,7 @@ class Graph:
         returned = self._returned()
         kept: list[Value] = []
         for parameter in self.parameters:
-            if self.nest.readers[parameter] or parameter in returned:
+            if self.nest.readers[parameter] or returned[parameter]:
                 kept.append(parameter)
             else:
                 del self.nest.readers[parameter], self._by_name[parameter.name]
@@ -294,19 +295,28 @@ class Graph:
                 alive.append(node)
             else:
                 self._forget(node)
-                if node.regions:
-                    returned = self._returned()
+                for region in _regions_within(node):
+                    returned.subtract(region.outputs)
         removed = len(self._nodes) - len(alive)
         self._nodes = alive[::-1]
         return removed
 
-    def _returned(self) -> set[Value]:
-        """Every value that this graph or a region of the nest returns."""
-        graphs = (self, *self.nest.regions)
-        return {value for graph in graphs for value in graph.outputs}
+    def _move_readers(self, old: Value, new: Value) -> None:
+        for use in self.uses(old):
+            self.set_operand(use.node, use.index, new)
 
-    def _is_read(self, node: Node, returned: set[Value]) -> bool:
-        return any(self.nest.readers[v] or v in returned for v in node.results)
+    def _move_outputs(self, moved: Mapping[Value, Value]) -> None:
+        for graph in (self, *self.nest.regions):
+            if not moved.keys().isdisjoint(graph.outputs):
+                graph.outputs = [moved.get(value, value) for value in graph.outputs]
+
+    def _returned(self) -> Counter[Value]:
+        """How often this graph and the regions of the nest return each value."""
+        graphs = (self, *self.nest.regions)
+        return Counter(value for graph in graphs for value in graph.outputs)
+
+    def _is_read(self, node: Node, returned: Counter[Value]) -> bool:
+        return any(self.nest.readers[v] or returned[v] for v in node.results)
 
     def _create(self, node: Node, results: Sequence[str]) -> Node:
         """Give *node* its results, and enter it in the tables."""
@@ -346,6 +356,13 @@ class Graph:
             del self.nest.readers[value]
             if self._by_name.get(value.name) is value:
                 del self._by_name[value.name]
+
+
+def _regions_within(node: Node) -> Iterator[Graph]:
+    for region in node.regions:
+        yield region
+        for inner in region:
+            yield from _regions_within(inner)
 
 
 @attrs.frozen(eq=False)

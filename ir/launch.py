@@ -237,11 +237,13 @@ class LaunchGraph:
 
 def verify_launches(graph: LaunchGraph) -> None:
     """Raise `VerifyError` at the first broken invariant of *graph*."""
-    names = [(resource.kind, resource.name) for resource in graph.resources]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            msg = f"{graph} has two {name[0].value}s called {name[1]!r}"
+    names: set[tuple[ResourceKind, str]] = set()
+    for resource in graph.resources:
+        if (resource.kind, resource.name) in names:
+            kind = resource.kind.value
+            msg = f"{graph} has two {kind}s called {resource.name!r}"
             raise VerifyError(msg)
+        names.add((resource.kind, resource.name))
     for index in range(len(graph)):
         if (problem := _task_problem(graph, index)) is not None:
             msg = f"task {index} of {graph}: {problem}"

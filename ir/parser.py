@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 
+from perfc.ir.collector import paused_collector
 from perfc.ir.core import LOCATION_FIELDS, NOWHERE, Graph, Location, Value
 from perfc.ir.dim_parser import parse_dims
 from perfc.ir.errors import ParseError, PerfcError
@@ -24,6 +25,7 @@ from perfc.ir.types import MAX_RANK, MemorySpace, TensorType, parse_dtype
 _TYPE = re.compile(r"([a-z0-9.]+)\[(.*)\](?:@([a-z]+))?")
 
 
+@paused_collector()
 def parse_graph(text: str) -> Graph:
     """Read one op graph.
 
@@ -38,6 +40,7 @@ def parse_graph(text: str) -> Graph:
     return graph
 
 
+@paused_collector()
 def parse_program(text: str) -> Program:
     """Read a program, or one graph as the program of rank 0.
 

@@ -22,12 +22,13 @@ class Record(Mapping[str, AttrValue]):
     records. Two records are equal when their items are, in any order.
     """
 
-    __slots__ = ("_hash", "_items")
+    __slots__ = ("_hash", "_items", "_symbolic")
 
     def __init__(self, items: Mapping[str, AttrValue] | None = None) -> None:
         """Copy *items*."""
         self._items: dict[str, AttrValue] = dict(items or {})
         self._hash: int | None = None
+        self._symbolic: bool | None = None
 
     def __getitem__(self, name: str) -> AttrValue:
         return self._items[name]
@@ -50,6 +51,13 @@ class Record(Mapping[str, AttrValue]):
 
     def __repr__(self) -> str:
         return format_attribute(self)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether a symbol stands anywhere in the values."""
+        if self._symbolic is None:
+            self._symbolic = any(map(_is_symbolic, self._items.values()))
+        return self._symbolic
 
     def updated(self, **changes: AttrValue) -> Record:
         """Return a copy with *changes* put in."""
@@ -129,6 +137,14 @@ class Record(Mapping[str, AttrValue]):
 
 
 EMPTY = Record()
+
+
+def _is_symbolic(value: AttrValue) -> bool:
+    if isinstance(value, Record):
+        return value.is_symbolic
+    if isinstance(value, tuple):
+        return any(map(_is_symbolic, value))
+    return isinstance(value, Expr)
 
 
 def format_attribute(value: Any) -> str:  # noqa: ANN401, PLR0911 - one per kind

@@ -204,8 +204,8 @@ class TensorType:
         """
         if not any(isinstance(dim, Expr) for dim in self.shape):
             return self
-        shape = tuple(evaluate(dim, bindings) for dim in self.shape)
-        return attrs.evolve(self, shape=shape).checked()
+        shape = tuple([evaluate(dim, bindings) for dim in self.shape])
+        return TensorType(self.dtype, shape, self.space).checked()
 
     def checked(self) -> TensorType:
         """Return self if the known dimensions are sane.

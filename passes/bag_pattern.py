@@ -20,7 +20,8 @@ Whatever does not fit in every respect is no bag: it stays a loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set as AbstractSet
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 import attrs
 
@@ -30,6 +31,7 @@ from perfc.passes.pooled_rows import (
     SAME_SHAPE,
     Pooled,
     Tracer,
+    elements_of,
     looked_through,
 )
 
@@ -128,8 +130,9 @@ def _result(
     row = region.outputs[index + 1]
     if index >= carried:
         pooled = tracer.trace(row)
-        one_row = isinstance(pooled, Pooled) and not pooled.keeps_axis
-        return (value, loop, pooled) if one_row else None
+        if not isinstance(pooled, Pooled) or pooled.keeps_axis:
+            return None
+        return value, loop, pooled
     return _joined(graph, loop, index, tracer)
 
 
@@ -186,7 +189,9 @@ def _bounds(region: Graph, body: AbstractSet[Node]) -> Value | None:
         source, position = node.operands[0], node.operands[1]
         if source not in inner and _is_counter(position, region, body):
             found[_unsliced(source)] = None
-    return next(iter(found)) if len(found) == 1 else None
+    bounds = next(iter(found)) if len(found) == 1 else None
+    is_integer = bounds is not None and not (bounds.type and bounds.type.dtype.is_float)
+    return bounds if is_integer else None
 
 
 def _is_counter(value: Value, region: Graph, body: AbstractSet[Node]) -> bool:
@@ -210,9 +215,13 @@ def _is_constant(value: Value) -> bool:
 def _unsliced(value: Value) -> Value:
     """Look through the legacy exporter's `bounds[1:]`."""
     value = looked_through(value, SAME_SHAPE)
-    if value.producer is not None and value.producer.op == "slice":
-        return looked_through(value.producer.operands[0], SAME_SHAPE)
-    return value
+    producer = value.producer
+    if producer is None or producer.op != "slice":
+        return value
+    start, step = (elements_of(producer.operands[index]) for index in (1, 4))
+    if (start, step) != ((1,), (1,)):
+        return value
+    return looked_through(producer.operands[0], SAME_SHAPE)
 
 
 def _source(value: Value, body: AbstractSet[Node]) -> Value:

@@ -22,7 +22,7 @@ from perfc.passes.facts import (
     Segment,
     SegmentKind,
 )
-from perfc.passes.timeline import Timeline, latest_ends, link
+from perfc.passes.timeline import TIMELINE, Timeline, latest_ends
 
 _SEGMENT = {
     TaskKind.HOST: SegmentKind.HOST,
@@ -51,7 +51,7 @@ class CriticalPath(Pass):
     """
 
     name: ClassVar[str] = "critical-path"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, HOSTED})
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, TIMELINE, HOSTED})
     provides: ClassVar[frozenset[AnyKey]] = frozenset({CRITICAL_PATH})
 
     def run(self, program: Program, ctx: PassContext) -> None:
@@ -62,7 +62,7 @@ class CriticalPath(Pass):
         tasks = _chain(schedule, time_s)
         # Slack first: its columns are gone before the many segments are made,
         # and the garbage collector has less to go through while they are.
-        slack_s = _slack(schedule, link(hosted, ctx.target), tasks, time_s)
+        slack_s = _slack(schedule, ctx.get(TIMELINE, program), tasks, time_s)
         segments = _segments(schedule, hosted, tasks, ctx.target)
         ctx.set(CRITICAL_PATH, program, Path(time_s, tuple(segments), slack_s))
 

@@ -18,10 +18,10 @@ _MAYBE_NEUTRAL = frozenset({"identity", "cast", "cast_like"})
 class FoldShapes(Transform):
     """Fold nodes whose results are known integers, then drop dead nodes.
 
-    Identities and casts to the type that the operand already has go too: they
-    are notes of an exporter, which no framework runs. Shape subgraphs are an artefact of export: eager PyTorch computes them in
+    Shape subgraphs are an artefact of export: eager PyTorch computes them in
     Python. A folded value that something still reads (the target shape of a
-    reshape, indices written in the file) becomes a `constant`.
+    reshape, indices written in the file) becomes a `constant`. Identities and
+    casts to the type at hand are such artefacts too, and go.
     """
 
     name: ClassVar[str] = "fold-shapes"

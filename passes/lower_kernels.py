@@ -27,6 +27,7 @@ from perfc.ir import (
     Value,
     VerifyError,
     evaluate,
+    symbols_of,
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.eager import (
@@ -181,21 +182,29 @@ class _Lowering:
 
     def copy_inputs(self, graph: Graph, *, pinned: bool) -> None:
         """Copy each input that the graph reads on the device."""
+        copies: dict[TensorType, _Lowered] = {}
         for value in graph.inputs:
             type_ = self._tensor(value).type
             nbytes = int(type_.nbytes)
             if type_.space is not MemorySpace.DEVICE or not nbytes:
                 continue
-            dtype = dtype_name(type_.dtype)
-            launch = memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype)
-            index = self.graph.intern(launch.kernel)
-            self._emit(_Lowered("aten::to", ((launch, index),), ()), value.name)
+            copy = copies.get(type_)
+            if copy is None:
+                dtype = dtype_name(type_.dtype)
+                launch = memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype)
+                index = self.graph.intern(launch.kernel)
+                copy = copies[type_] = _Lowered("aten::to", ((launch, index),), ())
+            self._emit(copy, value.name)
 
     def lower(self, graph: Graph) -> None:
         """Lower every node, in order."""
+        weights: dict[TensorType | None, Tensor] = {}
         for value in graph.parameters:
-            tensor = attrs.evolve(self._tensor(value), parameter=True)
-            self._tensors[value] = self._intern(tensor)
+            tensor = weights.get(value.type)
+            if tensor is None:
+                weight = attrs.evolve(self._result(value), parameter=True)
+                tensor = weights[value.type] = self._intern(weight)
+            self._tensors[value] = tensor
         for node in graph:
             if node.op in FREE or self._is_known(node):
                 continue
@@ -318,6 +327,8 @@ def _last_device_task(graph: LaunchGraph) -> tuple[int, ...]:
 
 def bind_record(record: Record, bindings: Mapping[str, int]) -> Record:
     """Put numbers in place of the symbols of an attribute record."""
+    if not record.is_symbolic:
+        return record
     return Record({name: _bind(value, bindings) for name, value in record.items()})
 
 
@@ -336,15 +347,17 @@ def _bind(value: AttrValue, bindings: Mapping[str, int]) -> AttrValue:
 
 def check_bound(program: Program) -> None:
     """Raise one `UnboundSymbolError` that names every symbol without a number."""
-    types = {
-        value.type
+    bindings = program.bindings
+    dims = {
+        dim
         for rank in program.classes
         if rank.ops is not None
         for value in rank.ops.values()
         if value.type is not None
+        for dim in value.type.shape
+        if isinstance(dim, Expr)
     }
-    bindings = program.bindings
-    unbound = {s for type_ in types for s in type_.symbols() if s not in bindings}
+    unbound = symbols_of(dims) - set(bindings)
     if unbound:
         names = sorted(unbound)
         advice = ", ".join(map(_advice, names))

@@ -20,6 +20,7 @@ from perfc.ir import (
     Program,
     Scenario,
     Value,
+    paused_collector,
 )
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.instruments import Instrument
@@ -86,9 +87,10 @@ class PassManager:
         """Run every pass over *program* and return what is known then."""
         facts = Annotations() if annotations is None else annotations
         diagnostics = list(program.diagnostics)
-        for p in self.passes:
-            ctx = PassContext(p, facts, target, scenario, diagnostics)
-            self._run_pass(p, program, ctx)
+        with paused_collector():
+            for p in self.passes:
+                ctx = PassContext(p, facts, target, scenario, diagnostics)
+                self._run_pass(p, program, ctx)
         return Analysis(program, facts, scenario, tuple(diagnostics))
 
     def _run_pass(self, p: Pass, program: Program, ctx: PassContext) -> None:

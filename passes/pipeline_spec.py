@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -117,7 +117,8 @@ def option_kinds(cls: type[Pass]) -> Kinds:
 def _fields(cls: type[Pass]) -> tuple[attrs.Attribute[Any], ...]:
     if not attrs.has(cls):
         return ()
-    return attrs.fields(cast("type[attrs.AttrsInstance]", cls))
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
+    return fields
 
 
 def _kind(annotation: object) -> type | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 import attrs
@@ -28,6 +29,15 @@ def looked_through(value: Value, ops: AbstractSet[str]) -> Value:
         value = producer.operands[0]
         producer = value.producer
     return value
+
+
+def elements_of(value: Value) -> tuple[object, ...] | None:
+    """Return the elements of a constant integer tensor, or None."""
+    producer = looked_through(value, SAME_ELEMENTS).producer
+    if producer is None or producer.op != "constant":
+        return None
+    elements = producer.attributes.get("elements")
+    return elements if isinstance(elements, tuple) else None
 
 
 @attrs.frozen
@@ -99,71 +109,9 @@ class Tracer:
             self._steps -= 1
         return self._known[value]
 
-    def _constant(self, node: Node, index: int) -> Traced:
-        return Zero() if node.attributes.get("value") == 0 else None
-
-    def _gather(self, node: Node, index: int) -> Traced:
-        if node.attributes.integer("axis") != 0:
-            return None
-        if _is_table(node.operands[0]):
-            return Rows(node)
-        rows = self.trace(node.operands[0])
-        kept = looked_through(node.operands[1], SAME_SHAPE).producer
-        if not isinstance(rows, Rows) or kept is None or kept not in self.body:
-            return None
-        padding_index = _padding_index(kept) if kept.op == "loop" else None
-        if padding_index is None or rows.padding_index is not None:
-            return None
-        return attrs.evolve(rows, padding_index=padding_index)
-
-    def _slice(self, node: Node, index: int) -> Traced:
-        rows = self.trace(node.operands[0])
-        axes, steps = map(_elements, node.operands[3:])
-        return rows if isinstance(rows, Rows) and (axes, steps) == ((0,), (1,)) else None
-
-    def _mul(self, node: Node, index: int) -> Traced:
-        for rows_value, factor in (node.operands, node.operands[::-1]):
-            rows = self.trace(rows_value)
-            if isinstance(rows, Rows) and rows.factor is None:
-                alone = self.trace(factor) is None
-                return attrs.evolve(rows, factor=factor) if alone else None
-        return None
-
-    def _div(self, node: Node, index: int) -> Traced:
-        """A sum divided by the number of rows, itself a number from the bounds."""
-        pooled = self.trace(node.operands[0])
-        if not isinstance(pooled, Pooled) or pooled.kinds != {"sum"}:
-            return None
-        count = looked_through(node.operands[1], SAME_ELEMENTS).producer
-        if count is None or count not in self.body or count.op != "sub":
-            return None
-        return attrs.evolve(pooled, kinds=frozenset({"mean"}))
-
-    def _reduce(self, node: Node, index: int) -> Traced:
-        rows = self.trace(node.operands[0])
-        kind = node.attributes.text("kind")
-        over_rows = node.attributes.integers("axes") in ((0,), (-_MATRIX_RANK,))
-        if not isinstance(rows, Rows) or not over_rows or kind not in _MODES:
-            return None
-        return Pooled(rows, frozenset({kind}), node.attributes.flag("keepdims"))
-
-    def _if(self, node: Node, index: int) -> Traced:
-        if any(index >= len(region.outputs) for region in node.regions):
-            return None
-        branches = [self.trace(region.outputs[index]) for region in node.regions]
-        return _either(branches)
-
 
 _MODES = ("sum", "mean", "max")
-_RULES: Mapping[str, Callable[[Tracer, Node, int], Traced]] = {
-    "constant": Tracer._constant,  # noqa: SLF001 - its own table
-    "gather": Tracer._gather,  # noqa: SLF001
-    "slice": Tracer._slice,  # noqa: SLF001
-    "mul": Tracer._mul,  # noqa: SLF001
-    "div": Tracer._div,  # noqa: SLF001
-    "reduce": Tracer._reduce,  # noqa: SLF001
-    "if": Tracer._if,  # noqa: SLF001
-}
+_SUM, _MEAN = frozenset({"sum"}), frozenset({"mean"})
 
 
 def _either(branches: Sequence[Traced]) -> Traced:
@@ -188,21 +136,13 @@ def _is_table(value: Value) -> bool:
     )
 
 
-def _elements(value: Value) -> tuple[object, ...] | None:
-    producer = looked_through(value, SAME_ELEMENTS).producer
-    if producer is None or producer.op != "constant":
-        return None
-    elements = producer.attributes.get("elements")
-    return elements if isinstance(elements, tuple) else None
-
-
 def _padding_index(loop: Node) -> int | None:
     """The row that a loop over the lookups of a bag leaves out.
 
     It keeps the positions whose index is not equal to one constant.
     """
     constants = [
-        _elements(operand)
+        elements_of(operand)
         for node in _equals(loop.regions[0])
         for operand in node.operands
     ]
@@ -214,3 +154,75 @@ def _padding_index(loop: Node) -> int | None:
 
 def _equals(region: Graph) -> list[Node]:
     return [node for node in region if node.op == "equal"]
+
+
+def _constant(tracer: Tracer, node: Node, index: int) -> Traced:
+    return Zero() if node.attributes.get("value") == 0 else None
+
+
+def _gather(tracer: Tracer, node: Node, index: int) -> Traced:
+    if node.attributes.integer("axis") != 0:
+        return None
+    if _is_table(node.operands[0]):
+        return Rows(node)
+    rows = tracer.trace(node.operands[0])
+    kept = looked_through(node.operands[1], SAME_SHAPE).producer
+    if not isinstance(rows, Rows) or kept is None or kept not in tracer.body:
+        return None
+    padding_index = _padding_index(kept) if kept.op == "loop" else None
+    if padding_index is None or rows.padding_index is not None:
+        return None
+    return attrs.evolve(rows, padding_index=padding_index)
+
+
+def _slice(tracer: Tracer, node: Node, index: int) -> Traced:
+    rows = tracer.trace(node.operands[0])
+    axes, steps = map(elements_of, node.operands[3:])
+    return rows if isinstance(rows, Rows) and (axes, steps) == ((0,), (1,)) else None
+
+
+def _mul(tracer: Tracer, node: Node, index: int) -> Traced:
+    for rows_value, factor in (node.operands, node.operands[::-1]):
+        rows = tracer.trace(rows_value)
+        if isinstance(rows, Rows) and rows.factor is None:
+            alone = tracer.trace(factor) is None
+            return attrs.evolve(rows, factor=factor) if alone else None
+    return None
+
+
+def _div(tracer: Tracer, node: Node, index: int) -> Traced:
+    """A sum divided by the number of rows, itself a number from the bounds."""
+    pooled = tracer.trace(node.operands[0])
+    if not isinstance(pooled, Pooled) or pooled.kinds != _SUM:
+        return None
+    count = looked_through(node.operands[1], SAME_ELEMENTS).producer
+    if count is None or count not in tracer.body or count.op != "sub":
+        return None
+    return attrs.evolve(pooled, kinds=_MEAN)
+
+
+def _reduce(tracer: Tracer, node: Node, index: int) -> Traced:
+    rows = tracer.trace(node.operands[0])
+    kind = node.attributes.text("kind")
+    over_rows = node.attributes.integers("axes") in ((0,), (-_MATRIX_RANK,))
+    if not isinstance(rows, Rows) or not over_rows or kind not in _MODES:
+        return None
+    return Pooled(rows, frozenset({kind}), node.attributes.flag("keepdims"))
+
+
+def _if(tracer: Tracer, node: Node, index: int) -> Traced:
+    if any(index >= len(region.outputs) for region in node.regions):
+        return None
+    branches = [tracer.trace(region.outputs[index]) for region in node.regions]
+    return _either(branches)
+
+
+_RULES: Mapping[str, Callable[[Tracer, Node, int], Traced]] = {
+    "constant": _constant,
+    "gather": _gather,
+    "slice": _slice,
+    "mul": _mul,
+    "div": _div,
+    "reduce": _reduce,
+    "if": _if,
+}

@@ -86,15 +86,15 @@ def _times(analysis: Analysis, graphs: tuple[LaunchGraph, ...]) -> list[list[str
     if _fact(analysis, SCHEDULE) is not None:
         return _intervals(analysis, graphs)
     texts = [[""] * len(graph) for graph in graphs]
-    for found, graph, estimate in zip(
-        texts, graphs, _fact(analysis, KERNEL_COST) or (), strict=False
-    ):
+    estimates = _fact(analysis, KERNEL_COST) or ()
+    for found, graph, estimate in zip(texts, graphs, estimates, strict=False):
         for task, kernel in enumerate(graph.kernel):
             if kernel >= 0 and math.isnan(graph.stated_s[task]):
                 provenance = estimate.provenance[kernel].value
                 model = f"{estimate.model[kernel]}, {provenance}"
                 found[task] = f"{_us(estimate.seconds[kernel])} ({model})"
-    for found, item in zip(texts, _fact(analysis, HOSTED) or (), strict=False):
+    hosted = _fact(analysis, HOSTED) or ()
+    for found, item in zip(texts, hosted, strict=False):
         for task, seconds in enumerate(item.host_s):
             if not math.isnan(seconds):
                 found[task] = _us(seconds)

@@ -31,6 +31,15 @@ from perfc.passes.facts import ELEMENTS, TYPED
 
 _Signature = tuple[object, ...]
 _SCALAR = TensorType(DTYPES["f32"], ())
+_MAX_STEPS = 10
+_KEEPS_SHAPE = frozenset(
+    (
+        *("identity", "cast", "clip", "relu", "sigmoid", "tanh", "gelu", "silu"),
+        *("erf", "exp", "log", "sqrt", "reciprocal", "neg", "abs"),
+        *("softmax", "layer_norm", "batch_norm"),
+    )
+)
+"""Ops whose result has the shape of operand 0."""
 
 
 @attrs.frozen
@@ -39,7 +48,8 @@ class ShapeInference(Pass):
 
     Types that the source declares are checked, not trusted: a number inferred
     against another number declared is an error. An op without a rule keeps its
-    declared types, or takes the type of its first operand, and says so.
+    declared types, or takes the type of its first operand, and says so; what
+    follows from such a guess never contradicts the source.
     Regions (loop bodies, branches) that survive raising stay opaque.
     """
 
@@ -66,6 +76,7 @@ class _Inference:
     graph: Graph
     ops: OpRegistry
     ctx: PassContext
+    guessed: set[Value] = attrs.field(factory=set["Value"], init=False)
     symbols: frozenset[str] = attrs.field(factory=frozenset[str], init=False)
     elements: dict[Value, tuple[Dim, ...]] = attrs.field(
         factory=dict["Value", "tuple[Dim, ...]"], init=False
@@ -84,10 +95,11 @@ class _Inference:
             try:
                 self._infer(node)
             except KeyError as missing:
-                msg = f"{node}: attribute {missing} is missing or of the wrong kind"
+                msg = f"{node}: attribute {missing} is missing"
                 raise VerifyError(msg) from None
             except PerfcError as error:
-                raise type(error)(f"{node}: {error}") from None
+                msg = f"{node}: {error}"
+                raise type(error)(msg) from None
 
     def _check_input(self, value: Value, type_: TensorType) -> None:
         self.symbols |= type_.symbols()
@@ -100,15 +112,38 @@ class _Inference:
     def _infer(self, node: Node) -> None:
         opdef = self.ops[node.op]
         operands = [self._abstract(value) for value in node.operands]
+        if not self.guessed.isdisjoint(node.operands):
+            self._guess(opdef, node, operands)
+            return
         inferred = self._rule(opdef, node, operands)
         for index, value in enumerate(node.results):
             result = inferred[index] if index < len(inferred) else None
-            if result is None:
-                value.type = value.type or self._assumed(node)
+            if result is not None:
+                value.type = self._merged(value, result.type)
+                if result.elements is not None:
+                    self.elements[value] = result.elements
+            elif value.type is None:
+                value.type = self._assumed(node, value)
+                self.guessed.add(value)
+
+    def _guess(self, opdef: OpDef, node: Node, operands: Sequence[Abstract]) -> None:
+        """Infer from assumed types: what the source declares is better."""
+        try:
+            inferred = self._rule(opdef, node, operands)
+        except VerifyError as error:
+            assumed = next(v for v in node.operands if v in self.guessed)
+            msg = (
+                f"{error}; the type of {assumed} was assumed, as the model does not "
+                "declare it: add it to the model (an ONNX value_info)"
+            )
+            raise VerifyError(msg) from None
+        for index, value in enumerate(node.results):
+            if value.type is not None:
                 continue
-            value.type = self._merged(value, result.type)
-            if result.elements is not None:
-                self.elements[value] = result.elements
+            result = inferred[index] if index < len(inferred) else None
+            guess = self._assumed(node, value) if result is None else result.type
+            value.type = attrs.evolve(guess, shape=_named(value, guess.shape))
+            self.guessed.add(value)
 
     def _rule(
         self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
@@ -129,10 +164,10 @@ class _Inference:
             raise VerifyError(msg)
         return Abstract(value.type, self.elements.get(value))
 
-    def _assumed(self, node: Node) -> TensorType:
-        """No rule, nothing declared: assume the type of the first operand."""
+    def _assumed(self, node: Node, value: Value) -> TensorType:
+        """No rule, nothing declared: ask a reader, else take the first operand's."""
         typed = [v.type for v in node.operands if v.type is not None]
-        assumed = typed[0] if typed else _SCALAR
+        assumed = self._told_by_reader(value) or (typed[0] if typed else _SCALAR)
         label = str(node.attributes.get("op", node.op))
         self.ctx.warn(
             "type-assumed",
@@ -140,6 +175,21 @@ class _Inference:
             str(node),
         )
         return assumed
+
+    def _told_by_reader(self, value: Value) -> TensorType | None:
+        """Return the type declared behind ops that keep the shape, if there is one."""
+        for _ in range(_MAX_STEPS):
+            readers = [
+                use.node
+                for use in self.graph.uses(value)
+                if use.index == 0 and use.node.op in _KEEPS_SHAPE
+            ]
+            if not readers:
+                return None
+            value = readers[0].results[0]
+            if value.type is not None:
+                return value.type
+        return None
 
     def _merged(self, value: Value, inferred: TensorType) -> TensorType:
         """Compare with the declared type; name the dimensions that depend on data."""

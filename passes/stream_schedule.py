@@ -10,7 +10,7 @@ from perfc.ir import AnyKey, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule
 from perfc.passes.task_durations import task_durations
-from perfc.passes.timeline import link, solve
+from perfc.passes.timeline import TIMELINE, link, solve
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class StreamSchedule(Pass):
 
     name: ClassVar[str] = "stream-schedule"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, KERNEL_COST})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, TIMELINE})
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Schedule."""
@@ -38,3 +38,4 @@ class StreamSchedule(Pass):
         start_s, end_s, cause = solve(timeline, duration_s)
         schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
         ctx.set(SCHEDULE, program, schedule)
+        ctx.set(TIMELINE, program, timeline)

@@ -23,7 +23,7 @@ from perfc.passes.facts import (
     Interval,
 )
 from perfc.passes.task_durations import Sources, sources
-from perfc.passes.timeline import Timeline, link, solve
+from perfc.passes.timeline import TIMELINE, Timeline, solve
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ class TimeInterval(Pass):
 
     name: ClassVar[str] = "time-interval"
     requires: ClassVar[frozenset[AnyKey]] = frozenset(
-        {SCHEDULE, HOSTED, KERNEL_COST, CRITICAL_PATH}
+        {SCHEDULE, TIMELINE, HOSTED, KERNEL_COST, CRITICAL_PATH}
     )
     provides: ClassVar[frozenset[AnyKey]] = frozenset({INTERVAL})
 
@@ -75,7 +75,7 @@ class TimeInterval(Pass):
             return
         hosted = ctx.get(HOSTED, program)
         duration_s = np.array(ctx.get(SCHEDULE, program).duration_s)
-        timeline = link(hosted, ctx.target)
+        timeline = ctx.get(TIMELINE, program)
         found = [sources(graph) for graph in timeline.graphs]
         host = _host(timeline, hosted, found)
         costs = ctx.get(KERNEL_COST, program)

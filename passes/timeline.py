@@ -26,7 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
-from perfc.ir import BUSY_KINDS, LaunchGraph, PerfcError, TaskKind
+from perfc.ir import (
+    BUSY_KINDS,
+    AnnotationKey,
+    LaunchGraph,
+    PerfcError,
+    Program,
+    TaskKind,
+)
 from perfc.passes.facts import HostedLaunches
 
 T = TypeVar("T")
@@ -67,6 +74,10 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.previous)
+
+
+TIMELINE: AnnotationKey[Timeline] = AnnotationKey("time.edges", Program)
+"""The edges that `stream-schedule` solved, for those who solve them again."""
 
 
 def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:

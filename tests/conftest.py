@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from hypothesis import settings
 
 from perfc.costmodels import load_target
 from perfc.ir import (
@@ -36,6 +37,10 @@ from perfc.passes import (
     parse_pipeline,
     print_analysis,
 )
+
+# A loaded machine is no reason for a property to fail.
+settings.register_profile("perfc", deadline=None)
+settings.load_profile("perfc")
 
 _GOLDEN = Path(__file__).parent / "golden"
 _RUN = re.compile(r"// RUN:(?P<pipeline>[^\n]*?)(?:--target (?P<target>\S+))?\s*\n")

@@ -169,14 +169,12 @@ def back_passes(options: Options) -> list[Pass]:
 
 def _configured(p: Pass, options: Options) -> Pass:
     """Give *p* what the options say, except where its own text says otherwise."""
-    match p:
-        case LowerKernels():
-            default = LowerKernels(inputs=options.inputs, tf32=options.dtype == "tf32")
-        case Overhead():
-            default = Overhead(profile=options.overheads or "")
-        case _:
-            return p
-    return _updated(default, p)
+    if isinstance(p, LowerKernels):
+        tf32 = options.dtype == "tf32"
+        return _updated(LowerKernels(inputs=options.inputs, tf32=tf32), p)
+    if isinstance(p, Overhead):
+        return _updated(Overhead(profile=options.overheads or ""), p)
+    return p
 
 
 def _insert(passes: list[Pass], extra: Pass) -> None:

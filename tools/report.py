@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import functools
+import html
 import json
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Diagnostic
+from perfc.ir import Diagnostic, Level
 from perfc.passes import Analysis
-from perfc.tools import report_nodes, report_summary
+from perfc.tools import report_nodes, report_summary, report_table
 from perfc.tools.files import write_text
 from perfc.tools.memory import memory_report
 from perfc.tools.model import Model
 from perfc.tools.results import Results
 
+if TYPE_CHECKING:
+    from networkx import DiGraph
+
 Json: TypeAlias = Any
+OUT_OF_MEMORY = "out-of-memory"
 US = 1e6
 """Microseconds in a second: reports are in microseconds, perfc in seconds."""
 
@@ -64,10 +69,20 @@ class Report:
         interval = self.results.interval
         return interval.low_s * US, interval.high_s * US
 
-    @property
+    @functools.cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What there is to say about the model and the analysis."""
-        return self.analysis.diagnostics
+        remarks = self.analysis.diagnostics
+        needed = self.memory["peak_bytes"]
+        usable = self.target.device.memory.usable_bytes
+        if needed <= usable:
+            return remarks
+        message = (
+            f"the model needs {needed / 2**30:.1f} GiB, {self.target.name} has "
+            f"{usable / 2**30:.1f} GiB; the time is what it would take if it fitted"
+        )
+        name = self.target.name
+        return (*remarks, Diagnostic(Level.WARNING, OUT_OF_MEMORY, message, name))
 
     @functools.cached_property
     def breakdown(self) -> list[Json]:
@@ -104,8 +119,13 @@ class Report:
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
             "peak_memory_bytes": self.memory["peak_bytes"],
-            "bound": report_summary.bound(self.results, self.target),
+            "bound": max(self.bound_shares, key=self.bound_shares.__getitem__),
         }
+
+    @functools.cached_property
+    def bound_shares(self) -> dict[str, float]:
+        """Share of the critical path of `host`, `compute`, `memory`, `network`."""
+        return report_summary.bound_shares(self.results, self.target)
 
     @property
     def inputs(self) -> Json:
@@ -166,10 +186,19 @@ class Report:
             write_text(Path(path), text)
         return text
 
-    def __str__(self) -> str:
-        from perfc.tools.report_table import format_report  # noqa: PLC0415 - a cycle
+    def to_networkx(self) -> DiGraph[int]:
+        """Return the scheduled tasks as a graph; `task_graph` says what is in it."""
+        from perfc.tools.task_graph import task_graph  # noqa: PLC0415 - networkx is slow
 
-        return format_report(self)
+        return task_graph(self.results)
+
+    def __str__(self) -> str:
+        share = max(self.bound_shares.values())
+        usable = self.target.device.memory.usable_bytes
+        return report_table.format_report(self.to_dict(), usable, share)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def format_json(value: Json) -> str:

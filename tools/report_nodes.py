@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import exp, hypot
+from collections.abc import Mapping, Sequence
+from math import exp
 from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.costmodels import Estimate
 from perfc.ir import BUSY_KINDS, NOWHERE, Graph, LaunchGraph, Location
-from perfc.tools.results import Results
+from perfc.tools.results import STATED, Results, lone_id
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
@@ -19,13 +18,26 @@ Z90 = 1.645
 
 
 def node_entries(results: Results) -> list[Json]:
-    """Return one entry per op of every rank class, in program order."""
+    """Return one entry per op of every rank class, in program order.
+
+    A task that belongs to no op has an entry of its own, after the ops.
+    """
     entries: list[Json] = []
     for number, rank in enumerate(results.program.classes):
         locations = _locations(rank.ops)
-        for op, tasks in _tasks_by_op(results.hosted[number].graph):
-            view = _OpView(results, number, op, tasks)
-            entries.append(view.entry(locations, rank.ranks[0]))
+        graph = results.hosted[number].graph
+        by_op, lone = _tasks_by_op(graph)
+        for op, tasks in enumerate(by_op):
+            launched = graph.ops[op]
+            view = _OpView(results, number, tasks)
+            location = locations.get(launched.node, NOWHERE)
+            name = results.node_id(number, op)
+            entries.append(view.entry(name, launched.name, rank.ranks[0], location))
+        for task in lone:
+            view = _OpView(results, number, [task])
+            name, what = lone_id(graph, task), graph.detail[task]
+            op_name = what or graph.kind[task].value
+            entries.append(view.entry(name, op_name, rank.ranks[0], NOWHERE))
     return entries
 
 
@@ -36,12 +48,13 @@ def _locations(graph: Graph | None) -> Mapping[str, Location]:
     return {n.results[0].name: n.location for n in graph if n.results}
 
 
-def _tasks_by_op(graph: LaunchGraph) -> Iterator[tuple[int, Sequence[int]]]:
+def _tasks_by_op(graph: LaunchGraph) -> tuple[list[list[int]], list[int]]:
+    """Return the tasks of each op, and those of none."""
     tasks: list[list[int]] = [[] for _ in graph.ops]
+    lone: list[int] = []
     for index, op in enumerate(graph.op):
-        if op >= 0:
-            tasks[op].append(index)
-    return enumerate(tasks)
+        (tasks[op] if op >= 0 else lone).append(index)
+    return tasks, lone
 
 
 @attrs.frozen(eq=False)
@@ -50,89 +63,70 @@ class _OpView:
 
     results: Results
     rank: int
-    op: int
     tasks: Sequence[int]
 
-    def entry(self, locations: Mapping[str, Location], rank: int) -> Json:
-        graph = self.results.hosted[self.rank].graph
-        op = graph.ops[self.op]
-        location = locations.get(op.node, NOWHERE)
+    def entry(self, name: str, op: str, rank: int, location: Location) -> Json:
+        """Return what the report says of the op.
+
+        Start, duration and price are those of its device tasks; an op without
+        any is timed by its host tasks. Path and slack take all of them.
+        """
+        results, graph = self.results, self.results.hosted[self.rank].graph
         device = [i for i in self.tasks if graph.kind[i] in BUSY_KINDS]
         timed = device or self.tasks
-        duration_us, low_us, high_us = self._duration(device or self.tasks)
+        flat = [results.schedule.offsets[self.rank] + task for task in self.tasks]
         stream = graph.resources[graph.resource[device[0]]].name if device else ""
+        starts_s = [self._start_s(task) for task in timed]
+        slacks_s = [results.path.slack_s[task] for task in flat]
         return {
-            "id": op.node or f"op{self.op}",
-            "op": op.name,
+            "id": name,
+            "op": op,
             "phase": location.phase,
             "module": location.module,
             "source": location.source,
             "rank": rank,
             "stream": stream,
-            "start_us": min((self._start_us(i) for i in timed), default=0.0),
-            "duration_us": duration_us,
-            "duration_us_p05": low_us,
-            "duration_us_p95": high_us,
+            "start_us": min(starts_s, default=0.0) * US,
+            **self._times(timed),
             **self._work(device),
-            **self._price(device),
-            "on_critical_path": not self._flat(self.tasks).isdisjoint(
-                self.results.on_path
-            ),
-            "slack_us": min(
-                (self.results.path.slack_s[t] * US for t in self._flat(timed)),
-                default=0.0,
-            ),
+            "on_critical_path": not results.on_path.isdisjoint(flat),
+            "slack_us": min(slacks_s, default=0.0) * US,
         }
 
-    def _flat(self, tasks: Sequence[int]) -> set[int]:
+    def _start_s(self, task: int) -> float:
         offset = self.results.schedule.offsets[self.rank]
-        return {offset + task for task in tasks}
+        return self.results.schedule.start_s[offset + task]
 
-    def _start_us(self, task: int) -> float:
-        offset = self.results.schedule.offsets[self.rank]
-        return self.results.schedule.start_s[offset + task] * US
+    def _times(self, tasks: Sequence[int]) -> Json:
+        """Return microseconds with their 5th and 95th percentile, and the price.
 
-    def _duration(self, tasks: Sequence[int]) -> tuple[float, float, float]:
-        """Return microseconds: predicted, 5th and 95th percentile.
-
-        Errors of one op's tasks are taken to move together.
+        Errors of one op's tasks are taken to move together. The longest task
+        says which model priced the op.
         """
-        hosted, costs = self.results.hosted[self.rank], self.results.costs[self.rank]
         offset = self.results.schedule.offsets[self.rank]
-        total = low = high = 0.0
+        total_s = low_s = high_s = 0.0
+        longest_s, longest = -1.0, STATED
         for task in tasks:
             seconds = self.results.schedule.duration_s[offset + task]
-            kernel = hosted.graph.kernel[task]
-            if kernel >= 0:
-                sigma = hypot(
-                    costs.sigma_shared[kernel], costs.sigma_independent[kernel]
-                )
-            else:
-                sigma = hypot(hosted.sigma_shared, hosted.sigma_independent)
-            total += seconds
-            low += seconds * exp(-Z90 * sigma)
-            high += seconds * exp(Z90 * sigma)
-        return total * US, low * US, high * US
+            price = self.results.price(self.rank, task)
+            total_s += seconds
+            low_s += seconds * exp(-Z90 * price.sigma)
+            high_s += seconds * exp(Z90 * price.sigma)
+            if seconds > longest_s:
+                longest_s, longest = seconds, price
+        return {
+            "duration_us": total_s * US,
+            "duration_us_p05": low_s * US,
+            "duration_us_p95": high_s * US,
+            "cost_model": longest.model,
+            "provenance": longest.provenance.value,
+        }
 
     def _work(self, device: Sequence[int]) -> Json:
         graph = self.results.hosted[self.rank].graph
-        kernels = [
-            graph.kernels[graph.kernel[i]] for i in device if graph.kernel[i] >= 0
-        ]
+        numbers = [graph.kernel[i] for i in device if graph.kernel[i] >= 0]
+        works = [graph.kernels[number].work for number in numbers]
         return {
-            "flops": sum(kernel.work.flops for kernel in kernels),
-            "bytes": sum(kernel.work.bytes for kernel in kernels),
-        }
-
-    def _price(self, device: Sequence[int]) -> Json:
-        """The model of the op's longest kernel stands for the op."""
-        graph = self.results.hosted[self.rank].graph
-        costs: Estimate = self.results.costs[self.rank]
-        priced = [graph.kernel[i] for i in device if graph.kernel[i] >= 0]
-        if not priced:
-            return {"cost_model": "", "provenance": "analytic"}
-        longest = max(priced, key=lambda kernel: float(costs.seconds[kernel]))
-        return {
-            "cost_model": costs.model[longest],
-            "provenance": costs.provenance[longest].value,
+            "flops": sum(work.flops for work in works),
+            "bytes": sum(work.bytes for work in works),
         }

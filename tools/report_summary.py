@@ -13,6 +13,7 @@ from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
+_ON_DEVICE = frozenset({SegmentKind.KERNEL, SegmentKind.COPY, SegmentKind.IDLE})
 
 
 def totals(results: Results) -> Json:
@@ -93,8 +94,9 @@ def bound_shares(results: Results, target: Target) -> dict[str, float]:
     """Return the share of the critical path of each thing that can limit it.
 
     A kernel counts as `compute` where its flops take longer than its bytes, both
-    at the peaks, else as `memory`; so does a copy. Waiting for the host or for a
-    launch is `host`.
+    at the peaks, else as `memory`, as does a copy; a gap counts as what waits for
+    it, and a task that only states its time as `compute`. The host's own time and
+    the launch latency are `host`.
     """
     shares = {"host": 0.0, "compute": 0.0, "memory": 0.0, "network": 0.0}
     for segment in results.path.segments:
@@ -106,11 +108,11 @@ def bound_shares(results: Results, target: Target) -> dict[str, float]:
 def _limit(segment: Segment, results: Results, target: Target) -> str:
     if segment.kind is SegmentKind.COMM:
         return "network"
-    if segment.kind is SegmentKind.COPY:
-        return "memory"
-    kernel = results.kernel(segment.task)
-    if segment.kind is not SegmentKind.KERNEL or kernel is None:
+    if segment.kind not in _ON_DEVICE:
         return "host"
+    kernel = results.kernel(segment.task)
+    if kernel is None:
+        return "compute"
     compute_s = kernel.work.flops / target.peak(kernel.math)
     memory_s = kernel.work.bytes / target.device.memory.bytes_per_s
     return "compute" if compute_s > memory_s else "memory"
@@ -119,28 +121,29 @@ def _limit(segment: Segment, results: Results, target: Target) -> str:
 def coverage(results: Results) -> Json:
     """Return how much is modelled, and by what kind of number.
 
-    Flops, bytes and microseconds are summed over launched kernels and copies.
+    Flops, bytes and microseconds are summed over kernels and copies, as often as
+    they are launched.
     """
     unknown: Counter[str] = Counter()
     flops: defaultdict[str, int] = defaultdict(int)
     moved: defaultdict[str, int] = defaultdict(int)
     time_us: defaultdict[str, float] = defaultdict(float)
-    ops = 0
     for rank, hosted in enumerate(results.hosted):
-        graph, costs = hosted.graph, results.costs[rank]
-        ops += len(graph.ops)
-        for index, number in enumerate(graph.kernel):
-            if number < 0:
+        graph, offset = hosted.graph, results.schedule.offsets[rank]
+        for task, kind in enumerate(graph.kind):
+            if kind not in BUSY_KINDS:
                 continue
-            kernel, provenance = graph.kernels[number], costs.provenance[number].value
+            provenance = results.price(rank, task).provenance.value
+            time_us[provenance] += results.schedule.duration_s[offset + task] * US
+            if graph.kernel[task] < 0:
+                continue
+            kernel = graph.kernels[graph.kernel[task]]
             flops[provenance] += kernel.work.flops
             moved[provenance] += kernel.work.bytes
-            flat = results.schedule.offsets[rank] + index
-            time_us[provenance] += results.schedule.duration_s[flat] * US
             if not kernel.known:
                 unknown[kernel.op] += 1
     return {
-        "ops": ops,
+        "ops": sum(len(hosted.graph.ops) for hosted in results.hosted),
         "unknown_ops": dict(unknown),
         "flops_by_provenance": dict(flops),
         "bytes_by_provenance": dict(moved),

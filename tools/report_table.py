@@ -1,185 +1,255 @@
-"""A report as text to read."""
+"""A report as text to read, at most 96 columns wide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
-from perfc.ir import Level
+Json: TypeAlias = dict[str, Any]
 
-if TYPE_CHECKING:
-    from perfc.tools.report import Report
-
+_WIDTH = 96
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")
 _BAR_WIDTH = 24
 _ROWS = 8
-_PERCENT = 100
-_LABELS = {
+_OP_WIDTH = 26
+_WHERE_WIDTH = 28
+_HOST_LABELS = {
     "T1": "T1 between ops",
     "T2": "T2 op start to first launch",
     "T3": "T3 last launch to op end",
-    "T4": "T4 launch calls",
-    "T5": "T5 between launches",
-    "kernel": "kernels",
-    "copy": "copies",
-    "launch": "launch latency",
-    "idle": "gap on the stream",
-    "sync": "synchronisation",
-    "comm": "communication",
+    "T4": "T4 in runtime calls",
+    "T5": "T5 between launches, views",
 }
+_LABELS = {
+    "kernel": "kernels: {}",
+    "copy": "copies: {}",
+    "comm": "communication: {}",
+    "launch": "launch latency",
+    "idle": "gaps between kernels",
+    "sync": "synchronisation",
+}
+_COPIES = {"h2d": "host to device", "d2h": "device to host", "d2d": "on the device"}
 
 
-def format_report(report: Report) -> str:
-    """Return the report as text: the time, where it goes, top ops, and why."""
+def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
+    """Return a `perfc.report/1` as text: the time, where it goes, and why.
+
+    Args:
+        report: The report.
+        usable_bytes: What a program can allocate on the target.
+        bound_share: Share of the critical path spent on what bounds the time.
+
+    """
+    rows = _merged(report["breakdown"])
     lines = [_title(report), ""]
-    lines += _headline(report)
+    lines += _headline(report, usable_bytes)
     lines += ["", "Where the time goes (critical path)"]
-    lines += _breakdown_rows(report)
+    lines += _bars(rows, report["summary"]["time_us"])
     lines += ["", "Top ops by device time"]
-    lines += _op_rows(report)
-    lines += ["", f"Bottleneck: {bottleneck(report)}"]
-    lines += _remarks(report)
+    lines += _top_ops(report)
+    lines += ["", *_wrapped(f"Bottleneck: {_bottleneck(report, rows, bound_share)}")]
+    lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
 
 
-def _title(report: Report) -> str:
-    parts = [report.model.name]
-    if report.model.batch is not None:
-        parts.append(f"batch {report.model.batch}")
-    parts += ["inference", report.dtype, f"on {report.target.name}", report.runtime]
-    return " · ".join([*parts, f"host profile {report.profile}"])
+def _title(report: Json) -> str:
+    model, target = report["model"], report["target"]
+    batch = [] if model["batch"] is None else [f"batch {model['batch']}"]
+    parts = [model["name"], *batch, model["mode"], model["dtype"], target["name"]]
+    parts += [report["runtime"], f"host profile {target['profile']}"]
+    return " · ".join(parts)
 
 
-def _headline(report: Report) -> Iterator[str]:
-    summary = report.summary
-    low_us, high_us = report.interval_us
-    time_us = report.time_us
-    rate = ""
-    if report.model.batch and time_us:
-        rate = f"   {report.model.batch / time_us * 1e6:,.0f} samples/s"
-    interval = f"90 % interval {format_us(low_us)} to {format_us(high_us)}"
-    yield f"  time of one iteration  {format_us(time_us):>10}   {interval}{rate}"
-    yield f"  GPU busy               {format_us(summary['gpu_active_us']):>10}   " + (
-        _share(summary["gpu_active_us"], time_us)
-        + f" of the time, {summary['launches']} launches"
-    )
-    yield f"  host busy              {format_us(summary['host_us']):>10}   " + (
-        _share(summary["host_us"], time_us) + " of the time"
-    )
-    yield (
-        f"  work                   {format_quantity(summary['flops'], 'FLOP'):>10}   "
-        f"{format_quantity(summary['bytes'], 'B')} moved"
-    )
-    peak = summary["peak_memory_bytes"] / 2**30
-    yield (
-        f"  memory                 {peak:>6.2f} GiB   of "
-        f"{report.target.device.memory.usable_bytes / 2**30:.1f} GiB"
-    )
+def _headline(report: Json, usable_bytes: int) -> Iterator[str]:
+    summary, batch = report["summary"], report["model"]["batch"]
+    time_us, busy_us = summary["time_us"], summary["gpu_active_us"]
+    low, high = format_us(summary["time_us_p05"]), format_us(summary["time_us_p95"])
+    interval = f"90 % interval {low} to {high}"
+    if batch and time_us:
+        rate = float(f"{batch / time_us * 1e6:.3g}")
+        interval += f", {rate:,.10g} samples/s"
+    peak = summary["peak_memory_bytes"]
+    of_memory = f"of {format_bytes(usable_bytes)}"
+    launches = f"{summary['launches']:,} kernels and copies"
+    for label, value, remark in (
+        ("time of one iteration", format_us(time_us), interval),
+        (
+            "GPU busy",
+            format_us(busy_us),
+            f"{_share(busy_us, time_us)} of the time, {launches}",
+        ),
+        (
+            "host busy",
+            format_us(summary["host_us"]),
+            f"{_share(summary['host_us'], time_us)} of the time",
+        ),
+        (
+            "work",
+            format_quantity(summary["flops"], "FLOP"),
+            f"{format_quantity(summary['bytes'], 'B')} moved",
+        ),
+        ("device memory", format_bytes(peak), peak and of_memory),
+        ("device times are", "", _provenance(report["coverage"])),
+    ):
+        if remark:
+            yield f"  {label:<22} {value:>10}   {remark}"
 
 
-def _breakdown_rows(report: Report) -> Iterator[str]:
-    rows = report.breakdown
-    if not rows:
-        yield "  nothing to do"
-        return
-    shown, rest = rows[:_ROWS], rows[_ROWS:]
-    longest_us = max(row["time_us"] for row in rows)
-    for row in shown:
-        yield _bar_row(_label(row), row["time_us"], report.time_us, longest_us)
-    if rest:
-        rest_us = sum(row["time_us"] for row in rest)
-        label = f"{len(rest)} more"
-        yield _bar_row(label, rest_us, report.time_us, longest_us)
+def _provenance(coverage: Json) -> str:
+    times: dict[str, float] = coverage["time_by_provenance"]
+    total_us = sum(times.values())
+    ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{_share(time_us, total_us)} {name}" for name, time_us in ranked]
+    unknown = sum(coverage["unknown_ops"].values())
+    if unknown:
+        parts.append(f"{unknown} x unknown op")
+    return ", ".join(parts)
 
 
-def _label(row: dict[str, Any]) -> str:
-    kind, detail = row["kind"], row["detail"]
-    if kind in ("kernel", "copy", "comm"):
-        return f"{_LABELS[kind]}: {detail}"
+def _merged(breakdown: Sequence[Json]) -> list[tuple[str, float]]:
+    """Return labels and microseconds, largest first; equal labels are one row."""
+    sums_us: dict[str, float] = {}
+    for row in breakdown:
+        label = _label(row["kind"], row["detail"])
+        sums_us[label] = sums_us.get(label, 0.0) + row["time_us"]
+    return sorted(sums_us.items(), key=lambda item: -item[1])
+
+
+def _label(kind: str, detail: str) -> str:
     if kind == "host":
-        return f"host: {_LABELS.get(detail, detail)}"
-    return _LABELS.get(kind, kind)
+        return f"host: {_HOST_LABELS.get(detail, detail)}"
+    return _LABELS[kind].format(_COPIES.get(detail, detail))
 
 
-def _bar_row(label: str, time_us: float, total_us: float, longest_us: float) -> str:
-    length = round(_BAR_WIDTH * time_us / longest_us) if longest_us else 0
-    bar = "█" * length
-    share = _share(time_us, total_us)
-    return f"  {label:<36} {format_us(time_us):>10} {share:>6}  {bar}".rstrip()
+def _bars(rows: Sequence[tuple[str, float]], total_us: float) -> Iterator[str]:
+    if not rows:
+        yield "  nothing takes time"
+        return
+    shown, rest = list(rows[:_ROWS]), rows[_ROWS:]
+    if rest:
+        shown.append((f"{len(rest)} more", sum(time_us for _, time_us in rest)))
+    longest_us = max(time_us for _, time_us in shown)
+    for label, time_us in shown:
+        bar = "█" * round(_BAR_WIDTH * time_us / longest_us)
+        share = _share(time_us, total_us)
+        yield f"  {label:<36} {format_us(time_us):>9} {share:>6}  {bar}".rstrip()
 
 
-def _op_rows(report: Report) -> Iterator[str]:
-    device = [n for n in report.nodes if n["stream"]]
-    ranked = sorted(device, key=lambda n: (-n["duration_us"], n["start_us"]))[:_ROWS]
-    if not ranked:
+def _top_ops(report: Json) -> Iterator[str]:
+    """One row per kind of op: those that do the same work in the same time."""
+    groups: dict[tuple[object, ...], list[Json]] = {}
+    keys = ("op", "flops", "bytes", "duration_us", "cost_model", "provenance")
+    for node in report["nodes"]:
+        if node["stream"]:
+            groups.setdefault(tuple(node[key] for key in keys), []).append(node)
+    times = [(len(nodes) * nodes[0]["duration_us"], nodes) for nodes in groups.values()]
+    times.sort(key=lambda item: -item[0])
+    if not times:
         yield "  none"
         return
-    busy_us = report.summary["gpu_active_us"]
-    yield "  " + _columns("op", "where", "time", "of GPU", "priced by")
-    for node in ranked:
-        where = node["module"] or node["id"]
-        time = format_us(node["duration_us"])
-        share = _share(node["duration_us"], busy_us)
-        model = f"{node['cost_model']} ({node['provenance']})"
-        yield "  " + _columns(node["op"], where, time, share, model)
+    rows = [("op", "where", "", "time", "of GPU", "priced by")]
+    for time_us, nodes in times[:_ROWS]:
+        first, count = nodes[0], len(nodes)
+        rows.append(
+            (
+                _cut(first["op"], _OP_WIDTH),
+                _cut(first["module"] or first["id"], _WHERE_WIDTH),
+                f"x {count}" if count > 1 else "",
+                format_us(time_us),
+                _share(time_us, report["summary"]["gpu_active_us"]),
+                f"{first['cost_model']} ({first['provenance']})",
+            )
+        )
+    yield from _columns(rows, "<<<>><")
 
 
-def _columns(op: str, where: str, time: str, share: str, model: str) -> str:
-    return f"{_cut(op, 34):<34} {_cut(where, 20):<20} {time:>10} {share:>7}  {model}"
+def _columns(rows: Sequence[Sequence[str]], alignment: str) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, alignment, widths, strict=True)
+        yield (
+            "  " + "  ".join(f"{c:{side}{width}}" for c, side, width in cells).rstrip()
+        )
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else "…" + text[1 - width :]
 
 
-def bottleneck(report: Report) -> str:
-    """Say in one sentence what limits the iteration."""
-    rows = report.breakdown
+def _bottleneck(
+    report: Json, rows: Sequence[tuple[str, float]], bound_share: float
+) -> str:
+    """Say what limits the iteration."""
     if not rows:
         return "there is nothing to run."
-    bound = report.summary["bound"]
-    top = rows[0]
-    share = _share(top["time_us"], report.time_us)
-    busy = _share(report.summary["gpu_active_us"], report.time_us)
+    summary = report["summary"]
+    time_us = summary["time_us"]
+    of_path = f"{_percent(bound_share)} of the critical path"
+    idle = f"the GPU has nothing to do {_share(summary['gpu_idle_us'], time_us)}"
     subject = {
-        "host": f"the host: the GPU is busy only {busy} of the time",
-        "memory": f"memory traffic: the GPU is busy {busy} of the time, moving bytes",
-        "compute": f"arithmetic: the GPU is busy {busy} of the time, computing",
-        "network": "communication between GPUs",
-    }[bound]
-    return f"{subject}; the largest part is {_label(top)} ({share})."
+        "host": f"the host, {of_path}; {idle} of the time",
+        "memory": f"moving bytes, {of_path}",
+        "compute": f"arithmetic, {of_path}",
+        "network": f"communication between GPUs, {of_path}",
+    }[summary["bound"]]
+    label, largest_us = rows[0]
+    return f"{subject}. Largest part: {label} ({_share(largest_us, time_us)})."
 
 
-def _remarks(report: Report) -> Iterator[str]:
-    if report.diagnostics:
-        yield ""
-    for remark in report.diagnostics:
-        prefix = "Warning" if remark.level is Level.WARNING else "Note"
-        yield f"{prefix}: {remark.message} [{remark.code}]"
+def _remarks(diagnostics: Iterable[Json]) -> Iterator[str]:
+    for number, remark in enumerate(diagnostics):
+        if number == 0:
+            yield ""
+        message = " ".join(remark["message"].split())
+        text = f"{remark['level'].capitalize()}: {message} [{remark['code']}]"
+        yield from _wrapped(text)
+
+
+def _wrapped(text: str) -> list[str]:
+    joined = _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(
+        joined, _WIDTH, subsequent_indent="  ", break_on_hyphens=False
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _share(part: float, whole: float) -> str:
-    return f"{_PERCENT * part / whole:.0f} %" if whole else "0 %"
+    return _percent(part / whole if whole else 0.0)
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    return "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"  # noqa: PLR2004
 
 
 def format_us(time_us: float) -> str:
     """Write a time with three significant digits and a fitting unit."""
     for scale, unit in ((1e6, "s"), (1e3, "ms")):
-        if time_us >= scale:
+        if time_us >= 0.9995 * scale:
             return f"{_digits(time_us / scale)} {unit}"
     return f"{_digits(time_us)} us"
 
 
 def format_quantity(amount: float, unit: str) -> str:
-    """Write an amount with a decimal prefix."""
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if amount >= scale:
+    """Write an amount with three significant digits and a decimal prefix."""
+    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if amount >= 0.9995 * scale:
             return f"{_digits(amount / scale)} {prefix}{unit}"
     return f"{_digits(amount)} {unit}"
 
 
+def format_bytes(amount: float) -> str:
+    """Write an amount of memory with three significant digits."""
+    for scale, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if amount >= scale:
+            return f"{_digits(amount / scale)} {unit}"
+    return f"{amount:.0f} B"
+
+
 def _digits(value: float) -> str:
-    magnitudes: Sequence[tuple[float, int]] = ((100, 0), (10, 1))
-    for limit, decimals in magnitudes:
+    for limit, decimals in ((99.95, 0), (9.995, 1)):
         if value >= limit:
             return f"{value:.{decimals}f}"
     return f"{value:.2f}"

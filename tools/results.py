@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bisect
 import functools
+import math
 
 import attrs
 
-from perfc.costmodels import Estimate
-from perfc.ir import Kernel, Program, TaskKind
+from perfc.costmodels import Estimate, Provenance
+from perfc.ir import HOST_KINDS, Kernel, LaunchGraph, Program, TaskKind
 from perfc.passes import (
     CRITICAL_PATH,
     HOSTED,
@@ -21,6 +22,26 @@ from perfc.passes import (
     Path,
     Schedule,
 )
+
+
+@attrs.frozen
+class Price:
+    """Where a duration comes from.
+
+    Attributes:
+        model: Name of the cost model, `host-profile`, or `stated` for a duration
+            that stands in the source (a test, a trace).
+        provenance: What kind of number it is.
+        sigma: Its relative uncertainty (standard deviation of the logarithm).
+
+    """
+
+    model: str
+    provenance: Provenance
+    sigma: float
+
+
+STATED = Price("stated", Provenance.MEASURED, 0.0)
 
 
 @attrs.frozen(eq=False)
@@ -88,18 +109,42 @@ class Results:
             return graph.kernels[number].op
         return graph.detail[index] or kind.value
 
+    def price(self, rank: int, task: int) -> Price:
+        """Return where the duration of a task of a rank class comes from."""
+        hosted, costs = self.hosted[rank], self.costs[rank]
+        graph = hosted.graph
+        on_host = graph.kind[task] in HOST_KINDS
+        # The pass `overhead` states the times that it takes from a profile.
+        from_profile = on_host and self.program.classes[rank].launches is None
+        if not from_profile and not math.isnan(graph.stated_s[task]):
+            return STATED
+        if on_host:
+            sigma = math.hypot(hosted.sigma_shared, hosted.sigma_independent)
+            return Price("host-profile", Provenance.FITTED, sigma)
+        kernel = graph.kernel[task]
+        if kernel < 0:
+            return STATED
+        sigma = math.hypot(costs.sigma_shared[kernel], costs.sigma_independent[kernel])
+        return Price(costs.model[kernel], costs.provenance[kernel], sigma)
+
     def node_id(self, rank: int, op: int) -> str:
         """Return the name of an op in a report, the same wherever it stands."""
         launched = self.hosted[rank].graph.ops[op]
         return launched.node or f"{launched.name}#{op}"
 
     def node_of(self, task: int) -> str:
-        """Return the name of the op of a task, or "" if it belongs to none."""
+        """Return the name of the op of a task; one that has none is its own."""
         rank, index = self.place(task)
-        op = self.hosted[rank].graph.op[index]
-        return self.node_id(rank, op) if op >= 0 else ""
+        graph = self.hosted[rank].graph
+        op = graph.op[index]
+        return self.node_id(rank, op) if op >= 0 else lone_id(graph, index)
 
     @functools.cached_property
     def on_path(self) -> frozenset[int]:
         """Flat numbers of the tasks on the critical path."""
         return frozenset(segment.task for segment in self.path.segments)
+
+
+def lone_id(graph: LaunchGraph, task: int) -> str:
+    """Return the name, in a report, of a task that belongs to no op."""
+    return f"{graph.kind[task].value}#{task}"

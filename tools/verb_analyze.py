@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from perfc.costmodels import load_target
 from perfc.ir import PerfcError, UsageError
 from perfc.passes import Timing, VerifyEach
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
@@ -17,7 +18,7 @@ from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
 from perfc.tools.files import write_result
 from perfc.tools.model import load
-from perfc.tools.report import Report, format_json
+from perfc.tools.report import OUT_OF_MEMORY, Report, format_json
 
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
@@ -140,6 +141,8 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
     timing = Timing()
     instruments = [timing, *([VerifyEach()] if options["verify_each"] else [])]
     transforms, passes = split_passes(options["passes"])
+    overrides = pairs(options["overrides"], "--set")
+    targets = [load_target(name, overrides) for name in options["targets"]]
     loaded = load(
         model,
         batch=options["batch"],
@@ -158,10 +161,9 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
             overheads=options["overheads"],
             passes=passes,
             pipeline=options["pipeline"],
-            overrides=pairs(options["overrides"], "--set"),
             instruments=instruments,
         )
-        for target in options["targets"]
+        for target in targets
     ]
     if options["verbose"]:
         log_timing(timing)
@@ -196,4 +198,4 @@ def _exit_code(reports: Sequence[Report]) -> int:
     codes = {d.code for report in reports for d in report.diagnostics}
     if any(report.coverage["unknown_ops"] for report in reports):
         return EXIT_NOT_MODELLED
-    return EXIT_OUT_OF_MEMORY if "out-of-memory" in codes else 0
+    return EXIT_OUT_OF_MEMORY if OUT_OF_MEMORY in codes else 0

@@ -27,4 +27,5 @@ class OnnxFrontend:
         try:
             return import_model(parse_model(data), path.stem, digest(data))
         except PerfcError as error:
-            raise type(error)(f"{path}: {error}") from None
+            msg = f"{path}: {error}"
+            raise type(error)(msg) from None

@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
-import onnx
 
 from perfc.frontends.onnx.node import OnnxNode
 from perfc.frontends.onnx.op_map import REGIONS, lower_node
 from perfc.frontends.onnx.op_map_shapes import constant_attributes
 from perfc.frontends.onnx.order import in_dependency_order, names_captured
+from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import (
     Constant,
     convert_attribute,
     convert_tensor,
     convert_type,
+    utf8,
 )
 from perfc.ir import (
     BUILTIN_OPS,
@@ -95,17 +96,18 @@ class _Importer:
                     "export the model with a positive size"
                 )
                 raise UnsupportedModelError(msg)
-        self.graph.add_input(info.name, type_)
+        self.graph.add_input(utf8(info.name), type_)
 
     def _add_initializer(self, tensor: onnx.TensorProto) -> None:
         """A scalar or an integer tensor is a constant, a float one a parameter."""
-        constant = convert_tensor(tensor, f"initializer {tensor.name!r}")
+        name = utf8(tensor.name)
+        constant = convert_tensor(tensor, f"initializer {name!r}")
         is_weight = constant.type.dtype.is_float and constant.type.rank > 0
         if is_weight and not _is_neutral(constant) and self.graph.parent is None:
-            value = self.graph.add_parameter(tensor.name, constant.type)
+            value = self.graph.add_parameter(name, constant.type)
         else:
             attributes = constant_attributes(constant)
-            node = self.graph.add("constant", (), [tensor.name], attributes)
+            node = self.graph.add("constant", (), [name], attributes)
             value = node.results[0]
             value.type = constant.type
         self.constants[value] = constant
@@ -118,17 +120,20 @@ class _Importer:
             raise UnsupportedModelError(msg)
         attributes: dict[str, AttrValue] = {}
         tensors: dict[str, onnx.TensorProto] = {}
+        graphs: dict[str, onnx.GraphProto] = {}
         for attribute in proto.attribute:
+            attributes[attribute.name] = convert_attribute(attribute)
             if attribute.type == onnx.AttributeProto.TENSOR:
                 tensors[attribute.name] = attribute.t
-            elif attribute.type != onnx.AttributeProto.GRAPH:
-                attributes[attribute.name] = convert_attribute(attribute)
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                graphs[attribute.name] = attribute.g
         default = proto.domain in _DEFAULT_DOMAINS
-        op = proto.op_type if default else f"{proto.domain}::{proto.op_type}"
-        regions = self._regions(proto, op)
+        op = utf8(proto.op_type if default else f"{proto.domain}::{proto.op_type}")
+        regions = self._regions(proto, op, graphs) if op in REGIONS else {}
+        captured = self._captured(proto) if graphs and not regions else ()
         node = OnnxNode(
             op=op,
-            operands=(*self._operands(proto), *self._captured(proto, regions)),
+            operands=(*self._operands(proto), *captured),
             results=_result_names(proto),
             attributes=attributes,
             tensors=tensors,
@@ -145,25 +150,18 @@ class _Importer:
         for name in proto.input:
             yield self._value(name, reader) if name else None
 
-    def _captured(
-        self, proto: onnx.NodeProto, regions: Mapping[str, Graph]
-    ) -> Iterator[Value]:
-        """Values that graphs of *proto* read, where they do not become regions."""
-        if regions:
-            return
-        for name in sorted(names_captured(proto)):
+    def _captured(self, proto: onnx.NodeProto) -> Iterator[Value]:
+        """Values of this graph that graphs of *proto* read."""
+        for name in sorted(set(names_captured(proto))):
             value = self.graph.find(name)
             if value is not None:
                 yield value
 
-    def _regions(self, proto: onnx.NodeProto, op: str) -> dict[str, Graph]:
-        graphs = {
-            a.name: a.g
-            for a in proto.attribute
-            if a.type == onnx.AttributeProto.GRAPH
-        }
+    def _regions(
+        self, proto: onnx.NodeProto, op: str, graphs: Mapping[str, onnx.GraphProto]
+    ) -> dict[str, Graph]:
         regions: dict[str, Graph] = {}
-        for name in REGIONS.get(op, ()):
+        for name in REGIONS[op]:
             if name not in graphs:
                 msg = f"{op} {proto.name!r} has no graph {name!r}"
                 raise UnsupportedModelError(msg)
@@ -199,7 +197,7 @@ def _result_names(proto: onnx.NodeProto) -> tuple[str, ...]:
         UnsupportedModelError: an unwanted result stands between wanted ones.
 
     """
-    names = list(proto.output)
+    names = [utf8(name) for name in proto.output]
     while names and not names[-1]:
         names.pop()
     return tuple(
@@ -209,11 +207,12 @@ def _result_names(proto: onnx.NodeProto) -> tuple[str, ...]:
 
 
 def _location(proto: onnx.NodeProto) -> Location:
-    metadata = {prop.key: prop.value for prop in proto.metadata_props}
+    metadata = {prop.key: utf8(prop.value) for prop in proto.metadata_props}
     if not metadata:
-        return Location(name=proto.name, module=_legacy_module(proto.name))
+        name = utf8(proto.name)
+        return Location(name=name, module=_legacy_module(name))
     return Location(
-        name=proto.name,
+        name=utf8(proto.name),
         module=_scopes(metadata.get("pkg.torch.onnx.name_scopes", "")),
         source=_source(metadata.get("pkg.torch.onnx.stack_trace", "")),
         origin=_origin(metadata.get("pkg.torch.onnx.fx_node", "")),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import attrs
-import onnx
 
+from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import Constant
 from perfc.ir import (
     AttrValue,
@@ -26,7 +26,7 @@ class OnnxNode:
         op: ONNX's op type, with its domain unless that is the default one.
         operands: Values; None for an optional input left out.
         results: Names of its results.
-        attributes: Scalar and list attributes by name.
+        attributes: Attributes by name; None for those that are tensors or graphs.
         tensors: Tensor attributes by name.
         regions: Graph attributes by name, already imported.
         location: Where it comes from.

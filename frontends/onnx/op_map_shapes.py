@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import onnx
-
 from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import Constant, convert_dtype, convert_tensor
 from perfc.ir import DTYPES, AttrValue, TensorType, Value, ceil_div
 
@@ -24,8 +23,8 @@ def _constant(node: OnnxNode) -> bool:
     elif "value_float" in node.attributes:
         value = node.number("value_float", 0.0)
         constant = Constant(TensorType(DTYPES["f32"], ()), value=value)
-    elif isinstance(values := node.attributes.get("value_floats"), tuple):
-        constant = Constant(TensorType(DTYPES["f32"], (len(values),)))
+    elif isinstance(floats := node.attributes.get("value_floats"), tuple):
+        constant = Constant(TensorType(DTYPES["f32"], (len(floats),)))
     else:
         return False
     made = node.emit("constant", attributes=constant_attributes(constant))

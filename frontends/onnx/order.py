@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
-import onnx
-
+from perfc.frontends.onnx.protobuf import onnx
 from perfc.ir import UnsupportedModelError
 
 
@@ -22,7 +21,9 @@ def in_dependency_order(proto: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
 
     """
     nodes = list(proto.node)
-    producer = _producers(nodes)
+    given = {value.name for value in proto.input}
+    given |= {tensor.name for tensor in proto.initializer}
+    producer = _producers(nodes, given)
     reads = [
         {producer[name] for name in _names_read(node) if name in producer}
         for node in nodes
@@ -32,10 +33,13 @@ def in_dependency_order(proto: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
     return [nodes[i] for i in _sorted(nodes, reads)]
 
 
-def _producers(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
+def _producers(nodes: Sequence[onnx.NodeProto], given: set[str]) -> dict[str, int]:
     producer: dict[str, int] = {}
     for index, node in enumerate(nodes):
         for name in node.output:
+            if name in given:
+                msg = f"{_shown(node)} defines {name!r} again, which is given already"
+                raise UnsupportedModelError(msg)
             if name and producer.setdefault(name, index) != index:
                 msg = (
                     f"value {name!r} is defined twice: by "

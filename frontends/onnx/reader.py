@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import attrs
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError
 
+from perfc.frontends.onnx.protobuf import onnx
 from perfc.ir import (
     DTYPES,
     AttrValue,
@@ -48,7 +48,7 @@ _DTYPES: Mapping[int, DType] = {
     _T.COMPLEX64: DTYPES["c64"],
     _T.STRING: DTYPES["string"],
 }
-_NUMPY = {
+_NUMPY: Mapping[int, str] = {
     _T.INT64: "<i8",
     _T.INT32: "<i4",
     _T.INT16: "<i2",
@@ -105,6 +105,19 @@ def _damaged(data: bytes) -> str:
     return f"not an ONNX model, or a damaged one ({len(data)} bytes)"
 
 
+def utf8(text: str | bytes) -> str:
+    """Return *text*, which protobuf hands out as bytes where it is damaged.
+
+    Raises:
+        UnsupportedModelError: it is not UTF-8.
+
+    """
+    if isinstance(text, bytes):
+        msg = f"not an ONNX model, or a damaged one: {text[:40]!r} is not UTF-8 text"
+        raise UnsupportedModelError(msg)
+    return text
+
+
 def convert_dtype(code: int, where: str) -> DType:
     """Return perfc's element type for an ONNX one.
 
@@ -140,7 +153,7 @@ def convert_type(
         if dim.HasField("dim_value"):
             dims.append(dim.dim_value)
         elif dim.dim_param not in _NO_NAMES:
-            dims.append(convert_dim(dim.dim_param))
+            dims.append(convert_dim(utf8(dim.dim_param)))
         elif name_open_dims:
             dims.append(symbol(f"{info.name}_dim_{axis}"))
         else:
@@ -193,9 +206,9 @@ def _check_size(tensor: onnx.TensorProto, type_: TensorType, where: str) -> None
     elif tensor.HasField("raw_data"):
         expected, found, unit = type_.nbytes, len(tensor.raw_data), "bytes"
     else:
-        packed = (tensor.float_data, tensor.int32_data, tensor.int64_data)
-        others = (tensor.double_data, tensor.uint64_data)
-        found, unit = sum(map(len, (*packed, *others))), "numbers"
+        found = len(tensor.float_data) + len(tensor.double_data)
+        found += len(tensor.int32_data) + len(tensor.int64_data)
+        found, unit = found + len(tensor.uint64_data), "numbers"
         expected = type_.numel
         if type_.dtype.kind == "complex":
             expected = 2 * expected

@@ -35,6 +35,9 @@ CRITEO_ROWS = (
     *(585935, 12972, 108, 36),
 )
 
+MAX_TABLES = 100_000
+"""A graph of more would not fit into memory."""
+
 
 @attrs.frozen(kw_only=True)
 class DlrmConfig:
@@ -225,6 +228,7 @@ def _workload(
             "pooling": config.pooling,
         },
         choices={"embedding": ("bag", "batched")},
+        limits={"tables": MAX_TABLES},
         make=make,
     )
 

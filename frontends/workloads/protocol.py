@@ -11,6 +11,8 @@ from perfc.ir import Program, UsageError
 MAX_PARAMETER = 10**12
 """Larger parameters are typing errors."""
 
+_MAX_DIGITS = 20
+
 
 @attrs.frozen(kw_only=True)
 class Workload:
@@ -22,6 +24,7 @@ class Workload:
         source: Where its sizes come from.
         parameters: Names and defaults; an int or a word.
         choices: Allowed words of the parameters that take one.
+        limits: Greatest number of the parameters that have one of their own.
         make: Builds the program from the parameters' values.
 
     """
@@ -31,6 +34,7 @@ class Workload:
     source: str
     parameters: Mapping[str, int | str]
     choices: Mapping[str, tuple[str, ...]]
+    limits: Mapping[str, int]
     make: Callable[[Mapping[str, int | str]], Program]
 
     def build(self, options: str) -> Program:
@@ -41,6 +45,7 @@ class Workload:
 
         """
         values = dict(self.parameters)
+        given: set[str] = set()
         for item in filter(None, options.split(",")):
             key, equals, text = item.partition("=")
             if not equals or key not in values:
@@ -49,6 +54,10 @@ class Workload:
                     f"workload {self.name!r} has no parameter {item!r}; it has {known}"
                 )
                 raise UsageError(msg)
+            if key in given:
+                msg = f"parameter {key} of {self.name!r} is given twice"
+                raise UsageError(msg)
+            given.add(key)
             values[key] = self._convert(key, text)
         return self.make(values)
 
@@ -61,10 +70,11 @@ class Workload:
             return text
         if text == self.parameters[key]:
             return text
-        if not text.isdecimal() or not 1 <= int(text[:20]) <= MAX_PARAMETER:
+        limit = self.limits.get(key, MAX_PARAMETER)
+        if not text.isdecimal() or not 1 <= int(text[:_MAX_DIGITS]) <= limit:
             msg = (
                 f"parameter {key}={text[:40]!r} of {self.name!r}: "
-                f"expected an integer from 1 to {MAX_PARAMETER}"
+                f"expected an integer from 1 to {limit}"
             )
             raise UsageError(msg)
         return int(text)

@@ -36,7 +36,7 @@ def _window_dims(
     if len(stride) != axes or len(dilation) != axes or len(padding) != 2 * axes:
         msg = f"stride, padding and dilation do not fit a {axes}-d window"
         raise VerifyError(msg)
-    if min((*stride, *dilation, *kernel), default=1) < 1 or min(padding) < 0:
+    if min((*stride, *dilation, *kernel), default=1) < 1 or min(padding, default=0) < 0:
         msg = "stride, dilation and window must be positive, padding not negative"
         raise VerifyError(msg)
     dims: list[Dim] = []
@@ -46,10 +46,14 @@ def _window_dims(
         if isinstance(room, int) and room < 0:
             msg = f"a window of {span} does not fit into {size} with its padding"
             raise VerifyError(msg)
-        if attributes.flag("ceil_mode"):
-            dims.append(ceil_div(room, stride[axis]) + 1)
-        else:
+        if not attributes.flag("ceil_mode"):
             dims.append(room // stride[axis] + 1)
+            continue
+        windows = ceil_div(room, stride[axis]) + 1
+        beyond = (windows - 1) * stride[axis] - size - padding[axis]
+        if isinstance(beyond, int) and beyond >= 0:
+            windows = windows - 1  # it would begin in the padding behind the image
+        dims.append(windows)
     return tuple(dims)
 
 

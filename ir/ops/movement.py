@@ -35,7 +35,7 @@ def _infer_reshape(
     x = operands[0]
     wanted = operands[1].elements
     if wanted is None:
-        return _view(x, unknown_shape(operands[1].type))
+        return _view(x, _solve_reshape(x.type, unknown_shape(operands[1].type)))
     shape: list[Dim] = []
     for axis, dim in enumerate(wanted):
         copied = isinstance(dim, int) and dim == 0 and not attributes.flag("allowzero")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import attrs
@@ -17,16 +17,26 @@ from perfc.ir import (
     Expr,
     Graph,
     Node,
-    TensorType,
     Value,
+)
+from perfc.ir import (
     evaluate as evaluate_dim,
 )
 
 Array = npt.NDArray[Any]
-_NUMPY = {
-    **{"f64": np.float64, "f32": np.float32, "f16": np.float16, "bool": np.bool_},
-    **{"i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8},
-    **{"u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8},
+_NUMPY: Mapping[str, type[np.generic]] = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bool": np.bool_,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+    "u64": np.uint64,
+    "u32": np.uint32,
+    "u16": np.uint16,
+    "u8": np.uint8,
 }
 
 
@@ -96,10 +106,18 @@ class _Site:
         return [self.run.values[value] for value in self.node.operands]
 
     @property
-    def type(self) -> TensorType:
+    def dtype(self) -> type[np.generic]:
+        """Element type of the result."""
         type_ = self.node.results[0].type
         assert type_ is not None
-        return type_.bind(self.run.bindings)
+        return _NUMPY[type_.dtype.name]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        type_ = self.node.results[0].type
+        assert type_ is not None
+        return tuple(evaluate_dim(dim, self.run.bindings) for dim in type_.shape)
 
     def integer(self, name: str, default: int | None = None) -> int:
         return self.node.attributes.integer(name, default)
@@ -123,13 +141,9 @@ def _simple(function: Callable[..., Any]) -> _Rule:
     """Apply a numpy function to all operands."""
 
     def rule(site: _Site) -> Sequence[Array]:
-        return [np.asarray(function(*site.arrays)).astype(_dtype(site.type))]
+        return [np.asarray(function(*site.arrays)).astype(site.dtype)]
 
     return rule
-
-
-def _dtype(type_: TensorType) -> Any:  # noqa: ANN401 - numpy has many scalar types
-    return _NUMPY[type_.dtype.name]
 
 
 def _constant(site: _Site) -> Sequence[Array]:
@@ -137,15 +151,15 @@ def _constant(site: _Site) -> Sequence[Array]:
     if isinstance(elements, tuple):
         dims: list[Dim] = [e for e in elements if isinstance(e, int | Expr)]
         flat = [evaluate_dim(dim, site.run.bindings) for dim in dims]
-        return [np.array(flat, _dtype(site.type)).reshape(site.type.shape)]
+        return [np.array(flat, site.dtype).reshape(site.shape)]
     value = site.node.attributes.get("value")
     if isinstance(value, float):
-        return [np.full(site.type.shape, value, _dtype(site.type))]
+        return [np.full(site.shape, value, site.dtype)]
     return [site.run.data[site.node.results[0].name]]
 
 
 def _fill(site: _Site) -> Sequence[Array]:
-    return [np.full(site.listed(0), site.node.attributes["value"], _dtype(site.type))]
+    return [np.full(site.listed(0), site.node.attributes["value"], site.dtype)]
 
 
 def _shape(site: _Site) -> Sequence[Array]:
@@ -155,8 +169,8 @@ def _shape(site: _Site) -> Sequence[Array]:
 
 
 def _range(site: _Site) -> Sequence[Array]:
-    start, limit, delta = (array.reshape(())[()] for array in site.arrays)
-    return [np.arange(start, limit, delta, dtype=_dtype(site.type))]
+    start, limit, delta = (float(array.reshape(())) for array in site.arrays)
+    return [np.arange(start, limit, delta).astype(site.dtype)]
 
 
 def _linear(site: _Site) -> Sequence[Array]:
@@ -195,7 +209,7 @@ def _expand(site: _Site) -> Sequence[Array]:
 
 
 def _cast(site: _Site) -> Sequence[Array]:
-    return [site[0].astype(_dtype(site.type))]
+    return [site[0].astype(site.dtype)]
 
 
 def _concat(site: _Site) -> Sequence[Array]:
@@ -203,7 +217,7 @@ def _concat(site: _Site) -> Sequence[Array]:
 
 
 def _split(site: _Site) -> Sequence[Array]:
-    cuts = np.cumsum(site.integers("sizes"))[:-1]
+    cuts = list(accumulate(site.integers("sizes") or ()))[:-1]
     return np.split(site[0], cuts, site.integer("axis"))
 
 
@@ -255,12 +269,20 @@ def _layer_norm(site: _Site) -> Sequence[Array]:
     return [normal.astype(x.dtype)]
 
 
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
 def _gelu(x: Array) -> Array:
-    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
+    return np.asarray(x * 0.5 * (1 + _erf(x / math.sqrt(2))))
 
 
 def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+    return np.array([math.erf(v) for v in x.reshape(-1)], x.dtype).reshape(x.shape)
 
 
 def _divide(left: Array, right: Array) -> Array:
@@ -276,14 +298,14 @@ def _embedding_bag(site: _Site) -> Sequence[Array]:
     weights, rest = site.arrays[:tables], site.arrays[tables:]
     indices, rest = rest[0], rest[1:]
     if site.flag("has_offsets"):
-        bounds = rest[0]
+        bounds = [int(start) for start in rest[0]]
         if not site.flag("include_last_offset"):
-            bounds = np.append(bounds, len(indices))
+            bounds.append(len(indices))
     else:
-        bounds = np.arange(0, indices.size + 1, indices.shape[1])
+        bounds = list(range(0, indices.size + 1, indices.shape[1]))
         indices = indices.reshape(-1)
     factors = rest[-1] if site.flag("weighted") else np.ones(len(indices), np.float32)
-    cuts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+    cuts = [slice(*pair) for pair in pairwise(bounds)]
     padding = attributes.get("padding_index")
     count = len(cuts) // tables
     columns: list[Array] = []
@@ -303,7 +325,7 @@ def _pool(
     rows = weight[picks[kept]] * factors[kept][:, np.newaxis].astype(weight.dtype)
     if not len(rows):
         return np.zeros(weight.shape[1:], weight.dtype)
-    return np.asarray({"sum": np.sum, "mean": np.mean, "max": np.max}[mode](rows, 0))
+    return np.asarray(getattr(np, mode)(rows, axis=0))
 
 
 _OPS: Mapping[str, _Rule] = {
@@ -314,8 +336,8 @@ _OPS: Mapping[str, _Rule] = {
     "range": _range,
     "linear": _linear,
     "matmul": _simple(np.matmul),
-    "relu": _simple(lambda x: np.maximum(x, 0)),
-    "sigmoid": _simple(lambda x: 1 / (1 + np.exp(-x))),
+    "relu": _simple(_relu),
+    "sigmoid": _simple(_sigmoid),
     "tanh": _simple(np.tanh),
     "erf": _simple(_erf),
     "gelu": _simple(_gelu),

@@ -1,4 +1,4 @@
-"""Rewrites of ONNX files that keep their meaning, to test that nothing hangs on form."""
+"""Rewrites of ONNX files that keep their meaning: nothing may hang on form."""
 
 from __future__ import annotations
 

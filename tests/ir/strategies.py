@@ -177,7 +177,7 @@ def launch_graphs(draw: st.DrawFn) -> LaunchGraph:
     for index in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(TaskKind))
         on_host = kind in {TaskKind.HOST, TaskKind.CALL, TaskKind.SYNC}
-        before = st.lists(st.integers(0, index - 1), max_size=2) if index else st.just([])
+        before = st.lists(st.integers(0, max(index - 1, 0)), max_size=2 if index else 0)
         graph.task(
             kind,
             0 if on_host else 1,
@@ -198,7 +198,8 @@ def launch_graphs(draw: st.DrawFn) -> LaunchGraph:
 def programs(draw: st.DrawFn) -> Program:
     """Any program of one or two rank classes."""
     classes: list[RankClass] = []
-    for ranks in draw(st.sampled_from([[(0,)], [(1,)], [(0, 2), (1, 3)]])):
+    shapes: list[list[tuple[int, ...]]] = [[(0,)], [(1,)], [(0, 2), (1, 3)]]
+    for ranks in draw(st.sampled_from(shapes)):
         ops = draw(st.none() | graphs())
         launches = draw(launch_graphs() if ops is None else st.none() | launch_graphs())
         classes.append(RankClass(ranks, ops, launches))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ir.strategies import graphs
 
@@ -91,16 +91,13 @@ def test_replace() -> None:
     graph.replace({_node(graph, "b"): _identity(graph, "b", "x")})
 
     verify(graph, BUILTIN_OPS)
-    assert (
-        """graph @g(%x: f32[8], param %w: f32[8]) {
+    assert """graph @g(%x: f32[8], param %w: f32[8]) {
   %a = relu(%x) : f32[8]
   %b.raised = identity(%x) : f32[8]
   %c = add(%b.raised, %w) : f32[8]
   return %c
 }
-"""
-        == print_graph(graph)
-    )
+""" == print_graph(graph)
 
 
 def test_replace_what_regions_return() -> None:
@@ -154,6 +151,7 @@ def test_erase_dead_loops() -> None:
     assert 0 == graph.count_readers()
 
 
+@settings(max_examples=50)
 @given(graphs(), st.data())
 def test_random_erasure(graph: Graph, data: st.DataObject) -> None:
     """However a graph looks, its use lists stay true when nodes go."""
@@ -214,9 +212,10 @@ def test_foreign_operand() -> None:
 def test_nesting_is_bounded() -> None:
     """Regions nest 40 deep, not deeper."""
     graph = Graph("g")
+    for _ in range(40):
+        graph = Graph("g", graph)
     with pytest.raises(VerifyError, match="regions nested more than 40 deep in @g"):
-        for _ in range(50):
-            graph = Graph("g", graph)
+        Graph("g", graph)
 
 
 def test_strings() -> None:
@@ -225,3 +224,35 @@ def test_strings() -> None:
 
     assert ("%a = relu", "%a") == (str(_node(graph, "a")), str(graph.value("a")))
     assert "f" == str(graph.add("f", [], []))
+
+
+def test_make_constant() -> None:
+    """A node whose elements are known becomes a constant that reads nothing."""
+    graph = parse_graph("graph @g(%x: f32[8]) { %s = shape(%x) : i64[1] return %s }")
+    graph.make_constant(_node(graph, "s"), (8,))
+
+    verify(graph, BUILTIN_OPS)
+    assert "%s = constant() {dtype = !i64, shape = [1], elements = [8]} : i64[1]" in (
+        print_graph(graph)
+    )
+    assert () == graph.uses(graph.value("x"))
+
+
+def test_make_constant_without_a_type() -> None:
+    """Without a type there is no constant."""
+    graph = parse_graph("graph @g(%x: f32[8]) { %s = shape(%x) : ? return %s }")
+    with pytest.raises(VerifyError, match="%s = shape: its result has no type"):
+        graph.make_constant(_node(graph, "s"), (8,))
+
+
+def test_erase_unused_parameters() -> None:
+    """Parameters go when nobody reads or returns them."""
+    graph = parse_graph(
+        "graph @g(param %a: f32[8], param %b: f32[8], param %c: f32[8]) {"
+        "%d = relu(%a) : f32[8] return %b, %d }"
+    )
+    graph.erase_unused_parameters()
+
+    verify(graph, BUILTIN_OPS)
+    assert ["a", "b"] == [value.name for value in graph.parameters]
+    assert graph.find("c") is None

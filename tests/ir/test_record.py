@@ -9,6 +9,7 @@ from tests.ir.strategies import RECORDS
 from perfc.ir import (
     DTYPES,
     EMPTY,
+    AttrValue,
     Record,
     VerifyError,
     format_attribute,
@@ -21,7 +22,7 @@ from perfc.ir import (
 @given(RECORDS)
 def test_records_read_back(record: Record) -> None:
     """A record is read back from its text, and is equal and as hashable."""
-    text = f"graph @g() {{ f() {repr(record)} return }}"
+    text = f"graph @g() {{ f() {record!r} return }}"
     (node,) = parse_graph(text)
 
     assert record == node.attributes
@@ -79,7 +80,14 @@ def test_numpy_floats() -> None:
 def test_typed_access() -> None:
     """Typed access returns the value; `none` and a missing one are the default."""
     inner = Record({"x": 1})
-    items = {"i": 3, "s": "t", "f": True, "d": DTYPES["f32"], "l": (1, 2), "n": None}
+    items: dict[str, AttrValue] = {
+        "i": 3,
+        "s": "t",
+        "f": True,
+        "d": DTYPES["f32"],
+        "l": (1, 2),
+        "n": None,
+    }
     record = Record({**items, "r": (inner,), "e": (symbol("B"), 4)})
 
     assert (3, 7, 7) == (
@@ -103,7 +111,7 @@ def test_typed_access() -> None:
         ("text", 1, "attribute 'a' is 1, expected a string"),
         ("flag", 1, "attribute 'a' is 1, expected true or false"),
         ("dtype", "f32", "attribute 'a' is \"f32\", expected an element type"),
-        ("integers", (1, "x"), 'attribute \'a\' is [1, "x"], expected a list of'),
+        ("integers", (1, "x"), "attribute 'a' is [1, \"x\"], expected a list of"),
         ("integers", (True,), "attribute 'a' is [true], expected a list of integers"),
         ("records", (1,), "attribute 'a' is [1], expected a list of records"),
         ("dims", (0.5,), "attribute 'a' is [0.5], expected a list of dimensions"),
@@ -117,3 +125,11 @@ def test_wrong_kinds(method: str, value: object, problem: str) -> None:
         getattr(record, method)("a")
 
     assert str(caught.value).startswith(problem)
+
+
+def test_symbolic() -> None:
+    """A symbol is found however deep it stands."""
+    inner = Record({"a": (1, (symbol("B"),))})
+
+    assert Record({"r": (inner,)}).is_symbolic
+    assert not Record({"r": (Record({"a": (1, "B")}),)}).is_symbolic

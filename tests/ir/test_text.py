@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ir.strategies import graphs, launch_graphs, programs
 
@@ -25,8 +25,44 @@ from perfc.ir import (
 )
 
 _WORDS = st.sampled_from(
-    "graph @g ( %x : f32[2] param ) { } return , = relu [ ] < > ! ? loc region program "
-    'ranks bind launches thread "s0" kernel on 1 -2.5e9 inf // \n "\\'.split(" ")
+    [
+        "graph",
+        "@g",
+        "(",
+        "%x",
+        ":",
+        "f32[2]",
+        "param",
+        ")",
+        "{",
+        "}",
+        "return",
+        ",",
+        "=",
+        "relu",
+        "[",
+        "]",
+        "<",
+        ">",
+        "!",
+        "?",
+        "loc",
+        "region",
+        "program",
+        "ranks",
+        "bind",
+        "launches",
+        "thread",
+        '"s0"',
+        "kernel",
+        "on",
+        "1",
+        "-2.5e9",
+        "inf",
+        "//",
+        "\n",
+        '"\\',
+    ]
 )
 
 
@@ -49,6 +85,7 @@ def _contents(graph: Graph) -> list[object]:
     return found
 
 
+@settings(max_examples=50)
 @given(graphs())
 def test_graphs_read_back(graph: Graph) -> None:
     """A graph is read back as it was, regions, attributes and locations included."""
@@ -72,6 +109,7 @@ def test_launch_graphs_read_back(graph: LaunchGraph) -> None:
     assert list(map(repr, graph.stated_s)) == list(map(repr, again.stated_s))
 
 
+@settings(max_examples=50)
 @given(programs())
 def test_programs_read_back(program: Program) -> None:
     """A program is read back with its name, its ranks and its bindings."""
@@ -90,6 +128,7 @@ def test_random_text(text: str) -> None:
         parse_program(text)
 
 
+@settings(max_examples=50)
 @given(graphs(), st.data())
 def test_damaged_text(graph: Graph, data: st.DataObject) -> None:
     """A program with a piece cut out is read, or is a `PerfcError`."""
@@ -135,9 +174,9 @@ _BROKEN = [
     ("launches @t {\nhost {at = 1}", "line 2: a task has no field 'at'"),
     ("launches @t {\nhost {}", "task: attribute 'on' is missing"),
     ("launches @t {\nhost {on = 0, seconds = true}", "seconds must be a number"),
-    ("launches @t {\nsignature \"a\" {}", "signature: attribute 'flops' is missing"),
-    ("launches @t {\nsignature \"a\" {b = 1}", "a signature has no field 'b'"),
-    ("launches @t {\nsignature \"a\" {params = 1}", "params must be a record"),
+    ('launches @t {\nsignature "a" {}', "signature: attribute 'flops' is missing"),
+    ('launches @t {\nsignature "a" {b = 1}', "a signature has no field 'b'"),
+    ('launches @t {\nsignature "a" {params = 1}', "params must be a record"),
 ]
 
 

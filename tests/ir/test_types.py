@@ -94,7 +94,7 @@ _NO_DTYPES = (
 @pytest.mark.parametrize("text", _NO_DTYPES, ids=map(str, range(len(_NO_DTYPES))))
 def test_not_a_dtype(text: str) -> None:
     """Anything else is refused, with what would be right."""
-    with pytest.raises(ParseError, match="unknown element type|not a scaling"):
+    with pytest.raises(ParseError, match=r"unknown element type|not a scaling"):
         parse_dtype(text)
 
 

@@ -148,7 +148,10 @@ def _line(text: str) -> str:
         ("%z = softmax(%x) : ?", "attribute 'axis' is missing"),
         ("%z = softmax(%x) {axis = none} : ?", "attribute 'axis' is missing"),
         ("%z = softmax(%x) {axis = 1.0} : ?", "attribute 'axis' is 1.0, expected int"),
-        ("%z = softmax(%x) {axis = true} : ?", "attribute 'axis' is True, expected int"),
+        (
+            "%z = softmax(%x) {axis = true} : ?",
+            "attribute 'axis' is True, expected int",
+        ),
     ],
 )
 def test_nodes(text: str, problem: str) -> None:
@@ -182,11 +185,10 @@ def test_types(text: str, problem: str) -> None:
     [
         "%z = relu(%x) : f32[N]",
         "%z = relu(%y) : f32[3]",
-        "%z = unknown(%x) {op = \"f\"} : f32[3]",
+        '%z = unknown(%x) {op = "f"} : f32[3]',
         "%z = copy(%x) : f32[8]@host",
         "%s = shape(%x) : i64[1] %z = reshape(%x, %s) : f32[8]",
-        "%z = if(%x) region() { %i = relu(%x) : f32[8] return %i } "
-        "region() { return %x } : f32[8]",
+        "%z = if(%x) region() { return %x } region() { return %x } : f32[8]",
     ],
 )
 def test_types_that_agree(text: str) -> None:

@@ -21,21 +21,21 @@ from perfc.ir import (
     TaskKind,
     verify_launches,
 )
-from perfc.passes.critical_path import CriticalPath
-from perfc.passes.facts import (
+from perfc.passes import (
     CRITICAL_PATH,
     HOSTED,
     INTERVAL,
     KERNEL_COST,
     SCHEDULE,
+    CriticalPath,
     HostedLaunches,
     Interval,
+    PassManager,
     Path,
     Schedule,
+    StreamSchedule,
+    TimeInterval,
 )
-from perfc.passes.manager import PassManager
-from perfc.passes.stream_schedule import StreamSchedule
-from perfc.passes.time_interval import TimeInterval
 
 LATENCY_S = 3e-6
 GAP_S = 1e-6

@@ -21,7 +21,7 @@ from tests.passes.launch_graphs import (
 from tests.passes.simulator import DeadlockError, Simulator
 
 from perfc.ir import HOST_KINDS, LaunchGraph, TaskKind
-from perfc.passes.facts import Interval, SegmentKind
+from perfc.passes import Interval, SegmentKind
 from perfc.passes.timeline import ScheduleError
 
 BATCH = 100
@@ -248,15 +248,19 @@ def test_opposite_order_on_one_stream_is_a_deadlock() -> None:
 
 
 def test_only_collectives_of_the_circle_are_named() -> None:
-    """Others on the way to it are not at fault."""
-    case = opposite(one_stream=True)
-    b, thread, stream, _ = one_rank()
-    # The first task looked at leads to the circle, by way of "w" and, a second
-    # time, straight to "x".
-    b.device(TaskKind.COLLECTIVE, stream, 1e-6, group="w")
-    for builder_graph in case.graphs:
-        assert builder_graph.group
-    raise NotImplementedError(thread)
+    """Those that merely wait for it are not at fault."""
+    one, two = Builder(LaunchGraph("one")), Builder(LaunchGraph("two"))
+    for b in (one, two):
+        for name in ("shared", "before", "behind"):
+            b.graph.stream(name)
+    for name, stream in (("v", 2), ("x", 0), ("y", 0), ("w", 1)):
+        one.device(TaskKind.COLLECTIVE, stream, 1e-6, group=name)
+    two.device(TaskKind.COLLECTIVE, 0, 1e-6, group="y")
+    x = two.device(TaskKind.COLLECTIVE, 0, 1e-6, group="x")
+    w = two.device(TaskKind.COLLECTIVE, 1, 1e-6, group="w", after=(x,))
+    two.device(TaskKind.COLLECTIVE, 2, 1e-6, group="v", after=(x, w))
+    with pytest.raises(ScheduleError, match=r"^collectives 'x', 'y' wait"):
+        analyse(case_of(one, two))
 
 
 def test_a_group_named_twice_on_one_stream_waits_for_itself() -> None:

@@ -1,0 +1,120 @@
+"""One of each kind of perfc plugin: a frontend, a pass, a cost model, a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import (
+    Estimate,
+    KernelTable,
+    Provenance,
+    Target,
+    uniform_estimate,
+)
+from perfc.ir import (
+    NO_WORK,
+    AnnotationKey,
+    AnyKey,
+    Kernel,
+    LaunchGraph,
+    LaunchOp,
+    ParseError,
+    Program,
+    Record,
+    TaskKind,
+    single,
+)
+from perfc.passes import Pass, PassContext
+
+TARGET = Path(__file__).with_name("toy_gpu.toml")
+"""The sheet of a target: a path, as `perfc.targets` takes it."""
+
+TOY_KERNEL = "toy.kernel"
+"""What the toy's cost model prices: nothing else launches kernels of this name."""
+
+OP_COUNT: AnnotationKey[int] = AnnotationKey("toy.op_count", Program)
+"""Ops of all op graphs."""
+
+
+@attrs.frozen
+class ToyCountOps(Pass):
+    """Count the ops of a program, and say how many there are.
+
+    Attributes:
+        only: Name of the op to count; empty for every op.
+
+    """
+
+    name: ClassVar[str] = "toy-count-ops"
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({OP_COUNT})
+
+    only: str = ""
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Count."""
+        graphs = [rank.ops for rank in program.classes if rank.ops is not None]
+        ops = [node.op for graph in graphs for node in graph]
+        count = sum(op == self.only for op in ops) if self.only else len(ops)
+        ctx.set(OP_COUNT, program, count)
+        ctx.note("toy-op-count", f"{count} {self.only or 'ops'}")
+
+
+@attrs.frozen
+class ToyModel:
+    """A cost model that believes what the kernel says of itself."""
+
+    name: str = "toy"
+    priority: int = 1000
+    ops: frozenset[str] | None = frozenset({TOY_KERNEL})
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim kernels that say how long they take."""
+        return kernels.param("us") > 0
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Return what they say."""
+        return uniform_estimate(
+            kernels.param("us") / 1e6,
+            model=self.name,
+            provenance=Provenance.ASSUMED,
+            sigma_shared=0.1,
+            sigma_independent=0.1,
+        )
+
+
+TOY_MODEL = ToyModel()
+
+
+class ToyFrontend:
+    """Reads `.toy` files: microseconds of one kernel a line."""
+
+    def load(self, path: Path) -> Program:
+        """Read *path* into a launch graph.
+
+        Raises:
+            ParseError: a line is not a number above 0.
+
+        """
+        graph = LaunchGraph(path.stem)
+        thread, stream = graph.thread(), graph.stream()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if not line.replace(".", "", 1).isdecimal() or float(line) <= 0:
+                msg = f"{path}: line {number}: expected microseconds, found {line!r}"
+                raise ParseError(msg)
+            op = graph.add_op(LaunchOp("toy::op", f"line{number}"))
+            params = Record({"us": float(line)})
+            kernel = Kernel(TOY_KERNEL, "fp32", "fp32", params, NO_WORK)
+            call = graph.task(TaskKind.CALL, thread, op=op, detail="cudaLaunchKernel")
+            graph.task(
+                TaskKind.KERNEL,
+                stream,
+                op=op,
+                kernel=graph.intern(kernel),
+                issue=call,
+            )
+        return single(graph)
