@@ -57,7 +57,10 @@ DENSE_FP16_TFLOPS = {
 
 def test_every_built_in_target_is_checked_against_its_makers_sheet() -> None:
     """The table of printed values covers every target that ships."""
-    assert sorted(PRINTED) == target_names()
+    sheets = Path(__file__).parents[2] / "costmodels" / "targets"
+
+    assert set(PRINTED) == {path.stem for path in sheets.glob("*.toml")}
+    assert set(PRINTED) <= set(target_names())
 
 
 @pytest.mark.parametrize("name", PRINTED)
