@@ -208,6 +208,15 @@ class LaunchGraph:
             self.kernels.append(kernel)
         return index
 
+    def emptied(self) -> LaunchGraph:
+        """Return a graph without tasks; resources, kernels and ops are the same."""
+        empty = LaunchGraph(self.name)
+        empty.resources += self.resources
+        empty.kernels += self.kernels
+        empty.ops += self.ops
+        empty._kernel_index.update(self._kernel_index)
+        return empty
+
     def task(  # noqa: PLR0913 - one argument per column
         self,
         kind: TaskKind,
@@ -233,6 +242,32 @@ class LaunchGraph:
         self.group.append(group)
         self.stated_s.append(stated_s)
         return index
+
+
+    def launch(  # noqa: PLR0913 - two tasks
+        self,
+        kind: TaskKind,
+        thread: int,
+        stream: int,
+        *,
+        op: int,
+        kernel: int,
+        call: str,
+        detail: str = "",
+        stated_s: float = math.nan,
+    ) -> int:
+        """Append a host call and the device task it enqueues; return the task's index."""
+        index = len(self.kind)
+        self.kind += (TaskKind.CALL, kind)
+        self.resource += (thread, stream)
+        self.op += (op, op)
+        self.kernel += (-1, kernel)
+        self.issue += (-1, index)
+        self.after += ((), ())
+        self.detail += (call, detail)
+        self.group += ("", "")
+        self.stated_s += (math.nan, stated_s)
+        return index + 1
 
 
 def verify_launches(graph: LaunchGraph) -> None:

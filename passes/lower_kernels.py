@@ -182,19 +182,23 @@ class _Lowering:
 
     def copy_inputs(self, graph: Graph, *, pinned: bool) -> None:
         """Copy each input that the graph reads on the device."""
-        copies: dict[TensorType, _Lowered] = {}
+        copies: dict[TensorType | None, _Lowered | None] = {}
         for value in graph.inputs:
-            type_ = self._tensor(value).type
-            nbytes = int(type_.nbytes)
-            if type_.space is not MemorySpace.DEVICE or not nbytes:
-                continue
-            copy = copies.get(type_)
-            if copy is None:
-                dtype = dtype_name(type_.dtype)
-                launch = memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype)
-                index = self.graph.intern(launch.kernel)
-                copy = copies[type_] = _Lowered("aten::to", ((launch, index),), ())
-            self._emit(copy, value.name)
+            if value.type not in copies:
+                copies[value.type] = self._input_copy(value, pinned=pinned)
+            copy = copies[value.type]
+            if copy is not None:
+                self._emit(copy, value.name)
+
+    def _input_copy(self, value: Value, *, pinned: bool) -> _Lowered | None:
+        """Return the copy of an input, or None if it is on the device or empty."""
+        type_ = self._result(value).type
+        nbytes = int(type_.nbytes)
+        if type_.space is not MemorySpace.DEVICE or not nbytes:
+            return None
+        dtype = dtype_name(type_.dtype)
+        launch = memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype)
+        return _Lowered("aten::to", ((launch, self.graph.intern(launch.kernel)),), ())
 
     def lower(self, graph: Graph) -> None:
         """Lower every node, in order."""
@@ -262,13 +266,13 @@ class _Lowering:
         graph, thread, stream = self.graph, self._thread, self._stream
         op = graph.add_op(LaunchOp(lowered.name, name))
         for launch, kernel in lowered.launches:
-            call = graph.task(TaskKind.CALL, thread, op=op, detail=launch.call)
-            task = graph.task(
+            task = graph.launch(
                 launch.kind,
+                thread,
                 stream,
                 op=op,
                 kernel=kernel,
-                issue=call,
+                call=launch.call,
                 detail=launch.detail,
                 stated_s=launch.stated_s,
             )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import ClassVar, TypeVar
 
 import attrs
 import numpy as np
@@ -22,6 +23,8 @@ from perfc.ir import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED, LAUNCHES, HostedLaunches
+
+T = TypeVar("T")
 
 DEFAULT_PROFILE = "shared"
 """Profile of a pipeline that has no target to name one."""
@@ -120,20 +123,14 @@ def add_overheads(graph: LaunchGraph, profile: HostProfile) -> LaunchGraph:
     Kernels, resources and ops keep their numbers.
     """
     hosting = _Hosting(graph, profile)
-    for op, tasks in enumerate(_tasks_by_op(graph)):
-        hosting.add(op, tasks)
-    return hosting.result
-
-
-def _tasks_by_op(graph: LaunchGraph) -> Iterator[range]:
-    """Yield the tasks of each op; they follow one another."""
-    start, column, total = 0, graph.op, len(graph)
+    start, total, column = 0, len(graph), graph.op
     for op in range(len(graph.ops)):
         end = start
         while end < total and column[end] <= op:
             end += 1
-        yield range(start, end)
+        hosting.add(op, start, end)
         start = end
+    return hosting.result()
 
 
 @attrs.frozen
@@ -148,51 +145,77 @@ class _Times:
 
 @attrs.define(eq=False)
 class _Hosting:
-    """Copies a launch graph op by op, putting host tasks in."""
+    """Lists the tasks of the new graph: old ones by number, and host segments.
+
+    The columns of the new graph are gathered at the end, all at once.
+
+    Attributes:
+        order: Old number of each task, or -1 for a host segment.
+        details: `T1` to `T5` of each segment, in order.
+        seconds: What each segment takes, in order.
+        owners: The op of each segment, in order.
+        threads: The thread of each segment, in order.
+
+    """
 
     source: LaunchGraph
     profile: HostProfile
-    result: LaunchGraph = attrs.field(init=False)
-    _moved: list[int] = attrs.field(factory=list[int], init=False)
+    order: list[int] = attrs.field(factory=list[int], init=False)
+    details: list[str] = attrs.field(factory=list[str], init=False)
+    seconds: list[float] = attrs.field(factory=list[float], init=False)
+    owners: list[int] = attrs.field(factory=list[int], init=False)
+    threads: list[int] = attrs.field(factory=list[int], init=False)
     _thread: int = attrs.field(init=False)
     _times: dict[str, _Times] = attrs.field(factory=dict[str, _Times], init=False)
 
     def __attrs_post_init__(self) -> None:
-        source = self.source
-        self.result = LaunchGraph(source.name)
-        self.result.resources.extend(source.resources)
-        self.result.ops.extend(source.ops)
-        for kernel in source.kernels:
-            self.result.intern(kernel)
         self._thread = next(
-            i for i, r in enumerate(source.resources) if r.kind is ResourceKind.THREAD
+            i
+            for i, r in enumerate(self.source.resources)
+            if r.kind is ResourceKind.THREAD
         )
 
-    def add(self, op: int, tasks: range) -> None:
+    def add(self, op: int, start: int, end: int) -> None:
         """Add one op: its host segments, its calls and its device tasks."""
         kinds = self.source.kind
         times = self._times_of(self.source.ops[op].name)
-        hosts = [task for task in tasks if kinds[task] in HOST_KINDS]
+        if [TaskKind.CALL, TaskKind.KERNEL] == kinds[start:end]:
+            self._one_launch(op, times, start)
+            return
+        hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
         if hosts:
             self._thread = self.source.resource[hosts[0]]
         self._segment(op, "T1", self.profile.t1_s)
         if not hosts:
             self._segment(op, "T5", times.t0_s)
-            for task in tasks:
-                self._copy(task)
+            self.order += range(start, end)
             return
-        bare = all(kinds[task] is TaskKind.SYNC for task in hosts)
+        if all(kinds[task] is TaskKind.SYNC for task in hosts):
+            self.order += range(start, end)
+            return
+        self._launches(op, times, range(start, end), hosts[0])
+        self._segment(op, "T3", times.t3_s)
+
+    def _one_launch(self, op: int, times: _Times, call: int) -> None:
+        """Add an op of one kernel, which is what most ops are."""
+        thread = self._thread = self.source.resource[call]
+        self.order += (-1, -1, call, call + 1, -1)
+        self.details += ("T1", "T2", "T3")
+        self.seconds += (self.profile.t1_s, times.t2_s, times.t3_s)
+        self.owners += (op, op, op)
+        self.threads += (thread, thread, thread)
+
+    def _launches(self, op: int, times: _Times, tasks: range, first: int) -> None:
+        """Add T2 before the first call, T5 before each launch but the first."""
         launched = False
         for task in tasks:
             is_launch = self._is_launch(task)
-            if task == hosts[0] and not bare:
+            if task == first:
                 self._segment(op, "T2", times.t2_s)
             elif is_launch and launched:
                 self._segment(op, "T5", times.t5_s)
             launched = launched or is_launch
-            self._copy(task)
-        if not bare:
-            self._segment(op, "T3", times.t3_s)
+            self.order.append(task)
 
     def _is_launch(self, task: int) -> bool:
         if self.source.kind[task] is not TaskKind.CALL:
@@ -212,24 +235,36 @@ class _Hosting:
         return times
 
     def _segment(self, op: int, detail: str, seconds: float) -> None:
-        self.result.task(
-            TaskKind.HOST, self._thread, op=op, detail=detail, stated_s=seconds
-        )
+        self.order.append(-1)
+        self.details.append(detail)
+        self.seconds.append(seconds)
+        self.owners.append(op)
+        self.threads.append(self._thread)
 
-    def _copy(self, task: int) -> None:
-        source, moved = self.source, self._moved
-        issue = source.issue[task]
-        after = source.after[task]
-        moved.append(
-            self.result.task(
-                source.kind[task],
-                source.resource[task],
-                op=source.op[task],
-                kernel=source.kernel[task],
-                issue=issue if issue == -1 else moved[issue],
-                after=tuple([moved[t] for t in after]) if after else after,
-                detail=source.detail[task],
-                group=source.group[task],
-                stated_s=source.stated_s[task],
-            )
-        )
+    def result(self) -> LaunchGraph:
+        """Gather the columns: from the old graph, and from the segments."""
+        source, order = self.source, self.order
+        moved = [-1] * (len(source) + 1)  # an issue of -1 stays -1
+        for number, task in enumerate(order):
+            if task >= 0:
+                moved[task] = number
+        result = source.emptied()
+        result.kind += _gathered(source.kind, order, repeat(TaskKind.HOST))
+        result.resource += _gathered(source.resource, order, iter(self.threads))
+        result.op += _gathered(source.op, order, iter(self.owners))
+        result.kernel += _gathered(source.kernel, order, repeat(-1))
+        issues = _gathered(source.issue, order, repeat(-1))
+        result.issue += [moved[issue] for issue in issues]
+        afters = _gathered(source.after, order, repeat(()))
+        result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
+        result.detail += _gathered(source.detail, order, iter(self.details))
+        result.group += _gathered(source.group, order, repeat(""))
+        result.stated_s += _gathered(source.stated_s, order, iter(self.seconds))
+        return result
+
+
+def _gathered(
+    column: Sequence[T], order: Sequence[int], segments: Iterator[T]
+) -> list[T]:
+    """Return the old tasks' items, with the segments' where there is no old task."""
+    return [column[task] if task >= 0 else next(segments) for task in order]
