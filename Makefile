@@ -59,7 +59,8 @@ format: $(TEST) ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove everything that make and the tools have made
-	rm -rf .venv build dist .coverage htmlcov .hypothesis *.egg-info src/*.egg-info
+	rm -rf .venv build dist .coverage htmlcov .hypothesis
+	rm -rf *.egg-info src/*.egg-info tests/plugin/*.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

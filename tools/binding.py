@@ -206,17 +206,17 @@ def batch_size(program: Program) -> int | None:
 def _fixed_batch(graph: Graph) -> int | None:
     """Return the batch that the file fixes.
 
-    It is the first number of the first input that is no list; a model that takes
-    lists only has as many samples as bags, or as the first list has elements.
+    A model has as many samples as bags; without bags, as the first input that is
+    no list has rows, or as the first list has elements.
     """
     shapes = [v.type.shape for v in graph.inputs if v.type is not None]
-    rows = [shape[0] for shape in shapes if len(shape) > 1]
-    rows += [
+    rows = [
         bags(node.attributes, types)
         for node in graph
         if node.op == "embedding_bag"
         and len(types := _types(node)) == len(node.operands)
     ]
+    rows += [shape[0] for shape in shapes if len(shape) > 1]
     rows += [shape[0] for shape in shapes if shape]
     return rows[0] if rows and isinstance(rows[0], int) else None
 

@@ -26,12 +26,18 @@ def write_result(text: str, path: Path | None) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write *text* to *path* in one step: a reader never sees half a file.
 
+    What is there and no regular file (a pipe, a device) is written to as it is.
+
     Raises:
         PerfcError: the folder is absent, or the file cannot be written.
 
     """
-    temporary = ""
+    temporary, asked = "", path
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -42,5 +48,5 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        msg = f"cannot write {path}: {error.strerror or error}"
+        msg = f"cannot write {asked}: {error.strerror or error}"
         raise PerfcError(msg) from None

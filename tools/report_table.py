@@ -43,7 +43,7 @@ def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
 
     """
     rows = _merged(report["breakdown"])
-    lines = [_title(report), ""]
+    lines = [*_wrapped(_title(report)), ""]
     lines += _headline(report, usable_bytes)
     lines += ["", "Where the time goes (critical path)"]
     lines += _bars(rows, report["summary"]["time_us"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import attrs
 import pytest
@@ -26,7 +25,7 @@ from perfc.ir import (
     parse_graph,
     single,
 )
-from perfc.passes import Instrument, Pass, PassContext, PassManager, Transform
+from perfc.passes import Pass, PassContext, PassManager, Transform
 
 TEXT = """
 graph @g(%x: f32[4]) {
@@ -330,97 +329,3 @@ def test_a_target(program: Program) -> None:
     PassManager([needy]).run(program, target)
 
     assert ["v100-sxm2-16g"] == seen
-
-
-@attrs.frozen
-class Recorder(Instrument):
-    """Writes down what it is told; raises where it is asked to.
-
-    Attributes:
-        name: Its name in the log.
-        log: The log that several share.
-        breaks: `before` or `after`: raise there.
-
-    """
-
-    name: str
-    log: list[str]
-    breaks: str = ""
-
-    SAYS: ClassVar[str] = "instrument broke"
-
-    def _tell(self, what: str, p: Pass) -> None:
-        self.log.append(f"{self.name} {what} {p.name}")
-        if self.breaks == what:
-            raise PipelineError(self.SAYS)
-
-    def before(self, p: Pass, program: Program) -> None:
-        """Write it down."""
-        self._tell("before", p)
-
-    def after(self, p: Pass, program: Program, ctx: PassContext) -> None:
-        """Write it down."""
-        self._tell("after", p)
-
-    def failed(self, p: Pass, program: Program, error: Exception) -> None:
-        """Write it down."""
-        self._tell(f"failed ({error})", p)
-
-
-def test_instruments_nest_like_a_stack(program: Program) -> None:
-    """The first to begin is the last to end."""
-    log: list[str] = []
-    observers = [Recorder("x", log), Recorder("y", log)]
-
-    PassManager([_pass("p"), _pass("q")], observers).run(program)
-
-    assert [
-        *("x before p", "y before p", "y after p", "x after p"),
-        *("x before q", "y before q", "y after q", "x after q"),
-    ] == log
-
-
-def test_a_failing_pass_is_told_inside_out(program: Program) -> None:
-    """Each hears of the failure instead of the end, and the error goes on."""
-    log: list[str] = []
-    observers = [Recorder("x", log), Recorder("y", log)]
-
-    with pytest.raises(PassContractError):
-        PassManager([_pass("p", _set(SIZE, 1)), _pass("q")], observers).run(program)
-
-    why = "(pass 'p' writes test.size without providing it)"
-    assert [
-        *("x before p", "y before p", f"y failed {why} p", f"x failed {why} p"),
-    ] == log
-
-
-def test_a_broken_contract_is_a_failure(program: Program) -> None:
-    """What the checks after a pass find counts as its failure."""
-    log: list[str] = []
-
-    with pytest.raises(PassContractError):
-        PassManager([_pass("p", provides=frozenset({SIZE}))], [Recorder("x", log)]).run(
-            program
-        )
-
-    assert "x failed (pass 'p' provides test.size but left out program g) p" == log[-1]
-
-
-@pytest.mark.parametrize(
-    ("breaks", "expected"),
-    [
-        ("after", ["x before p", "y before p", "z before p", "z after p", "y after p"]),
-        ("before", ["x before p", "y before p"]),
-    ],
-)
-def test_an_instrument_that_raises_fails_the_pass_for_those_around_it(
-    program: Program, breaks: str, expected: list[str]
-) -> None:
-    """Whoever began hears of one end, and the error propagates."""
-    log: list[str] = []
-    observers = [Recorder("x", log), Recorder("y", log, breaks), Recorder("z", log)]
-
-    with pytest.raises(PipelineError, match=Recorder.SAYS):
-        PassManager([_pass("p")], observers).run(program)
-
-    assert [*expected, f"x failed ({Recorder.SAYS}) p"] == log

@@ -55,7 +55,8 @@ class Command:
     def __call__(self, *arguments: str) -> Outcome:
         """Run it."""
         code = main(arguments)
-        return Outcome(code, *self.capsys.readouterr())
+        captured = self.capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
 
     def analyze(self, *arguments: str, target: str = "v100") -> Outcome:
         """Run `analyze` on the small workload."""

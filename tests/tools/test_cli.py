@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -227,28 +226,25 @@ def test_as_a_module_that_fails() -> None:
     assert 1 == len(run.stderr.splitlines())
 
 
-@contextmanager
-def _closed_pipe() -> Iterator[int]:
+@pytest.fixture
+def closed_pipe() -> Iterator[int]:
     """Yield the writing end of a pipe that nobody reads."""
     reading, writing = os.pipe()
     os.close(reading)
-    try:
-        yield writing
-    finally:
-        os.close(writing)
+    yield writing
+    os.close(writing)
 
 
 @pytest.mark.parametrize("arguments", [("ops",), (*ANALYZE, "--format", "json")])
-def test_the_reader_has_gone(arguments: tuple[str, ...]) -> None:
+def test_the_reader_has_gone(closed_pipe: int, arguments: tuple[str, ...]) -> None:
     """`perfc ... | head` says nothing when head has seen enough."""
-    with _closed_pipe() as stdout:
-        run = subprocess.run(  # noqa: S603 - our own arguments
-            [sys.executable, "-m", "perfc", *arguments],
-            check=False,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    run = subprocess.run(  # noqa: S603 - our own arguments
+        [sys.executable, "-m", "perfc", *arguments],
+        check=False,
+        stdout=closed_pipe,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     assert (0, "") == (run.returncode, run.stderr)
 

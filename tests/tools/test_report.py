@@ -6,7 +6,7 @@ import json
 import math
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import pytest
 
@@ -108,31 +108,49 @@ UNKNOWN = """graph @g(%x: f32[1024,1024]) {
 ROOT = Path(__file__).parents[2]
 
 
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_dict(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 def _problems(schema: Schema, value: Any, where: str = "") -> list[str]:  # noqa: ANN401
     """Say in what *value* is not as *schema* has it."""
-    if isinstance(schema, list):
-        if not isinstance(value, list):
-            return [f"{where} is no list"]
-        return [
-            problem
-            for number, item in enumerate(value)
-            for problem in _problems(schema[0], item, f"{where}[{number}]")
-        ]
-    if isinstance(schema, dict):
-        if not isinstance(value, dict):
-            return [f"{where} is no object"]
-        if "*" in schema:
-            schema = dict.fromkeys(value, schema["*"])
-        problems = [f"{where} lacks {key}" for key in schema if key not in value]
-        problems += [f"{where} has {key}" for key in value if key not in schema]
-        for key in schema.keys() & value.keys():
-            problems += _problems(schema[key], value[key], f"{where}.{key}")
-        return problems
-    allowed = schema if isinstance(schema, tuple) else (schema,)
-    fits = value in allowed or type(value) in allowed
+    if _is_list(schema):
+        return _list_problems(schema, value, where)
+    if _is_dict(schema):
+        return _dict_problems(schema, value, where)
+    words = cast(
+        "tuple[object, ...]", schema if isinstance(schema, tuple) else (schema,)
+    )
     if isinstance(value, float) and not math.isfinite(value):
-        fits = False
-    return [] if fits else [f"{where} is {value!r}, expected {schema}"]
+        return [f"{where} is {value}"]
+    if value in words or type(value) in words:
+        return []
+    return [f"{where} is {value!r}, expected {words}"]
+
+
+def _list_problems(schema: list[Schema], value: object, where: str) -> list[str]:
+    if not _is_list(value):
+        return [f"{where} is no list"]
+    problems: list[str] = []
+    for number, item in enumerate(value):
+        problems += _problems(schema[0], item, f"{where}[{number}]")
+    return problems
+
+
+def _dict_problems(schema: dict[str, Schema], value: object, where: str) -> list[str]:
+    if not _is_dict(value):
+        return [f"{where} is no object"]
+    if "*" in schema:
+        schema = dict.fromkeys(value, schema["*"])
+    problems = [f"{where} lacks {key}" for key in schema if key not in value]
+    problems += [f"{where} has {key}" for key in value if key not in schema]
+    for key in schema.keys() & value.keys():
+        problems += _problems(schema[key], value[key], f"{where}.{key}")
+    return problems
 
 
 @cache
@@ -170,7 +188,7 @@ def test_the_schema_test_sees_problems() -> None:
 
     assert [
         ".b[0].c is 'z', expected ('x', 'y')",
-        ".d.k is nan, expected <class 'float'>",
+        ".d.k is nan",
         " has e",
         " lacks a",
     ] == sorted(_problems(schema, value), key=str.split)
@@ -287,7 +305,7 @@ def test_unknown_ops_are_counted(tmp_path: Path) -> None:
 
     assert [] == _problems(SCHEMA, report)
     assert {"my::op": 2} == report["coverage"]["unknown_ops"]
-    relative = {}
+    relative: dict[str, float] = {}
     for node in report["nodes"]:
         if node["stream"]:
             width_us = node["duration_us_p95"] - node["duration_us_p05"]

@@ -352,46 +352,6 @@ def test_workload_parameters(command: Command) -> None:
     assert batched["summary"]["launches"] < bag["summary"]["launches"]
 
 
-def test_a_module_of_plugins(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`--plugin` imports a module that stands in the working directory."""
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_fast_gemm.py").write_text(
-        "import attrs\n"
-        "from perfc.costmodels import GEMM\n"
-        "from perfc.ir import register_plugin\n"
-        "class Mine:\n"
-        "    name, priority, ops = 'mine', 1000, GEMM.ops\n"
-        "    def claims(self, kernels, target):\n"
-        "        return GEMM.claims(kernels, target)\n"
-        "    def estimate(self, kernels, target):\n"
-        "        found = GEMM.estimate(kernels, target)\n"
-        "        return attrs.evolve(found, model=['mine'] * len(kernels))\n"
-        "register_plugin('perfc.cost_models', 'mine', Mine())\n"
-    )
-
-    report = _json(command.analyze("--format", "json", "--plugin", "my_fast_gemm"))
-
-    models = {node["cost_model"] for node in report["nodes"]}
-    assert "mine" in models
-    assert "gemm" not in models
-
-
-def test_a_module_of_plugins_that_breaks(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a plugin module raises on import is one line that names it."""
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "my_broken.py").write_text("1 / 0\n")
-
-    assert "--plugin my_broken: ZeroDivisionError: division by zero" == command.refused(
-        ["analyze", *SMALL, "--target", "t4", "--plugin", "my_broken"], 1
-    )
-
-
 def test_deterministic(command: Command) -> None:
     """Two runs write the same bytes, with sorted keys and without NaN."""
     first, second = (command.analyze("--format", "json").out for _ in range(2))

@@ -1,0 +1,230 @@
+"""Plugins: of another distribution (`tests/plugin`), and modules of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from tests.tools.command import SMALL, Command
+
+from perfc.ir import entry_points
+
+TOY = "perfc-toy-plugin"
+
+
+def _is_installed() -> bool:
+    try:
+        metadata.distribution(TOY)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+needs_toy = pytest.mark.skipif(
+    not _is_installed(), reason="tests/plugin is not installed: make install"
+)
+
+
+@pytest.fixture
+def toy_file(tmp_path: Path) -> str:
+    """A model of two kernels, in the toy's own format."""
+    path = tmp_path / "model.toy"
+    path.write_text("10\n20.5\n")
+    return str(path)
+
+
+@needs_toy
+def test_frontend_cost_model_and_target(command: Command, toy_file: str) -> None:
+    """A file, a kernel and a device that only the plugin knows make a report."""
+    arguments = ("analyze", toy_file, "--target", "toy-gpu", "--format", "json")
+
+    report = command(*arguments).report
+
+    assert "toy-gpu" == report["target"]["name"]
+    assert [
+        ("line1", "toy::op", 10.0, "toy", "assumed"),
+        ("line2", "toy::op", 20.5, "toy", "assumed"),
+    ] == [
+        (n["id"], n["op"], n["duration_us"], n["cost_model"], n["provenance"])
+        for n in report["nodes"]
+    ]
+
+
+@needs_toy
+def test_errors_of_a_frontend(command: Command, tmp_path: Path) -> None:
+    """An error that a plugin raises on purpose is one line, as any other."""
+    path = tmp_path / "model.toy"
+    path.write_text("10\nten\n")
+
+    assert f"{path}: line 2: expected microseconds, found 'ten'" == command.refused(
+        ["analyze", str(path), "--target", "t4"], 1
+    )
+
+
+@needs_toy
+def test_pass(command: Command) -> None:
+    """A pass of a plugin runs where its facts allow, and its remark is reported."""
+    report = command.analyze("--format", "json", "--pass", "toy-count-ops").report
+
+    (remark,) = report["diagnostics"]
+    assert ("note", "toy-op-count") == (remark["level"], remark["code"])
+    assert int(remark["message"].removesuffix(" ops")) > 10
+
+
+@needs_toy
+def test_options_of_a_pass(command: Command) -> None:
+    """Its fields are options."""
+    counted = command.analyze("--pass", "toy-count-ops{only=relu}").out
+
+    assert counted.rstrip().endswith("Note: 7 relu [toy-op-count]")
+
+
+@needs_toy
+def test_the_cost_model_leaves_others_alone(command: Command) -> None:
+    """A model that is installed prices only what it claims."""
+    report = command.analyze("--format", "json").report
+
+    assert "toy" not in {node["cost_model"] for node in report["nodes"]}
+
+
+@needs_toy
+@pytest.mark.parametrize(
+    ("verb", "name"), [("targets", "toy-gpu"), ("passes", "toy-count-ops")]
+)
+def test_lists(command: Command, verb: str, name: str) -> None:
+    """Plugins stand in the lists beside the built-in parts."""
+    names = [line.split()[0] for line in command(verb).out.splitlines()]
+
+    assert name in names
+
+
+@needs_toy
+def test_suffixes(command: Command) -> None:
+    """A file that nobody reads is answered with the plugin's suffix, too."""
+    assert ".perfc, .toy" in command.refused(["analyze", "a.b", "--target", "t4"], 2)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[metadata.EntryPoint]]:
+    """Entry points that seem installed besides those that are."""
+    added: list[metadata.EntryPoint] = []
+    find = metadata.entry_points
+
+    def entry_points_of(*, group: str, name: str | None = None) -> metadata.EntryPoints:
+        points = [*find(group=group), *(p for p in added if p.group == group)]
+        return metadata.EntryPoints(
+            point for point in points if name in (None, point.name)
+        )
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points_of)
+    entry_points.cache_clear()
+    yield added
+    entry_points.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "arguments", "message"),
+    [
+        (
+            *("perfc.cost_models", "gemm", "other:GEMM", SMALL),
+            "perfc.cost_models 'gemm' is claimed twice: by perfc and by other:GEMM",
+        ),
+        (
+            *("perfc.passes", "overhead", "other:Overhead", SMALL),
+            "perfc.passes 'overhead' is claimed twice: by perfc and by other:Overhead",
+        ),
+        (
+            *("perfc.cost_models", "mine", "no_such_module:MODEL", SMALL),
+            "'mine' of no_such_module:MODEL cannot be loaded: ModuleNotFoundError(",
+        ),
+        (
+            *("perfc.cost_models", "mine", "math:pi", SMALL),
+            "'mine' is float without name, priority, ops, claims, estimate; register",
+        ),
+        (
+            *("perfc.passes", "mine", "math:pi", (*SMALL, "--pass", "mine")),
+            "plugin 'mine' of perfc.passes is not a subclass of Pass but 3.14159",
+        ),
+        (
+            *("perfc.frontends", "mine", "math:pi", ("{file}",)),
+            "frontend 'mine' is not callable: 3.141592653589793",
+        ),
+    ],
+)
+def test_broken_plugins(  # noqa: PLR0913 - one per part of the case
+    command: Command,
+    installed: list[metadata.EntryPoint],
+    tmp_path: Path,
+    *,
+    group: str,
+    name: str,
+    value: str,
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    """A plugin that clashes or cannot be used is one line that names it."""
+    installed.append(metadata.EntryPoint(name, value, group))
+    file = tmp_path / "model.mine"
+    file.touch()
+
+    words = [argument.format(file=file) for argument in arguments]
+
+    assert message in command.refused(["analyze", *words, "--target", "t4"], 1)
+
+
+def test_a_plugin_that_is_not_asked_for(
+    command: Command, installed: list[metadata.EntryPoint]
+) -> None:
+    """A pass that cannot be loaded disturbs nobody who does not use it."""
+    installed.append(metadata.EntryPoint("mine", "no_such_module:P", "perfc.passes"))
+
+    assert 0 == command.analyze().code
+    assert "'mine' of no_such_module:P cannot" in command.refused(["passes"], 1)
+
+
+def test_reports_do_not_name_plugins_that_did_nothing(command: Command) -> None:
+    """What is installed leaves no trace in a report that it did not change."""
+    assert TOY not in json.dumps(command.analyze("--format", "json").report)
+
+
+def test_a_module_of_plugins(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--plugin` imports a module that stands in the working directory."""
+    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_fast_gemm.py").write_text(
+        "import attrs\n"
+        "from perfc.costmodels import GEMM\n"
+        "from perfc.ir import register_plugin\n"
+        "class Mine:\n"
+        "    name, priority, ops = 'mine', 1000, GEMM.ops\n"
+        "    def claims(self, kernels, target):\n"
+        "        return GEMM.claims(kernels, target)\n"
+        "    def estimate(self, kernels, target):\n"
+        "        found = GEMM.estimate(kernels, target)\n"
+        "        return attrs.evolve(found, model=['mine'] * len(kernels))\n"
+        "register_plugin('perfc.cost_models', 'mine', Mine())\n"
+    )
+
+    report = command.analyze("--format", "json", "--plugin", "my_fast_gemm").report
+
+    models = {node["cost_model"] for node in report["nodes"]}
+    assert "mine" in models
+    assert "gemm" not in models
+
+
+def test_a_module_of_plugins_that_breaks(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a plugin module raises on import is one line that names it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_broken.py").write_text("1 / 0\n")
+
+    assert "--plugin my_broken: ZeroDivisionError: division by zero" == command.refused(
+        ["analyze", *SMALL, "--target", "t4", "--plugin", "my_broken"], 1
+    )
