@@ -65,17 +65,24 @@ class Scenario:
     options: str = ""
 
 
+_Table: TypeAlias = dict[Anchor, Any]
+
+
 @attrs.define
 class Annotations:
     """All facts known about one program."""
 
-    _tables: dict[tuple[AnyKey, Scenario | None], dict[Anchor, Any]] = attrs.field(
-        factory=dict["tuple[AnyKey, Scenario | None]", "dict[Anchor, Any]"], init=False
+    _everywhere: dict[AnyKey, _Table] = attrs.field(
+        factory=dict[AnyKey, _Table], init=False
+    )
+    _scenarios: dict[tuple[AnyKey, Scenario | None], _Table] = attrs.field(
+        factory=dict["tuple[AnyKey, Scenario | None]", _Table], init=False
     )
 
     def keys(self, scenario: Scenario | None) -> Iterator[AnyKey]:
         """Keys known for *scenario*, those true everywhere included."""
-        return (key for key, s in self._tables if s is None or s == scenario)
+        yield from self._everywhere
+        yield from (key for key, other in self._scenarios if other == scenario)
 
     def set(
         self, key: AnnotationKey[T], anchor: Anchor, fact: T, scenario: Scenario | None
@@ -84,31 +91,39 @@ class Annotations:
         if not isinstance(anchor, key.anchor):
             msg = f"{key} annotates {key.anchor.__name__}, not {type(anchor).__name__}"
             raise TypeError(msg)
-        self._tables.setdefault(_slot(key, scenario), {})[anchor] = fact
+        if key.per_scenario:
+            self._scenarios.setdefault((key, scenario), {})[anchor] = fact
+        else:
+            self._everywhere.setdefault(key, {})[anchor] = fact
 
     def get(
         self, key: AnnotationKey[T], anchor: Anchor, scenario: Scenario | None
     ) -> T:
         """Return the fact, or raise `KeyError`: absence is never a default."""
-        return cast("T", self._tables[_slot(key, scenario)][anchor])
+        if key.per_scenario:
+            return cast("T", self._scenarios[key, scenario][anchor])
+        return cast("T", self._everywhere[key][anchor])
 
     def table(
         self, key: AnnotationKey[T], scenario: Scenario | None
     ) -> Mapping[Anchor, T]:
         """Return every fact under *key*, read-only."""
-        return MappingProxyType(self._tables.get(_slot(key, scenario), {}))
+        if key.per_scenario:
+            return MappingProxyType(self._scenarios.get((key, scenario), {}))
+        return MappingProxyType(self._everywhere.get(key, {}))
 
     def fork(self) -> Annotations:
-        """Return a copy to add to: facts set there do not show here."""
-        copy = Annotations()
-        copy._tables = {slot: dict(table) for slot, table in self._tables.items()}
-        return copy
+        """Return annotations with scenarios of their own.
+
+        What is true everywhere is common to both, whoever finds it out.
+        """
+        other = Annotations()
+        other._everywhere = self._everywhere
+        return other
 
     def retain(self, stays: Callable[[AnyKey, Scenario | None], bool]) -> None:
         """Forget every fact whose key and scenario *stays* refuses."""
-        for slot in [slot for slot in self._tables if not stays(*slot)]:
-            del self._tables[slot]
-
-
-def _slot(key: AnyKey, scenario: Scenario | None) -> tuple[AnyKey, Scenario | None]:
-    return (key, scenario if key.per_scenario else None)
+        for key in [key for key in self._everywhere if not stays(key, None)]:
+            del self._everywhere[key]
+        for slot in [slot for slot in self._scenarios if not stays(*slot)]:
+            del self._scenarios[slot]

@@ -18,6 +18,7 @@ Rules of time, which `stream-schedule` implements and the tests simulate:
 
 from __future__ import annotations
 
+import copy
 import enum
 import math
 from collections.abc import Sequence
@@ -178,6 +179,7 @@ class LaunchGraph:
     _kernel_index: dict[Kernel, int] = attrs.field(
         factory=dict[Kernel, int], init=False, repr=False
     )
+    _structure: LaunchGraph | None = attrs.field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -208,6 +210,11 @@ class LaunchGraph:
             self.kernels.append(kernel)
         return index
 
+    @property
+    def structure(self) -> LaunchGraph:
+        """The graph whose tasks this one has: itself, but for `with_kernels`."""
+        return self if self._structure is None else self._structure
+
     def emptied(self) -> LaunchGraph:
         """Return a graph without tasks; resources, kernels and ops are the same."""
         empty = LaunchGraph(self.name)
@@ -216,6 +223,24 @@ class LaunchGraph:
         empty.ops += self.ops
         empty._kernel_index.update(self._kernel_index)
         return empty
+
+    def with_kernels(self, kernels: Sequence[Kernel]) -> LaunchGraph:
+        """Return a graph of the same tasks, and signature for signature *kernels*.
+
+        The columns are shared, not copied: neither graph may grow any more.
+
+        Raises:
+            VerifyError: there are more or fewer kernels than before.
+
+        """
+        if len(kernels) != len(self.kernels):
+            msg = f"{self} has {len(self.kernels)} kernels, not {len(kernels)}"
+            raise VerifyError(msg)
+        other = copy.copy(self)
+        other.kernels = list(kernels)
+        other._kernel_index = {}
+        other._structure = self.structure
+        return other
 
     def task(  # noqa: PLR0913 - one argument per column
         self,
@@ -242,7 +267,6 @@ class LaunchGraph:
         self.group.append(group)
         self.stated_s.append(stated_s)
         return index
-
 
     def launch(  # noqa: PLR0913 - two tasks
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.errors import VerifyError
@@ -120,11 +120,9 @@ class Record(Mapping[str, AttrValue]):
     def records(self, name: str) -> tuple[Record, ...]:
         """Return a tuple-of-records attribute."""
         values = self._get(name, ())
-        if isinstance(values, tuple):
-            found = tuple(v for v in values if isinstance(v, Record))
-            if len(found) == len(values):
-                return found
-        raise self._unlike(name, "a list of records")
+        if not isinstance(values, tuple) or not _all_records(values):
+            raise self._unlike(name, "a list of records")
+        return values
 
     def _get(self, name: str, default: AttrValue) -> AttrValue:
         value = self._items.get(name)
@@ -137,6 +135,10 @@ class Record(Mapping[str, AttrValue]):
 
 
 EMPTY = Record()
+
+
+def _all_records(values: tuple[AttrValue, ...]) -> TypeGuard[tuple[Record, ...]]:
+    return all([isinstance(value, Record) for value in values])
 
 
 def _is_symbolic(value: AttrValue) -> bool:

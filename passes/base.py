@@ -96,6 +96,13 @@ class PassContext:
             raise PassContractError(msg)
         return self.annotations.get(key, anchor, self.scenario)
 
+    def find(self, key: AnnotationKey[T], anchor: Anchor) -> T | None:
+        """Read a declared fact that an earlier run may have left, else None."""
+        if key not in self.owner.requires | self.owner.provides:
+            msg = f"pass {self.owner.name!r} reads {key} without requiring it"
+            raise PassContractError(msg)
+        return self.annotations.table(key, self.scenario).get(anchor)
+
     def set(self, key: AnnotationKey[T], anchor: Anchor, fact: T) -> None:
         """Write a declared fact."""
         if key not in self.owner.provides:

@@ -7,7 +7,6 @@ without a rule launches one kernel that is costed by its bytes and marked so.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 import attrs
@@ -25,8 +24,6 @@ from perfc.passes.eager import (
 
 FREE = frozenset({"constant", "shape", "size"})
 """Ops that do not exist in eager PyTorch: Python's own integers."""
-
-_MEMO_SITES = 1 << 16
 
 
 def _test_op(site: Site) -> Eager:
@@ -54,7 +51,6 @@ RULES: Mapping[str, Rule] = {
 """Rules by op name."""
 
 
-@functools.lru_cache(maxsize=_MEMO_SITES)
 def eager_launches(site: Site) -> Eager:
     """Return what eager PyTorch does at *site*."""
     eager = RULES.get(site.op, _unmodelled)(site)

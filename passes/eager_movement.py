@@ -210,7 +210,7 @@ def _embedding_bag(site: Site) -> Eager:
     weights = site.operands[: len(tables)]
     rest = site.operands[len(tables) :]
     launches = list(made_contiguous(rest))
-    types = tuple(operand.type for operand in site.operands)
+    types = [operand.type for operand in site.operands]
     batch = bound(bags(site.attributes, types))
     if len(tables) > 1:
         name = "fbgemm::split_embedding_codegen_lookup"

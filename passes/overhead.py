@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -81,24 +82,48 @@ def _hosted(
 ) -> HostedLaunches:
     if rank.launches is None:
         return host_launches(graph, profile)
-    return _timed(graph, profile)
+    return _timed(graph, profile, iter(()))
+
+
+_HOSTED: WeakKeyDictionary[LaunchGraph, list[tuple[HostProfile, HostedLaunches]]]
+_HOSTED = WeakKeyDictionary()
+"""What `host_launches` made of a structure: kernels do not matter to the host, so
+another batch or target of a lowered graph needs no second look."""
 
 
 def host_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
-    """Put T1 to T5 of *profile* into a launch graph that has no host segments."""
-    return _timed(add_overheads(graph, profile), profile)
+    """Put T1 to T5 of *profile* into a launch graph that has no host segments.
+
+    They are host tasks whose seconds stand in `host_s`. Kernels, resources and
+    ops keep their numbers.
+    """
+    known = _HOSTED.setdefault(graph.structure, [])
+    for other, hosted in known:
+        if other is profile:
+            full = hosted.graph.with_kernels(graph.kernels)
+            return attrs.evolve(hosted, graph=full)
+    hosting = _Hosting(graph, profile)
+    hosting.add_all()
+    hosted = _timed(hosting.result(), profile, iter(hosting.seconds))
+    known.append((profile, hosted))
+    return hosted
 
 
-def _timed(full: LaunchGraph, profile: HostProfile) -> HostedLaunches:
+def _timed(
+    full: LaunchGraph, profile: HostProfile, segments_s: Iterator[float]
+) -> HostedLaunches:
     return HostedLaunches(
         full,
-        np.array(list(_host_seconds(full, profile))),
+        np.array(list(_host_seconds(full, profile, segments_s))),
         profile.sigma_shared,
         profile.sigma_independent,
     )
 
 
-def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> Iterator[float]:
+def _host_seconds(
+    graph: LaunchGraph, profile: HostProfile, segments_s: Iterator[float]
+) -> Iterator[float]:
+    """Seconds of each host task: stated, of the profile's call, or of a segment."""
     calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
     columns = zip(graph.kind, graph.stated_s, graph.detail, strict=True)
     for index, (kind, stated_s, detail) in enumerate(columns):
@@ -108,6 +133,8 @@ def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> Iterator[float]:
             yield stated_s
         elif kind is not TaskKind.HOST:
             yield calls_s.get(detail, default_s)
+        elif (seconds := next(segments_s, None)) is not None:
+            yield seconds
         else:
             msg = (
                 f"task {index} of {graph}: a host task of a launch graph must state "
@@ -115,22 +142,6 @@ def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> Iterator[float]:
                 "add `seconds = ...`"
             )
             raise PerfcError(msg)
-
-
-def add_overheads(graph: LaunchGraph, profile: HostProfile) -> LaunchGraph:
-    """Return *graph* with T1, T2, T3 and T5 as host tasks that state their time.
-
-    Kernels, resources and ops keep their numbers.
-    """
-    hosting = _Hosting(graph, profile)
-    start, total, column = 0, len(graph), graph.op
-    for op in range(len(graph.ops)):
-        end = start
-        while end < total and column[end] <= op:
-            end += 1
-        hosting.add(op, start, end)
-        start = end
-    return hosting.result()
 
 
 @attrs.frozen
@@ -175,11 +186,21 @@ class _Hosting:
             if r.kind is ResourceKind.THREAD
         )
 
-    def add(self, op: int, start: int, end: int) -> None:
+    def add_all(self) -> None:
+        """Add every op; the tasks of an op follow one another."""
+        start, total, column = 0, len(self.source), self.source.op
+        for op in range(len(self.source.ops)):
+            end = start
+            while end < total and column[end] <= op:
+                end += 1
+            self._add(op, start, end)
+            start = end
+
+    def _add(self, op: int, start: int, end: int) -> None:
         """Add one op: its host segments, its calls and its device tasks."""
         kinds = self.source.kind
         times = self._times_of(self.source.ops[op].name)
-        if [TaskKind.CALL, TaskKind.KERNEL] == kinds[start:end]:
+        if kinds[start:end] == [TaskKind.CALL, TaskKind.KERNEL]:
             self._one_launch(op, times, start)
             return
         hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
@@ -259,7 +280,7 @@ class _Hosting:
         result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
         result.detail += _gathered(source.detail, order, iter(self.details))
         result.group += _gathered(source.group, order, repeat(""))
-        result.stated_s += _gathered(source.stated_s, order, iter(self.seconds))
+        result.stated_s += _gathered(source.stated_s, order, repeat(math.nan))
         return result
 
 

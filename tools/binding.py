@@ -7,7 +7,7 @@ pooling, which is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -55,14 +55,14 @@ class Symbols:
         every: All of them.
         batch: Those that are the batch.
         bounds: Those that are the batch plus one.
-        lookups: Numbers of indices, each with the bag that reads them.
+        lookups: Numbers of indices, each with the number of bags that they fill.
 
     """
 
     every: frozenset[str]
     batch: frozenset[str]
     bounds: frozenset[str]
-    lookups: Mapping[str, Node]
+    lookups: Mapping[str, Dim]
 
 
 def classify_symbols(graph: Graph) -> Symbols:
@@ -73,7 +73,7 @@ def classify_symbols(graph: Graph) -> Symbols:
     counts indices is the batch too if it counts the bags, or the rows of an
     input: then there is one index a bag.
     """
-    lookups: dict[str, Node] = {}
+    lookups: dict[str, Dim] = {}
     bounds: set[str] = set()
     counted: set[str] = set()
     for node in graph:
@@ -94,19 +94,19 @@ def classify_symbols(graph: Graph) -> Symbols:
         frozenset(every),
         frozenset(batch),
         frozenset(bounds - batch),
-        {name: node for name, node in lookups.items() if name not in batch},
+        {name: count for name, count in lookups.items() if name not in batch},
     )
 
 
 def _classify_bag(
-    node: Node, lookups: dict[str, Node], bounds: set[str], counted: set[str]
+    node: Node, lookups: dict[str, Dim], bounds: set[str], counted: set[str]
 ) -> None:
     tables = len(node.attributes.records("tables"))
     indices, offsets = node.operands[tables], node.operands[tables + 1]
     for value in (indices, *node.operands[tables + 2 :]):
         name = _length(value)
         if name is not None:
-            lookups.setdefault(name, node)
+            lookups.setdefault(name, bags(node.attributes, _types(node)) * tables)
     name = _length(offsets)
     if name is None:
         return
@@ -131,8 +131,25 @@ def _lone_symbol(dim: Dim) -> str | None:
     return str(dim) if len(names) == 1 and str(dim) in names else None
 
 
-def bind_dimensions(program: Program, wanted: Dimensions) -> Program:
+def classify_program(program: Program) -> tuple[Symbols | None, ...]:
+    """Classify the symbols of each rank class that has an op graph."""
+    return tuple(
+        None if rank.ops is None else classify_symbols(rank.ops)
+        for rank in program.classes
+    )
+
+
+def bind_dimensions(
+    program: Program,
+    wanted: Dimensions,
+    classified: Sequence[Symbols | None] | None = None,
+) -> Program:
     """Return *program* with its symbols bound, and a note of what was assumed.
+
+    Args:
+        program: The program.
+        wanted: What the user says.
+        classified: What `classify_program` said of it, if it was asked already.
 
     Raises:
         UnboundSymbolError: symbols are left without a number.
@@ -143,10 +160,11 @@ def bind_dimensions(program: Program, wanted: Dimensions) -> Program:
     bindings = {**program.bindings, **wanted.dims}
     notes: list[Diagnostic] = []
     every: set[str] = set()
-    for rank in program.classes:
-        if rank.ops is None:
+    if classified is None:
+        classified = classify_program(program)
+    for rank, symbols in zip(program.classes, classified, strict=True):
+        if rank.ops is None or symbols is None:
             continue
-        symbols = classify_symbols(rank.ops)
         every |= symbols.every
         _bind_batch(rank.ops, symbols, wanted, bindings)
         notes += _bind_lookups(symbols, wanted, bindings)
@@ -246,19 +264,21 @@ def _bind_lookups(
         msg = f"--pooling {pooling}: the model leaves no number of lookups open"
         raise PerfcError(msg)
     assumed: list[str] = []
+    counts: dict[Dim, int] = {}
     for name in open_names:
-        node = symbols.lookups[name]
-        tables = len(node.attributes.records("tables"))
-        bag_count = bags(node.attributes, _types(node)) * tables
-        if symbols_of([bag_count]) <= set(bindings):
-            bindings[name] = evaluate(bag_count, bindings) * pooling
-            assumed.append(f"{name}={bindings[name]}")
+        bag_count = symbols.lookups[name]
+        if bag_count not in counts and symbols_of([bag_count]) <= bindings.keys():
+            counts[bag_count] = evaluate(bag_count, bindings)
+        if bag_count in counts:
+            bindings[name] = counts[bag_count] * pooling
+            assumed.append(name)
     if not assumed or wanted.pooling is not None:
         return []
     more = f", … ({len(assumed)} in all)" if len(assumed) > _SHOWN else ""
+    shown = ", ".join(f"{name}={bindings[name]}" for name in assumed[:_SHOWN])
     message = (
         f"number of embedding indices taken as batch x pooling 1: "
-        f"{', '.join(assumed[:_SHOWN])}{more}; set it with --pooling or --dim"
+        f"{shown}{more}; set it with --pooling or --dim"
     )
     return [Diagnostic(Level.NOTE, "pooling-assumed", message)]
 

@@ -32,7 +32,13 @@ from perfc.passes import (
     ShapeInference,
     Transform,
 )
-from perfc.tools.binding import Dimensions, batch_size, bind_dimensions
+from perfc.tools.binding import (
+    Dimensions,
+    Symbols,
+    batch_size,
+    bind_dimensions,
+    classify_program,
+)
 
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
@@ -54,12 +60,14 @@ class Model:
         program: Its graphs, with the bound dimensions.
         annotations: What is known of it on any machine; analyses add to it.
         unbound: The program before binding, to bind it otherwise.
+        symbols: What its symbols mean, per rank class, if that is known.
 
     """
 
     program: Program
     annotations: Annotations
     unbound: Program
+    symbols: tuple[Symbols | None, ...] | None = None
 
     def bind(
         self,
@@ -76,7 +84,8 @@ class Model:
 
         """
         wanted = Dimensions(batch, pooling, dims or {})
-        return attrs.evolve(self, program=bind_dimensions(self.unbound, wanted))
+        program = bind_dimensions(self.unbound, wanted, self.symbols)
+        return attrs.evolve(self, program=program)
 
     @property
     def name(self) -> str:
@@ -115,8 +124,10 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     """
     analysis = _prepare(read_program(str(model)), transforms, instruments)
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
-    bound = bind_dimensions(program, Dimensions(batch, pooling, dims or {}))
-    return Model(bound, analysis.annotations, program)
+    symbols = classify_program(program)
+    wanted = Dimensions(batch, pooling, dims or {})
+    bound = bind_dimensions(program, wanted, symbols)
+    return Model(bound, analysis.annotations, program, symbols)
 
 
 def read_program(text: str) -> Program:
