@@ -12,6 +12,24 @@ from perfc.costmodels.target import Target
 _MIN_INDEX_BYTES = 4
 
 
+def at_least_bound(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
+    """Raise *seconds* to the lower bound where they are below it.
+
+    Raises:
+        PerfcError: a kernel computes in a mode that the target has not.
+
+    """
+    # Bytes that count every lookup bound the bound: unique rows, which take
+    # longer to count, matter only to kernels that are faster than that.
+    doubtful = seconds < _bound_s(kernels, kernels.bytes, target)
+    if not doubtful.any():
+        return seconds
+    rows = np.flatnonzero(doubtful)
+    raised = seconds.copy()
+    raised[rows] = np.maximum(seconds[rows], lower_bound(kernels.take(rows), target))
+    return raised
+
+
 def lower_bound(kernels: KernelTable, target: Target) -> Floats:
     """Return a lower bound of each kernel's duration, in seconds.
 
@@ -23,8 +41,11 @@ def lower_bound(kernels: KernelTable, target: Target) -> Floats:
         PerfcError: a kernel computes in a mode that the target has not.
 
     """
+    return _bound_s(kernels, _unavoidable_bytes(kernels), target)
+
+
+def _bound_s(kernels: KernelTable, moved: Floats, target: Target) -> Floats:
     device = target.device
-    moved = _unavoidable_bytes(kernels)
     rate = np.full(len(kernels), device.memory.bytes_per_s)
     for memory in reversed(device.memories):
         rate = np.where(moved <= memory.capacity_bytes, memory.bytes_per_s, rate)

@@ -15,7 +15,6 @@ interval: skew can only save traffic.
 
 from __future__ import annotations
 
-import functools
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -104,16 +103,10 @@ def lookups_of(kernels: KernelTable) -> Lookups:
         PerfcError: a table does not give rows, dim and pooling.
 
     """
-    return _lookups_of(tuple(kernels.kernels))
-
-
-@functools.lru_cache(maxsize=16)
-def _lookups_of(kernels: tuple[Kernel, ...]) -> Lookups:
-    """Both the estimate and its bound ask for the same tables."""
     per_kernel: list[tuple[float, float, float, bool]] = []
     sizes: list[tuple[AttrValue, AttrValue, AttrValue]] = []
     counts: list[int] = []
-    for kernel in kernels:
+    for kernel in kernels.kernels:
         element, extra = ROW_FORMATS.get(kernel.dtype, (4.0, 0))
         uniform = kernel.params.get("popularity", "uniform") in {"uniform", "", None}
         batch = kernel.params.integer("batch")

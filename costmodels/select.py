@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.bound import at_least_bound
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -58,7 +58,8 @@ def price(
             f"asked: {', '.join(model.name for model in models) or 'none'}"
         )
         raise PerfcError(message)
-    return result.estimate(lower_bound(table, target))
+    result.seconds = at_least_bound(result.seconds, table, target)
+    return result.estimate()
 
 
 @attrs.define
@@ -116,9 +117,9 @@ class _Result:
             self.model[row] = model
             self.provenance[row] = provenance
 
-    def estimate(self, bound_s: Floats) -> Estimate:
+    def estimate(self) -> Estimate:
         return Estimate(
-            np.maximum(self.seconds, bound_s),
+            self.seconds,
             self.sigma_shared,
             self.sigma_independent,
             self.model,

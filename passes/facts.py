@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 import numpy as np
@@ -99,8 +100,7 @@ class SegmentKind(enum.Enum):
     IDLE = "idle"
 
 
-@attrs.frozen
-class Segment:
+class Segment(NamedTuple):
     """One stretch of the critical path.
 
     Attributes:

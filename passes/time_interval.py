@@ -155,7 +155,10 @@ def _device(
     models: dict[str, int] = {}
     signatures: dict[Kernel, int] = {}
     model = [_numbers(models, cost.model) for cost in costs]
-    signature = [_numbers(signatures, graph.kernels) for graph in timeline.graphs]
+    if len(costs) == 1:  # no other class has the same signatures
+        signature = [np.arange(len(costs[0]))]
+    else:
+        signature = [_numbers(signatures, graph.kernels) for graph in timeline.graphs]
     kernel = [f.kernel for f in found]
     return _Estimated(
         _joined([f.device + o for f, o in zip(found, timeline.offsets, strict=True)]),

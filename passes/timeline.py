@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -80,6 +81,11 @@ TIMELINE: AnnotationKey[Timeline] = AnnotationKey("time.edges", Program)
 """The edges that `stream-schedule` solved, for those who solve them again."""
 
 
+_LINKED: WeakKeyDictionary[LaunchGraph, dict[tuple[float, float], Timeline]]
+_LINKED = WeakKeyDictionary()
+"""Edges by structure and by (stream gap, launch latency): kernels do not matter."""
+
+
 def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
     """Turn the launch graphs of all rank classes into predecessor columns.
 
@@ -92,9 +98,21 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
 
     """
     graphs = tuple(launches.graph for launches in hosted)
+    constants = (target.device.stream_gap_s, target.runtime.launch_latency_s)
+    if len(graphs) == 1:
+        linked = _LINKED.setdefault(graphs[0].structure, {})
+        if constants not in linked:
+            # Without its graph, which would keep the key alive.
+            linked[constants] = attrs.evolve(_link(graphs, *constants), graphs=())
+        return attrs.evolve(linked[constants], graphs=graphs)
+    return _link(graphs, *constants)
+
+
+def _link(
+    graphs: tuple[LaunchGraph, ...], gap_s: float, launch_latency_s: float
+) -> Timeline:
     ends = list(accumulate(map(len, graphs)))
     offsets = (0, *ends[:-1]) if graphs else ()
-    gap_s = target.device.stream_gap_s
     previous: list[int] = []
     gaps: list[float] = []
     for graph, offset in zip(graphs, offsets, strict=True):
@@ -107,7 +125,7 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
         previous,
         gaps,
         _joined([_shifted(g.issue, o) for g, o in zip(graphs, offsets, strict=True)]),
-        target.runtime.launch_latency_s,
+        launch_latency_s,
         _joined([_moved(g.after, o) for g, o in zip(graphs, offsets, strict=True)]),
         [],
     )
