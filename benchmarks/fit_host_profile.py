@@ -71,7 +71,7 @@ def main(folder: Path) -> None:
     tables = [_read(folder / name) for name in TABLES]
     values = merge([_means(table) for table in tables])
     spread = _spread(tables[1])
-    print("\n".join(lines(values, spread)))  # noqa: T201 - it is a command
+    print("\n".join(lines(values, spread)))
 
 
 def _read(path: Path) -> list[dict[str, str]]:

@@ -187,7 +187,7 @@ def of_parameters(parameters: GemmParameters) -> Predictor:
 
 def say(*words: object) -> None:
     """Print one line."""
-    print(*words)  # noqa: T201 - it is a command
+    print(*words)
 
 
 def report(label: str, predicted: Floats, rows: Rows) -> Floats:

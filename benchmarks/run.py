@@ -66,7 +66,9 @@ def bench_cold(model: Path, runs: int) -> bool:
     base_ms = statistics.median(b for b, _ in pairs) * MS
     ours_ms = statistics.median(o for _, o in pairs) * MS
     print(f"import numpy, onnx: {base_ms:.0f} ms")
-    return _row("cold: perfc analyze, whole process", ours_ms, "ms", 1.5 * base_ms + 100)
+    return _row(
+        "cold: perfc analyze, whole process", ours_ms, "ms", 1.5 * base_ms + 100
+    )
 
 
 def _median_ms(call: Callable[[int], object], runs: int) -> float:
@@ -110,7 +112,9 @@ def bench_scale() -> bool:
         output = subprocess.run(code, check=True, capture_output=True, text=True).stdout
         seconds, megabytes, passes = output.strip().split(maxsplit=2)
         per_node_us.append(float(seconds) / size * 1e6)
-        ok &= _row(f"scale: {size} nodes", float(seconds), "s", 3.0 * size / SIZES[-1] * 2)
+        ok &= _row(
+            f"scale: {size} nodes", float(seconds), "s", 3.0 * size / SIZES[-1] * 2
+        )
         print(f"  {per_node_us[-1]:.1f} us a node; {passes}")
         if size == SIZES[-1]:
             ok &= _row(f"scale: {size} nodes", float(seconds), "s", 3.0)

@@ -12,8 +12,18 @@ import sys
 import time
 
 from perfc.costmodels import load_target
-from perfc.ir import DTYPES, Annotations, Graph, Program, Record, Scenario, TensorType
-from perfc.ir import Value, single, symbol
+from perfc.ir import (
+    DTYPES,
+    Annotations,
+    Graph,
+    Program,
+    Record,
+    Scenario,
+    TensorType,
+    Value,
+    single,
+    symbol,
+)
 from perfc.passes import PassManager, Timing, parse_pipeline
 from perfc.tools.analyzer import BACK_PIPELINE
 
@@ -57,7 +67,10 @@ def _block(graph: Graph, x: Value, indices: Value, block: int) -> Value:
     )
     joined = op("concat", h, bag, axis=1)
     y = op("linear", joined, parameter("v", outer, 2 * inner))
-    return op("sigmoid", op("add", op("transpose", op("transpose", y, perm=(1, 0)), perm=(1, 0)), y))
+    return op(
+        "sigmoid",
+        op("add", op("transpose", op("transpose", y, perm=(1, 0)), perm=(1, 0)), y),
+    )
 
 
 def main() -> int:

@@ -74,11 +74,11 @@ def main(folder: Path) -> None:
     ops = read_ops(folder)
     launches = read_launches(folder)
     overheads = read_overheads(folder)
-    print(f"{MODEL}, batch {BATCH}: {len(ops)} top-level ops")  # noqa: T201
+    print(f"{MODEL}, batch {BATCH}: {len(ops)} top-level ops")
     for rules in RULES:
         for unlisted in UNLISTED:
             time_ms = host_time_ms(ops, launches, overheads, rules, unlisted)
-            print(f"{rules} rules, unlisted {unlisted:5}: {time_ms:.2f} ms")  # noqa: T201
+            print(f"{rules} rules, unlisted {unlisted:5}: {time_ms:.2f} ms")
 
 
 def normalised(name: str) -> str:

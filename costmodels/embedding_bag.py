@@ -15,7 +15,6 @@ interval: skew can only save traffic.
 
 from __future__ import annotations
 
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -155,6 +155,15 @@ def _check(model: CostModel, table: KernelTable, estimate: Estimate) -> None:
                 f"for {len(table)} kernels"
             )
             raise PerfcError(message)
+    # One look at all three; which it was matters only if something is wrong.
+    least = min(
+        float(np.min(estimate.seconds)) or -1.0,
+        float(np.min(estimate.sigma_shared)),
+        float(np.min(estimate.sigma_independent)),
+    )
+    total = np.sum(estimate.seconds) + np.sum(estimate.sigma_shared)
+    if least >= 0 and np.isfinite(total + np.sum(estimate.sigma_independent)):
+        return
     _check_numbers(model, table, "seconds", estimate.seconds, above_zero=True)
     for column in ("sigma_shared", "sigma_independent"):
         values = np.asarray(columns[column], dtype=np.float64)

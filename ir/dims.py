@@ -9,6 +9,7 @@ on expressions alike.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeAlias
@@ -164,10 +165,7 @@ def symbols_of(dims: Iterable[Dim]) -> frozenset[str]:
 
 def product(dims: Iterable[Any]) -> Any:  # noqa: ANN401
     """Multiply ints, arrays or expressions; 1 for none."""
-    result: Any = 1
-    for dim in dims:
-        result = result * dim
-    return result
+    return math.prod(dims)
 
 
 def total(dims: Iterable[Dim]) -> Dim:

@@ -18,7 +18,6 @@ Rules of time, which `stream-schedule` implements and the tests simulate:
 
 from __future__ import annotations
 
-import copy
 import enum
 import math
 from collections.abc import Sequence
@@ -158,6 +157,7 @@ class LaunchGraph:
         detail: `T1`…`T5`, the name of the runtime call, the copy's direction.
         group: Key that the tasks of one collective share, or "".
         stated_s: Seconds the source states (a test, a trace), NaN where none.
+        base: The graph whose columns this one shares, see `with_kernels`.
 
     """
 
@@ -179,7 +179,7 @@ class LaunchGraph:
     _kernel_index: dict[Kernel, int] = attrs.field(
         factory=dict[Kernel, int], init=False, repr=False
     )
-    _structure: LaunchGraph | None = attrs.field(default=None, init=False, repr=False)
+    base: LaunchGraph | None = attrs.field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -213,15 +213,15 @@ class LaunchGraph:
     @property
     def structure(self) -> LaunchGraph:
         """The graph whose tasks this one has: itself, but for `with_kernels`."""
-        return self if self._structure is None else self._structure
+        return self if self.base is None else self.base
 
     def emptied(self) -> LaunchGraph:
         """Return a graph without tasks; resources, kernels and ops are the same."""
         empty = LaunchGraph(self.name)
         empty.resources += self.resources
-        empty.kernels += self.kernels
         empty.ops += self.ops
-        empty._kernel_index.update(self._kernel_index)
+        for kernel in self.kernels:
+            empty.intern(kernel)
         return empty
 
     def with_kernels(self, kernels: Sequence[Kernel]) -> LaunchGraph:
@@ -236,10 +236,12 @@ class LaunchGraph:
         if len(kernels) != len(self.kernels):
             msg = f"{self} has {len(self.kernels)} kernels, not {len(kernels)}"
             raise VerifyError(msg)
-        other = copy.copy(self)
-        other.kernels = list(kernels)
-        other._kernel_index = {}
-        other._structure = self.structure
+        other = LaunchGraph(self.name)
+        other.resources, other.ops, other.kernels = self.resources, self.ops, [*kernels]
+        other.kind, other.resource, other.op = self.kind, self.resource, self.op
+        other.kernel, other.issue, other.after = self.kernel, self.issue, self.after
+        other.detail, other.group = self.detail, self.group
+        other.stated_s, other.base = self.stated_s, self.structure
         return other
 
     def task(  # noqa: PLR0913 - one argument per column
@@ -280,7 +282,7 @@ class LaunchGraph:
         detail: str = "",
         stated_s: float = math.nan,
     ) -> int:
-        """Append a host call and the device task it enqueues; return the task's index."""
+        """Append a host call and the device task it enqueues; return the latter."""
         index = len(self.kind)
         self.kind += (TaskKind.CALL, kind)
         self.resource += (thread, stream)

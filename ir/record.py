@@ -22,13 +22,14 @@ class Record(Mapping[str, AttrValue]):
     records. Two records are equal when their items are, in any order.
     """
 
-    __slots__ = ("_hash", "_items", "_symbolic")
+    __slots__ = ("_hash", "_items", "_lists", "_symbolic")
 
     def __init__(self, items: Mapping[str, AttrValue] | None = None) -> None:
         """Copy *items*."""
         self._items: dict[str, AttrValue] = dict(items or {})
         self._hash: int | None = None
         self._symbolic: bool | None = None
+        self._lists: dict[str, tuple[Record, ...]] = {}
 
     def __getitem__(self, name: str) -> AttrValue:
         return self._items[name]
@@ -119,10 +120,13 @@ class Record(Mapping[str, AttrValue]):
 
     def records(self, name: str) -> tuple[Record, ...]:
         """Return a tuple-of-records attribute."""
-        values = self._get(name, ())
-        if not isinstance(values, tuple) or not _all_records(values):
-            raise self._unlike(name, "a list of records")
-        return values
+        found = self._lists.get(name)
+        if found is None:
+            values = self._get(name, ())
+            if not isinstance(values, tuple) or not _all_records(values):
+                raise self._unlike(name, "a list of records")
+            found = self._lists[name] = values
+        return found
 
     def _get(self, name: str, default: AttrValue) -> AttrValue:
         value = self._items.get(name)
@@ -138,7 +142,7 @@ EMPTY = Record()
 
 
 def _all_records(values: tuple[AttrValue, ...]) -> TypeGuard[tuple[Record, ...]]:
-    return all([isinstance(value, Record) for value in values])
+    return all(isinstance(value, Record) for value in values)
 
 
 def _is_symbolic(value: AttrValue) -> bool:

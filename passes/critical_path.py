@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import ClassVar
 
@@ -60,11 +61,14 @@ class CriticalPath(Pass):
         hosted = ctx.get(HOSTED, program)
         time_s = max(schedule.end_s, default=0.0)
         tasks = _chain(schedule, time_s)
-        # Slack first: its columns are gone before the many segments are made,
-        # and the garbage collector has less to go through while they are.
-        slack_s = _slack(schedule, ctx.get(TIMELINE, program), tasks, time_s)
-        segments = _segments(schedule, hosted, tasks, ctx.target)
-        ctx.set(CRITICAL_PATH, program, Path(time_s, tuple(segments), slack_s))
+        timeline, target = ctx.get(TIMELINE, program), ctx.target
+        path = Path(
+            time_s,
+            tasks,
+            partial(_segments, schedule, hosted, tasks, target),
+            partial(_slack, schedule, timeline, tasks, time_s),
+        )
+        ctx.set(CRITICAL_PATH, program, path)
 
 
 def _chain(schedule: Schedule, time_s: float) -> list[int]:

@@ -11,7 +11,7 @@ import enum
 import functools
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -86,7 +86,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Dimensions."""
-        return tuple(map(bound, self.type.shape))
+        return cast("tuple[int, ...]", self.type.shape)
 
     @property
     def nbytes(self) -> int:

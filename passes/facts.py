@@ -7,7 +7,8 @@ launch graph itself depends on the target and the runtime.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -123,17 +124,34 @@ class Segment(NamedTuple):
 class Path:
     """The critical path of a schedule.
 
+    Its parts are worked out when they are asked for: a search that asks only for
+    the time does not wait for them.
+
     Attributes:
         time_s: From the first start to the last end.
-        segments: The path, in order of time; durations sum to `time_s`.
-        slack_s: Per task, by how much it could end later without changing
-            `time_s`; 0 on the path.
+        tasks: The tasks of the path, in order of time.
+        find_segments: Works out `segments`.
+        find_slack_s: Works out `slack_s`.
 
     """
 
     time_s: float
-    segments: tuple[Segment, ...]
-    slack_s: Sequence[float]
+    tasks: Sequence[int]
+    find_segments: Callable[[], Sequence[Segment]] = attrs.field(repr=False)
+    find_slack_s: Callable[[], Sequence[float]] = attrs.field(repr=False)
+
+    @functools.cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The path, in order of time; durations sum to `time_s`."""
+        return tuple(self.find_segments())
+
+    @functools.cached_property
+    def slack_s(self) -> Sequence[float]:
+        """By how much each task could end later without changing the time.
+
+        It is 0 on the path.
+        """
+        return self.find_slack_s()
 
 
 CRITICAL_PATH: AnnotationKey[Path] = AnnotationKey("time.critical_path", Program)

@@ -75,11 +75,13 @@ class Binding:
     Attributes:
         numbers: Symbol and number.
         settings: What is assumed of PyTorch and of the device.
+        fixed: Tensors without symbols, the same at every binding.
 
     """
 
     numbers: Mapping[str, int]
     settings: Settings
+    fixed: dict[Slot, Tensor] = attrs.field(factory=dict[Slot, Tensor])
     _types: dict[TensorType, TensorType] = attrs.field(
         factory=dict[TensorType, TensorType], init=False
     )
@@ -97,11 +99,12 @@ class Binding:
 
     def tensor(self, slot: Slot) -> Tensor:
         """Return what the rules know of a value."""
-        found = self._tensors.get(slot)
+        found = self.fixed.get(slot) or self._tensors.get(slot)
         if found is None:
             type_ = self.type(slot.type)
             found = Tensor(type_, slot.layout, slot.parameter, slot.known)
-            self._tensors[slot] = found
+            tensors = self.fixed if type_ is slot.type else self._tensors
+            tensors[slot] = found
         return found
 
     def copy_kernel(self, slot: Slot, *, pinned: bool) -> Launch | None:
@@ -171,6 +174,7 @@ class Recipe:
         copies: Inputs and their copies, None for one that is not copied.
         sites: Sites and what they became.
         pinned: Whether the inputs are in pinned memory.
+        fixed: Tensors without symbols.
 
     """
 
@@ -179,11 +183,13 @@ class Recipe:
     copies: Mapping[Slot, Lowered | None]
     sites: Mapping[SiteKey, Lowered]
     pinned: bool
+    fixed: dict[Slot, Tensor]
 
     def repeat(self, binding: Binding) -> LaunchGraph | None:
         """Return the launch graph at other sizes; None if its tasks are others."""
         if binding.numbers == self.numbers:
             return self.graph
+        binding.fixed = self.fixed
         found: dict[int, Kernel] = {}
         for slot, copy in self.copies.items():
             launch = binding.copy_kernel(slot, pinned=self.pinned)
@@ -258,8 +264,14 @@ class Lowering:
 
     def recipe(self) -> Recipe:
         """Return how it was done."""
-        numbers, pinned = dict(self.binding.numbers), self.pinned
-        return Recipe(self.graph, numbers, self._copies, self._sites, pinned)
+        return Recipe(
+            self.graph,
+            dict(self.binding.numbers),
+            self._copies,
+            self._sites,
+            self.pinned,
+            self.binding.fixed,
+        )
 
     def copy_inputs(self, graph: Graph) -> None:
         """Copy each input that the graph reads on the device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -33,8 +34,19 @@ class Sources:
     kernel: NDArray[np.intp]
 
 
+_SOURCES: WeakKeyDictionary[LaunchGraph, Sources] = WeakKeyDictionary()
+"""By structure: kernels do not matter, and a scheduled graph no longer grows."""
+
+
 def sources(graph: LaunchGraph) -> Sources:
     """Return which tasks of *graph* get their duration from where."""
+    found = _SOURCES.get(graph.structure)
+    if found is None or len(found.stated_s) != len(graph):
+        found = _SOURCES[graph.structure] = _sources(graph)
+    return found
+
+
+def _sources(graph: LaunchGraph) -> Sources:
     stated_s = np.array(graph.stated_s, dtype=np.float64)
     open_ = np.isnan(stated_s)
     device = np.flatnonzero(open_ & task_mask(graph, BUSY_KINDS))

@@ -82,7 +82,7 @@ class TimeInterval(Pass):
         device = _device(timeline, costs, found)
         shared = _shared_effects(timeline, path.time_s, duration_s, host, device)
         on_path = np.zeros(len(duration_s), dtype=np.bool_)
-        on_path[[segment.task for segment in path.segments]] = True
+        on_path[list(path.tasks)] = True
         host_own = _own_effects(host, duration_s, on_path)
         device_own = _own_effects(device, duration_s, on_path)
         interval = _interval(path.time_s, shared, host_own, device_own)
