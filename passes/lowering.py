@@ -127,14 +127,14 @@ class Binding:
             op,
             bind_record(attributes, self.numbers),
             tuple([self.tensor(slot) for slot in operands]),
-            tuple([self.type(type_) for type_ in results]),
+            tuple([self.type(slot.type) for slot in results]),
             self.settings,
         )
         return eager_launches(site)
 
 
-SiteKey: TypeAlias = tuple[str, Record, tuple[Slot, ...], tuple[TensorType, ...]]
-"""Op, attributes, operands, types of the results."""
+SiteKey: TypeAlias = tuple[str, Record, tuple[Slot, ...], tuple[Slot, ...]]
+"""Op, attributes, operands, results."""
 
 
 @attrs.frozen(eq=False)
@@ -249,6 +249,9 @@ class Lowering:
     _plain: dict[TensorType, Slot] = attrs.field(
         factory=dict[TensorType, Slot], init=False
     )
+    _layouts: dict[tuple[Slot, Layout], Slot] = attrs.field(
+        factory=dict["tuple[Slot, Layout]", Slot], init=False
+    )
     _copies: dict[Slot, Lowered | None] = attrs.field(
         factory=dict["Slot", "Lowered | None"], init=False
     )
@@ -327,19 +330,25 @@ class Lowering:
     def _lowered(self, node: Node) -> Lowered:
         slots = self._slots
         operands = tuple([slots.get(v) or self._slot(v) for v in node.operands])
-        results = [self._result(value) for value in node.results]
-        key = (node.op, node.attributes, operands, tuple([r.type for r in results]))
+        results = tuple([self._result(value) for value in node.results])
+        key = (node.op, node.attributes, operands, results)
         found = self._sites.get(key)
         if found is None:
             eager = self.binding.eager(key)
             found = self._interned(eager.name, eager.launches, eager.layouts)
             self._sites[key] = found
-        if found.layouts:
-            results = [
-                attrs.evolve(r, layout=layout)
-                for r, layout in zip(results, found.layouts, strict=True)
-            ]
+        laid_out = zip(results, found.layouts, strict=True) if found.layouts else ()
+        results = tuple([self._laid_out(*pair) for pair in laid_out]) or results
         slots.update(zip(node.results, results, strict=True))
+        return found
+
+    def _laid_out(self, slot: Slot, layout: Layout) -> Slot:
+        if layout is slot.layout:
+            return slot
+        found = self._layouts.get((slot, layout))
+        if found is None:
+            found = attrs.evolve(slot, layout=layout)
+            self._layouts[slot, layout] = found
         return found
 
     def _interned(

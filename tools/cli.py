@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import click
 
-from perfc.ir import PerfcError
+from perfc.ir import PerfcError, paused_collector
 
 _VERBS = {
     "analyze": "perfc.tools.verb_analyze:analyze",
@@ -107,7 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the console script."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        code = _invoke(arguments)
+        # One command makes objects, and then ends: there is nothing to collect.
+        with paused_collector():
+            code = _invoke(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has gone: nothing to tell anyone.

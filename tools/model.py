@@ -18,6 +18,7 @@ from perfc.ir import (
     UnsupportedModelError,
     UsageError,
     load_plugin,
+    paused_collector,
     plugin_names,
 )
 from perfc.passes import (
@@ -122,7 +123,8 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         PerfcError: the file is at fault.
 
     """
-    analysis = _prepare(read_program(str(model)), transforms, instruments)
+    with paused_collector():
+        analysis = _prepare(read_program(str(model)), transforms, instruments)
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
     symbols = classify_program(program)
     wanted = Dimensions(batch, pooling, dims or {})
