@@ -15,6 +15,7 @@ from perfc.costmodels import load_target
 from perfc.ir import (
     DTYPES,
     Annotations,
+    AttrValue,
     Graph,
     Program,
     Record,
@@ -24,11 +25,13 @@ from perfc.ir import (
     single,
     symbol,
 )
-from perfc.passes import PassManager, Timing, parse_pipeline
-from perfc.tools.analyzer import BACK_PIPELINE
+from perfc.passes import CRITICAL_PATH, PassManager, Timing, parse_pipeline
 
 F32, I64 = DTYPES["f32"], DTYPES["i64"]
-FRONT = "raise-embedding-bag,shape-inference,fold-shapes,"
+PIPELINE = (
+    "raise-embedding-bag,shape-inference,fold-shapes,lower-kernels,kernel-cost,"
+    "overhead,stream-schedule,critical-path,time-interval"
+)
 WIDTHS = (64, 128, 256, 384, 512, 768, 1024)
 BLOCK = 8
 
@@ -51,9 +54,9 @@ def _block(graph: Graph, x: Value, indices: Value, block: int) -> Value:
     def parameter(name: str, *shape: int) -> Value:
         return graph.add_parameter(f"{name}{block}", TensorType(F32, shape))
 
-    def op(op: str, *operands: Value, **attributes: object) -> Value:
-        name = f"{op}_{len(graph)}"
-        return graph.add(op, operands, [name], Record(attributes)).results[0]  # type: ignore[arg-type]
+    def op(name: str, *operands: Value, **attributes: AttrValue) -> Value:
+        result = f"{name}_{len(graph)}"
+        return graph.add(name, operands, [result], attributes).results[0]
 
     w = parameter("w", inner, WIDTHS[block % 7])
     h = op("relu", op("linear", x, w, parameter("b", inner)))
@@ -67,10 +70,9 @@ def _block(graph: Graph, x: Value, indices: Value, block: int) -> Value:
     )
     joined = op("concat", h, bag, axis=1)
     y = op("linear", joined, parameter("v", outer, 2 * inner))
-    return op(
-        "sigmoid",
-        op("add", op("transpose", op("transpose", y, perm=(1, 0)), perm=(1, 0)), y),
-    )
+    turned = op("transpose", y, perm=(1, 0))
+    back = op("transpose", turned, perm=(1, 0))
+    return op("sigmoid", op("add", back, y))
 
 
 def main() -> int:
@@ -80,13 +82,17 @@ def main() -> int:
     target = load_target("a100")
     timing = Timing()
     started = time.perf_counter()
-    manager = PassManager(parse_pipeline(FRONT + BACK_PIPELINE), [timing])
+    manager = PassManager(parse_pipeline(PIPELINE), [timing])
     scenario = Scenario(target.name, target.spec_sha256, "eager", program.bound)
-    manager.run(program, target, scenario, Annotations())
+    facts = Annotations()
+    manager.run(program, target, scenario, facts)
+    path = facts.get(CRITICAL_PATH, program, scenario)
+    segments, slack_s = path.segments, path.slack_s
     seconds = time.perf_counter() - started
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     passes = " ".join(f"{name} {s:.2f}" for name, s in timing.seconds)
-    print(f"{seconds:.3f} {peak_mb:.0f} {passes}")
+    print(f"{seconds:.3f} {peak_mb:.0f} {passes}; {len(segments)} segments", end="")
+    print(f", {sum(slack > 0 for slack in slack_s)} tasks with slack")
     return 0
 
 

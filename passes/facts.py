@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate
-from perfc.ir import AnnotationKey, Dim, Graph, LaunchGraph, Program, Value
+from perfc.ir import (
+    AnnotationKey,
+    Dim,
+    Graph,
+    LaunchGraph,
+    Program,
+    Value,
+    paused_collector,
+)
 
 TYPED: AnnotationKey[bool] = AnnotationKey("ir.typed", Graph, per_scenario=False)
 """Every value of the op graph has a type."""
@@ -143,7 +151,8 @@ class Path:
     @functools.cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The path, in order of time; durations sum to `time_s`."""
-        return tuple(self.find_segments())
+        with paused_collector():
+            return tuple(self.find_segments())
 
     @functools.cached_property
     def slack_s(self) -> Sequence[float]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator
 from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.costmodels import HostProfile, load_profile
 from perfc.ir import (
@@ -82,7 +82,7 @@ def _hosted(
 ) -> HostedLaunches:
     if rank.launches is None:
         return host_launches(graph, profile)
-    return _timed(graph, profile, iter(()))
+    return _timed(graph, profile)
 
 
 _HOSTED: WeakKeyDictionary[LaunchGraph, list[tuple[HostProfile, HostedLaunches]]]
@@ -104,37 +104,43 @@ def host_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
             return attrs.evolve(hosted, graph=full)
     hosting = _Hosting(graph, profile)
     hosting.add_all()
-    hosted = _timed(hosting.result(), profile, iter(hosting.seconds))
+    hosted = HostedLaunches(
+        hosting.result(),
+        hosting.host_s(),
+        profile.sigma_shared,
+        profile.sigma_independent,
+    )
     known.append((profile, hosted))
     return hosted
 
 
-def _timed(
-    full: LaunchGraph, profile: HostProfile, segments_s: Iterator[float]
-) -> HostedLaunches:
+def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
+    """Time a graph that has its host segments already."""
     return HostedLaunches(
-        full,
-        np.array(list(_host_seconds(full, profile, segments_s))),
+        graph,
+        np.array(_host_seconds(graph, profile)),
         profile.sigma_shared,
         profile.sigma_independent,
     )
 
 
-def _host_seconds(
-    graph: LaunchGraph, profile: HostProfile, segments_s: Iterator[float]
-) -> Iterator[float]:
-    """Seconds of each host task: stated, of the profile's call, or of a segment."""
+def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
+    """Seconds of each host task: as stated, else of the profile's call; else NaN.
+
+    Raises:
+        PerfcError: a host segment states no time.
+
+    """
     calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
+    seconds: list[float] = []
     columns = zip(graph.kind, graph.stated_s, graph.detail, strict=True)
     for index, (kind, stated_s, detail) in enumerate(columns):
         if kind not in HOST_KINDS:
-            yield math.nan
+            seconds.append(math.nan)
         elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
-            yield stated_s
+            seconds.append(stated_s)
         elif kind is not TaskKind.HOST:
-            yield calls_s.get(detail, default_s)
-        elif (seconds := next(segments_s, None)) is not None:
-            yield seconds
+            seconds.append(calls_s.get(detail, default_s))
         else:
             msg = (
                 f"task {index} of {graph}: a host task of a launch graph must state "
@@ -142,6 +148,7 @@ def _host_seconds(
                 "add `seconds = ...`"
             )
             raise PerfcError(msg)
+    return seconds
 
 
 @attrs.frozen
@@ -161,7 +168,7 @@ class _Hosting:
     The columns of the new graph are gathered at the end, all at once.
 
     Attributes:
-        order: Old number of each task, or -1 for a host segment.
+        order: Old number of each task; segments are numbered after the old tasks.
         details: `T1` to `T5` of each segment, in order.
         seconds: What each segment takes, in order.
         owners: The op of each segment, in order.
@@ -220,7 +227,8 @@ class _Hosting:
     def _one_launch(self, op: int, times: _Times, call: int) -> None:
         """Add an op of one kernel, which is what most ops are."""
         thread = self._thread = self.source.resource[call]
-        self.order += (-1, -1, call, call + 1, -1)
+        first = len(self.source) + len(self.details)
+        self.order += (first, first + 1, call, call + 1, first + 2)
         self.details += ("T1", "T2", "T3")
         self.seconds += (self.profile.t1_s, times.t2_s, times.t3_s)
         self.owners += (op, op, op)
@@ -256,36 +264,36 @@ class _Hosting:
         return times
 
     def _segment(self, op: int, detail: str, seconds: float) -> None:
-        self.order.append(-1)
+        self.order.append(len(self.source) + len(self.details))
         self.details.append(detail)
         self.seconds.append(seconds)
         self.owners.append(op)
         self.threads.append(self._thread)
 
     def result(self) -> LaunchGraph:
-        """Gather the columns: from the old graph, and from the segments."""
-        source, order = self.source, self.order
-        moved = [-1] * (len(source) + 1)  # an issue of -1 stays -1
-        for number, task in enumerate(order):
-            if task >= 0:
-                moved[task] = number
+        """Gather the columns: of the old tasks, then of the segments, reordered."""
+        source, count = self.source, len(self.details)
+        moved = [-1] * (len(source) + count + 1)  # an issue of -1 stays -1
+        for number, task in enumerate(self.order):
+            moved[task] = number
         result = source.emptied()
-        result.kind += _gathered(source.kind, order, repeat(TaskKind.HOST))
-        result.resource += _gathered(source.resource, order, iter(self.threads))
-        result.op += _gathered(source.op, order, iter(self.owners))
-        result.kernel += _gathered(source.kernel, order, repeat(-1))
-        issues = _gathered(source.issue, order, repeat(-1))
-        result.issue += [moved[issue] for issue in issues]
-        afters = _gathered(source.after, order, repeat(()))
+        result.kind += self._ordered(source.kind, [TaskKind.HOST] * count)
+        result.resource += self._ordered(source.resource, self.threads)
+        result.op += self._ordered(source.op, self.owners)
+        result.kernel += self._ordered(source.kernel, [-1] * count)
+        issues = self._ordered(source.issue, [-1] * count)
+        result.issue += map(moved.__getitem__, issues)
+        afters = self._ordered(source.after, [()] * count)
         result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
-        result.detail += _gathered(source.detail, order, iter(self.details))
-        result.group += _gathered(source.group, order, repeat(""))
-        result.stated_s += _gathered(source.stated_s, order, repeat(math.nan))
+        result.detail += self._ordered(source.detail, self.details)
+        result.group += self._ordered(source.group, [""] * count)
+        result.stated_s += self._ordered(source.stated_s, [math.nan] * count)
         return result
 
+    def host_s(self) -> NDArray[np.float64]:
+        """Seconds of each task of the new graph; NaN for device tasks."""
+        old_s = _host_seconds(self.source, self.profile)
+        return np.array(old_s + self.seconds)[np.array(self.order, dtype=np.intp)]
 
-def _gathered(
-    column: Sequence[T], order: Sequence[int], segments: Iterator[T]
-) -> list[T]:
-    """Return the old tasks' items, with the segments' where there is no old task."""
-    return [column[task] if task >= 0 else next(segments) for task in order]
+    def _ordered(self, tasks: list[T], segments: list[T]) -> Iterator[T]:
+        return map([*tasks, *segments].__getitem__, self.order)

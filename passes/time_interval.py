@@ -58,7 +58,7 @@ class TimeInterval(Pass):
       along the critical path. All launches of one signature err alike.
 
     At most five times the cost of a schedule; where only the host or only the
-    device decides the time, four times; where neither does, twice.
+    device decides the time, three times; where neither does, twice.
     """
 
     name: ClassVar[str] = "time-interval"
@@ -203,7 +203,7 @@ def _shared_effects(
     device_down = -moved(-device_sigma) if device_up else 0.0
     if not (host_up or device_up):
         return _Effects(0.0, 0.0, 0.0)
-    if not (host_sigma.any() and device_sigma.any()):
+    if not (host_up and device_up):
         return _Effects(host_up, device_up, host_down + device_down)
     both = -moved(-host_sigma - device_sigma)
     down = max(math.hypot(host_down, device_down), both / math.sqrt(2))
