@@ -103,10 +103,11 @@ class LowerKernels(Pass):
         recipe = recipes.get((self, settings))
         if recipe is not None and (graph := recipe.repeat(binding)) is not None:
             return graph
+        known = ctx.get(ELEMENTS, rank.ops)
         lowering = Lowering(
             rank.ops.name,
             binding,
-            frozenset(ctx.get(ELEMENTS, rank.ops)),
+            frozenset(known),
             pinned=self.inputs == "host-pinned",
         )
         if self.inputs != "device":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -85,8 +85,8 @@ def _hosted(
     return _timed(graph, profile)
 
 
-_HOSTED: WeakKeyDictionary[LaunchGraph, list[tuple[HostProfile, HostedLaunches]]]
-_HOSTED = WeakKeyDictionary()
+_Known: TypeAlias = list[tuple[HostProfile, HostedLaunches]]
+_HOSTED: WeakKeyDictionary[LaunchGraph, _Known] = WeakKeyDictionary()
 """What `host_launches` made of a structure: kernels do not matter to the host, so
 another batch or target of a lowered graph needs no second look."""
 
@@ -283,7 +283,8 @@ class _Hosting:
         result.kernel += self._ordered(source.kernel, [-1] * count)
         issues = self._ordered(source.issue, [-1] * count)
         result.issue += map(moved.__getitem__, issues)
-        afters = self._ordered(source.after, [()] * count)
+        nothing: list[tuple[int, ...]] = [()] * count
+        afters = self._ordered(source.after, nothing)
         result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
         result.detail += self._ordered(source.detail, self.details)
         result.group += self._ordered(source.group, [""] * count)

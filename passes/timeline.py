@@ -81,8 +81,8 @@ TIMELINE: AnnotationKey[Timeline] = AnnotationKey("time.edges", Program)
 """The edges that `stream-schedule` solved, for those who solve them again."""
 
 
-_LINKED: WeakKeyDictionary[LaunchGraph, dict[tuple[float, float], Timeline]]
-_LINKED = WeakKeyDictionary()
+_Edges: TypeAlias = dict[tuple[float, float], Timeline]
+_LINKED: WeakKeyDictionary[LaunchGraph, _Edges] = WeakKeyDictionary()
 """Edges by structure and by (stream gap, launch latency): kernels do not matter."""
 
 
