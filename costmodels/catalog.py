@@ -1,4 +1,8 @@
-"""Where target sheets are found: built in, in files, in other distributions."""
+"""Where target sheets are found: built in, in files, in other distributions.
+
+A plugin of the group `perfc.targets` is the path of a sheet, or the sheet's tables,
+or a callable that returns one of them.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from perfc.costmodels.target import TargetError
-from perfc.ir import UsageError
-
-ENTRY_POINT_GROUP = "perfc.targets"
-"""Entry points `name = "module:attribute"`; the attribute is a path to a sheet
-or the sheet's tables, or a callable that returns one of them."""
+from perfc.ir import TARGETS, UsageError, load_plugin, plugin_names
 
 BUILTIN_ALIASES: Mapping[str, str] = {
     "a100": "a100-sxm-80g",
@@ -51,7 +51,7 @@ SheetText = str | Mapping[str, object]
 
 def target_names() -> list[str]:
     """Return the names of the built-in targets and of plugins', sorted."""
-    return sorted({*_builtin_names(), *_plugin_names()})
+    return sorted({*_builtin_names(), *plugin_names(TARGETS)})
 
 
 def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
@@ -101,32 +101,19 @@ def _builtin_names() -> list[str]:
     return [path.stem for path in _FOLDER.glob(f"*{_SUFFIX}")]
 
 
-def _plugin_names() -> list[str]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, rarely needed
-
-    return [point.name for point in entry_points(group=ENTRY_POINT_GROUP)]
-
-
 def _from_plugin(name: str) -> SheetText:
-    from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, rarely needed
-
-    points = list(entry_points(group=ENTRY_POINT_GROUP, name=name))
-    if not points:
+    if name not in plugin_names(TARGETS):
         raise UsageError(_unknown(name))
-    if len({point.value for point in points}) > 1:
-        owners = ", ".join(sorted(point.value for point in points))
-        message = f"target {name} is in more than one plugin: {owners}; uninstall one"
-        raise UsageError(message)
+    loaded = load_plugin(TARGETS, name)
     try:
-        loaded: object = points[0].load()
         content = loaded() if callable(loaded) else loaded
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")
-        message = f"target {name}: plugin {points[0].value} failed: {reason}"
+        message = f"target {name}: its plugin failed: {reason}"
         raise TargetError(message) from error
     if isinstance(content, str | Path):
         return _read(content)
-    return _plain_tables(content, f"target {name}: plugin {points[0].value}")
+    return _plain_tables(content, f"target {name}: its plugin")
 
 
 def _plain_tables(content: object, where: str) -> Mapping[str, object]:
@@ -146,7 +133,7 @@ def _unknown(name: str) -> str:
     known = sorted(_builtin_names())
     near = difflib.get_close_matches(name.lower(), [*known, *BUILTIN_ALIASES], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    plugins = "".join(f", {plugin}" for plugin in sorted(_plugin_names()))
+    plugins = "".join(f", {plugin}" for plugin in sorted(plugin_names(TARGETS)))
     quoted = name if name.isprintable() and name else repr(name)
     return (
         f"unknown target {quoted}; {hint}known targets: {', '.join(known)}{plugins}; "

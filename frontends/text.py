@@ -24,13 +24,13 @@ class TextFrontend:
         data = read_file(path)
         try:
             program = parse_program(data.decode("utf-8"))
+            for rank in program.classes:
+                if rank.ops is not None:
+                    verify(rank.ops, BUILTIN_OPS)
         except UnicodeDecodeError:
             msg = f"{path}: not UTF-8 text, so not perfc assembly"
             raise ParseError(msg) from None
         except PerfcError as error:
             msg = f"{path}: {error}"
             raise type(error)(msg) from None
-        for rank in program.classes:
-            if rank.ops is not None:
-                verify(rank.ops, BUILTIN_OPS)
         return attrs.evolve(program, sha256=digest(data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -11,7 +12,8 @@ from types import MappingProxyType, ModuleType
 import pytest
 
 from perfc.costmodels import catalog, load_target, target_names
-from perfc.ir import PerfcError
+from perfc.ir import PerfcError, register_plugin
+from perfc.ir import entry_points as installed_plugins
 
 L4 = Path(catalog.__file__).with_name("targets") / "l4.toml"
 ATTRIBUTES: dict[str, object] = {
@@ -37,6 +39,22 @@ def _install(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
     monkeypatch.setattr(metadata, "entry_points", entry_points)
 
 
+@pytest.fixture(autouse=True)
+def _forget_plugins() -> Iterator[None]:
+    """Look for plugins anew, here and in the tests that follow."""
+    installed_plugins.cache_clear()
+    yield
+    installed_plugins.cache_clear()
+
+
+def test_a_plugin_may_be_registered_in_the_process() -> None:
+    """`register_plugin` makes a target known to this process."""
+    register_plugin("perfc.targets", "toy-registered", L4)
+
+    assert load_target("l4") == load_target("toy-registered")
+    assert "toy-registered" in target_names()
+
+
 @pytest.mark.parametrize("attribute", ["path", "text_path", "tables", "function"])
 def test_a_plugin_gives_a_path_or_tables(
     attribute: str, monkeypatch: pytest.MonkeyPatch
@@ -51,11 +69,11 @@ def test_a_plugin_gives_a_path_or_tables(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (("toy_plugin:nothing",), "plugin toy_plugin:nothing failed: AttributeError"),
-        (("no_such_module:x",), "plugin no_such_module:x failed: ModuleNotFoundError"),
+        (("toy_plugin:nothing",), "toy_plugin:nothing cannot be loaded: Attribute"),
+        (("no_such_module:x",), "no_such_module:x cannot be loaded: ModuleNot"),
         (("toy_plugin:number",), "expected a path or tables, found int"),
         (("toy_plugin:odd_tables",), "values that TOML has not"),
-        (("a:b", "c:d"), "in more than one plugin: a:b, c:d"),
+        (("a:b", "c:d"), "claimed twice: by a:b and by c:d"),
     ],
 )
 def test_a_broken_plugin_fails_loudly(
