@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from perfc.costmodels.sheet_file import read_sheet, shown_path
 from perfc.costmodels.target import TargetError
 from perfc.ir import TARGETS, UsageError, load_plugin, plugin_names
 
@@ -42,7 +43,6 @@ BUILTIN_ALIASES: Mapping[str, str] = {
 """The `aliases` of the built-in sheets, here so that a look-up reads one file."""
 
 _FOLDER = Path(__file__).with_name("targets")
-_MOST_BYTES = 1_000_000
 _SUFFIX = ".toml"
 
 SheetText = str | Mapping[str, object]
@@ -66,35 +66,12 @@ def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
 
 
-def shown_path(path: str) -> str:
-    """Return a path as a message on one line shows it."""
-    return path if path.isprintable() else repr(path)
-
-
 def _is_path(text: str) -> bool:
     return text.lower().endswith(_SUFFIX) or "/" in text or "\\" in text
 
 
 def _read(path: str | Path) -> str:
-    where = shown_path(str(path))
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        message = f"{where}: cannot read the target sheet: {reason}"
-        raise TargetError(message) from error
-    except ValueError as error:  # a zero byte in the name
-        message = f"{where}: not a path"
-        raise TargetError(message) from error
-    if len(content) > _MOST_BYTES:
-        message = f"{where}: larger than a target sheet can be (1 MB)"
-        raise TargetError(message)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        message = f"{where}: not UTF-8 text, at byte {error.start}; save it as UTF-8"
-        raise TargetError(message) from error
+    return read_sheet(path, "target sheet", TargetError)
 
 
 def _builtin_names() -> list[str]:

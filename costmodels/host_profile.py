@@ -20,6 +20,7 @@ from typing import TypeAlias, TypeGuard, cast
 
 import attrs
 
+from perfc.costmodels.sheet_file import read_sheet
 from perfc.ir import PerfcError, UsageError
 
 FOLDER = Path(__file__).with_name("profiles")
@@ -36,7 +37,6 @@ REQUIRED_CALLS = (
 """Calls that every profile has to time, besides `default`."""
 
 _DEFAULT = "default"
-_MOST_BYTES = 1_000_000
 _SUFFIX = ".toml"
 _TEXTS = ("name", "source", "date", "software")
 _SIGMAS = ("sigma_shared", "sigma_independent")
@@ -123,7 +123,10 @@ def load_profile(name_or_path: str) -> HostProfile:
 
     """
     if name_or_path.lower().endswith(_SUFFIX) or "/" in name_or_path:
-        return parse_profile(_read(Path(name_or_path)), name_or_path)
+        return parse_profile(
+            _read(Path(name_or_path)),
+            name_or_path,
+        )
     name = name_or_path.strip().lower()
     known = profile_names()
     if name not in known:
@@ -139,7 +142,10 @@ def load_profile(name_or_path: str) -> HostProfile:
 
 @functools.cache
 def _builtin(name: str) -> HostProfile:
-    return parse_profile(_read(FOLDER / f"{name}{_SUFFIX}"), f"host profile {name}")
+    return parse_profile(
+        _read(FOLDER / f"{name}{_SUFFIX}"),
+        f"host profile {name}",
+    )
 
 
 def parse_profile(text: str, where: str) -> HostProfile:
@@ -165,25 +171,7 @@ def parse_profile(text: str, where: str) -> HostProfile:
 
 
 def _read(path: Path) -> str:
-    where = str(path) if str(path).isprintable() else repr(str(path))
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        msg = f"{where}: cannot read the host profile: {reason}"
-        raise HostProfileError(msg) from error
-    except ValueError as error:  # a zero byte in the name
-        msg = f"{where}: not a path"
-        raise HostProfileError(msg) from error
-    if len(content) > _MOST_BYTES:
-        msg = f"{where}: larger than a host profile can be (1 MB)"
-        raise HostProfileError(msg)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        msg = f"{where}: not UTF-8 text, at byte {error.start}; save it as UTF-8"
-        raise HostProfileError(msg) from error
+    return read_sheet(path, "host profile", HostProfileError)
 
 
 def _problems(document: _Table) -> Iterator[str]:

@@ -66,7 +66,7 @@ class Tensor:
     """What rules know of one operand or result.
 
     Attributes:
-        type: Its type, with every dimension a number.
+        type: Its type; for the rules every dimension is a number.
         layout: How it lies in memory.
         parameter: Whether it is a weight.
         known: Whether its elements are known before running.

@@ -50,22 +50,8 @@ STREAM = "compute"
 _MAYBE_NOTHING = frozenset({"identity", "cast", "cast_like"})
 
 
-@attrs.frozen(cache_hash=True)
-class Slot:
-    """What is known of a value at every size.
-
-    Attributes:
-        type: Its type, as the graph has it.
-        layout: How it lies in memory.
-        parameter: Whether it is a weight.
-        known: Whether its elements are known before running.
-
-    """
-
-    type: TensorType
-    layout: Layout = Layout.CONTIGUOUS
-    parameter: bool = False
-    known: bool = False
+Slot: TypeAlias = Tensor
+"""What is known of a value at every size: a tensor whose type may have symbols."""
 
 
 @attrs.define(eq=False)
