@@ -22,7 +22,8 @@ from perfc.ir import (
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.eager import Settings
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
-from perfc.passes.lowering import RECIPES, Binding, Lowering
+from perfc.passes.lowering import Lowering
+from perfc.passes.recipe import RECIPES, Binding
 
 INPUTS = ("host-pinned", "host-pageable", "device")
 """Where the inputs of an iteration are when it starts."""
