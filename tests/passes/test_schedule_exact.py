@@ -70,6 +70,13 @@ def test_every_task_runs_when_the_simulator_runs_it(first: int) -> None:
         assert close(max(ends, default=0.0)) == result.path.time_s
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000_000, 1_000_000 + 20_000, BATCH))
+def test_ten_thousands_of_graphs_run_as_simulated(first: int) -> None:
+    """The same on graphs that no other run looks at."""
+    test_every_task_runs_when_the_simulator_runs_it(first)
+
+
 @pytest.mark.parametrize("first", BATCHES)
 def test_segments_follow_one_another_and_sum_to_the_time(first: int) -> None:
     """Every segment ends on the float at which the next one starts."""
