@@ -107,10 +107,11 @@ def lookups_of(kernels: KernelTable) -> Lookups:
     counts: list[int] = []
     for kernel in kernels.kernels:
         element, extra = ROW_FORMATS.get(kernel.dtype, (4.0, 0))
-        uniform = kernel.params.get("popularity", "uniform") in {"uniform", "", None}
+        tables = kernel.params.records("tables")
+        asked = (kernel.params, *tables)  # of the op, and of each table
+        uniform = all(p.get("popularity") in {"uniform", "", None} for p in asked)
         batch = kernel.params.integer("batch")
         per_kernel.append((batch, element, extra, uniform))
-        tables = kernel.params.records("tables")
         counts.append(len(tables))
         try:
             sizes += [(t["rows"], t["dim"], t["pooling"]) for t in tables]

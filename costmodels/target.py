@@ -11,21 +11,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import PerfcError
+from perfc.ir import MathMode, PerfcError
 
-MATH_MODES: tuple[str, ...] = (
-    "fp64",
-    "fp64_tensor",
-    "fp32",
-    "tf32",
-    "fp16",
-    "bf16",
-    "fp16_vector",
-    "bf16_vector",
-    "fp8",
-    "nvfp4",
-    "int8",
-)
+MATH_MODES: tuple[str, ...] = tuple(mode.value for mode in MathMode)
 """How a GPU can compute, each with its own peak rate.
 
 `fp32` is FFMA without tensor cores. `tf32`, `fp16`, `bf16`, `fp8`, `nvfp4` and

@@ -91,6 +91,7 @@ class _Nest:
         factory=dict["Value", "dict[Node, None]"]
     )
     regions: dict[Graph, None] = attrs.field(factory=dict["Graph", None])
+    version: int = 0
 
 
 @attrs.define(eq=False)
@@ -175,6 +176,11 @@ class Graph:
     def count_readers(self) -> int:
         """Return how often a node is on a value's use list, regions included."""
         return sum(map(len, self.nest.readers.values()))
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of nodes or operands, regions included."""
+        return self.nest.version
 
     def fresh_name(self, stem: str) -> str:
         """Return *stem*, or *stem* with a number that makes it new."""
@@ -265,6 +271,7 @@ class Graph:
             raise VerifyError(msg)
         for operand in set(node.operands):
             del self.nest.readers[operand][node]
+        self.nest.version += 1
         node.op, node.operands = "constant", ()
         shape: tuple[AttrValue, ...] = type_.shape
         node.attributes = Record(
@@ -320,6 +327,7 @@ class Graph:
 
     def _create(self, node: Node, results: Sequence[str]) -> Node:
         """Give *node* its results, and enter it in the tables."""
+        self.nest.version += 1
         for operand in node.operands:
             self._add_reader(node, operand)
         node.results = tuple([Value(name, None, node) for name in results])
@@ -336,6 +344,7 @@ class Graph:
         return value
 
     def _add_reader(self, node: Node, value: Value) -> None:
+        self.nest.version += 1
         readers = self.nest.readers.get(value)
         if readers is None:
             msg = f"operand {value} of {node.op} does not belong to graph @{self.name}"
@@ -344,6 +353,7 @@ class Graph:
 
     def _forget(self, node: Node) -> None:
         """Take *node*, and all within its regions, out of the tables."""
+        self.nest.version += 1
         for operand in set(node.operands):
             del self.nest.readers[operand][node]
         for region in node.regions:

@@ -158,6 +158,8 @@ class LaunchGraph:
         group: Key that the tasks of one collective share, or "".
         stated_s: Seconds the source states (a test, a trace), NaN where none.
         base: The graph whose columns this one shares, see `with_kernels`.
+        complete: Whether nothing may be added or changed any more, so that what
+            is found out of its structure may be remembered.
 
     """
 
@@ -180,6 +182,7 @@ class LaunchGraph:
         factory=dict[Kernel, int], init=False, repr=False
     )
     base: LaunchGraph | None = attrs.field(default=None, init=False, repr=False)
+    complete: bool = attrs.field(default=False, init=False)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -219,15 +222,14 @@ class LaunchGraph:
         """Return a graph without tasks; resources, kernels and ops are the same."""
         empty = LaunchGraph(self.name)
         empty.resources += self.resources
+        empty.kernels += self.kernels  # as they are: tasks name them by index
         empty.ops += self.ops
-        for kernel in self.kernels:
-            empty.intern(kernel)
         return empty
 
     def with_kernels(self, kernels: Sequence[Kernel]) -> LaunchGraph:
         """Return a graph of the same tasks, and signature for signature *kernels*.
 
-        The columns are shared, not copied: neither graph may grow any more.
+        The columns are shared, not copied: both graphs are complete from now on.
 
         Raises:
             VerifyError: there are more or fewer kernels than before.
@@ -242,6 +244,7 @@ class LaunchGraph:
         other.kernel, other.issue, other.after = self.kernel, self.issue, self.after
         other.detail, other.group = self.detail, self.group
         other.stated_s, other.base = self.stated_s, self.structure
+        other.complete = self.complete = True
         return other
 
     def task(  # noqa: PLR0913 - one argument per column
@@ -257,7 +260,13 @@ class LaunchGraph:
         group: str = "",
         stated_s: float = math.nan,
     ) -> int:
-        """Append a task and return its index."""
+        """Append a task and return its index.
+
+        Raises:
+            VerifyError: the graph is complete.
+
+        """
+        self._require_open()
         index = len(self.kind)
         self.kind.append(kind)
         self.resource.append(resource)
@@ -269,6 +278,11 @@ class LaunchGraph:
         self.group.append(group)
         self.stated_s.append(stated_s)
         return index
+
+    def _require_open(self) -> None:
+        if self.complete:
+            msg = f"{self} is complete: no task can be added"
+            raise VerifyError(msg)
 
     def launch(  # noqa: PLR0913 - two tasks
         self,
@@ -282,7 +296,13 @@ class LaunchGraph:
         detail: str = "",
         stated_s: float = math.nan,
     ) -> int:
-        """Append a host call and the device task it enqueues; return the latter."""
+        """Append a host call and the device task it enqueues; return the latter.
+
+        Raises:
+            VerifyError: the graph is complete.
+
+        """
+        self._require_open()
         index = len(self.kind)
         self.kind += (TaskKind.CALL, kind)
         self.resource += (thread, stream)

@@ -22,15 +22,19 @@ MAX_BYTES = 2**62
 class MathMode(enum.Enum):
     """What the arithmetic units compute in, apart from how tensors are stored.
 
-    TF32 is a mode of fp32 storage; tensor-core fp16 is a mode of fp16 storage.
-    The values are the names of the rates in target sheets.
+    TF32 is a mode of fp32 storage; tensor-core fp16 is a mode of fp16 storage, and
+    `fp16_vector` another, without tensor cores. The values are the names of the
+    rates in target sheets.
     """
 
     FP64 = "fp64"
+    FP64_TENSOR = "fp64_tensor"
     FP32 = "fp32"
     TF32 = "tf32"
     FP16 = "fp16"
     BF16 = "bf16"
+    FP16_VECTOR = "fp16_vector"
+    BF16_VECTOR = "bf16_vector"
     FP8 = "fp8"
     NVFP4 = "nvfp4"
     INT8 = "int8"

@@ -204,6 +204,10 @@ def _look_up(site: Site, axis: int) -> Launch:
     return vector_launch("gather", x.type.dtype, params, site.work)
 
 
+_INDEX_BYTES = 8
+"""Of an index, where the signature of a lookup does not say."""
+
+
 def _embedding_bag(site: Site) -> Eager:
     """One kernel; two-dimensional indices need offsets made by `arange` first."""
     tables = site.attributes.records("tables")
@@ -228,6 +232,9 @@ def _embedding_bag(site: Site) -> Eager:
     }
     if (popularity := site.attributes.get("popularity")) is not None:
         params["popularity"] = popularity
+    index_bytes = rest[0].type.dtype.bits // 8
+    if index_bytes != _INDEX_BYTES:
+        params["index_bytes"] = index_bytes
     dtype = weights[0].type.dtype
     launches.append(vector_launch("embedding_bag", dtype, params, site.work))
     return Eager(name, tuple(launches))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import attrs
@@ -11,6 +11,7 @@ from perfc.costmodels import Target
 from perfc.ir import (
     AnyKey,
     Expr,
+    Graph,
     LaunchGraph,
     Program,
     RankClass,
@@ -23,7 +24,7 @@ from perfc.passes.base import Pass, PassContext
 from perfc.passes.eager import Settings
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering import Lowering
-from perfc.passes.recipe import RECIPES, Binding
+from perfc.passes.recipe import RECIPES, Binding, Recipe
 
 INPUTS = ("host-pinned", "host-pageable", "device")
 """Where the inputs of an iteration are when it starts."""
@@ -42,8 +43,8 @@ class LowerKernels(Pass):
     Attributes:
         inputs: Where the inputs are: `host-pinned` (copied while the host goes
             on), `host-pageable` (the host waits for each copy), or `device`.
-        tf32: Whether fp32 products use TF32 where the target has it; PyTorch's
-            default is not to.
+        tf32: Whether fp32 products and convolutions use TF32 where the target has
+            it. PyTorch's default is not to for products, but to for convolutions.
         fused_bias: Whether the kernel of `linear` adds the bias, as PyTorch 2
             does; else a kernel copies the bias into the output first.
 
@@ -94,16 +95,22 @@ class LowerKernels(Pass):
         ctx: PassContext,
         settings: Settings,
     ) -> LaunchGraph:
+        recipes: Mapping[object, Recipe] = {}
+        if rank.ops is not None:
+            recipes = ctx.find(RECIPES, rank.ops) or {}
+            ctx.set(RECIPES, rank.ops, recipes)
+            _remark(rank.ops, ctx)
         if rank.launches is not None:
             return rank.launches
         if rank.ops is None:  # RankClass refuses it
             msg = f"ranks {rank.ranks} have no graph"
             raise VerifyError(msg)
         binding = Binding(program.bindings, settings)
-        recipes = ctx.find(RECIPES, rank.ops) or {}
         recipe = recipes.get((self, settings))
-        if recipe is not None and (graph := recipe.repeat(binding)) is not None:
-            return graph
+        if recipe is not None and recipe.version == rank.ops.version:
+            graph = recipe.repeat(binding)
+            if graph is not None:
+                return graph
         known = ctx.get(ELEMENTS, rank.ops)
         lowering = Lowering(
             rank.ops.name,
@@ -115,8 +122,41 @@ class LowerKernels(Pass):
             lowering.copy_inputs(rank.ops)
         lowering.lower(rank.ops)
         lowering.synchronize()
-        ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): lowering.recipe()})
+        recipe = lowering.recipe(rank.ops.version)
+        ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
         return lowering.graph
+
+
+_MODELLED = frozenset({"rows", "dim", "pooling", "popularity"})
+"""What of a table the cost of a lookup depends on."""
+
+
+def _remark(graph: Graph, ctx: PassContext) -> None:
+    """Say what the graph has that launches do not show."""
+    for node in graph:
+        if node.op != "embedding_bag":
+            continue
+        for table in node.attributes.records("tables"):
+            if ignored := sorted(set(table) - _MODELLED):
+                ctx.warn(
+                    "not-modelled",
+                    f"{', '.join(ignored)} of an embedding table: priced as if "
+                    "the table lay in device memory, uncached and unsharded",
+                    str(node),
+                )
+    if any(node.op == "conv" for node in graph):
+        _remark_convolutions(ctx)
+
+
+def _remark_convolutions(ctx: PassContext) -> None:
+    rates: Iterable[str] = () if ctx.system is None else ctx.system.device.flops_per_s
+    asked = isinstance(ctx.owner, LowerKernels) and ctx.owner.tf32
+    if "tf32" in rates and not asked:
+        ctx.note(
+            "conv-fp32",
+            "fp32 convolutions are priced without TF32, which cuDNN uses in PyTorch "
+            "unless torch.backends.cudnn.allow_tf32 is off; --dtype tf32 prices it",
+        )
 
 
 def check_bound(program: Program) -> None:

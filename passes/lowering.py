@@ -63,8 +63,9 @@ class Lowering:
         self._thread = self.graph.thread(THREAD)
         self._stream = self.graph.stream(STREAM)
 
-    def recipe(self) -> Recipe:
-        """Return how it was done."""
+    def recipe(self, version: int) -> Recipe:
+        """Return how *version* of the op graph was lowered; the graph is complete."""
+        self.graph.complete = True
         return Recipe(
             self.graph,
             dict(self.binding.numbers),
@@ -72,6 +73,7 @@ class Lowering:
             self._sites,
             self.pinned,
             self.binding.fixed,
+            version,
         )
 
     def copy_inputs(self, graph: Graph) -> None:

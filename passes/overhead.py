@@ -90,6 +90,9 @@ _HOSTED: WeakKeyDictionary[LaunchGraph, _Known] = WeakKeyDictionary()
 """What `host_launches` made of a structure: kernels do not matter to the host, so
 another batch or target of a lowered graph needs no second look."""
 
+_MOST_PROFILES = 4
+"""Profiles remembered per structure."""
+
 
 def host_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
     """Put T1 to T5 of *profile* into a launch graph that has no host segments.
@@ -97,21 +100,28 @@ def host_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
     They are host tasks whose seconds stand in `host_s`. Kernels, resources and
     ops keep their numbers.
     """
+    if not graph.complete:
+        return _hosted_launches(graph, profile)
     known = _HOSTED.setdefault(graph.structure, [])
     for other, hosted in known:
-        if other is profile:
+        if other == profile:
             full = hosted.graph.with_kernels(graph.kernels)
             return attrs.evolve(hosted, graph=full)
+    hosted = _hosted_launches(graph, profile)
+    hosted.graph.complete = True
+    known[:] = [*known[1 - _MOST_PROFILES :], (profile, hosted)]
+    return hosted
+
+
+def _hosted_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
     hosting = _Hosting(graph, profile)
     hosting.add_all()
-    hosted = HostedLaunches(
+    return HostedLaunches(
         hosting.result(),
         hosting.host_s(),
         profile.sigma_shared,
         profile.sigma_independent,
     )
-    known.append((profile, hosted))
-    return hosted
 
 
 def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:

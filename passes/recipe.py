@@ -149,6 +149,7 @@ class Recipe:
         sites: Sites and what they became.
         pinned: Whether the inputs are in pinned memory.
         fixed: Tensors without symbols.
+        version: Version of the op graph.
 
     """
 
@@ -158,6 +159,7 @@ class Recipe:
     sites: Mapping[SiteKey, Lowered]
     pinned: bool
     fixed: dict[Slot, Tensor]
+    version: int
 
     def repeat(self, binding: Binding) -> LaunchGraph | None:
         """Return the launch graph at other sizes; None if its tasks are others."""
@@ -165,19 +167,38 @@ class Recipe:
             return self.graph
         binding.fixed = self.fixed
         found: dict[int, Kernel] = {}
+        if not (self._copy(binding, found) and self._apply(binding, found)):
+            return None
+        kernels = [found[i] for i in range(len(found))]
+        if _any_alike(kernels):
+            return None  # signatures that differed no longer do
+        return self.graph.with_kernels(kernels)
+
+    def _copy(self, binding: Binding, found: dict[int, Kernel]) -> bool:
+        """Note the copies' kernels; False if others are copied than before."""
         for slot, copy in self.copies.items():
             launch = binding.copy_kernel(slot, pinned=self.pinned)
             if (launch is None) != (copy is None):
-                return None
+                return False
             if launch and copy and not _note(found, copy, (launch,)):
-                return None
+                return False
+        return True
+
+    def _apply(self, binding: Binding, found: dict[int, Kernel]) -> bool:
+        """Note the sites' kernels; False if one launches something else."""
         for key, lowered in self.sites.items():
             eager = binding.eager(key)
             if eager.name != lowered.name or eager.layouts != lowered.layouts:
-                return None
+                return False
             if not _note(found, lowered, eager.launches):
-                return None
-        return self.graph.with_kernels([found[i] for i in range(len(found))])
+                return False
+        return True
+
+
+def _any_alike(kernels: Sequence[Kernel]) -> bool:
+    """Whether two kernels are equal; few are even where their work is."""
+    works = {(k.op, k.work.flops, k.work.bytes_read) for k in kernels}
+    return len(works) < len(kernels) and len(set(kernels)) < len(kernels)
 
 
 def _note(

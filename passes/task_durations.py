@@ -35,13 +35,15 @@ class Sources:
 
 
 _SOURCES: WeakKeyDictionary[LaunchGraph, Sources] = WeakKeyDictionary()
-"""By structure: kernels do not matter, and a scheduled graph no longer grows."""
+"""By structure: kernels do not matter, and a complete graph does not change."""
 
 
 def sources(graph: LaunchGraph) -> Sources:
     """Return which tasks of *graph* get their duration from where."""
+    if not graph.complete:
+        return _sources(graph)
     found = _SOURCES.get(graph.structure)
-    if found is None or len(found.stated_s) != len(graph):
+    if found is None:
         found = _SOURCES[graph.structure] = _sources(graph)
     return found
 

@@ -85,6 +85,9 @@ _Edges: TypeAlias = dict[tuple[float, float], Timeline]
 _LINKED: WeakKeyDictionary[LaunchGraph, _Edges] = WeakKeyDictionary()
 """Edges by structure and by (stream gap, launch latency): kernels do not matter."""
 
+_MOST_CONSTANTS = 8
+"""Pairs remembered per structure."""
+
 
 def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
     """Turn the launch graphs of all rank classes into predecessor columns.
@@ -99,9 +102,11 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
     """
     graphs = tuple(launches.graph for launches in hosted)
     constants = (target.device.stream_gap_s, target.runtime.launch_latency_s)
-    if len(graphs) == 1:
+    if len(graphs) == 1 and graphs[0].complete:
         linked = _LINKED.setdefault(graphs[0].structure, {})
         if constants not in linked:
+            if len(linked) >= _MOST_CONSTANTS:
+                linked.clear()
             # Without its graph, which would keep the key alive.
             linked[constants] = attrs.evolve(_link(graphs, *constants), graphs=())
         return attrs.evolve(linked[constants], graphs=graphs)

@@ -141,6 +141,9 @@ def read_program(text: str) -> Program:
 
     """
     path = Path(text)
+    if not text or path.is_dir():
+        msg = f"{text}: is a folder, not a model file" if text else "no model is named"
+        raise UnsupportedModelError(msg) if text else UsageError(msg)
     suffix = path.suffix.removeprefix(".")
     if find_workload(text) is not None or not (suffix or path.exists()):
         return build_workload(text)
@@ -150,8 +153,7 @@ def read_program(text: str) -> Program:
         msg = f"{text}: no frontend reads {what}; known: {known}, and `perfc models`"
         raise UsageError(msg)
     if not path.is_file():
-        problem = "is a folder, not a model file" if path.is_dir() else "no such file"
-        msg = f"{text}: {problem}"
+        msg = f"{text}: no such file"
         raise UnsupportedModelError(msg)
     frontend = load_plugin(FRONTENDS, suffix)
     if not isinstance(frontend, _FrontendClass):

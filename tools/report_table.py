@@ -142,7 +142,7 @@ def _top_ops(report: Json) -> Iterator[str]:
     groups: dict[tuple[object, ...], list[Json]] = {}
     keys = ("op", "flops", "bytes", "duration_us", "cost_model", "provenance")
     for node in report["nodes"]:
-        if node["stream"]:
+        if node["stream"] and node["rank"] == report["nodes"][0]["rank"]:
             groups.setdefault(tuple(node[key] for key in keys), []).append(node)
     times = [(len(nodes) * nodes[0]["duration_us"], nodes) for nodes in groups.values()]
     times.sort(key=lambda item: -item[0])
@@ -195,7 +195,7 @@ def _bottleneck(
         "network": f"communication between GPUs, {of_path}",
     }[summary["bound"]]
     label, largest_us = rows[0]
-    return f"{subject}. Largest part: {label} ({_share(largest_us, time_us)})."
+    return f"{subject}. The longest row is {label} ({_share(largest_us, time_us)})."
 
 
 def _remarks(diagnostics: Iterable[Json]) -> Iterator[str]:

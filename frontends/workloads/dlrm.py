@@ -35,7 +35,7 @@ CRITEO_ROWS = (
     *(585935, 12972, 108, 36),
 )
 
-MAX_TABLES = 100_000
+MAX_TABLES = 4_000
 """A graph of more would not fit into memory."""
 
 

@@ -79,7 +79,11 @@ def test_equal_ops_are_one_row() -> None:
             "v100",
             "the host, 100 % of the critical path; the GPU has nothing",
         ),
-        ("dlrm-default", "t4", r"moving bytes, \d+ % of the critical path\. Largest"),
+        (
+            "dlrm-default",
+            "t4",
+            r"moving bytes, \d+ % of the critical path\. The long",
+        ),
     ],
 )
 def test_bottleneck(name: str, target: str, expected: str) -> None:
