@@ -137,7 +137,8 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
         if node.op != "embedding_bag":
             continue
         for table in node.attributes.records("tables"):
-            if ignored := sorted(set(table) - _MODELLED):
+            if not _MODELLED.issuperset(table):
+                ignored = sorted(set(table) - _MODELLED)
                 ctx.warn(
                     "not-modelled",
                     f"{', '.join(ignored)} of an embedding table: priced as if "

@@ -104,7 +104,7 @@ def host_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
         return _hosted_launches(graph, profile)
     known = _HOSTED.setdefault(graph.structure, [])
     for other, hosted in known:
-        if other == profile:
+        if other is profile or other == profile:
             full = hosted.graph.with_kernels(graph.kernels)
             return attrs.evolve(hosted, graph=full)
     hosted = _hosted_launches(graph, profile)

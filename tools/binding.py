@@ -208,12 +208,21 @@ def _agree(wanted: Dimensions, name: str, number: int, meaning: str) -> None:
         raise PerfcError(msg)
 
 
-def batch_size(program: Program) -> int | None:
-    """Return the number of samples that *program* computes, if that is known."""
+def batch_size(
+    program: Program, classified: Sequence[Symbols | None] | None = None
+) -> int | None:
+    """Return the number of samples that *program* computes, if that is known.
+
+    Args:
+        program: The program.
+        classified: What `classify_program` said of it, if it was asked already.
+
+    """
     graph = program.classes[0].ops
     if graph is None:
         return None
-    symbols, bindings = classify_symbols(graph), program.bindings
+    known = None if classified is None else classified[0]
+    symbols, bindings = known or classify_symbols(graph), program.bindings
     for name in sorted(symbols.batch & bindings.keys()):
         return bindings[name]
     for name in sorted(symbols.bounds & bindings.keys()):

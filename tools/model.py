@@ -96,7 +96,7 @@ class Model:
     @property
     def batch(self) -> int | None:
         """Samples in the batch, if the model has one."""
-        return batch_size(self.program)
+        return batch_size(self.program, self.symbols)
 
 
 def load(  # noqa: PLR0913 - the public call; all but one have defaults

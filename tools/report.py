@@ -142,7 +142,7 @@ class Report:
         """Return the report as `perfc.report/1`."""
         return {
             "schema": "perfc.report/1",
-            "tool": {"name": "perfc", "version": metadata.version("perfc")},
+            "tool": {"name": "perfc", "version": _version()},
             "model": {
                 "name": self.model.name,
                 "sha256": self.analysis.program.sha256,
@@ -199,6 +199,11 @@ class Report:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+
+@functools.cache
+def _version() -> str:
+    return metadata.version("perfc")
 
 
 def format_json(value: Json) -> str:
