@@ -33,11 +33,13 @@ from perfc.passes.lower_kernels import LowerKernels
 from perfc.passes.manager import Analysis, PassManager
 from perfc.passes.overhead import Overhead, host_launches
 from perfc.passes.pipeline_spec import (
+    PassRequest,
     format_pipeline,
     make_pass,
     parse_pipeline,
     pass_class,
     pass_names,
+    read_pipeline,
 )
 from perfc.passes.print_facts import print_analysis
 from perfc.passes.raise_embedding_bag import RaiseEmbeddingBag
@@ -67,6 +69,7 @@ __all__ = [
     "Pass",
     "PassContext",
     "PassManager",
+    "PassRequest",
     "Path",
     "RaiseEmbeddingBag",
     "Reproducer",
@@ -86,4 +89,5 @@ __all__ = [
     "pass_class",
     "pass_names",
     "print_analysis",
+    "read_pipeline",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -44,8 +44,54 @@ def pass_class(name: str) -> type[Pass]:
     return loaded
 
 
+@attrs.frozen
+class PassRequest:
+    """One item of a pipeline's text.
+
+    Attributes:
+        cls: The pass.
+        written: The options that the text gives, also where it gives the default.
+        text: The item, as written.
+
+    """
+
+    cls: type[Pass]
+    written: dict[str, Any]
+    text: str
+
+    def make(self, **settings: object) -> Pass:
+        """Make the pass with *settings*, except where the text says otherwise.
+
+        Raises:
+            UsageError: an option without a default is missing, or a value does
+                not fit.
+
+        """
+        try:
+            return self.cls(**{**settings, **self.written})
+        except TypeError as error:
+            msg = f"pass {self.cls.name!r}: {error}"
+            raise UsageError(msg) from None
+
+    def update(self, p: Pass) -> Pass:
+        """Return *p*, of the same class, with the options that the text gives."""
+        updated: Pass = attrs.evolve(cast("Any", p), **self.written)
+        return updated
+
+
 def parse_pipeline(text: str) -> list[Pass]:
-    """Read a pipeline.
+    """Read a pipeline and make its passes.
+
+    Raises:
+        UsageError: the text is malformed, names an unknown pass or option, or
+            leaves out an option that has no default.
+
+    """
+    return [request.make() for request in read_pipeline(text)]
+
+
+def read_pipeline(text: str) -> list[PassRequest]:
+    """Read a pipeline without making its passes.
 
     Raises:
         UsageError: the text is malformed, or names an unknown pass or option.
@@ -53,7 +99,7 @@ def parse_pipeline(text: str) -> list[Pass]:
     """
     if not text.strip():
         return []
-    passes: list[Pass] = []
+    requests: list[PassRequest] = []
     for match in _scan(_ITEM, text):
         if match is None:
             msg = (
@@ -61,8 +107,8 @@ def parse_pipeline(text: str) -> list[Pass]:
                 "(expected name or name{option=value,...}, separated by commas)"
             )
             raise UsageError(msg)
-        passes.append(make_pass(match[1], match[2] or ""))
-    return passes
+        requests.append(_request(match[1], match[2] or ""))
+    return requests
 
 
 def make_pass(name: str, options: str = "") -> Pass:
@@ -73,6 +119,10 @@ def make_pass(name: str, options: str = "") -> Pass:
             does not fit.
 
     """
+    return _request(name, options).make()
+
+
+def _request(name: str, options: str) -> PassRequest:
     cls = pass_class(name)
     known = option_kinds(cls)
     values: dict[str, Any] = {}
@@ -83,15 +133,12 @@ def make_pass(name: str, options: str = "") -> Pass:
             listed = ", ".join(sorted(known)) or "none"
             msg = f"pass {name!r} has no option {found!r}; options: {listed}"
             raise UsageError(msg)
-        if key in values:
+        field = key.replace("-", "_")
+        if field in values:
             msg = f"option {key} of pass {name!r} is given twice"
             raise UsageError(msg)
-        values[key] = _convert(name, key, match[2], known[key])
-    try:
-        return cls(**{key.replace("-", "_"): value for key, value in values.items()})
-    except TypeError as error:
-        msg = f"pass {name!r}: {error}"
-        raise UsageError(msg) from None
+        values[field] = _convert(name, key, match[2], known[key])
+    return PassRequest(cls, values, f"{name}{{{options}}}" if options else name)
 
 
 def _scan(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | None]:

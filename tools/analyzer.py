@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import attrs
 
@@ -17,9 +16,10 @@ from perfc.passes import (
     Overhead,
     Pass,
     PassManager,
+    PassRequest,
     Transform,
     format_pipeline,
-    parse_pipeline,
+    read_pipeline,
 )
 from perfc.tools.model import GIVEN, Model, load
 from perfc.tools.report import Report
@@ -116,9 +116,10 @@ def split_passes(texts: Sequence[str]) -> tuple[list[Pass], list[str]]:
         UsageError: a pass or an option is unknown.
 
     """
-    passes = [p for text in texts for p in parse_pipeline(text)]
-    transforms = [p for p in passes if isinstance(p, Transform)]
-    others = [format_pipeline([p]) for p in passes if not isinstance(p, Transform)]
+    requests = [request for text in texts for request in read_pipeline(text)]
+    made = [(request.make(), request.text) for request in requests]
+    transforms = [p for p, _ in made if isinstance(p, Transform)]
+    others = [text for p, text in made if not isinstance(p, Transform)]
     return list(transforms), others
 
 
@@ -153,9 +154,10 @@ def back_passes(options: Options) -> list[Pass]:
         msg = "--pipeline and --pass exclude each other: put the pass in the pipeline"
         raise UsageError(msg)
     text = BACK_PIPELINE if options.pipeline is None else options.pipeline
-    passes = [_configured(p, options) for p in parse_pipeline(text)]
-    for extra in (p for item in options.passes for p in parse_pipeline(item)):
-        _insert(passes, extra)
+    passes = [_configured(request, options) for request in read_pipeline(text)]
+    for item in options.passes:
+        for extra in read_pipeline(item):
+            _insert(passes, extra)
     for p in passes:
         if isinstance(p, Transform):
             msg = (
@@ -167,39 +169,28 @@ def back_passes(options: Options) -> list[Pass]:
     return passes
 
 
-def _configured(p: Pass, options: Options) -> Pass:
-    """Give *p* what the options say, except where its own text says otherwise."""
-    if isinstance(p, LowerKernels):
-        tf32 = options.dtype == "tf32"
-        return _updated(LowerKernels(inputs=options.inputs, tf32=tf32), p)
-    if isinstance(p, Overhead):
-        return _updated(Overhead(profile=options.overheads or ""), p)
-    return p
+def _configured(request: PassRequest, options: Options) -> Pass:
+    """Make a pass as the options say, except where its own text says otherwise."""
+    if issubclass(request.cls, LowerKernels):
+        return request.make(inputs=options.inputs, tf32=options.dtype == "tf32")
+    if issubclass(request.cls, Overhead):
+        return request.make(profile=options.overheads or "")
+    return request.make()
 
 
-def _insert(passes: list[Pass], extra: Pass) -> None:
-    """Give its options to the pass of that name, or run as early as facts allow."""
+def _insert(passes: list[Pass], extra: PassRequest) -> None:
+    """Give its options to the pass of that class, or run as early as facts allow."""
     for index, p in enumerate(passes):
-        if p.name == extra.name:
-            passes[index] = _updated(p, extra)
+        if type(p) is extra.cls:
+            passes[index] = extra.update(p)
             return
+    added = extra.make()
     known = GIVEN
     position = 0
-    while not extra.requires <= known and position < len(passes):
+    while not added.requires <= known and position < len(passes):
         known |= passes[position].provides
         position += 1
-    passes.insert(position, extra)
-
-
-def _updated(p: Pass, extra: Pass) -> Pass:
-    """Return *p* with the options of *extra* that differ from their defaults."""
-    fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(p)))
-    values = {f.name: getattr(extra, f.name) for f in fields}
-    changes: dict[str, Any] = {
-        f.name: values[f.name] for f in fields if values[f.name] != f.default
-    }
-    changed: Pass = attrs.evolve(cast("Any", p), **changes)
-    return changed
+    passes.insert(position, added)
 
 
 def _run(

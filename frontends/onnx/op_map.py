@@ -105,8 +105,3 @@ def lower_node(node: OnnxNode) -> None:
         node.emit(_SAME[node.op])
     elif not known or not HANDLERS[node.op](node):
         node.emit("unknown", attributes={"op": node.op})
-
-
-def known_ops() -> list[str]:
-    """ONNX op types that perfc maps to its own ops."""
-    return sorted([*_SAME, *HANDLERS])

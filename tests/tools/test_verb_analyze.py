@@ -251,6 +251,18 @@ def test_pass_options(command: Command) -> None:
     assert [] == _copies(report)
 
 
+@pytest.mark.parametrize("option", ["--pass", "--pipeline"])
+def test_a_default_that_is_written_out_wins(command: Command, option: str) -> None:
+    """A pass's own text stands above the options, also where it says the default."""
+    item = "lower-kernels{inputs=host-pinned}"
+    text = item if option == "--pass" else FULL.replace("lower-kernels", item)
+
+    written = command.analyze("--inputs", "device", option, text)
+
+    assert command.analyze().out == written.out
+    assert command.analyze("--inputs", "device").out != written.out
+
+
 def test_pipeline(command: Command) -> None:
     """The default pipeline, written out, gives the same report."""
     assert command.analyze().out == command.analyze("--pipeline", FULL).out
