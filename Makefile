@@ -6,6 +6,7 @@ PYTHON ?= python3
 DEMO_MODEL ?= examples/models/dlrm_mlperf.onnx
 DEMO_ARGS ?= --batch 2048 --target a100
 PYTEST_ARGS ?=
+FUZZ_ARGS ?= --inputs 100000
 
 BIN := .venv/bin
 CORE := .venv/.installed-core
@@ -19,7 +20,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test lint types unit slow bench fixtures format clean
+.PHONY: help demo install test lint types unit slow fuzz bench fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +47,9 @@ unit: $(TEST) ## Run the tests, without the slow ones
 
 slow: $(TEST) ## Run the slow tests
 	$(BIN)/pytest -n 2 -m slow $(PYTEST_ARGS)
+
+fuzz: $(TEST) ## Try damaged inputs by the thousand: make fuzz FUZZ_ARGS="--seed 1"
+	$(BIN)/python -m tests.fuzz.run $(FUZZ_ARGS)
 
 bench: $(CORE) ## Measure perfc's own speed
 	$(BIN)/python benchmarks/run.py

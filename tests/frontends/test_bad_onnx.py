@@ -32,7 +32,7 @@ SMALL = sorted(FIXTURES.glob("bag_*.onnx"))
 def test_refuses_bytes_that_are_no_model(tmp_path: Path) -> None:
     """Truncated, random, empty and text files are told apart."""
     whole = SOUND.read_bytes()
-    noise = random.Random(0).randbytes(1000)  # noqa: S311 - no secret
+    noise = random.Random(0).randbytes(1000)
     found = {
         "truncated": _problem_of(whole[: len(whole) // 2], tmp_path),
         "random": _problem_of(noise, tmp_path),

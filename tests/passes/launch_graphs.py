@@ -223,7 +223,7 @@ def case_of(*builders: Builder, kernels_s: Sequence[float] = ()) -> Case:
 
 def random_case(seed: int) -> Case:
     """Return up to three rank classes whose collectives may deadlock, rarely."""
-    rng = random.Random(seed)  # noqa: S311 - nothing secret
+    rng = random.Random(seed)
     kernels_s = [_seconds(rng) for _ in range(4)]
     cost = estimate(
         kernels_s,

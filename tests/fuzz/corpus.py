@@ -1,0 +1,123 @@
+"""Valid inputs to damage, and what a user would type to have them read."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+from onnx.backend.test.case.test_case import TestCase
+from tests.fuzz.mutate import (
+    Mutator,
+    damage_bytes,
+    damage_onnx,
+    damage_text,
+    damage_toml,
+)
+
+ROOT = Path(__file__).parents[2]
+FIELDS: Mapping[str, Mutator] = {
+    ".onnx": damage_onnx,
+    ".toml": damage_toml,
+    ".perfc": damage_text,
+}
+"""The mutator of fields, by suffix."""
+
+MODEL = "dlrm-ddp:tables=2,rows=1000"
+"""What sheets and profiles are tried on."""
+
+_TARGET = ("--target", "v100")
+_FILE = "FILE"
+COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    ".onnx": (
+        ("analyze", _FILE, *_TARGET),
+        ("analyze", _FILE, *_TARGET, "--batch", "8"),
+        ("opt", "-p", "raise-embedding-bag,shape-inference,fold-shapes", _FILE),
+    ),
+    ".perfc": (
+        ("analyze", _FILE, *_TARGET),
+        ("analyze", _FILE, *_TARGET, "--batch", "8"),
+        ("opt", "-p", "shape-inference,fold-shapes", _FILE),
+    ),
+    "targets": (("analyze", MODEL, "--batch", "64", "--target", _FILE),),
+    "profiles": (("analyze", MODEL, "--batch", "64", *_TARGET, "--overheads", _FILE),),
+}
+_SHARE_OF_FIELDS = 0.7
+
+
+@attrs.frozen
+class Input:
+    """One damaged file and the command that reads it.
+
+    Attributes:
+        source: The valid file it was made from.
+        suffix: Its suffix.
+        data: Its bytes.
+        words: The command, `FILE` standing for the path.
+
+    """
+
+    source: str
+    suffix: str
+    data: bytes
+    words: tuple[str, ...]
+
+    def command(self, path: Path) -> list[str]:
+        """Return the command with the file at *path*."""
+        return [str(path) if word == _FILE else word for word in self.words]
+
+
+def project_files() -> list[Path]:
+    """Every kind of file that the repository has an example of."""
+    folders = (
+        ("tests/fixtures/onnx", "*.onnx"),
+        ("tests/golden", "**/*.perfc"),
+        ("tests/frontends/goldens", "*.perfc"),
+        ("costmodels/targets", "*.toml"),
+        ("costmodels/profiles", "*.toml"),
+    )
+    return [p for folder, glob in folders for p in sorted((ROOT / folder).glob(glob))]
+
+
+def write_node_models(folder: Path) -> list[Path]:
+    """Write the one-node models of onnx's own tests, which use every op there is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # their expected outputs overflow
+        from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415 - 10 s
+
+        cases = collect_testcases(None)
+    return list(_written(folder, cases))
+
+
+def _written(folder: Path, cases: Iterable[TestCase]) -> Iterator[Path]:
+    for case in cases:
+        if case.model is not None:
+            path = folder / f"{case.name}.onnx"
+            path.write_bytes(case.model.SerializeToString())
+            yield path
+
+
+def read(path: Path) -> bytes:
+    """Return what a file says; of a golden file, what is above its line."""
+    return path.read_bytes().partition(b"// ----\n")[0]
+
+
+def by_kind(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """Sort files by what reads them: `.onnx`, `.perfc`, `targets`, `profiles`."""
+    kinds: dict[str, list[Path]] = {}
+    for path in files:
+        kind = path.parent.name if path.suffix == ".toml" else path.suffix
+        kinds.setdefault(kind, []).append(path)
+    return kinds
+
+
+def make_input(rng: random.Random, kinds: Mapping[str, list[Path]]) -> Input:
+    """Damage one file; each kind is chosen as often as any other."""
+    kind = rng.choice([*kinds])
+    path = rng.choice(kinds[kind])
+    data, words = read(path), rng.choice(COMMANDS[kind])
+    fields = rng.random() < _SHARE_OF_FIELDS
+    damage = FIELDS[path.suffix] if fields else damage_bytes
+    return Input(path.name, path.suffix, damage(rng, data), words)

@@ -1,0 +1,188 @@
+"""Damaged files end in a result or in one clear line, and `make fuzz` would notice."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.fuzz import run as fuzz
+from tests.fuzz import trial
+from tests.fuzz.corpus import (
+    COMMANDS,
+    ROOT,
+    Input,
+    by_kind,
+    make_input,
+    project_files,
+    read,
+)
+from tests.fuzz.trial import Verdict
+from tests.fuzz.worker import numbered_input
+
+KINDS = by_kind(path for path in project_files() if path.stat().st_size < 2**16)
+RANDOM = st.randoms(use_true_random=False)
+FOLDER = settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@given(rng=RANDOM)
+@FOLDER
+def test_damaged_files_end_in_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, rng: random.Random
+) -> None:
+    """Whatever becomes of a file: a result, or one line that says what is wrong."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
+    item = make_input(rng, {kind: KINDS[kind]})
+
+    assert "" == trial.run(item, tmp_path).problem
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_files_are_sound_before(tmp_path: Path, kind: str) -> None:
+    """Most of what is damaged reads without an error, so damage has a way to go."""
+    sound = 0
+    for path in KINDS[kind]:
+        data = read(path)
+        inputs = [Input(path.name, path.suffix, data, w) for w in COMMANDS[kind]]
+        sound += any(trial.run(item, tmp_path).code == 0 for item in inputs)
+
+    assert sound > len(KINDS[kind]) / 2
+
+
+@given(number=st.integers(0, 10**6))
+def test_an_input_can_be_made_again_from_its_number(number: int) -> None:
+    """The same number is the same damage, another one is another."""
+    one, two, other = (numbered_input(0, n, KINDS) for n in (number, number, -1))
+
+    assert one == two
+    assert one != other
+
+
+def _verdict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: tuple[int, str, str]
+) -> Verdict:
+    code, out, err = seen
+
+    def main(argv: Sequence[str]) -> int:
+        print(out, end="")  # noqa: T201 - as the command does
+        print(err, end="", file=sys.stderr)  # noqa: T201
+        return code
+
+    monkeypatch.setattr(trial, "main", main)
+    item = Input("g.perfc", ".perfc", b"", ("analyze", "FILE"))
+    return trial.run(item, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("seen", "problem"),
+    [
+        ((0, "a table\n", ""), ""),
+        ((1, "", "perfc: error: no such op\n"), ""),
+        ((0, "", ""), "exit code 0, and nothing printed"),
+        ((1, "half", "perfc: error: x\n"), "exit code 1, and a result of 4 characters"),
+        ((3, "", "perfc: error: x\n"), "exit code 3"),
+        (
+            (1, "", "perfc: error: a\nb\n"),
+            "2 lines on stderr: 'perfc: error: a\\nb\\n'",
+        ),
+        ((1, "", "oops\n"), "1 lines on stderr: 'oops\\n'"),
+        ((1, "", "perfc: error: \n"), "an empty message"),
+        ((1, "", "perfc: error: this is a bug of perfc"), "this is a bug of perfc"),
+    ],
+)
+def test_judges_what_a_user_would_see(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    seen: tuple[int, str, str],
+    problem: str,
+) -> None:
+    """Only a result, or one line with a message, is in order."""
+    found = _verdict(monkeypatch, tmp_path, seen).problem
+
+    assert problem == found.removeprefix("perfc: error: ")
+
+
+def test_a_slow_run_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What takes longer than the limit is told with its time."""
+    monkeypatch.setattr(trial, "MAX_SECONDS", -1.0)
+
+    problem = _verdict(monkeypatch, tmp_path, (0, "a table\n", "")).problem
+
+    assert problem.startswith("took 0.0 s")
+
+
+_WORKER = """
+import json, os, sys, time
+for line in sys.stdin:
+    number = int(line)
+    if number == 1:
+        time.sleep(60)
+    if number == 2:
+        os._exit(7)
+    print(json.dumps({"problem": "", "code": 0, "seconds": 0.0}), flush=True)
+"""
+
+
+def test_a_worker_that_hangs_or_dies_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The input that did it is told, and the next one has a new process."""
+    script = tmp_path / "worker.py"
+    script.write_text(_WORKER, encoding="utf-8")
+    monkeypatch.setattr(fuzz, "WORKER", (str(script),))
+    monkeypatch.setattr(fuzz, "MAX_SECONDS", 0.5)
+    monkeypatch.setattr(fuzz, "GRACE_S", 0.0)
+    worker = fuzz.Worker(0, tmp_path)
+
+    problems = [worker.ask(number)["problem"] for number in range(4)]
+    worker.stop()
+
+    assert ["", "no end after 0 s", "the process died (7)", ""] == problems
+
+
+def test_memory_is_limited() -> None:
+    """A worker that takes more than a gigabyte gets a MemoryError."""
+    code = "from tests.fuzz.trial import limit_memory as f; f(); bytearray(3 * 10**9)"
+    found = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert found.stderr.endswith("MemoryError\n")
+
+
+def _no_models(folder: Path) -> list[Path]:
+    return []
+
+
+def test_a_failing_input_is_kept_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make fuzz` writes what failed and how to run it again, and exits with 1."""
+    script = tmp_path / "worker.py"
+    script.write_text(
+        _WORKER.replace('"problem": ""', '"problem": "bad"'), encoding="utf-8"
+    )
+    monkeypatch.setattr(fuzz, "WORKER", (str(script),))
+    monkeypatch.setattr(fuzz, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(fuzz, "write_node_models", _no_models)
+
+    code = fuzz.main(["--inputs", "1", "--jobs", "1"])
+
+    (kept,) = (p for p in (tmp_path / "kept").iterdir() if p.suffix != ".txt")
+    assert 1 == code
+    assert f"input 0 ({kept}): bad" in capsys.readouterr().out
+    assert f"{kept} " in kept.with_suffix(".txt").read_text(encoding="utf-8")
