@@ -14,6 +14,7 @@ from perfc.costmodels.sheet_fields import (
     PCIE_GB_PER_S_PER_LANE,
     PROPORTIONS,
     FieldValue,
+    host_link_gb_per_s,
     quoted,
 )
 from perfc.costmodels.sheet_lint import (
@@ -202,6 +203,7 @@ def _device(name: str, fields: Fields) -> Device:
         ),
         registers_per_sm=int(fields["gpu.registers_per_sm"]),
         max_threads_per_sm=int(fields["gpu.max_threads_per_sm"]),
+        warp_size=int(fields.get("gpu.warp_size", 32)),
         kernel_floor_s=_si(fields, "runtime.kernel_floor_us", 1e-6),
         stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6),
     )
@@ -235,27 +237,32 @@ def _memories(fields: Fields) -> tuple[Memory, ...]:
 def _host_link(fields: Fields) -> HostLink:
     generation = int(fields["host_link.pcie_generation"])
     lanes = int(fields["host_link.pcie_lanes"])
+    c2c = "host_link.c2c_gb_per_s" in fields
     h2d_bytes_per_s = _si(fields, "host_link.h2d_gb_per_s", 1e9)
-    lane_gb_per_s = PCIE_GB_PER_S_PER_LANE.get(generation, 0.0)
+    known = c2c or generation in PCIE_GB_PER_S_PER_LANE
     return HostLink(
-        name=f"PCIe {generation} x{lanes}",
+        name="NVLink-C2C" if c2c else f"PCIe {generation} x{lanes}",
         h2d_bytes_per_s=h2d_bytes_per_s,
         d2h_bytes_per_s=_si(fields, "host_link.d2h_gb_per_s", 1e9),
         pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),
         latency_s=_si(fields, "host_link.latency_us", 1e-6),
-        peak_bytes_per_s=lanes * lane_gb_per_s * 1e9 or h2d_bytes_per_s,
+        peak_bytes_per_s=host_link_gb_per_s(fields) * 1e9 if known else h2d_bytes_per_s,
     )
 
 
 def _links(fields: Fields) -> tuple[Link, ...]:
-    if "nvlink.links" not in fields:
-        return ()
-    return (
+    names = {
+        "nvlink": f"NVLink {fields.get('nvlink.generation')}",
+        "xgmi": "Infinity Fabric",
+    }
+    return tuple(
         Link(
-            name=f"NVLink {fields['nvlink.generation']}",
-            bytes_per_s=_si(fields, "nvlink.gb_per_s_per_direction", 1e9),
-            sub_links=int(fields["nvlink.links"]),
-        ),
+            name=name,
+            bytes_per_s=_si(fields, f"{section}.gb_per_s_per_direction", 1e9),
+            sub_links=int(fields[f"{section}.links"]),
+        )
+        for section, name in names.items()
+        if f"{section}.links" in fields
     )
 
 

@@ -25,6 +25,16 @@ PCIE_GB_PER_S_PER_LANE: Mapping[int, float] = {
 NVLINK_GB_PER_S_PER_LINK: Mapping[int, float] = {1: 20, 2: 25, 3: 25, 4: 25, 5: 50}
 """One direction, by NVLink generation (NVIDIA NVLink pages and whitepapers)."""
 
+XGMI_GB_PER_S_PER_LINK: Mapping[str, float] = {"gfx908": 46, "gfx90a": 50, "gfx942": 64}
+"""One direction, by GPU: AMD's Infinity Fabric links are numbered by no generation.
+
+AMD ROCm documentation (MI100: 23 GT/s of 2 bytes; MI200: 25 GT/s of 2 bytes) and the
+MI300X data sheet (128 GB/s a link, both directions).
+"""
+
+FP32_SUM_MODES = frozenset({"tf32", "fp16", "bf16", "fp8"})
+"""Tensor-core modes that are slower on GeForce because they sum in fp32."""
+
 TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
 
@@ -99,8 +109,12 @@ def _number(
     return SheetField(name=name, unit=unit, low=low, high=high, required=required)
 
 
-def _count(name: str, unit: str, low: int, high: int) -> SheetField:
-    return SheetField(name=name, unit=unit, low=low, high=high, whole=True)
+def _count(
+    name: str, unit: str, low: int, high: int, *, required: bool = True
+) -> SheetField:
+    return SheetField(
+        name=name, unit=unit, low=low, high=high, whole=True, required=required
+    )
 
 
 _FIELDS: tuple[SheetField, ...] = (
@@ -109,6 +123,8 @@ _FIELDS: tuple[SheetField, ...] = (
     _text("gpu.compute_capability"),
     _count("gpu.sm_count", "", 1, 4096),
     _count("gpu.lanes_per_sm", "", 1, 1024),
+    _count("gpu.warp_size", "", 1, 128, required=False),
+    _number("gpu.fp32_sum_share", "", 0.1, 1, required=False),
     _number("gpu.sm_clock_mhz", "MHz", 50, 10_000),
     _number("gpu.tensor_clock_mhz", "MHz", 50, 10_000, required=False),
     _number("gpu.base_clock_mhz", "MHz", 50, 10_000, required=False),
@@ -134,6 +150,7 @@ _FIELDS: tuple[SheetField, ...] = (
     ),
     _count("host_link.pcie_generation", "", 1, 8),
     _count("host_link.pcie_lanes", "", 1, 64),
+    _number("host_link.c2c_gb_per_s", "GB/s", 1, 10_000, required=False),
     _number("host_link.h2d_gb_per_s", "GB/s", 0.01, 10_000),
     _number("host_link.d2h_gb_per_s", "GB/s", 0.01, 10_000),
     _number("host_link.pageable_gb_per_s", "GB/s", 0.01, 10_000),
@@ -141,6 +158,8 @@ _FIELDS: tuple[SheetField, ...] = (
     _count("nvlink.generation", "", 1, 16),
     _count("nvlink.links", "", 1, 1024),
     _number("nvlink.gb_per_s_per_direction", "GB/s", 0.1, 100_000),
+    _count("xgmi.links", "", 1, 64),
+    _number("xgmi.gb_per_s_per_direction", "GB/s", 0.1, 100_000),
     _number("power.tdp_w", "W", 1, 100_000),
     _number("price.usd", "USD", 0.01, 100_000_000),
     _number("runtime.launch_latency_us", "us", 0.01, 10_000),
@@ -154,7 +173,7 @@ FIELDS: Mapping[str, SheetField] = {field.name: field for field in _FIELDS}
 
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIELDS))
 
-OPTIONAL_SECTIONS = frozenset({"nvlink", "price", "host"})
+OPTIONAL_SECTIONS = frozenset({"nvlink", "xgmi", "price", "host"})
 """May be left out as a whole; one that is there has its required fields."""
 
 
@@ -170,26 +189,29 @@ class Proportion:
     followers: tuple[str, ...]
 
 
-def _level_of(name: str) -> Level:
-    return lambda fields: float(fields[name])
+def _level_of(name: str, absent: float | None = None) -> Level:
+    """Return the level that a field gives; *absent* is its level if left out."""
+    if absent is None:
+        return lambda fields: float(fields[name])
+    return lambda fields: float(fields.get(name, absent))
 
 
 def _tensor_clock(fields: Mapping[str, FieldValue]) -> float:
     return float(fields.get("gpu.tensor_clock_mhz", fields["gpu.sm_clock_mhz"]))
 
 
-def _pcie_lane(fields: Mapping[str, FieldValue]) -> float:
+def host_link_gb_per_s(fields: Mapping[str, FieldValue]) -> float:
+    """Return the nominal rate between host and device, in one direction."""
+    if "host_link.c2c_gb_per_s" in fields:
+        return float(fields["host_link.c2c_gb_per_s"])
     generation = int(fields["host_link.pcie_generation"])
-    return PCIE_GB_PER_S_PER_LANE.get(generation, 2.0 ** (generation - 3))
+    lane = PCIE_GB_PER_S_PER_LANE.get(generation, 2.0 ** (generation - 3))
+    return lane * float(fields["host_link.pcie_lanes"])
 
 
 def _nvlink_link(fields: Mapping[str, FieldValue]) -> float:
     generation = int(fields.get("nvlink.generation", 1))
     return NVLINK_GB_PER_S_PER_LINK.get(generation, 50 * 2.0 ** (generation - 5))
-
-
-def _nvlink_links(fields: Mapping[str, FieldValue]) -> float:
-    return float(fields.get("nvlink.links", 1))
 
 
 def _rates(*, tensor: bool) -> tuple[str, ...]:
@@ -210,6 +232,10 @@ PROPORTIONS: tuple[Proportion, ...] = (
     ),
     Proportion(level=_tensor_clock, followers=_rates(tensor=True)),
     Proportion(
+        level=_level_of("gpu.fp32_sum_share", 1),
+        followers=tuple(f"gpu.rates_tflops.{mode}" for mode in sorted(FP32_SUM_MODES)),
+    ),
+    Proportion(
         level=_level_of("gpu.sm_count"),
         followers=(*_rates(tensor=False), *_rates(tensor=True)),
     ),
@@ -219,10 +245,15 @@ PROPORTIONS: tuple[Proportion, ...] = (
     Proportion(level=_level_of("gpu.memory_bus_bits"), followers=_BANDWIDTH),
     Proportion(level=_level_of("gpu.memory_data_rate_gt_per_s"), followers=_BANDWIDTH),
     Proportion(level=_level_of("gpu.memory_gib"), followers=("gpu.memory_usable_gib",)),
-    Proportion(level=_pcie_lane, followers=_COPIES),
-    Proportion(level=_level_of("host_link.pcie_lanes"), followers=_COPIES),
+    Proportion(level=host_link_gb_per_s, followers=_COPIES),
     Proportion(level=_nvlink_link, followers=("nvlink.gb_per_s_per_direction",)),
-    Proportion(level=_nvlink_links, followers=("nvlink.gb_per_s_per_direction",)),
+    Proportion(
+        level=_level_of("nvlink.links", 1),
+        followers=("nvlink.gb_per_s_per_direction",),
+    ),
+    Proportion(
+        level=_level_of("xgmi.links", 1), followers=("xgmi.gb_per_s_per_direction",)
+    ),
 )
 """What follows what, causes before effects.
 

@@ -12,10 +12,13 @@ from typing import TypeAlias
 import attrs
 
 from perfc.costmodels.sheet_fields import (
+    FP32_SUM_MODES,
     NVLINK_GB_PER_S_PER_LINK,
     PCIE_GB_PER_S_PER_LANE,
     TENSOR_CLOCK_MODES,
+    XGMI_GB_PER_S_PER_LINK,
     FieldValue,
+    host_link_gb_per_s,
 )
 from perfc.costmodels.target import MATH_MODES
 
@@ -25,18 +28,19 @@ GIB_PER_GB = 2**30 / 1e9
 """1.0737: how far off a number is when GB stands where GiB belongs."""
 
 _FLOP_PER_CLOCK_PER_SM = """
-mode        6.0 6.1  7.0  7.5  8.0  8.6  8.9  9.0  10.0 12.0
-fp64         64   8   64    4   64    4    4  128   128    4
-fp64_tensor   -   -    -    -  128    -    -  256   128    -
-fp32        128 256  128  128  128  256  256  256   256  256
-tf32          -   -    -    - 1024  512  512 2048  4096  512
-fp16          -   - 1024 1024 2048 1024 1024 4096  8192 1024
-bf16          -   -    -    - 2048 1024 1024 4096  8192 1024
-fp16_vector 256   4  256  256  512  256  256  512   512  256
-bf16_vector   -   -    -    -  256  256  256  512   512  256
-fp8           -   -    -    -    -    - 2048 8192 16384 2048
-nvfp4         -   -    -    -    -    -    -    - 32768 4096
-int8          - 1024 512 2048 4096 2048 2048 8192 16384 2048
+mode        6.0 6.1  7.0  7.5  8.0  8.6  8.9  9.0  10.0 12.0 gfx908 gfx90a gfx942
+fp64         64   8   64    4   64    4    4  128   128    4     64    128    128
+fp64_tensor   -   -    -    -  128    -    -  256   128    -      -    256    256
+fp32        128 256  128  128  128  256  256  256   256  256    128    128    256
+fp32_tensor   -   -    -    -    -    -    -    -     -    -    256    256    256
+tf32          -   -    -    - 1024  512  512 2048  4096  512      -      -   1024
+fp16          -   - 1024 1024 2048 1024 1024 4096  8192 1024   1024   1024   2048
+bf16          -   -    -    - 2048 1024 1024 4096  8192 1024    512   1024   2048
+fp16_vector 256   4  256  256  512  256  256  512   512  256    256    256    256
+bf16_vector   -   -    -    -  256  256  256  512   512  256    128    128    256
+fp8           -   -    -    -    -    - 2048 8192 16384 2048      -      -   4096
+nvfp4         -   -    -    -    -    -    -    - 32768 4096      -      -      -
+int8          - 1024 512 2048 4096 2048 2048 8192 16384 2048   1024   1024   4096
 """
 
 
@@ -52,8 +56,12 @@ def _columns(table: str) -> Mapping[str, Mapping[str, int]]:
 FLOP_PER_CLOCK_PER_SM = _columns(_FLOP_PER_CLOCK_PER_SM)
 """Dense FLOP per clock and SM by compute capability, an FMA counting as two.
 
-CUDA C++ Programming Guide (arithmetic throughput) and NVIDIA's whitepapers. The
-rates of a compute capability that is not here go unchecked.
+CUDA C++ Programming Guide (arithmetic throughput) and NVIDIA's whitepapers; for AMD's
+GPUs, named by their LLVM target, the tables of FLOPS/clock/CU in the ROCm documentation
+of MI100, MI250 and MI300X (fp32 on CDNA 2 without packed instructions, as AMD prints
+it; the vector rates of 16-bit types are not printed: v_pk_fma_f16 on 64 lanes, and
+bf16 in fp32). A GeForce has `gpu.fp32_sum_share` of these where sums are kept in fp32.
+The rates of a compute capability that is not here go unchecked.
 """
 
 
@@ -100,16 +108,26 @@ def _rate_problems(fields: Fields) -> Iterator[Problem]:
             yield Problem(name, expected, found, "remove it")
             continue
         clock_mhz = tensor_clock if mode in TENSOR_CLOCK_MODES else sm_clock
-        dense = sms * per_clock[mode] * clock_mhz * 1e6 / 1e12
+        share = float(fields.get("gpu.fp32_sum_share", 1))
+        flop = per_clock[mode] * (share if mode in FP32_SUM_MODES else 1)
+        dense = sms * flop * clock_mhz * 1e6 / 1e12
         ratio = _number(fields, name) / dense
         expected = (
-            f"about {dense:.4g} ({sms:g} SMs x {per_clock[mode]} FLOP/clock "
-            f"x {clock_mhz:g} MHz)"
+            f"about {dense:.4g} ({sms:g} SMs x {flop:g} FLOP/clock x {clock_mhz:g} MHz)"
         )
-        if _near(ratio, 2, 0.15) and mode in TENSOR_CLOCK_MODES:
-            yield Problem(name, expected, found, "a sparse peak? give the dense rate")
-        elif not 0.75 <= ratio <= 1.1:  # noqa: PLR2004 -- sheets round and use own clocks
-            yield Problem(name, expected, found, "check the rate, its unit and clock")
+        if not 0.75 <= ratio <= 1.1:  # noqa: PLR2004 -- sheets round and use own clocks
+            yield Problem(name, expected, found, _advice(mode, ratio, share))
+
+
+def _advice(mode: str, ratio: float, share: float) -> str:
+    """Return what the ratio of a rate to the one expected looks like."""
+    if mode in FP32_SUM_MODES and share < 1 and _near(ratio, 1 / share, 0.15):
+        return "sparse, or summed in fp16? give the dense rate with fp32 sums"
+    if mode in TENSOR_CLOCK_MODES and _near(ratio, 2, 0.15):
+        return "a sparse peak? give the dense rate"
+    if mode in FP32_SUM_MODES and _near(ratio, 0.5, 0.15):
+        return "a GeForce? add gpu.fp32_sum_share = 0.5"
+    return "check the rate, its unit and clock"
 
 
 def _near(value: float, mark: float, relative: float) -> bool:
@@ -190,30 +208,38 @@ def _hierarchy_problems(fields: Fields) -> Iterator[Problem]:
 def _link_problems(fields: Fields) -> Iterator[Problem]:
     generation = int(fields["host_link.pcie_generation"])
     lanes = int(fields["host_link.pcie_lanes"])
-    if generation in PCIE_GB_PER_S_PER_LANE:
-        peak = lanes * PCIE_GB_PER_S_PER_LANE[generation]
-        expected = (
-            f"at most {peak:.4g} GB/s (PCIe {generation} x{lanes}, one direction)"
-        )
-        for key in ("h2d", "d2h", "pageable"):
-            name = f"host_link.{key}_gb_per_s"
-            if _number(fields, name) > 1.01 * peak:
-                advice = "both directions added? give one"
-                yield Problem(name, expected, f"{fields[name]:g}", advice)
-    if "nvlink.generation" not in fields:
+    c2c = "host_link.c2c_gb_per_s" in fields
+    if not c2c and generation not in PCIE_GB_PER_S_PER_LANE:
         return
-    generation = int(fields["nvlink.generation"])
-    if generation in NVLINK_GB_PER_S_PER_LINK:
-        links = int(fields["nvlink.links"])
-        nominal = links * NVLINK_GB_PER_S_PER_LINK[generation]
-        name = "nvlink.gb_per_s_per_direction"
+    peak = host_link_gb_per_s(fields)
+    bus = "NVLink-C2C" if c2c else f"PCIe {generation} x{lanes}"
+    for key in ("h2d", "d2h", "pageable"):
+        name = f"host_link.{key}_gb_per_s"
+        if _number(fields, name) > 1.01 * peak:
+            expected = f"at most {peak:.4g} GB/s ({bus}, one direction)"
+            advice = "both directions added? give one"
+            yield Problem(name, expected, f"{fields[name]:g}", advice)
+
+
+def _peer_problems(fields: Fields) -> Iterator[Problem]:
+    """Compare links between GPUs with what one link of their kind has."""
+    generation = int(fields.get("nvlink.generation", 0))
+    gpu = str(fields["gpu.compute_capability"])
+    kinds = (
+        ("nvlink", f"NVLink {generation}", NVLINK_GB_PER_S_PER_LINK.get(generation)),
+        ("xgmi", f"Infinity Fabric of {gpu}", XGMI_GB_PER_S_PER_LINK.get(gpu)),
+    )
+    for section, kind, link_gb_per_s in kinds:
+        name = f"{section}.gb_per_s_per_direction"
+        if name not in fields or link_gb_per_s is None:
+            continue
+        links = int(fields[f"{section}.links"])
+        nominal = links * link_gb_per_s
         ratio = _number(fields, name) / nominal
         if not _near(ratio, 1, 0.1):
             both = _near(ratio, 2, 0.1)
             advice = "both directions added? give one" if both else "check the links"
-            expected = (
-                f"about {nominal:g} (NVLink {generation}, {links} links, one way)"
-            )
+            expected = f"about {nominal:g} ({kind}, {links} links, one way)"
             yield Problem(name, expected, f"{fields[name]:g}", advice)
 
 
@@ -224,4 +250,5 @@ _CHECKS: tuple[Callable[[Fields], Iterator[Problem]], ...] = (
     _capacity_problems,
     _hierarchy_problems,
     _link_problems,
+    _peer_problems,
 )

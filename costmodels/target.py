@@ -17,7 +17,9 @@ MATH_MODES: tuple[str, ...] = tuple(mode.value for mode in MathMode)
 """How a GPU can compute, each with its own peak rate.
 
 `fp32` is FFMA without tensor cores. `tf32`, `fp16`, `bf16`, `fp8`, `nvfp4` and
-`int8` are dense tensor-core rates (`int8` is DP4A on a GPU before Turing).
+`int8` are dense tensor-core rates (`int8` is DP4A on a GPU before Turing); sums are
+kept in fp32, as PyTorch does, which halves the rate on GeForce. `fp64_tensor` and
+`fp32_tensor` are full precision on tensor cores; AMD's are called matrix cores.
 `fp16_vector` and `bf16_vector` are the elementwise rates, without tensor cores.
 """
 
@@ -76,6 +78,8 @@ class Device:
     registers_per_sm: int
     """32-bit registers."""
     max_threads_per_sm: int
+    warp_size: int
+    """Threads that run in step: 32, or 64 where AMD calls them a wavefront."""
     kernel_floor_s: float
     """Duration of the smallest kernel on the GPU, without the gap after it."""
     stream_gap_s: float

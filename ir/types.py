@@ -23,13 +23,15 @@ class MathMode(enum.Enum):
     """What the arithmetic units compute in, apart from how tensors are stored.
 
     TF32 is a mode of fp32 storage; tensor-core fp16 is a mode of fp16 storage, and
-    `fp16_vector` another, without tensor cores. The values are the names of the
+    `fp16_vector` another, without tensor cores. `fp32_tensor` is full fp32 on matrix
+    units, which AMD's have and NVIDIA's have not. The values are the names of the
     rates in target sheets.
     """
 
     FP64 = "fp64"
     FP64_TENSOR = "fp64_tensor"
     FP32 = "fp32"
+    FP32_TENSOR = "fp32_tensor"
     TF32 = "tf32"
     FP16 = "fp16"
     BF16 = "bf16"

@@ -104,7 +104,7 @@ class Settings:
     """What the rules assume of PyTorch and of the device.
 
     Attributes:
-        fp32_products: Math mode of fp32 products: `fp32`, or `tf32`.
+        fp32_products: Math mode of fp32 products: `fp32`, `fp32_tensor` or `tf32`.
         fp64_products: Math mode of fp64 products: `fp64`, or `fp64_tensor`.
         fused_bias: Whether the product kernel adds the bias of `linear`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from typing import ClassVar
 
 import attrs
@@ -80,10 +80,16 @@ class LowerKernels(Pass):
             raise
         ctx.set(LAUNCHES, program, tuple(lowered))
 
+    def _fp32_products(self, rates: Container[str]) -> str:
+        """Return the mode of fp32 products: rocBLAS takes AMD's matrix cores."""
+        if self.tf32 and "tf32" in rates:
+            return "tf32"
+        return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
+
     def _settings(self, target: Target | None) -> Settings:
-        rates: Iterable[str] = () if target is None else target.device.flops_per_s
+        rates: Container[str] = () if target is None else target.device.flops_per_s
         return Settings(
-            "tf32" if self.tf32 and "tf32" in rates else "fp32",
+            self._fp32_products(rates),
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
         )
@@ -150,9 +156,11 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
 
 
 def _remark_convolutions(ctx: PassContext) -> None:
-    rates: Iterable[str] = () if ctx.system is None else ctx.system.device.flops_per_s
+    device = None if ctx.system is None else ctx.system.device
+    if device is None or device.vendor != "NVIDIA":  # MIOpen stays in fp32
+        return
     asked = isinstance(ctx.owner, LowerKernels) and ctx.owner.tf32
-    if "tf32" in rates and not asked:
+    if "tf32" in device.flops_per_s and not asked:
         ctx.note(
             "conv-fp32",
             "fp32 convolutions are priced without TF32, which cuDNN uses in PyTorch "

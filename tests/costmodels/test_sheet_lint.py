@@ -100,6 +100,20 @@ def test_a_shipped_sheet_cites_every_source_it_lists(path: Path) -> None:
             "both directions added?",
         ),
         ("h100-sxm-80g", "nvlink.gb_per_s_per_direction", 25, "check the links"),
+        ("gb200", "host_link.h2d_gb_per_s", 450, "at most 225 GB/s (NVLink-C2C"),
+        ("mi300x", "xgmi.gb_per_s_per_direction", 896, "both directions added?"),
+        ("mi250", "xgmi.links", 14, "about 700 (Infinity Fabric of gfx90a, 14 links"),
+        # a GeForce sums in fp32 at half the rate
+        ("rtx-4090", "gpu.rates_tflops.fp16", 330.3, "or summed in fp16?"),
+        ("rtx-2080ti", "gpu.rates_tflops.fp16", 107.6, "or summed in fp16?"),
+        ("rtx-4090", "gpu.fp32_sum_share", 1, "add gpu.fp32_sum_share = 0.5"),
+        ("rtx-4090", "gpu.rates_tflops.int8", 1321, "a sparse peak?"),
+        # AMD: a module is two devices, matrix rates are not vector rates
+        ("mi250", "gpu.sm_count", 208, "about 45.26 (208 SMs x 128 FLOP/clock"),
+        ("mi250", "gpu.rates_tflops.fp16", 362.1, "a sparse peak?"),
+        ("mi210", "gpu.rates_tflops.fp32", 45.3, "about 22.63"),
+        ("mi100", "gpu.rates_tflops.bf16", 184.6, "about 92.28"),
+        ("mi300x", "gpu.rates_tflops.fp16", 2614.9, "a sparse peak?"),
         # an impossible hierarchy
         ("a100-sxm-80g", "gpu.l2_gb_per_s", 1000, "at least gpu.memory_gb_per_s"),
         ("a100-sxm-80g", "gpu.l2_mib", 16_384, None),
@@ -121,6 +135,27 @@ def test_a_contradiction_is_refused(
     assert str(caught.value).startswith("my.toml: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "mode"),
+    [
+        ("v100-sxm2-16g", "tf32"),
+        ("h100-sxm-80g", "fp32_tensor"),
+        ("mi100", "fp64_tensor"),
+        ("mi210", "tf32"),
+        ("mi250", "fp8"),
+        ("rtx-2080ti", "bf16"),
+    ],
+)
+def test_a_mode_that_the_gpu_has_not_is_refused(target: str, mode: str) -> None:
+    """A V100 with tf32, an MI100 with fp64 matrices and the like are mistakes."""
+    document = _read(target)
+    source = next(iter(document["sources"]))
+    document["gpu"]["rates_tflops"][mode] = {"value": 60, "source": source}
+
+    with pytest.raises(TargetError, match=f"{mode}: expected no such mode on compute"):
+        build_target(document, "my.toml")
 
 
 @pytest.mark.parametrize(
@@ -162,19 +197,11 @@ def test_a_text_is_one_line(value: object) -> None:
         build_target(document, "my.toml")
 
 
-def test_a_mode_that_the_gpu_has_not_is_refused() -> None:
-    """A V100 with tf32 is a mistake."""
-    document = _read("v100-sxm2-16g")
-    document["gpu"]["rates_tflops"]["tf32"] = {"value": 60, "source": "datasheet"}
-
-    with pytest.raises(TargetError, match=r"tf32: expected no such mode on compute"):
-        build_target(document, "my.toml")
-
-
 @pytest.mark.parametrize("name", [name for name, f in FIELDS.items() if f.required])
 def test_a_missing_field_is_refused(name: str) -> None:
     """Each required field is missed by name, except with its optional section."""
-    document = _read("titan-xp" if name.startswith("price") else "a100-sxm-80g")
+    with_section = {"price": "titan-xp", "xgmi": "mi300x"}
+    document = _read(with_section.get(name.partition(".")[0], "a100-sxm-80g"))
     *sections, key = name.split(".")
     table = document
     for section in sections:
@@ -200,7 +227,7 @@ def test_a_missing_section_is_refused(section: str) -> None:
         build_target(document, "my.toml")
 
 
-@pytest.mark.parametrize("section", ["nvlink", "price", "host"])
+@pytest.mark.parametrize("section", ["nvlink", "xgmi", "price", "host"])
 def test_an_optional_section_may_be_absent(section: str) -> None:
     """A GPU without NVLink, price or overhead profile is a target."""
     document = _read("a100-sxm-80g")
@@ -323,7 +350,7 @@ def _put(table: object, place: tuple[str, ...], value: object) -> None:
 
 
 @given(
-    target=st.sampled_from(["h100-sxm-80g", "titan-xp"]),
+    target=st.sampled_from(["h100-sxm-80g", "titan-xp", "mi300x", "gb200"]),
     changes=st.lists(
         st.tuples(st.sampled_from(PLACES), ANY_VALUE), min_size=1, max_size=3
     ),

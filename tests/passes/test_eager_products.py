@@ -115,10 +115,14 @@ def test_heads_have_to_be_copied_for_a_product() -> None:
         ("a100", False, "fp32"),
         ("a100", True, "tf32"),
         ("v100", True, "fp32"),
+        ("mi210", False, "fp32_tensor"),
+        ("mi210", True, "fp32_tensor"),
+        ("mi300x", False, "fp32_tensor"),
+        ("mi300x", True, "tf32"),
     ],
 )
 def test_tf32_is_asked_for(target: str, tf32: bool, math: str) -> None:  # noqa: FBT001
-    """PyTorch uses TF32 on request, where the device has it."""
+    """PyTorch uses TF32 on request, where the device has it, and AMD's matrix cores."""
     options = LowerKernels(inputs="device", tf32=tf32)
 
     assert math == kernels(lower(LINEAR, options, target))[0].math

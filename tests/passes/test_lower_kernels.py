@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.passes.lowering import LINEAR, kernels, lower, names, one_op, record
 
+from perfc.costmodels import load_target
 from perfc.ir import (
     BUILTIN_OPS,
     TaskKind,
@@ -26,6 +27,31 @@ def test_unknown_op_is_marked() -> None:
 
     assert (["Fft"], "Fft", False) == (names(graph), kernel.op, kernel.known)
     assert (32, 16) == (kernel.work.bytes_read, kernel.work.bytes_written)
+
+
+@pytest.mark.parametrize(
+    ("target", "tf32", "codes"),
+    [
+        ("a100", False, ["conv-fp32"]),
+        ("a100", True, []),
+        ("v100", False, []),  # has no TF32
+        ("mi300x", False, []),  # has, but MIOpen does not take it by itself
+    ],
+)
+def test_convolutions_that_cudnn_would_do_in_tf32_are_noted(
+    target: str,
+    tf32: bool,  # noqa: FBT001
+    codes: list[str],
+) -> None:
+    """A note says so where the target has TF32, cuDNN runs, and nobody asked."""
+    program = parse_program(
+        one_op("%x: f32[2,4,8,8], param %w: f32[4,4,1,1]", "conv(%x, %w)")
+    )
+    manager = PassManager((ShapeInference(), LowerKernels(inputs="device", tf32=tf32)))
+
+    analysis = manager.run(program, load_target(target))
+
+    assert codes == [diagnostic.code for diagnostic in analysis.diagnostics]
 
 
 def test_test_op_states_its_time() -> None:
