@@ -6,6 +6,7 @@ from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.catalog import target_names
 from perfc.costmodels.conv import CONV
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
+from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.gemm import GEMM
 from perfc.costmodels.host_profile import (
     HostProfile,
@@ -65,6 +66,7 @@ __all__ = [
     "TargetError",
     "cost_models",
     "describe",
+    "extrapolation_remark",
     "load_profile",
     "load_target",
     "lower_bound",

@@ -6,14 +6,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.gemm import math_seconds, sized, uses_simt
 from perfc.costmodels.products import Products
-from perfc.costmodels.protocol import (
-    Estimate,
-    KernelTable,
-    Provenance,
-    uniform_estimate,
-)
+from perfc.costmodels.protocol import Estimate, KernelTable, uniform_estimate
 from perfc.costmodels.target import Target
 
 _WINOGRAD_KERNEL = 3
@@ -34,6 +30,8 @@ class ConvModel:
     sigma_shared: float = 0.24
     sigma_independent: float = 0.6
     """From held-out 3x3 rows; other windows have not been compared."""
+    fitted_on: frozenset[str] = frozenset({"6.0", "7.0", "7.5"})
+    """Compute capabilities of the GPUs of these rows."""
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim convolutions with sizes, in a math mode that the target has."""
@@ -45,11 +43,12 @@ class ConvModel:
         seconds = math_seconds(_as_products(kernels, target), simt, target)
         start_s = target.device.kernel_floor_s
         gain = np.where(simt & _fits_winograd(kernels), self.winograd_gain, 1.0)
+        provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         return uniform_estimate(
             start_s + (seconds - start_s) * self.direct_overhead / gain,
             model=self.name,
-            provenance=Provenance.FITTED,
-            sigma_shared=self.sigma_shared,
+            provenance=provenance,
+            sigma_shared=sigma_shared,
             sigma_independent=self.sigma_independent,
         )
 

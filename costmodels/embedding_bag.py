@@ -22,8 +22,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.extrapolation import NOWHERE, trust
 from perfc.costmodels.memory import L2_SHARE, stream_share
-from perfc.costmodels.protocol import Estimate, Floats, Indices, KernelTable, Provenance
+from perfc.costmodels.protocol import Estimate, Floats, Indices, KernelTable
 from perfc.costmodels.target import Target
 from perfc.ir import AttrValue, Kernel, PerfcError
 
@@ -166,13 +167,14 @@ class EmbeddingBagModel:
         count = len(kernels)
         lookups = lookups_of(kernels)
         skewed = lookups.per_kernel((~lookups.uniform).astype(np.float64), count) > 0
-        device = target.device
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        start_s = target.device.kernel_floor_s + START_S
         return Estimate(
-            device.kernel_floor_s + START_S + _busy_seconds(kernels, lookups, target),
-            np.full(count, self.sigma_shared),
+            start_s + _busy_seconds(kernels, lookups, target),
+            np.full(count, sigma_shared),
             np.where(skewed, self.sigma_skewed, self.sigma_independent),
             [self.name] * count,
-            [Provenance.ANALYTIC] * count,
+            [provenance] * count,
         )
 
 
@@ -181,7 +183,8 @@ def _busy_seconds(kernels: KernelTable, lookups: Lookups, target: Target) -> Flo
     device = target.device
     batch = np.maximum(kernels.param("batch", 1.0), 1.0)
     tables = lookups.per_kernel(np.ones(len(lookups.rows)), count)
-    live_bags = device.sm_count * device.max_threads_per_sm / 32 * OCCUPANCY
+    warps = device.sm_count * device.max_threads_per_sm / device.warp_size
+    live_bags = warps * OCCUPANCY
 
     sector_bytes = np.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
     tables_at_once = np.minimum(np.ceil(live_bags / batch), tables)[lookups.kernel]

@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.products import (
     SIMT,
     SIMT_MODES,
@@ -13,12 +14,7 @@ from perfc.costmodels.products import (
     Products,
     product_seconds,
 )
-from perfc.costmodels.protocol import (
-    Estimate,
-    Floats,
-    KernelTable,
-    Provenance,
-)
+from perfc.costmodels.protocol import Estimate, Floats, KernelTable
 from perfc.costmodels.target import Target
 
 
@@ -37,13 +33,14 @@ class GemmModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
         simt = uses_simt(kernels)
-        rows = len(kernels)
+        on_simt, sigma_simt = trust(SIMT.sigma_shared, SIMT.fitted_on, target)
+        on_tensor, sigma_tensor = trust(TENSOR.sigma_shared, TENSOR.fitted_on, target)
         return Estimate(
             math_seconds(products_of(kernels, target), simt, target),
-            np.where(simt, SIMT.sigma_shared, TENSOR.sigma_shared),
+            np.where(simt, sigma_simt, sigma_tensor),
             np.where(simt, SIMT.sigma_independent, TENSOR.sigma_independent),
-            [self.name] * rows,
-            [Provenance.FITTED] * rows,
+            [self.name] * len(kernels),
+            [on_simt if row else on_tensor for row in simt.tolist()],
         )
 
 

@@ -113,6 +113,8 @@ class GemmParameters:
     left out of the fit."""
     sigma_independent: float
     """Scatter within a GPU on held-out rows."""
+    fitted_on: frozenset[str]
+    """Compute capabilities of the GPUs in the fit."""
 
 
 SIMT = GemmParameters(
@@ -130,6 +132,7 @@ SIMT = GemmParameters(
     power_exponent=0.84,
     sigma_shared=0.15,
     sigma_independent=0.24,
+    fitted_on=frozenset({"6.0", "7.0", "7.5", "8.0"}),
 )
 """FMAs without tensor cores.
 
@@ -155,6 +158,7 @@ TENSOR = GemmParameters(
     power_exponent=0.0,
     sigma_shared=0.11,
     sigma_independent=0.19,
+    fitted_on=frozenset({"8.0", "8.9", "9.0"}),
 )
 """Tensor cores.
 

@@ -16,8 +16,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.extrapolation import NOWHERE, trust
 from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
+from perfc.costmodels.protocol import Estimate, Floats, KernelTable
 from perfc.costmodels.target import Target
 
 MISS_STEEPNESS = 2.0
@@ -37,7 +38,8 @@ class StreamKind:
         rereads: How often a row that L2 does not hold is read again.
         rows_in_flight: Rows that an SM works on at a time, over the share of L2
             that they may occupy.
-        provenance: Where the two come from.
+        fitted_on: Compute capabilities of the GPUs that `start_s` and `share` were
+            fitted on; none if they were not fitted.
         sigma_shared: Relative uncertainty that all kernels of the kind share.
         sigma_independent: Relative uncertainty of one kernel.
 
@@ -47,13 +49,13 @@ class StreamKind:
     share: float
     rereads: float
     rows_in_flight: float
-    provenance: Provenance
+    fitted_on: frozenset[str]
     sigma_shared: float
     sigma_independent: float
 
 
-_FITTED = Provenance.FITTED
-_ANALYTIC = Provenance.ANALYTIC
+_ROWS_FP32 = frozenset({"6.0", "7.0", "7.5", "8.0"})
+_ROWS_ALL = _ROWS_FP32 | {"8.9", "9.0"}
 
 KINDS: Mapping[str, StreamKind] = MappingProxyType(
     {
@@ -62,21 +64,21 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             share=share,
             rereads=rereads,
             rows_in_flight=rows_in_flight,
-            provenance=provenance,
+            fitted_on=fitted_on,
             sigma_shared=shared,
             sigma_independent=own,
         )
-        for op, start_s, share, rereads, rows_in_flight, provenance, shared, own in (
-            ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _FITTED, 0.12, 0.15),
-            ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _FITTED, 0.2, 0.12),
-            ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _FITTED, 0.2, 0.16),
-            ("batch_norm", 2.0e-6, 0.9, 1.0, 4.0, _ANALYTIC, 0.2, 0.3),
-            ("reduction", 4.0e-6, 0.7, 0.0, 8.0, _ANALYTIC, 0.2, 0.35),
-            ("concat", 2.5e-6, 0.8, 0.0, 8.0, _ANALYTIC, 0.2, 0.25),
-            ("gather", 2.5e-6, 0.4, 0.0, 8.0, _ANALYTIC, 0.2, 0.4),
-            ("transpose", 1.0e-6, 0.7, 0.0, 8.0, _ANALYTIC, 0.2, 0.35),
-            ("pool", 1.0e-6, 0.7, 0.0, 8.0, _ANALYTIC, 0.2, 0.4),
-            ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, _ANALYTIC, 0.15, 0.2),
+        for op, start_s, share, rereads, rows_in_flight, fitted_on, shared, own in (
+            ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _ROWS_ALL, 0.12, 0.15),
+            ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _ROWS_FP32, 0.2, 0.12),
+            ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _ROWS_FP32, 0.2, 0.16),
+            ("batch_norm", 2.0e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.3),
+            ("reduction", 4.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
+            ("gather", 2.5e-6, 0.4, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("pool", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
         )
     }
 )
@@ -113,15 +115,16 @@ class StreamingModel:
         kinds = [self.kinds[kernel.op] for kernel in kernels.kernels]
         start_s = np.array([kind.start_s for kind in kinds])
         share = np.array([kind.share for kind in kinds])
+        trusted = [trust(kind.sigma_shared, kind.fitted_on, target) for kind in kinds]
         moved = kernels.bytes + self._reread_bytes(kernels, kinds, target)
         return Estimate(
             target.device.kernel_floor_s
             + start_s
             + stream_seconds(moved, target) / share,
-            np.array([kind.sigma_shared for kind in kinds]),
+            np.array([sigma_shared for _, sigma_shared in trusted]),
             np.array([kind.sigma_independent for kind in kinds]),
             [self.name] * len(kinds),
-            [kind.provenance for kind in kinds],
+            [provenance for provenance, _ in trusted],
         )
 
     def _reread_bytes(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Estimate, cost_models, price
+from perfc.costmodels import Estimate, cost_models, extrapolation_remark, price
 from perfc.ir import AnyKey, LaunchGraph, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import KERNEL_COST, LAUNCHES
@@ -23,13 +23,15 @@ class KernelCost(Pass):
     provides: ClassVar[frozenset[AnyKey]] = frozenset({KERNEL_COST})
 
     def run(self, program: Program, ctx: PassContext) -> None:
-        """Write one estimate per rank class; warn of unknown ops."""
+        """Write one estimate per rank class; say what is extrapolated or unknown."""
         models = cost_models()
         graphs = ctx.get(LAUNCHES, program)
         estimates: list[Estimate] = [
             price(graph.kernels, ctx.target, models) for graph in graphs
         ]
         ctx.set(KERNEL_COST, program, tuple(estimates))
+        if remark := extrapolation_remark(ctx.target):
+            ctx.note("extrapolated", remark, ctx.target.name)
         for op, count in sorted(_unknown_ops(graphs).items()):
             times = "once" if count == 1 else f"{count} times"
             ctx.warn(

@@ -283,7 +283,7 @@ def test_every_model_says_who_and_how_sure() -> None:
         unknown(4096),
     ]
 
-    priced = price(kernels, A100, ALL_MODELS)
+    priced = price(kernels, V100, ALL_MODELS)
 
     assert [
         ("gemm", Provenance.FITTED),

@@ -38,12 +38,12 @@ def _graph(*kernels: Kernel) -> LaunchGraph:
     return graph
 
 
-def _run(*graphs: LaunchGraph) -> Analysis:
+def _run(*graphs: LaunchGraph, target: str = "a100") -> Analysis:
     program = single(graphs[0])
     facts = Annotations()
     facts.set(LAUNCHES, program, graphs, None)
     manager = PassManager([KernelCost()], given=frozenset({LAUNCHES}))
-    return manager.run(program, load_target("a100"), annotations=facts)
+    return manager.run(program, load_target(target), annotations=facts)
 
 
 def test_one_estimate_per_class() -> None:
@@ -53,6 +53,16 @@ def test_one_estimate_per_class() -> None:
     costs = analysis.annotations.get(KERNEL_COST, analysis.program, None)
 
     assert [["gemm"], ["roofline"]] == [list(cost.model) for cost in costs]
+
+
+@pytest.mark.parametrize(("target", "notes"), [("a100", 0), ("b200", 0), ("mi210", 1)])
+def test_another_makers_gpu_is_noted_once(target: str, notes: int) -> None:
+    """The models were fitted on NVIDIA's GPUs, and the report says so of AMD's."""
+    analysis = _run(_graph(gemm(8, 8, 8)), _graph(gemm(4, 4, 4)), target=target)
+
+    found = [d for d in analysis.diagnostics if d.code == "extrapolated"]
+    assert [target] * notes == [d.where for d in found]
+    assert all("no kernel of AMD GPUs was measured" in d.message for d in found)
 
 
 def test_unknown_ops_are_named_once() -> None:

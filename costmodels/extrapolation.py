@@ -1,0 +1,61 @@
+"""What a model that was fitted on some GPUs is worth on another.
+
+Sheets say what a GPU could do; a fit says which share of it kernels reach, on the GPUs
+that it has seen. Elsewhere the share is carried over: the time is then computed, not
+fitted, and its interval covers how far such guesses were off.
+"""
+
+from __future__ import annotations
+
+from perfc.costmodels.protocol import Provenance
+from perfc.costmodels.target import Target
+
+FITTED_VENDOR = "NVIDIA"
+"""Whose GPUs every fit so far has seen; capabilities below are of this maker."""
+
+UNSEEN_SIGMA = 0.2
+"""Shared uncertainty on a GPU of another compute capability than those fitted.
+
+The spread of the products of seven GPUs, each left out of the fit (docs/accuracy.md:
+GMAE of 11 to 52 %, root mean square 0.29), less the scatter within one of them (0.22).
+"""
+
+OTHER_VENDOR_SIGMA = 0.4
+"""The same on a GPU of another maker, with other libraries.
+
+Known points of matrix products in PyTorch and hipBLASLt: MI210 reaches 0.66 of its fp16
+and 0.73 of its fp32 peak where the model says 0.82, MI300X about half of its bf16 peak
+(github.com/zzc0721/torch-performance-test-data/issues/195; ROCm blog, Measuring
+Max-Achievable FLOPs, 2025).
+"""
+
+NOWHERE: frozenset[str] = frozenset()
+"""Compute capabilities seen by a model that is not fitted: it is analytic."""
+
+
+def trust(
+    sigma_shared: float, fitted_on: frozenset[str], target: Target
+) -> tuple[Provenance, float]:
+    """Return where a number for *target* comes from, and its shared uncertainty.
+
+    *fitted_on* are the compute capabilities that the parameters were fitted on, and
+    *sigma_shared* the uncertainty that holds there.
+    """
+    device = target.device
+    if device.vendor != FITTED_VENDOR:
+        return Provenance.ANALYTIC, max(sigma_shared, OTHER_VENDOR_SIGMA)
+    if device.compute_capability in fitted_on:
+        return Provenance.FITTED, sigma_shared
+    unseen = UNSEEN_SIGMA if fitted_on else 0.0
+    return Provenance.ANALYTIC, max(sigma_shared, unseen)
+
+
+def extrapolation_remark(target: Target) -> str | None:
+    """Return what to tell the user of a GPU of another maker than the fitted ones."""
+    vendor = target.device.vendor
+    if vendor == FITTED_VENDOR:
+        return None
+    return (
+        f"no kernel of {vendor} GPUs was measured: efficiencies and host overheads are "
+        f"those of {FITTED_VENDOR} GPUs and CUDA, on the rates of {target.name}'s sheet"
+    )
