@@ -23,10 +23,11 @@ GMAE of 11 to 52 %, root mean square 0.29), less the scatter within one of them 
 OTHER_VENDOR_SIGMA = 0.4
 """The same on a GPU of another maker, with other libraries.
 
-Known points of matrix products in PyTorch and hipBLASLt: MI210 reaches 0.66 of its fp16
-and 0.73 of its fp32 peak where the model says 0.82, MI300X about half of its bf16 peak
-(github.com/zzc0721/torch-performance-test-data/issues/195; ROCm blog, Measuring
-Max-Achievable FLOPs, 2025).
+Chosen, not fitted, to cover the four public points of large products in PyTorch, which
+reach these shares of the peak where the model says 0.8: MI210 0.66 in fp16 and 0.73 in
+fp32 (github.com/zzc0721/torch-performance-test-data/issues/195), a GCD of MI250X 0.77
+and MI300X 0.51 in bf16 (github.com/stas00/ml-engineering, maximum achievable matmul
+FLOPS). Of other kernels nothing is known.
 """
 
 NOWHERE: frozenset[str] = frozenset()
