@@ -57,6 +57,7 @@ ELEMENT_BYTES = {"fp32": 4, "bf16": 2}
 STREAMING_FILE = "streaming.parquet"
 FP32_FILE = "ops_fp32_seen_gpus.parquet"
 FP32_GPUS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
+UNSEEN_GPU = "p4"
 BF16_GPUS = ("a100-sxm-80g", "h100-sxm-80g", "l40s")
 Floats = NDArray[np.float64]
 
@@ -388,6 +389,15 @@ def others(data: Path, *, fit: bool) -> None:
         say("fitted:", best_of(grid_of(CONV, CONV_GRID), groups))
 
 
+def unseen(data: Path) -> None:
+    """Score a GPU that is in no fit: all its rows, from its sheet alone."""
+    models: tuple[CostModel, ...] = (STREAMING, STREAMING, STREAMING, GEMM, CONV)
+    ops = ("elementwise", "softmax", "layer_norm", "gemm", "conv2d")
+    for op, model in zip(ops, models, strict=True):
+        for rows in load(data / FP32_FILE, op, "fp32", [UNSEEN_GPU]):
+            report(f"{op} {UNSEEN_GPU}", of_model(model)(rows), rows)
+
+
 def main() -> None:
     """Run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -398,6 +408,7 @@ def main() -> None:
     measurements = options.data / "measurements"
     others(measurements, fit=options.fit)
     products(measurements, fit=options.fit, leave_out=options.leave_out)
+    unseen(measurements)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class GemmParameters:
     sigma_independent: float
     """Scatter within a GPU on held-out rows."""
     fitted_on: frozenset[str]
-    """Compute capabilities of the GPUs in the fit."""
+    """Compute capabilities of the GPUs in the fit (`benchmarks/fit_kernels.py`)."""
 
 
 SIMT = GemmParameters(

@@ -272,6 +272,15 @@ def test_targets(command: Command) -> None:
     assert any(line.startswith("v100-sxm2-16g ") and " v100 " in line for line in lines)
 
 
+def test_the_table_of_targets_fits_a_terminal(command: Command) -> None:
+    """No line is longer than 100 columns, and no built-in target is missing."""
+    lines = command("targets").out.splitlines()
+
+    assert 1 + 27 <= len(lines)
+    assert 100 >= max(map(len, lines))
+    assert not [line for line in lines if line != line.rstrip()]
+
+
 def test_a_target(command: Command) -> None:
     """`targets show` prints every field with its unit and its source."""
     shown = command("targets", "show", "v100").out
