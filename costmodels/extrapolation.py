@@ -10,9 +10,6 @@ from __future__ import annotations
 from perfc.costmodels.protocol import Provenance
 from perfc.costmodels.target import Target
 
-FITTED_VENDOR = "NVIDIA"
-"""Whose GPUs every fit so far has seen; capabilities below are of this maker."""
-
 UNSEEN_SIGMA = 0.2
 """Shared uncertainty on a GPU of another compute capability than those fitted.
 
@@ -43,7 +40,7 @@ def trust(
     *sigma_shared* the uncertainty that holds there.
     """
     device = target.device
-    if device.vendor != FITTED_VENDOR:
+    if not device.runs_cuda:
         return Provenance.ANALYTIC, max(sigma_shared, OTHER_VENDOR_SIGMA)
     if device.compute_capability in fitted_on:
         return Provenance.FITTED, sigma_shared
@@ -53,10 +50,10 @@ def trust(
 
 def extrapolation_remark(target: Target) -> str | None:
     """Return what to tell the user of a GPU of another maker than the fitted ones."""
-    vendor = target.device.vendor
-    if vendor == FITTED_VENDOR:
+    if target.device.runs_cuda:
         return None
     return (
-        f"no kernel of {vendor} GPUs was measured: efficiencies and host overheads are "
-        f"those of {FITTED_VENDOR} GPUs and CUDA, on the rates of {target.name}'s sheet"
+        f"no kernel of {target.device.vendor} GPUs was measured: efficiencies and host "
+        f"overheads are those of NVIDIA GPUs and CUDA, on the rates of {target.name}'s "
+        "sheet"
     )

@@ -86,6 +86,11 @@ class Device:
     """Idle time between two kernels of a busy stream."""
 
     @property
+    def runs_cuda(self) -> bool:
+        """Whether CUDA's libraries run on it, with which all models were fitted."""
+        return self.vendor.casefold() == "nvidia"
+
+    @property
     def l2(self) -> Memory:
         """The last cache before device memory."""
         return self.memories[0]

@@ -157,7 +157,7 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
 
 def _remark_convolutions(ctx: PassContext) -> None:
     device = None if ctx.system is None else ctx.system.device
-    if device is None or device.vendor != "NVIDIA":  # MIOpen stays in fp32
+    if device is None or not device.runs_cuda:  # MIOpen stays in fp32
         return
     asked = isinstance(ctx.owner, LowerKernels) and ctx.owner.tf32
     if "tf32" in device.flops_per_s and not asked:
