@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 import tempfile
@@ -9,38 +10,47 @@ from pathlib import Path
 
 from perfc.ir import PerfcError
 
+_FASTEST = 1
+"""Level of gzip: repetitive text gains little from the slower ones."""
 
-def write_result(text: str, path: Path | None) -> None:
-    """Write *text* to *path*, or to stdout if there is none.
+
+def write_result(content: str | bytes, path: Path | None) -> None:
+    """Write *content* to *path*, or to stdout if there is none.
 
     Raises:
         PerfcError: the file cannot be written.
 
     """
-    if path is None:
-        sys.stdout.write(text)
+    if path is not None:
+        write_file(path, content)
+    elif isinstance(content, str):
+        sys.stdout.write(content)
     else:
-        write_text(path, text)
+        sys.stdout.buffer.write(content)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write *text* to *path* in one step: a reader never sees half a file.
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write *content* to *path* in one step: a reader never sees half a file.
 
-    What is there and no regular file (a pipe, a device) is written to as it is.
+    Text is UTF-8. A file called `….gz` is compressed. What is there and no regular
+    file (a pipe, a device) is written to as it is.
 
     Raises:
         PerfcError: the folder is absent, or the file cannot be written.
 
     """
+    data = content.encode() if isinstance(content, str) else content
+    if path.suffix == ".gz":
+        data = gzip.compress(data, _FASTEST, mtime=0)  # no clock time in results
     temporary, asked = "", path
     try:
         path = path.resolve()
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(data)
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
         mask = os.umask(0)
         os.umask(mask)
         Path(temporary).chmod(0o666 & ~mask)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from perfc.ir import BUILTIN_OPS, Graph, Node, Program, Value
+from perfc.ir import BUILTIN_OPS, Graph, Node, Program, TensorType, Value
 
 Json: TypeAlias = dict[str, Any]
 
@@ -39,22 +39,48 @@ def _nbytes(value: Value, bindings: Mapping[str, int]) -> int:
 
 
 def _peak_activations(graph: Graph, bindings: Mapping[str, int]) -> tuple[int, str]:
+    peak, at_node = -1, ""
+    for name, live in _live_activations(graph, bindings):
+        if live > peak:
+            peak, at_node = live, name
+    return peak, at_node
+
+
+def activation_steps(program: Program) -> Iterator[tuple[str, int]]:
+    """Return the bytes of live activations: at the start, then during each node.
+
+    The first step has no name; the others have the node's, as the report has it.
+    """
+    graph = program.classes[0].ops
+    if graph is not None:
+        yield from _live_activations(graph, program.bindings)
+
+
+def _live_activations(
+    graph: Graph, bindings: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
     nodes = list(graph)
     owner = _storage_owners(nodes)
     last_read = _last_reads(graph, nodes, owner)
-    live = sum(_nbytes(value, bindings) for value in graph.inputs)
-    peak, at_node = live, ""
+    sizes: dict[TensorType | None, int] = {None: 0}
+
+    def nbytes(value: Value) -> int:
+        found = sizes.get(value.type)
+        if found is None:
+            found = sizes[value.type] = _nbytes(value, bindings)
+        return found
+
+    live = sum(map(nbytes, graph.inputs))
+    yield "", live
     freed: defaultdict[int, int] = defaultdict(int)
     for index, node in enumerate(nodes):
         for value in node.results:
             if owner[value] is value and node.op != "constant":
-                size = _nbytes(value, bindings)
+                size = nbytes(value)
                 live += size
                 freed[last_read.get(value, index)] += size
-        if live > peak:
-            peak, at_node = live, node.results[0].name if node.results else node.op
+        yield node.results[0].name if node.results else node.op, live
         live -= freed.pop(index, 0)
-    return peak, at_node
 
 
 def _storage_owners(nodes: list[Node]) -> dict[Value, Value]:

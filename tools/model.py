@@ -62,6 +62,7 @@ class Model:
         annotations: What is known of it on any machine; analyses add to it.
         unbound: The program before binding, to bind it otherwise.
         symbols: What its symbols mean, per rank class, if that is known.
+        source: The file that it was read from, if there is one.
 
     """
 
@@ -69,6 +70,7 @@ class Model:
     annotations: Annotations
     unbound: Program
     symbols: tuple[Symbols | None, ...] | None = None
+    source: Path | None = None
 
     def bind(
         self,
@@ -129,7 +131,8 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     symbols = classify_program(program)
     wanted = Dimensions(batch, pooling, dims or {})
     bound = bind_dimensions(program, wanted, symbols)
-    return Model(bound, analysis.annotations, program, symbols)
+    source = Path(model) if program.sha256 else None
+    return Model(bound, analysis.annotations, program, symbols, source)
 
 
 def read_program(text: str) -> Program:

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Diagnostic, Level
+from perfc.ir import Diagnostic, Level, PerfcError
 from perfc.passes import Analysis
 from perfc.tools import report_nodes, report_summary, report_table
-from perfc.tools.files import write_text
+from perfc.tools.exporter import export_report
+from perfc.tools.files import write_file
 from perfc.tools.memory import memory_report
 from perfc.tools.model import Model
+from perfc.tools.report_nodes import NODE_KEYS
 from perfc.tools.results import Results
 
 if TYPE_CHECKING:
     from networkx import DiGraph
+    from pandas import DataFrame
 
 Json: TypeAlias = Any
 OUT_OF_MEMORY = "out-of-memory"
@@ -138,10 +141,10 @@ class Report:
             if value.type is not None
         }
 
-    def to_dict(self) -> Json:
-        """Return the report as `perfc.report/1`."""
+    @property
+    def header(self) -> Json:
+        """What was asked, and the answer in a few numbers."""
         return {
-            "schema": "perfc.report/1",
             "tool": {"name": "perfc", "version": _version()},
             "model": {
                 "name": self.model.name,
@@ -158,6 +161,13 @@ class Report:
             },
             "runtime": self.runtime,
             "summary": self.summary,
+        }
+
+    def to_dict(self) -> Json:
+        """Return the report as `perfc.report/1`."""
+        return {
+            "schema": "perfc.report/1",
+            **self.header,
             "breakdown": self.breakdown,
             "nodes": self.nodes,
             "critical_path": self.critical_path,
@@ -183,8 +193,44 @@ class Report:
         """
         text = format_json(self.to_dict())
         if path is not None:
-            write_text(Path(path), text)
+            write_file(Path(path), text)
         return text
+
+    def to_trace(self, path: str | Path | None = None) -> str:
+        """Return the schedule as Kineto trace JSON, and write it to *path* if given.
+
+        A *path* that ends in `.gz` is compressed. Perfetto, chrome://tracing and
+        HolisticTraceAnalysis open it.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        return str(self.export("trace", path))
+
+    def export(self, format: str, path: str | Path | None = None) -> str | bytes:
+        """Return the report in any format of `--format`, written to *path* if given.
+
+        Raises:
+            UsageError: no exporter has this name, or it needs a file.
+            PerfcError: it cannot be exported, or the file cannot be written.
+
+        """
+        return export_report(self, format, None if path is None else Path(path))
+
+    def to_pandas(self) -> DataFrame:
+        """Return `nodes` as a data frame, one row per op and one column per key.
+
+        Raises:
+            PerfcError: pandas is not installed.
+
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError:
+            msg = "to_pandas needs pandas: pip install 'perfc[pandas]'"
+            raise PerfcError(msg) from None
+        return pd.DataFrame(self.nodes, columns=list(NODE_KEYS))
 
     def to_networkx(self) -> DiGraph[int]:
         """Return the scheduled tasks as a graph; `task_graph` says what is in it."""
@@ -192,10 +238,18 @@ class Report:
 
         return task_graph(self.results)
 
+    @property
+    def tables(self) -> report_table.Tables:
+        """What the report says to people, before it is laid out."""
+        return report_table.report_tables(*self._told)
+
     def __str__(self) -> str:
-        share = max(self.bound_shares.values())
+        return report_table.format_report(*self._told)
+
+    @property
+    def _told(self) -> tuple[Json, int, float]:
         usable = self.target.device.memory.usable_bytes
-        return report_table.format_report(self.to_dict(), usable, share)
+        return self.to_dict(), usable, max(self.bound_shares.values())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

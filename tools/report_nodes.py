@@ -13,6 +13,27 @@ from perfc.tools.results import STATED, Results, lone_id
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
+NODE_KEYS = (
+    "id",
+    "op",
+    "phase",
+    "module",
+    "source",
+    "rank",
+    "stream",
+    "start_us",
+    "duration_us",
+    "duration_us_p05",
+    "duration_us_p95",
+    "flops",
+    "bytes",
+    "cost_model",
+    "provenance",
+    "on_critical_path",
+    "slack_us",
+)
+"""What is said of every op, in the order in which tables show it."""
+
 Z90 = 1.645
 """Standard deviations from the median to the 5th and 95th percentile."""
 

@@ -113,6 +113,11 @@ def _limit(segment: Segment, results: Results, target: Target) -> str:
     kernel = results.kernel(segment.task)
     if kernel is None:
         return "compute"
+    return kernel_limit(kernel, target)
+
+
+def kernel_limit(kernel: Kernel, target: Target) -> str:
+    """Return `compute` where the flops take longer than the bytes, else `memory`."""
     compute_s = kernel.work.flops / target.peak(kernel.math)
     memory_s = kernel.work.bytes / target.device.memory.bytes_per_s
     return "compute" if compute_s > memory_s else "memory"

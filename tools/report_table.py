@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import attrs
+
 Json: TypeAlias = dict[str, Any]
 
 _WIDTH = 96
@@ -33,8 +35,29 @@ _LABELS = {
 _COPIES = {"h2d": "host to device", "d2h": "device to host", "d2d": "on the device"}
 
 
-def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
-    """Return a `perfc.report/1` as text: the time, where it goes, and why.
+@attrs.frozen
+class Tables:
+    """What a report says to people, before it is laid out.
+
+    Attributes:
+        title: What was asked.
+        headline: Label, value and remark of each number about the iteration.
+        breakdown: What the critical path is spent on, microseconds, and the share
+            of the time, longest first.
+        top_ops: A heading, and a row per kind of op, longest first; or nothing.
+        bottleneck: What limits the iteration, in words.
+
+    """
+
+    title: str
+    headline: Sequence[tuple[str, str, str]]
+    breakdown: Sequence[tuple[str, float, str]]
+    top_ops: Sequence[tuple[str, ...]]
+    bottleneck: str
+
+
+def report_tables(report: Json, usable_bytes: int, bound_share: float) -> Tables:
+    """Return what a `perfc.report/1` says to people.
 
     Args:
         report: The report.
@@ -42,14 +65,31 @@ def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
         bound_share: Share of the critical path spent on what bounds the time.
 
     """
-    rows = _merged(report["breakdown"])
-    lines = [*_wrapped(_title(report)), ""]
-    lines += _headline(report, usable_bytes)
+    rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
+    return Tables(
+        _title(report),
+        list(_headline(report, usable_bytes)),
+        [(label, us, _share(us, time_us)) for label, us in rows],
+        _top_ops(report),
+        _bottleneck(report, rows, bound_share),
+    )
+
+
+def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
+    """Return a `perfc.report/1` as text: the time, where it goes, and why.
+
+    The arguments are those of `report_tables`.
+    """
+    tables = report_tables(report, usable_bytes, bound_share)
+    time_us = report["summary"]["time_us"]
+    lines = [*_wrapped(tables.title), ""]
+    for label, value, remark in tables.headline:
+        lines.append(f"  {label:<22} {value:>10}   {remark}")
     lines += ["", "Where the time goes (critical path)"]
-    lines += _bars(rows, report["summary"]["time_us"])
+    lines += _bars([row[:2] for row in tables.breakdown], time_us)
     lines += ["", "Top ops by device time"]
-    lines += _top_ops(report)
-    lines += ["", *_wrapped(f"Bottleneck: {_bottleneck(report, rows, bound_share)}")]
+    lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
+    lines += ["", *_wrapped(f"Bottleneck: {tables.bottleneck}")]
     lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
 
@@ -62,7 +102,7 @@ def _title(report: Json) -> str:
     return " · ".join(parts)
 
 
-def _headline(report: Json, usable_bytes: int) -> Iterator[str]:
+def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]:
     summary, batch = report["summary"], report["model"]["batch"]
     time_us, busy_us = summary["time_us"], summary["gpu_active_us"]
     low, high = format_us(summary["time_us_p05"]), format_us(summary["time_us_p95"])
@@ -94,7 +134,7 @@ def _headline(report: Json, usable_bytes: int) -> Iterator[str]:
         ("device times are", "", _provenance(report["coverage"])),
     ):
         if remark:
-            yield f"  {label:<22} {value:>10}   {remark}"
+            yield label, value, remark
 
 
 def _provenance(coverage: Json) -> str:
@@ -137,7 +177,7 @@ def _bars(rows: Sequence[tuple[str, float]], total_us: float) -> Iterator[str]:
         yield f"  {label:<36} {format_us(time_us):>9} {share:>6}  {bar}".rstrip()
 
 
-def _top_ops(report: Json) -> Iterator[str]:
+def _top_ops(report: Json) -> list[tuple[str, ...]]:
     """One row per kind of op: those that do the same work in the same time."""
     groups: dict[tuple[object, ...], list[Json]] = {}
     keys = ("op", "flops", "bytes", "duration_us", "cost_model", "provenance")
@@ -146,10 +186,7 @@ def _top_ops(report: Json) -> Iterator[str]:
             groups.setdefault(tuple(node[key] for key in keys), []).append(node)
     times = [(len(nodes) * nodes[0]["duration_us"], nodes) for nodes in groups.values()]
     times.sort(key=lambda item: -item[0])
-    if not times:
-        yield "  none"
-        return
-    rows = [("op", "where", "", "time", "of GPU", "priced by")]
+    rows: list[tuple[str, ...]] = [("op", "where", "", "time", "of GPU", "priced by")]
     for time_us, nodes in times[:_ROWS]:
         first, count = nodes[0], len(nodes)
         rows.append(
@@ -162,16 +199,17 @@ def _top_ops(report: Json) -> Iterator[str]:
                 f"{first['cost_model']} ({first['provenance']})",
             )
         )
-    yield from _columns(rows, "<<<>><")
+    return rows if times else []
 
 
-def _columns(rows: Sequence[Sequence[str]], alignment: str) -> Iterator[str]:
+def _columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines: list[str] = []
     for row in rows:
         cells = zip(row, alignment, widths, strict=True)
-        yield (
-            "  " + "  ".join(f"{c:{side}{width}}" for c, side, width in cells).rstrip()
-        )
+        padded = [f"{cell:{side}{width}}" for cell, side, width in cells]
+        lines.append(f"  {'  '.join(padded)}".rstrip())
+    return lines
 
 
 def _cut(text: str, width: int) -> str:

@@ -16,9 +16,10 @@ from perfc.passes import Timing, VerifyEach
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
+from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_result
 from perfc.tools.model import load
-from perfc.tools.report import OUT_OF_MEMORY, Report, format_json
+from perfc.tools.report import OUT_OF_MEMORY, Report
 
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
@@ -111,12 +112,18 @@ EXIT_OUT_OF_MEMORY = 5
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
+    metavar="NAME",
+    help="table, json, csv, md, trace (Kineto: Perfetto, HTA), onnx (for Netron), "
+    "model-explorer, or one that a plugin adds.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write there instead of printing; compressed if it ends in .gz.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No log on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Time of each pass on stderr.")
@@ -132,8 +139,10 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
     _import_plugins(options["plugins"])
+    output, targets = options["output"], len(options["targets"])
+    exporter = find_exporter(options["form"], reports=targets, path=output)
     reports = _analyze_all(model, options)
-    write_result(_format(reports, options["form"]), options["output"])
+    write_result(exporter.export(reports, output), output)
     return _exit_code(reports) if options["strict"] else 0
 
 
@@ -183,15 +192,6 @@ def _import_plugins(modules: Sequence[str]) -> None:
         except Exception as error:
             msg = f"--plugin {module}: {type(error).__name__}: {error}"
             raise PerfcError(msg) from error
-
-
-def _format(reports: Sequence[Report], form: str) -> str:
-    if form == "table":
-        return "\n".join(str(report) for report in reports)
-    if len(reports) == 1:
-        return reports[0].to_json()
-    documents = [report.to_dict() for report in reports]
-    return format_json({"schema": "perfc.reports/1", "reports": documents})
 
 
 def _exit_code(reports: Sequence[Report]) -> int:

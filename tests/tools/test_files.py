@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfc.ir import PerfcError
-from perfc.tools.files import write_text
+from perfc.tools.files import write_file
 
 
 def test_write(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_write(tmp_path: Path) -> None:
     path, other = tmp_path / "r", tmp_path / "other"
     other.touch()
 
-    write_text(path, "µs\n")
+    write_file(path, "µs\n")
 
     assert "µs\n" == path.read_text(encoding="utf-8")
     assert stat.S_IMODE(other.stat().st_mode) == stat.S_IMODE(path.stat().st_mode)
@@ -37,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file(
     with pytest.raises(
         PerfcError, match=r"cannot write .*/r: No space left on device$"
     ):
-        write_text(path, "new")
+        write_file(path, "new")
 
     assert "old" == path.read_text()
     assert [path] == list(tmp_path.iterdir())
@@ -48,7 +48,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     path, link = tmp_path / "r", tmp_path / "link"
     link.symlink_to(path)
 
-    write_text(link, "text")
+    write_file(link, "text")
 
     assert link.is_symlink()
     assert "text" == path.read_text()
@@ -56,7 +56,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 
 def test_a_device_stays_one() -> None:
     """`-o /dev/null` does not put a file in its place."""
-    write_text(Path(os.devnull), "text")
+    write_file(Path(os.devnull), "text")
 
     assert Path(os.devnull).is_char_device()
 
@@ -64,4 +64,4 @@ def test_a_device_stays_one() -> None:
 def test_a_folder(tmp_path: Path) -> None:
     """A folder is no file."""
     with pytest.raises(PerfcError, match=r"cannot write .*: Is a directory$"):
-        write_text(tmp_path, "text")
+        write_file(tmp_path, "text")

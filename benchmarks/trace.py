@@ -1,0 +1,62 @@
+"""Write traces of a large synthetic graph: `trace.py [SLICES]`, 100,000 if not said.
+
+Prints wall and CPU seconds to write the trace, from a finished analysis to the file
+on disk, plain and compressed, and the bar for the plain one.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import scale
+
+import perfc
+from perfc.ir import single
+from perfc.passes import FoldShapes, PassManager, ShapeInference
+from perfc.tools import Model
+
+BAR_S = 1.0
+SLICES_PER_NODE = 3.125
+"""An op, and mostly a call and a kernel; views have no kernel."""
+
+
+def main() -> int:
+    """Write them."""
+    slices = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    report = analyzed(int(slices / SLICES_PER_NODE))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("t.json", "t.json.gz"):
+            written(report, Path(folder, name))
+        walls_s = [written(report, Path(folder, "t.json")) for _ in range(5)]
+    best_s = min(walls_s)
+    verdict = "ok" if best_s <= BAR_S else "MISSED"
+    print(f"best of {len(walls_s)}: {best_s:.2f} s, bar {BAR_S:.2f} s  {verdict}")
+    return 0 if best_s <= BAR_S else 1
+
+
+def analyzed(nodes: int) -> perfc.Report:
+    """Return the report of a synthetic graph of about so many nodes."""
+    program = single(scale.build(nodes)).bind({"B": 256})
+    front = PassManager([ShapeInference(), FoldShapes()]).run(program)
+    model = Model(front.program, front.annotations, front.program)
+    return perfc.analyze(model, "a100")
+
+
+def written(report: perfc.Report, path: Path) -> float:
+    """Write one trace, print what it took, and return the wall seconds."""
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    text = report.to_trace(path)
+    wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+    count = text.count('"ph":"X"') + text.count('"ph": "X"')
+    print(
+        f"{path.name}: {count} slices, {path.stat().st_size / 1e6:.1f} MB: "
+        f"{wall_s:.2f} s wall, {cpu_s:.2f} s CPU"
+    )
+    return wall_s
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

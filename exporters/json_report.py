@@ -1,0 +1,22 @@
+"""The format `json`: `perfc.report/1`, or `perfc.reports/1` for several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from perfc.tools import Exporter, Report, format_json
+
+
+class JsonReport(Exporter):
+    """Everything that there is to say, for programs."""
+
+    holds_several: ClassVar[bool] = True
+
+    def export(self, reports: Sequence[Report], path: Path | None) -> str:
+        """Return the JSON text, keys sorted."""
+        documents = [report.to_dict() for report in reports]
+        if len(documents) == 1:
+            return format_json(documents[0])
+        return format_json({"schema": "perfc.reports/1", "reports": documents})

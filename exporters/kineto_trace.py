@@ -1,0 +1,130 @@
+"""The format `trace`: Chrome trace JSON as PyTorch's profiler (Kineto) writes it.
+
+Field names and their spelling are those of traces that PyTorch 2 writes with
+`record_shapes=True`. https://docs.pytorch.org/docs/stable/profiler.html; the
+format under it is the Trace Event Format of the Chromium project.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from perfc.costmodels import Target
+from perfc.exporters.trace_memory import memory_counters
+from perfc.exporters.trace_path import path_arrows
+from perfc.exporters.trace_rank import RankTrace, rank_traces
+from perfc.exporters.trace_slices import rank_slices
+from perfc.ir import paused_collector
+from perfc.tools import Exporter, Report
+
+Json: TypeAlias = dict[str, Any]
+_COMPUTE_CAPABILITY = re.compile(r"(\d+)\.(\d+)")
+_GPU_SORT_INDEX = 5_000_000
+"""Kineto's: processes of GPUs stand below those of hosts."""
+
+
+class KinetoTrace(Exporter):
+    """The schedule as a profiler would have recorded it."""
+
+    def export(self, reports: Sequence[Report], path: Path | None) -> str:
+        """Return the trace, one process per rank and per GPU."""
+        (report,) = reports
+        with paused_collector():
+            return _document(report)
+
+
+def _document(report: Report) -> str:
+    ranks = list(rank_traces(report.results))
+    events: list[str] = []
+    for rank in ranks:
+        events += _metadata(rank)
+        events.append(_step(rank, report))
+        events += rank_slices(rank, report.results)
+    events += path_arrows(ranks, report.results)
+    events += memory_counters(ranks[0], report)
+    header = json.dumps(_header(report, ranks), indent=1)
+    body = ",\n".join(events)
+    # The header's closing brace goes, so that the events come into it.
+    return f'{header[:-2]},\n"traceEvents": [\n{body}\n]}}\n'
+
+
+def _header(report: Report, ranks: Sequence[RankTrace]) -> Json:
+    lanes = [lane for rank in ranks for lane in rank.lanes]
+    devices = sorted({lane.device for lane in lanes if lane.device >= 0})
+    return {
+        "schemaVersion": 1,
+        "deviceProperties": [
+            {"id": device, **_properties(report.target)} for device in devices
+        ],
+        "distributedInfo": {
+            "backend": "nccl",
+            "rank": ranks[0].rank,
+            "world_size": sum(len(c.ranks) for c in report.results.program.classes),
+        },
+        "record_shapes": 1,
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": 0,
+        "traceName": report.model.name,
+        "perfc": report.header,
+    }
+
+
+def _properties(target: Target) -> Json:
+    """Return what the target's sheet knows of what `cudaDeviceProp` holds."""
+    device = target.device
+    found = {
+        "name": f"{device.vendor} {device.name}",
+        "totalGlobalMem": device.memory.capacity_bytes,
+        "maxThreadsPerMultiprocessor": device.max_threads_per_sm,
+        "regsPerMultiprocessor": device.registers_per_sm,
+        "sharedMemPerMultiprocessor": device.shared_memory_bytes_per_sm,
+        "numSms": device.sm_count,
+    }
+    capability = _COMPUTE_CAPABILITY.fullmatch(device.compute_capability)
+    if capability is None:
+        return found
+    major, minor = map(int, capability.groups())
+    return {**found, "computeMajor": major, "computeMinor": minor, "warpSize": 32}
+
+
+def _metadata(rank: RankTrace) -> Iterator[str]:
+    """Name and sort processes and threads."""
+    yield from _process(rank.host_pid, "CPU", rank.host_pid)
+    for pid in sorted({lane.pid for lane in rank.lanes if lane.device >= 0}):
+        yield from _process(pid, f"GPU {pid}", _GPU_SORT_INDEX + pid)
+    for lane in rank.lanes:
+        for what, value in (
+            ("thread_name", {"name": lane.label}),
+            ("thread_sort_index", {"sort_index": lane.tid}),
+        ):
+            yield _meta(what, lane.pid, lane.tid, value)
+
+
+def _process(pid: int, label: str, sort_index: int) -> Iterator[str]:
+    yield _meta("process_name", pid, 0, {"name": "perfc prediction"})
+    yield _meta("process_labels", pid, 0, {"labels": label})
+    yield _meta("process_sort_index", pid, 0, {"sort_index": sort_index})
+
+
+def _meta(what: str, pid: int, tid: int, args: Json) -> str:
+    event = {"ph": "M", "name": what, "ts": 0, "pid": pid, "tid": tid, "args": args}
+    return json.dumps(event)
+
+
+def _step(rank: RankTrace, report: Report) -> str:
+    """Return the iteration, as `torch.profiler`'s `step()` marks it."""
+    event = {
+        "ph": "X",
+        "cat": "user_annotation",
+        "name": "ProfilerStep#0",
+        "pid": rank.host_pid,
+        "tid": rank.host_pid,
+        "ts": 0,
+        "dur": round(report.time_us, 3),
+        "args": {},
+    }
+    return json.dumps(event)

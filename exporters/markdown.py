@@ -1,0 +1,70 @@
+"""The format `md`: GitHub-flavoured Markdown, for issues and pull requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from perfc.ir import Diagnostic
+from perfc.tools import Exporter, Report, format_us
+
+
+class Markdown(Exporter):
+    """What `table` says, as tables that GitHub draws."""
+
+    holds_several: ClassVar[bool] = True
+
+    def export(self, reports: Sequence[Report], path: Path | None) -> str:
+        """Return the reports one below the other, each under its own heading."""
+        return "\n".join("\n".join(_document(report)) + "\n" for report in reports)
+
+
+def _document(report: Report) -> Iterator[str]:
+    tables = report.tables
+    yield f"## {_escaped(tables.title)}"
+    yield ""
+    yield from _table(("", "value", ""), tables.headline, "lrl")
+    yield ""
+    yield f"**Bottleneck**: {_escaped(tables.bottleneck)}"
+    yield ""
+    yield "### Where the time goes (critical path)"
+    yield ""
+    rows = [(what, format_us(us), share) for what, us, share in tables.breakdown]
+    yield from _table(("what", "time", "share"), rows, "lrr")
+    yield ""
+    yield "### Top ops by device time"
+    yield ""
+    heading, *ops = tables.top_ops or [("op",)]
+    yield from _table(heading, ops, "lllrrl"[: len(heading)])
+    yield from _remarks(report.diagnostics)
+
+
+def _table(
+    heading: Sequence[str], rows: Iterable[Sequence[str]], alignment: str
+) -> Iterator[str]:
+    """Return a table; columns are aligned `l`eft or `r`ight."""
+    yield _row(heading)
+    yield _row(["---:" if side == "r" else "---" for side in alignment])
+    yield from map(_row, rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    """Take away the meaning that Markdown gives to characters of names."""
+    for character in "\\`*_[]<>|":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())
+
+
+def _remarks(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
+    if diagnostics:
+        yield ""
+        yield "### Remarks"
+        yield ""
+    for remark in diagnostics:
+        text = _escaped(f"{remark.message} [{remark.code}]")
+        yield f"- **{remark.level.value}**: {text}"

@@ -1,0 +1,19 @@
+"""The format `table`: text to read in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from perfc.tools import Exporter, Report
+
+
+class TextTable(Exporter):
+    """The time, where it goes, and why, as `print(report)` shows it."""
+
+    holds_several: ClassVar[bool] = True
+
+    def export(self, reports: Sequence[Report], path: Path | None) -> str:
+        """Return the reports one below the other."""
+        return "\n".join(str(report) for report in reports)
