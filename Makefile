@@ -86,6 +86,8 @@ $(TEST): $(CORE) tests/plugin/pyproject.toml
 	@touch $(UNFINISHED)
 	@echo "Installing the tests' tools in .venv (with torch: this can take minutes)"
 	@$(BIN)/python -m pip install -qq --group dev
+	@# Its dependencies are for notebooks; what it imports is in the group `test`.
+	@$(BIN)/python -m pip install -qq --no-deps HolisticTraceAnalysis==0.5.0
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable tests/plugin
 	@rm $(UNFINISHED)
 	@touch $@

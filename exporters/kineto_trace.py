@@ -117,7 +117,7 @@ def _meta(what: str, pid: int, tid: int, args: Json) -> str:
 
 def _step(rank: RankTrace, report: Report) -> str:
     """Return the iteration, as `torch.profiler`'s `step()` marks it."""
-    event = {
+    event: Json = {
         "ph": "X",
         "cat": "user_annotation",
         "name": "ProfilerStep#0",

@@ -30,9 +30,12 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> Iterator[str]:
             continue
         if before is not None:
             arrows += 1
+            # A slice that has waited began before what it waited for.
+            waited = span.start_ns < before.start_ns
+            end_ns = before.end_ns if waited else span.start_ns
             yield (
                 f'{heads[before.lane]}{before.start_ns / 1000:.3f},"id":{arrows}}},\n'
-                f'{tails[span.lane]}{span.start_ns / 1000:.3f},"id":{arrows}}}'
+                f'{tails[span.lane]}{end_ns / 1000:.3f},"id":{arrows}}}'
             )
         before = span
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from perfc.ir import EXPORTERS, PerfcError, UsageError, load_plugin
-from perfc.tools.files import write_file
 
 if TYPE_CHECKING:
     from perfc.tools.report import Report
@@ -67,17 +66,3 @@ def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> E
         msg = f"format {name!r} cannot be printed: give the file with -o FILE"
         raise UsageError(msg)
     return exporter
-
-
-def export_report(report: Report, name: str, path: Path | None) -> str | bytes:
-    """Return *report* in the format *name*, and write it to *path* if given.
-
-    Raises:
-        UsageError: as `find_exporter`.
-        PerfcError: it cannot be exported, or the file cannot be written.
-
-    """
-    document = find_exporter(name, path=path).export([report], path)
-    if path is not None:
-        write_file(path, document)
-    return document

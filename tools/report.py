@@ -15,7 +15,7 @@ from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Level, PerfcError
 from perfc.passes import Analysis
 from perfc.tools import report_nodes, report_summary, report_table
-from perfc.tools.exporter import export_report
+from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_file
 from perfc.tools.memory import memory_report
 from perfc.tools.model import Model
@@ -216,7 +216,12 @@ class Report:
             PerfcError: it cannot be exported, or the file cannot be written.
 
         """
-        return export_report(self, format, None if path is None else Path(path))
+        file = None if path is None else Path(path)
+        alone: list[Any] = [self]  # pyright knows this module by two names
+        document = find_exporter(format, path=file).export(alone, file)
+        if file is not None:
+            write_file(file, document)
+        return document
 
     def to_pandas(self) -> DataFrame:
         """Return `nodes` as a data frame, one row per op and one column per key.

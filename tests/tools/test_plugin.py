@@ -102,6 +102,16 @@ def test_lists(command: Command, verb: str, name: str) -> None:
 
 
 @needs_toy
+def test_exporter(command: Command) -> None:
+    """A format of a plugin is written as the built-in ones are."""
+    lines = command.analyze("--target", "a100", "--format", "toy-line").out
+
+    assert ["v100-sxm2-16g", "a100-sxm-80g"] == [
+        line.split()[0] for line in lines.splitlines()
+    ]
+
+
+@needs_toy
 def test_suffixes(command: Command) -> None:
     """A file that nobody reads is answered with the plugin's suffix, too."""
     assert ".perfc, .toy" in command.refused(["analyze", "a.b", "--target", "t4"], 2)
@@ -151,6 +161,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[metadata.EntryPo
         (
             *("perfc.frontends", "mine", "math:pi", ("{file}",)),
             "frontend 'mine' is not callable: 3.141592653589793",
+        ),
+        (
+            *("perfc.exporters", "mine", "math:pi", (*SMALL, "--format", "mine")),
+            "'mine' of perfc.exporters is not a subclass of Exporter: 3.14159",
         ),
     ],
 )

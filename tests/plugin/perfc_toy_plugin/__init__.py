@@ -1,7 +1,8 @@
-"""One of each kind of perfc plugin: a frontend, a pass, a cost model, a target."""
+"""One of each kind of perfc plugin: frontend, pass, cost model, target, exporter."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,6 +31,7 @@ from perfc.ir import (
     single,
 )
 from perfc.passes import Pass, PassContext
+from perfc.tools import Exporter, Report
 
 TARGET = Path(__file__).with_name("toy_gpu.toml")
 """The sheet of a target: a path, as `perfc.targets` takes it."""
@@ -118,3 +120,13 @@ class ToyFrontend:
                 issue=call,
             )
         return single(graph)
+
+
+class ToyExporter(Exporter):
+    """Writes one line a report: the target and the microseconds."""
+
+    holds_several: ClassVar[bool] = True
+
+    def export(self, reports: Sequence[Report], path: Path | None) -> str:
+        """Return the lines."""
+        return "".join(f"{r.target.name} {r.time_us:.1f}\n" for r in reports)
