@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfc.exporters.csv_table import CsvTable
+    from perfc.exporters.html_page import HtmlPage
     from perfc.exporters.json_report import JsonReport
     from perfc.exporters.kineto_trace import KinetoTrace
     from perfc.exporters.markdown import Markdown
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CsvTable",
+    "HtmlPage",
     "JsonReport",
     "KinetoTrace",
     "Markdown",
@@ -30,6 +32,7 @@ __all__ = [
 
 _MODULES = {
     "CsvTable": "csv_table",
+    "HtmlPage": "html_page",
     "JsonReport": "json_report",
     "KinetoTrace": "kineto_trace",
     "Markdown": "markdown",

@@ -208,6 +208,15 @@ class Report:
         """
         return str(self.export("trace", path))
 
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as a page of its own, and write it to *path* if given.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        return str(self.export("html", path))
+
     def export(self, format: str, path: str | Path | None = None) -> str | bytes:
         """Return the report in any format of `--format`, written to *path* if given.
 

@@ -115,7 +115,7 @@ EXIT_OUT_OF_MEMORY = 5
     default="table",
     show_default=True,
     metavar="NAME",
-    help="table, json, csv, md, trace (Kineto: Perfetto, HTA), onnx (for Netron), "
+    help="table, json, csv, md, html, trace (Kineto), onnx (for Netron), "
     "model-explorer, or one that a plugin adds.",
 )
 @click.option(

@@ -103,11 +103,20 @@ def test_networkx() -> None:
 
 def test_unknown_format_from_python() -> None:
     """`export` refuses what no exporter writes, and lists what there is."""
-    with pytest.raises(PerfcError, match=r"unknown exporter 'x'; known: csv, json, md"):
+    with pytest.raises(
+        PerfcError, match=r"unknown exporter 'x'; known: csv, html, json, md"
+    ):
         report_of(REPORT).export("x")
 
 
 def test_report_is_public() -> None:
     """What `perfc.analyze` returns has every export of the contract."""
-    for name in ("to_json", "to_trace", "to_networkx", "to_pandas", "export"):
+    for name in (
+        "to_json",
+        "to_trace",
+        "to_html",
+        "to_networkx",
+        "to_pandas",
+        "export",
+    ):
         assert callable(getattr(perfc.Report, name))

@@ -21,7 +21,16 @@ def test_help_names_every_format(command: Command) -> None:
     """`--help` lists the built-in formats."""
     text = "".join(command("analyze", "--help").out.split())
 
-    for name in ("csv", "json", "md", "model-explorer", "onnx", "table", "trace"):
+    for name in (
+        "csv",
+        "html",
+        "json",
+        "md",
+        "model-explorer",
+        "onnx",
+        "table",
+        "trace",
+    ):
         assert name in plugin_names(EXPORTERS)
         assert name in text
 
@@ -30,7 +39,7 @@ def test_unknown_format(command: Command) -> None:
     """A name that nobody registered is a usage error that lists what is known."""
     error = command.refused(["analyze", *SMALL, *TARGET, "--format", "pdf"], 2)
 
-    assert error.startswith("unknown exporter 'pdf'; known: csv, json, md, ")
+    assert error.startswith("unknown exporter 'pdf'; known: csv, html, json, md, ")
 
 
 def test_unknown_format_is_refused_first(command: Command) -> None:
@@ -61,7 +70,7 @@ def test_needs_a_file(command: Command) -> None:
     )
 
 
-@pytest.mark.parametrize("form", ["csv", "md"])
+@pytest.mark.parametrize("form", ["csv", "html", "md"])
 def test_several_targets(command: Command, form: str) -> None:
     """Tables hold several targets, and say which row is whose."""
     text = command.analyze("--target", "a100", "--format", form).out
@@ -74,7 +83,9 @@ def test_several_targets(command: Command, form: str) -> None:
         assert 0 == (len(lines) - 1) % 2
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "md", "model-explorer", "trace"])
+@pytest.mark.parametrize(
+    "form", ["csv", "html", "json", "md", "model-explorer", "trace"]
+)
 def test_compressed(command: Command, tmp_path: Path, form: str) -> None:
     """Any format is compressed into a file called `.gz`."""
     path = tmp_path / "out.gz"
@@ -85,7 +96,7 @@ def test_compressed(command: Command, tmp_path: Path, form: str) -> None:
     assert printed == gzip.decompress(path.read_bytes()).decode()
 
 
-@pytest.mark.parametrize("form", ["csv", "md", "model-explorer", "trace"])
+@pytest.mark.parametrize("form", ["csv", "html", "md", "model-explorer", "trace"])
 def test_deterministic(command: Command, form: str) -> None:
     """Two runs write the same bytes."""
     first, second = (command.analyze("--format", form).out for _ in range(2))

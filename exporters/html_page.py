@@ -1,0 +1,107 @@
+"""The format `html`: one page that needs nothing else, to look at and to send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import ClassVar
+
+from perfc.exporters.html_style import SCRIPT, STYLE
+from perfc.exporters.html_timeline import timeline
+from perfc.tools import Exporter, Report, format_us
+
+_COLUMNS = (
+    ("id", "node"),
+    ("op", "op"),
+    ("module", "module"),
+    ("stream", "stream"),
+    ("start_us", "start, us"),
+    ("duration_us", "time, us"),
+    ("slack_us", "slack, us"),
+    ("flops", "FLOP"),
+    ("bytes", "bytes"),
+    ("cost_model", "priced by"),
+    ("provenance", "number is"),
+    ("on_critical_path", "critical"),
+)
+_MOST_ROWS = 5000
+"""More are slow to sort in a browser; `csv` has them all."""
+
+
+class HtmlPage(Exporter):
+    """Summary, bars, timeline, and a table of nodes that sorts when it is clicked."""
+
+    holds_several: ClassVar[bool] = True
+
+    def export(self, reports: Sequence[Report], path: Path | None) -> str:
+        """Return the page; it loads nothing from anywhere."""
+        title = escape(f"perfc: {reports[0].model.name}")
+        parts = [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            f"<title>{title}</title><style>{STYLE}</style></head><body>",
+        ]
+        for report in reports:
+            parts += _section(report)
+        parts.append(f"<script>{SCRIPT}</script></body></html>\n")
+        return "\n".join(parts)
+
+
+def _section(report: Report) -> Iterator[str]:
+    tables = report.tables
+    yield f"<section><h1>{escape(tables.title)}</h1><table>"
+    for label, value, remark in tables.headline:
+        yield _row([label, value, remark], numbers=(1,))
+    yield f"</table><p>Bottleneck: {escape(tables.bottleneck)}</p>"
+    yield "<h2>Where the time goes (critical path)</h2><table>"
+    longest_us = max((us for _, us, _ in tables.breakdown), default=0.0)
+    for label, us, share in tables.breakdown:
+        bar = f'<td><span class="bar" style="width:{24 * us / longest_us:.2f}em">'
+        cells = _row([label, format_us(us), share], numbers=(1, 2))
+        yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
+    yield "</table><h2>Timeline</h2>"
+    yield from timeline(report)
+    yield "<h2>Nodes</h2>"
+    yield from _nodes(report)
+    yield from _remarks(report)
+    yield "</section>"
+
+
+def _row(cells: Iterable[str], numbers: Sequence[int]) -> str:
+    written = [
+        f'<td class="number">{escape(cell)}</td>'
+        if index in numbers
+        else f"<td>{escape(cell)}</td>"
+        for index, cell in enumerate(cells)
+    ]
+    return f"<tr>{''.join(written)}</tr>"
+
+
+def _nodes(report: Report) -> Iterator[str]:
+    nodes = report.nodes
+    shown = sorted(nodes, key=lambda node: -float(node["duration_us"]))[:_MOST_ROWS]
+    if len(shown) < len(nodes):
+        yield f'<p class="note">The {len(shown):,} longest of {len(nodes):,}.</p>'
+    headings = "".join(f"<th>{escape(heading)}</th>" for _, heading in _COLUMNS)
+    yield f'<table class="nodes"><thead><tr>{headings}</tr></thead><tbody>'
+    for node in shown:
+        yield f"<tr>{''.join(_cell(node[key]) for key, _ in _COLUMNS)}</tr>"
+    yield "</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return f"<td>{'yes' if value else ''}</td>"
+    if isinstance(value, (int, float)):
+        text = f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+        return f'<td class="number" data-value="{value!r}">{text}</td>'
+    return f"<td>{escape(str(value))}</td>"
+
+
+def _remarks(report: Report) -> Iterator[str]:
+    if report.diagnostics:
+        yield "<h2>Remarks</h2><ul>"
+        for remark in report.diagnostics:
+            text = f"{remark.level.value}: {remark.message} [{remark.code}]"
+            yield f"<li>{escape(text)}</li>"
+        yield "</ul>"
