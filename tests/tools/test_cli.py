@@ -86,7 +86,6 @@ def test_verbs_that_are_not_built_are_absent(command: Command, verb: str) -> Non
     [
         *("--optimizer=sgd", "--ranks=2", "--mode=training", "--dtype=bf16"),
         *("--runtime=cudagraph", "--runtime=compiled", "--dtype=amp-bf16"),
-        *("--format=csv", "--format=md", "--format=html", "--format=trace"),
     ],
 )
 def test_options_that_are_not_built_are_absent(command: Command, option: str) -> None:
