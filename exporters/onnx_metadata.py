@@ -49,14 +49,9 @@ class OnnxMetadata(Exporter):
             raise PerfcError(msg)
         _move_references(model, source, target)
         _annotate(model.metadata_props, dict(_about_model(report)))
-        work = _DeviceWork.of(report)
-        matched = OnnxNodes.match(report, model.graph)
-        for number, entries in matched.entries.items():
-            facts = dict(_about_node(entries, work, report))
-            _annotate(model.graph.node[number].metadata_props, facts)
-        for number, whole in matched.part_of.items():
-            name = model.graph.node[whole].name or model.graph.node[whole].output[0]
-            _annotate(model.graph.node[number].metadata_props, {"part_of": name})
+        facts = _about_nodes(report, model.graph)
+        for number, node in enumerate(model.graph.node):
+            _annotate(node.metadata_props, facts.get(number, {}))
         return model.SerializeToString(deterministic=True)
 
 
@@ -66,8 +61,10 @@ def _about_model(report: Report) -> Iterator[tuple[str, object]]:
     yield "version", header["tool"]["version"]
     yield "target", header["target"]["name"]
     yield "host_profile", header["target"]["profile"]
-    for key in ("mode", "batch", "dtype"):
-        yield key, header["model"][key]
+    yield "mode", header["model"]["mode"]
+    yield "dtype", header["model"]["dtype"]
+    if header["model"]["batch"] is not None:
+        yield "batch", header["model"]["batch"]
     yield "runtime", header["runtime"]
     for key in ("time_us", "time_us_p05", "time_us_p95", "gpu_active_us", "bound"):
         yield key, summary[key]
@@ -104,6 +101,21 @@ class _DeviceWork:
                 reached_s[name] = durations_s[task]
                 longest[name] = graph.kernels[number]
         return cls(kernels, longest)
+
+
+def _about_nodes(
+    report: Report, graph: onnx.GraphProto
+) -> dict[int, dict[str, object]]:
+    """Return what there is to say of each node, by its number."""
+    work = _DeviceWork.of(report)
+    matched = OnnxNodes.match(report, graph)
+    facts: dict[int, dict[str, object]] = {}
+    for number, entries in matched.entries.items():
+        facts[number] = dict(_about_node(entries, work, report))
+    for number, whole in matched.part_of.items():
+        name = graph.node[whole].name or graph.node[whole].output[0]
+        facts[number] = {"part_of": name}
+    return facts
 
 
 def _about_node(
