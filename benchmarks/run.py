@@ -5,7 +5,8 @@ Prints, with the bar each has to stay under:
 - cold: the whole process `perfc analyze MODEL --batch 2048 --target a100`,
   measured in turn with `python -c "import numpy, onnx"`;
 - warm: file to report, another target, another batch, in one process;
-- scale: seconds, microseconds per node and peak memory at 1k, 10k, 100k nodes.
+- scale: seconds, microseconds per node and peak memory at 1k, 10k, 100k nodes;
+- trace: seconds to write a trace of 100,000 slices.
 
 Timings are medians; run it on an idle machine.
 """
@@ -30,7 +31,7 @@ SIZES = (1_000, 10_000, 100_000)
 def main() -> int:
     """Run the benchmarks asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", choices=("cold", "warm", "scale"))
+    parser.add_argument("--only", choices=("cold", "warm", "scale", "trace"))
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--runs", type=int, default=15)
     args = parser.parse_args()
@@ -41,6 +42,8 @@ def main() -> int:
         ok &= bench_warm(args.model, args.runs)
     if args.only in (None, "scale"):
         ok &= bench_scale()
+    if args.only in (None, "trace"):
+        ok &= bench_trace()
     return 0 if ok else 1
 
 
@@ -117,6 +120,12 @@ def bench_scale() -> bool:
             ok &= _row(f"scale: {size} nodes", float(seconds), "s", 3.0)
             ok &= _row(f"scale: {size} nodes, peak memory", float(megabytes), "MB", 600)
     return ok
+
+
+def bench_trace() -> bool:
+    """Write in a process of its own, which prints what it took."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "trace.py")]
+    return subprocess.run(command, check=False).returncode == 0  # noqa: S603 - our own script
 
 
 if __name__ == "__main__":
