@@ -206,6 +206,7 @@ def make_profile(
         t5_s=_per_op(within, gaps, unlisted),
         t0_s=_per_op(whole, idle, unlisted),
         calls_s=PerName(T4_US * 1e-6, {}),
+        graph_node_s=0.0,  # it has no CUDA graphs
         sigma_shared=0.1,
         sigma_independent=0.1,
         source="owensgroup/ml_perf_model",

@@ -9,6 +9,7 @@ from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.gemm import GEMM
 from perfc.costmodels.host_profile import (
+    GRAPH_LAUNCH,
     HostProfile,
     HostProfileError,
     PerName,
@@ -45,6 +46,7 @@ __all__ = [
     "CONV",
     "EMBEDDING_BAG",
     "GEMM",
+    "GRAPH_LAUNCH",
     "MATH_MODES",
     "MEMCPY",
     "ROOFLINE",

@@ -11,6 +11,8 @@ from typing import cast
 from perfc.costmodels.catalog import find_sheet
 from perfc.costmodels.sheet_fields import (
     FIELDS,
+    GRAPH_GAP_SHARE,
+    GRAPH_GAP_SOURCE,
     PCIE_GB_PER_S_PER_LANE,
     PROPORTIONS,
     FieldValue,
@@ -40,6 +42,8 @@ from perfc.ir import UsageError
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
 
+_GRAPH_GAP = "runtime.graph_gap_us"
+
 _NO_OVERRIDES: Mapping[str, str] = {}
 
 
@@ -66,6 +70,10 @@ def build_target(
     check_sheet(document, where)
     fields = field_values(document)
     sources = _citations(document, fields)
+    if _GRAPH_GAP not in fields:
+        gap_us = float(fields["runtime.stream_gap_us"]) * GRAPH_GAP_SHARE
+        fields = _ordered({**fields, _GRAPH_GAP: gap_us})
+        sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
     if overrides:
         fields, sources = _override(fields, sources, overrides)
     return _build(document, fields, sources)
@@ -102,8 +110,13 @@ def _override(
                 merged[name] = float(merged[name]) * ratio
                 cited[name] = f"{sources[name]}; scaled by {OVERRIDDEN}"
     _check_overridden(merged)
-    ordered = {name: merged[name] for name in FIELDS if name in merged}
+    ordered = _ordered(merged)
     return ordered, {name: cited[name] for name in ordered}
+
+
+def _ordered(fields: Fields) -> dict[str, FieldValue]:
+    """Return *fields* in the order in which they are shown."""
+    return {name: fields[name] for name in FIELDS if name in fields}
 
 
 def _parsed(name: str, text: str) -> float:
@@ -206,6 +219,7 @@ def _device(name: str, fields: Fields) -> Device:
         warp_size=int(fields.get("gpu.warp_size", 32)),
         kernel_floor_s=_si(fields, "runtime.kernel_floor_us", 1e-6),
         stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6),
+        graph_gap_s=_si(fields, _GRAPH_GAP, 1e-6),
     )
 
 

@@ -35,6 +35,20 @@ MI300X data sheet (128 GB/s a link, both directions).
 FP32_SUM_MODES = frozenset({"tf32", "fp16", "bf16", "fp8"})
 """Tensor-core modes that are slower on GeForce because they sum in fp32."""
 
+GRAPH_GAP_SHARE = 0.5 / 0.9
+"""Gap between kernels of a CUDA graph, as a share of that of a stream.
+
+"Getting Started with CUDA Graphs" (NVIDIA developer blog, 2019) runs kernels of
+2.9 us on a V100: 3.8 us each in a stream, 3.4 us each in a graph.
+"""
+
+GRAPH_GAP_SOURCE = (
+    "assumed: 0.56 of runtime.stream_gap_us, as between kernels of 2.9 us on a V100 "
+    "(3.8 us each in a stream, 3.4 us in a graph: Getting Started with CUDA Graphs, "
+    "NVIDIA developer blog, 2019)"
+)
+"""Where the gap comes from in a sheet that does not give it."""
+
 TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
 
@@ -165,6 +179,7 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("runtime.launch_latency_us", "us", 0.01, 10_000),
     _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
     _number("runtime.stream_gap_us", "us", 0.001, 10_000),
+    _number("runtime.graph_gap_us", "us", 0.0001, 10_000, required=False),
     SheetField(name="host.overheads", unit="", text=True, required=False),
 )
 
@@ -246,6 +261,9 @@ PROPORTIONS: tuple[Proportion, ...] = (
     Proportion(level=_level_of("gpu.memory_data_rate_gt_per_s"), followers=_BANDWIDTH),
     Proportion(level=_level_of("gpu.memory_gib"), followers=("gpu.memory_usable_gib",)),
     Proportion(level=host_link_gb_per_s, followers=_COPIES),
+    Proportion(
+        level=_level_of("runtime.stream_gap_us"), followers=("runtime.graph_gap_us",)
+    ),
     Proportion(level=_nvlink_link, followers=("nvlink.gb_per_s_per_direction",)),
     Proportion(
         level=_level_of("nvlink.links", 1),

@@ -84,6 +84,8 @@ class Device:
     """Duration of the smallest kernel on the GPU, without the gap after it."""
     stream_gap_s: float
     """Idle time between two kernels of a busy stream."""
+    graph_gap_s: float
+    """The same between two kernels of one CUDA graph."""
 
     @property
     def runs_cuda(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfc.passes.base import Pass, PassContext, Transform
+from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.critical_path import CriticalPath
 from perfc.passes.facts import (
     CRITICAL_PATH,
@@ -57,6 +58,7 @@ __all__ = [
     "SCHEDULE",
     "TYPED",
     "Analysis",
+    "CaptureGraph",
     "CriticalPath",
     "DumpDir",
     "FoldShapes",

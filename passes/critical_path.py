@@ -10,7 +10,6 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from perfc.costmodels import Target
 from perfc.ir import HOST_KINDS, AnyKey, Program, TaskKind
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import (
@@ -61,11 +60,11 @@ class CriticalPath(Pass):
         hosted = ctx.get(HOSTED, program)
         time_s = max(schedule.end_s, default=0.0)
         tasks = _chain(schedule, time_s)
-        timeline, target = ctx.get(TIMELINE, program), ctx.target
+        timeline = ctx.get(TIMELINE, program)
         path = Path(
             time_s,
             tasks,
-            partial(_segments, schedule, hosted, tasks, target),
+            partial(_segments, schedule, hosted, timeline, tasks),
             partial(_slack, schedule, timeline, tasks, time_s),
         )
         ctx.set(CRITICAL_PATH, program, path)
@@ -85,8 +84,8 @@ def _chain(schedule: Schedule, time_s: float) -> list[int]:
 def _segments(
     schedule: Schedule,
     hosted: Sequence[HostedLaunches],
+    timeline: Timeline,
     tasks: list[int],
-    target: Target,
 ) -> list[Segment]:
     start_s, duration_s = schedule.start_s, schedule.duration_s
     kinds = list(chain.from_iterable(launches.graph.kind for launches in hosted))
@@ -99,9 +98,9 @@ def _segments(
             # The lag itself, not the difference: then every segment ends on the
             # very float at which the next one starts.
             if kinds[before] in HOST_KINDS:
-                kind, lag_s = SegmentKind.LAUNCH, target.runtime.launch_latency_s
+                kind, lag_s = SegmentKind.LAUNCH, timeline.latency_s
             else:
-                kind, lag_s = SegmentKind.IDLE, target.device.stream_gap_s
+                kind, lag_s = SegmentKind.IDLE, _gap_behind_s(timeline, before, task)
             segments.append(Segment(kind, task, end_s, lag_s))
         duration = duration_s[task]
         if duration > 0:
@@ -109,6 +108,16 @@ def _segments(
         end_s = start + duration
         before = task
     return segments
+
+
+def _gap_behind_s(timeline: Timeline, before: int, task: int) -> float:
+    """Return the gap behind *before*, which decides the start of *task*.
+
+    That of a collective may be decided on the stream of another member.
+    """
+    if timeline.previous[task] != before:
+        task = timeline.previous.index(before)
+    return timeline.gap_s[task]
 
 
 def _slack(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -11,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import HostProfile, load_profile
+from perfc.costmodels import GRAPH_LAUNCH, HostProfile, load_profile
 from perfc.ir import (
     HOST_KINDS,
     AnyKey,
@@ -40,8 +41,10 @@ class Overhead(Pass):
 
     Every op costs T1 first; an op that calls the runtime costs T2 before its
     first call, T5 between two launches and T3 after its last call; an op that
-    does not costs T0 (detail `T5`, as in the paper). A bare synchronisation is
-    no op of PyTorch: it costs T1 and its call. Calls take their T4.
+    does not costs T0 (detail `T5`, as in the paper). A bare synchronisation or
+    graph launch is no op of PyTorch: it costs T1 and its call. Calls take their
+    T4; the launch of a CUDA graph more for each node. An op whose device tasks
+    another op's call issued, as in such a graph, costs the host nothing.
 
     A rank class that is given as a launch graph has its host tasks already:
     they keep the seconds they state, and calls that state none take the
@@ -137,11 +140,14 @@ def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
 def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
     """Seconds of each host task: as stated, else of the profile's call; else NaN.
 
+    The launch of a CUDA graph takes more for each task that it issues.
+
     Raises:
         PerfcError: a host segment states no time.
 
     """
     calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
+    nodes_s = _graph_nodes_s(graph, profile)
     seconds: list[float] = []
     columns = zip(graph.kind, graph.stated_s, graph.detail, strict=True)
     for index, (kind, stated_s, detail) in enumerate(columns):
@@ -150,7 +156,8 @@ def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
         elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
             seconds.append(stated_s)
         elif kind is not TaskKind.HOST:
-            seconds.append(calls_s.get(detail, default_s))
+            call_s = calls_s.get(detail, default_s)
+            seconds.append(call_s + nodes_s[index] if index in nodes_s else call_s)
         else:
             msg = (
                 f"task {index} of {graph}: a host task of a launch graph must state "
@@ -159,6 +166,13 @@ def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
             )
             raise PerfcError(msg)
     return seconds
+
+
+def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
+    """Return what the nodes of each CUDA graph add to the call that launches it."""
+    calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
+    nodes = Counter(issue for issue in graph.issue if issue in calls) if calls else {}
+    return {call: count * profile.graph_node_s for call, count in nodes.items()}
 
 
 @attrs.frozen
@@ -223,12 +237,13 @@ class _Hosting:
         hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
         if hosts:
             self._thread = self.source.resource[hosts[0]]
+        elif start < end and self.source.issue[start] >= 0:
+            self.order += range(start, end)
+            return
         self._segment(op, "T1", self.profile.t1_s)
         if not hosts:
             self._segment(op, "T5", times.t0_s)
-            self.order += range(start, end)
-            return
-        if all(kinds[task] is TaskKind.SYNC for task in hosts):
+        if not hosts or all(map(self._is_bare, hosts)):
             self.order += range(start, end)
             return
         self._launches(op, times, range(start, end), hosts[0])
@@ -255,6 +270,10 @@ class _Hosting:
                 self._segment(op, "T5", times.t5_s)
             launched = launched or is_launch
             self.order.append(task)
+
+    def _is_bare(self, task: int) -> bool:
+        source = self.source
+        return source.kind[task] is TaskKind.SYNC or source.detail[task] == GRAPH_LAUNCH
 
     def _is_launch(self, task: int) -> bool:
         if self.source.kind[task] is not TaskKind.CALL:

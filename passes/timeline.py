@@ -8,8 +8,8 @@ it may end. All are linear in tasks and edges.
 What the rules leave open is fixed here:
 
 - a kernel, copy or collective leaves the target's stream gap behind the task
-  right before it on its stream if that one is busy too; a record or a wait in
-  between takes the place of the gap;
+  right before it on its stream if that one is busy too, or its graph gap if one
+  call issued both; a record or a wait in between takes the place of the gap;
 - where several predecessors decide a start at once, the one on the same resource
   is the cause, then the issuing call, then the first of `after`;
 - members of a collective that wait for the last one have the last one's cause.
@@ -81,12 +81,21 @@ TIMELINE: AnnotationKey[Timeline] = AnnotationKey("time.edges", Program)
 """The edges that `stream-schedule` solved, for those who solve them again."""
 
 
-_Edges: TypeAlias = dict[tuple[float, float], Timeline]
+@attrs.frozen
+class _Constants:
+    """What of a target the edges depend on, in seconds."""
+
+    stream_gap_s: float
+    graph_gap_s: float
+    launch_latency_s: float
+
+
+_Edges: TypeAlias = dict[_Constants, Timeline]
 _LINKED: WeakKeyDictionary[LaunchGraph, _Edges] = WeakKeyDictionary()
-"""Edges by structure and by (stream gap, launch latency): kernels do not matter."""
+"""Edges by structure and constants: kernels do not matter."""
 
 _MOST_CONSTANTS = 8
-"""Pairs remembered per structure."""
+"""Constants remembered per structure."""
 
 
 def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
@@ -94,43 +103,44 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
 
     Args:
         hosted: Launch graph of each rank class.
-        target: Gives the stream gap and the launch latency.
+        target: Gives the gaps and the launch latency.
 
     Raises:
         ScheduleError: collectives wait for each other in a circle.
 
     """
     graphs = tuple(launches.graph for launches in hosted)
-    constants = (target.device.stream_gap_s, target.runtime.launch_latency_s)
+    device = target.device
+    constants = _Constants(
+        device.stream_gap_s, device.graph_gap_s, target.runtime.launch_latency_s
+    )
     if len(graphs) == 1 and graphs[0].complete:
         linked = _LINKED.setdefault(graphs[0].structure, {})
         if constants not in linked:
             if len(linked) >= _MOST_CONSTANTS:
                 linked.clear()
             # Without its graph, which would keep the key alive.
-            linked[constants] = attrs.evolve(_link(graphs, *constants), graphs=())
+            linked[constants] = attrs.evolve(_link(graphs, constants), graphs=())
         return attrs.evolve(linked[constants], graphs=graphs)
-    return _link(graphs, *constants)
+    return _link(graphs, constants)
 
 
-def _link(
-    graphs: tuple[LaunchGraph, ...], gap_s: float, launch_latency_s: float
-) -> Timeline:
+def _link(graphs: tuple[LaunchGraph, ...], constants: _Constants) -> Timeline:
     ends = list(accumulate(map(len, graphs)))
     offsets = (0, *ends[:-1]) if graphs else ()
     previous: list[int] = []
     gaps: list[float] = []
     for graph, offset in zip(graphs, offsets, strict=True):
-        before, behind_busy = _previous(graph)
+        before = _previous(graph)
         previous += np.where(before < 0, -1, before + offset).tolist()
-        gaps += [gap_s if busy else 0.0 for busy in behind_busy.tolist()]
+        gaps += _gaps_s(graph, before, constants).tolist()
     timeline = Timeline(
         graphs,
         offsets,
         previous,
         gaps,
         _joined([_shifted(g.issue, o) for g, o in zip(graphs, offsets, strict=True)]),
-        launch_latency_s,
+        constants.launch_latency_s,
         _joined([_moved(g.after, o) for g, o in zip(graphs, offsets, strict=True)]),
         [],
     )
@@ -143,8 +153,8 @@ def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool
     return np.frombuffer(bytes(map(kinds.__contains__, graph.kind)), dtype=np.bool_)
 
 
-def _previous(graph: LaunchGraph) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return each task's predecessor on its resource, and whether both are busy."""
+def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
+    """Return each task's predecessor on its resource, -1 for none."""
     before = np.full(len(graph), -1, dtype=np.intp)
     resource = np.array(graph.resource, dtype=np.intp)
     if len(graph.resources) <= np.iinfo(np.uint16).max:
@@ -153,8 +163,19 @@ def _previous(graph: LaunchGraph) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     first, second = order[:-1], order[1:]
     same = resource[first] == resource[second]
     before[second[same]] = first[same]
+    return before
+
+
+def _gaps_s(
+    graph: LaunchGraph, before: NDArray[np.intp], constants: _Constants
+) -> NDArray[np.float64]:
+    """Return the gap behind the task *before* each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)
-    return before, busy & (before >= 0) & busy[before]
+    behind_busy = busy & (before >= 0) & busy[before]
+    issue = np.array(graph.issue, dtype=np.intp)
+    of_one_call = (issue >= 0) & (issue == issue[before])
+    gap_s = np.where(of_one_call, constants.graph_gap_s, constants.stream_gap_s)
+    return np.where(behind_busy, gap_s, 0.0)
 
 
 def _joined(columns: Sequence[list[T]]) -> list[T]:

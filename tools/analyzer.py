@@ -11,6 +11,7 @@ from perfc.ir import Diagnostic, Level, PipelineError, Scenario, UsageError
 from perfc.passes import (
     CRITICAL_PATH,
     INTERVAL,
+    CaptureGraph,
     Instrument,
     LowerKernels,
     Overhead,
@@ -24,7 +25,7 @@ from perfc.passes import (
 from perfc.tools.model import GIVEN, Model, load
 from perfc.tools.report import Report
 
-RUNTIMES = ("eager",)
+RUNTIMES = ("eager", "cudagraph")
 INPUTS = ("host-pinned", "host-pageable", "device")
 DTYPES = ("fp32", "tf32")
 BACK_PIPELINE = (
@@ -38,7 +39,7 @@ class Options:
     """How to analyze, apart from the model and the target.
 
     Attributes:
-        runtime: `eager`.
+        runtime: `eager`, or `cudagraph` for the iteration replayed as one graph.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
             `host-pageable` (blocking copies) or `device` (no copies).
         dtype: `fp32`, or `tf32` for fp32 storage and TF32 products.
@@ -75,7 +76,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     Args:
         model: A loaded model, or what `load` takes.
         target: A target, its name, or the path of its sheet.
-        runtime: `eager`.
+        runtime: `eager` or `cudagraph`.
         inputs: `host-pinned`, `host-pageable` or `device`.
         dtype: `fp32` or `tf32`.
         overheads: Host profile, by name or file; None for the target's.
@@ -104,7 +105,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
         transforms, others = split_passes(passes)
         model = load(model, transforms=transforms, instruments=instruments)
         options = attrs.evolve(options, passes=others)
-    return _run(model, system, runtime, back_passes(options), instruments)
+    return _run(model, system, back_passes(options), instruments)
 
 
 def split_passes(texts: Sequence[str]) -> tuple[list[Pass], list[str]]:
@@ -158,6 +159,11 @@ def back_passes(options: Options) -> list[Pass]:
     for item in options.passes:
         for extra in read_pipeline(item):
             _insert(passes, extra)
+    if options.runtime == "cudagraph" and _runtime(passes) != "cudagraph":
+        if options.pipeline is not None:
+            msg = "--runtime cudagraph needs the pass capture-graph in --pipeline"
+            raise UsageError(msg)
+        passes = capturing(passes)
     for p in passes:
         if isinstance(p, Transform):
             msg = (
@@ -167,6 +173,18 @@ def back_passes(options: Options) -> list[Pass]:
             )
             raise UsageError(msg)
     return passes
+
+
+def capturing(passes: Sequence[Pass]) -> list[Pass]:
+    """Return *passes* with the one that captures a CUDA graph."""
+    result = list(passes)
+    _insert(result, *read_pipeline(CaptureGraph.name))
+    return result
+
+
+def _runtime(passes: Sequence[Pass]) -> str:
+    """Return which of `RUNTIMES` the passes predict."""
+    return "cudagraph" if any(isinstance(p, CaptureGraph) for p in passes) else "eager"
 
 
 def _configured(request: PassRequest, options: Options) -> Pass:
@@ -196,11 +214,11 @@ def _insert(passes: list[Pass], extra: PassRequest) -> None:
 def _run(
     model: Model,
     target: Target,
-    runtime: str,
     passes: Sequence[Pass],
     instruments: Sequence[Instrument],
 ) -> Report:
     """Run the back pipeline and wrap what it finds."""
+    runtime = _runtime(passes)
     manager = PassManager(passes, instruments, given=GIVEN)
     provided = {key for p in passes for key in p.provides}
     for key in (CRITICAL_PATH, INTERVAL):

@@ -68,7 +68,11 @@ EXIT_OUT_OF_MEMORY = 5
     help="What fp32 products compute in.",
 )
 @click.option(
-    "--runtime", type=click.Choice(RUNTIMES), default="eager", show_default=True
+    "--runtime",
+    type=click.Choice(RUNTIMES),
+    default="eager",
+    show_default=True,
+    help="cudagraph: the iteration captured, and replayed as one CUDA graph.",
 )
 @click.option(
     "--inputs",

@@ -39,11 +39,12 @@ from perfc.passes import (
 
 LATENCY_S = 3e-6
 GAP_S = 1e-6
+GRAPH_GAP_S = 0.4e-6
 _V100 = load_target("v100")
 TARGET: Target = attrs.evolve(
     _V100,
     runtime=RuntimeConstants(launch_latency_s=LATENCY_S),
-    device=attrs.evolve(_V100.device, stream_gap_s=GAP_S),
+    device=attrs.evolve(_V100.device, stream_gap_s=GAP_S, graph_gap_s=GRAPH_GAP_S),
 )
 
 
@@ -289,11 +290,13 @@ class _RandomBuilder(Builder):
         if collective:
             self._launch(thread, TaskKind.COLLECTIVE, stream, group=collective)
             return
-        action = rng.choice("hhhkkkkmewwsj")
+        action = rng.choice("hhhkkkkmewwsjg")
         if action == "h":
             self.host(thread, _seconds(rng))
         elif action == "k":
             self._launch(thread, TaskKind.KERNEL, stream)
+        elif action == "g":
+            self._replay(thread, stream)
         elif action == "m":
             self._launch(thread, TaskKind.COPY, stream)
         elif action == "e":
@@ -308,6 +311,13 @@ class _RandomBuilder(Builder):
     def _some(self) -> tuple[int, ...]:
         tasks = range(len(self.graph))
         return tuple(self.rng.sample(tasks, min(len(tasks), self.rng.randint(0, 3))))
+
+    def _replay(self, thread: int, stream: int) -> None:
+        """Append a CUDA graph: one call, several kernels on two streams."""
+        call = self.host(thread, _seconds(self.rng), kind=TaskKind.CALL)
+        for _ in range(self.rng.randint(1, 4)):
+            place = self.rng.choice([stream, stream, *self.streams])
+            self.device(TaskKind.KERNEL, place, _seconds(self.rng), issue=call)
 
     def _launch(
         self,

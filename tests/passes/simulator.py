@@ -57,6 +57,7 @@ class Simulator:
         seconds: How long each task takes.
         latency_s: From the end of a call until its device task is on the stream.
         gap_s: How long a stream rests between two busy tasks.
+        graph_gap_s: The same between two that one call has issued.
         start_s: When each task started.
         end_s: When each task ended.
 
@@ -66,6 +67,7 @@ class Simulator:
     seconds: Sequence[Sequence[float]]
     latency_s: float
     gap_s: float
+    graph_gap_s: float
     start_s: dict[TaskId, float] = attrs.field(factory=dict[TaskId, float])
     end_s: dict[TaskId, float] = attrs.field(factory=dict[TaskId, float])
     _clock_s: float = 0.0
@@ -112,14 +114,24 @@ class Simulator:
             lane.occupied = False
         elif happening is Happening.FINISHED and lane is not None:
             self.end_s[task] = self._clock_s
-            following = graph.kind[lane.queue[0][1]] if lane.queue else None
-            if graph.kind[index] in BUSY_KINDS and following in BUSY_KINDS:
-                self._post(self.gap_s, Happening.DRAINED, task)
-            else:
+            rest_s = self._rest_s(graph, index, lane)
+            if rest_s is None:
                 lane.occupied = False
+            else:
+                self._post(rest_s, Happening.DRAINED, task)
             for other in range(len(graph)):
                 if graph.issue[other] == index:
                     self._post(self.latency_s, Happening.SUBMITTED, (rank, other))
+
+    def _rest_s(self, graph: LaunchGraph, index: int, lane: Lane) -> float | None:
+        """How long the lane rests behind a task, None for not at all."""
+        if not lane.queue or graph.kind[index] not in BUSY_KINDS:
+            return None
+        following = lane.queue[0][1]
+        if graph.kind[following] not in BUSY_KINDS:
+            return None
+        of_one_call = graph.issue[index] == graph.issue[following] >= 0
+        return self.graph_gap_s if of_one_call else self.gap_s
 
     def _try_begin(self, lane: Lane) -> bool:
         """Begin the lane's next task, or let it arrive at its collective."""

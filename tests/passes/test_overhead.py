@@ -41,6 +41,7 @@ PROFILE = HostProfile(
     t5_s=PerName(1000.0, {}),
     t0_s=PerName(5.0, {"aten::view": 7.0}),
     calls_s=PerName(0.5, {"cudaMemcpyAsync": 0.25, "cudaStreamSynchronize": 0.125}),
+    graph_node_s=0.03125,
     sigma_shared=0.2,
     sigma_independent=0.3,
     source="a test",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from tests.passes.launch_graphs import (
     GAP_S,
+    GRAPH_GAP_S,
     LATENCY_S,
     Builder,
     Case,
@@ -30,7 +31,9 @@ BATCHES = range(0, 1000, BATCH)
 
 def simulate(case: Case, seconds: Sequence[Sequence[float]] = ()) -> Simulator:
     """Run the simulator, with other durations if they are given."""
-    simulator = Simulator(case.graphs, seconds or case.seconds, LATENCY_S, GAP_S)
+    simulator = Simulator(
+        case.graphs, seconds or case.seconds, LATENCY_S, GAP_S, GRAPH_GAP_S
+    )
     simulator.run()
     return simulator
 
@@ -109,7 +112,7 @@ def test_segments_are_tasks_of_the_simulation_or_lags(first: int) -> None:
             if segment.kind is SegmentKind.LAUNCH:
                 assert LATENCY_S == segment.duration_s
             elif segment.kind is SegmentKind.IDLE:
-                assert GAP_S == segment.duration_s
+                assert segment.duration_s in {GAP_S, GRAPH_GAP_S}
             else:
                 assert KINDS[case.graphs[rank].kind[index]] is segment.kind
                 assert close(simulator.start_s[rank, index]) == segment.start_s
@@ -127,9 +130,9 @@ def test_the_cause_of_a_start_is_a_task_that_ended_then(first: int) -> None:
                 continue
             rank, index = flat[cause]
             on_host = case.graphs[rank].kind[index] in HOST_KINDS
-            lag_s = LATENCY_S if on_host else GAP_S
+            lags_s = {LATENCY_S} if on_host else {GAP_S, GRAPH_GAP_S}
             ends = schedule.end_s[cause]
-            assert start_s in {ends, ends + lag_s}
+            assert start_s in {ends, *(ends + lag_s for lag_s in lags_s)}
 
 
 @pytest.mark.parametrize("first", [0, 500])
@@ -173,7 +176,7 @@ def test_the_host_waits_for_the_device_on_the_devices_path() -> None:
     b, thread, stream, _ = one_rank()
     call = b.host(thread, 4e-6, kind=TaskKind.CALL)
     first = b.device(TaskKind.KERNEL, stream, 20e-6, issue=call)
-    second = b.device(TaskKind.COPY, stream, 30e-6, issue=call)
+    second = b.device(TaskKind.COPY, stream, 30e-6)
     b.host(thread, 5e-6, kind=TaskKind.SYNC, after=(first, second))
     result = analyse(case_of(b))
     expected = [

@@ -30,7 +30,7 @@ Z = 1.6448536269514722
 IDEAL = attrs.evolve(
     TARGET,
     runtime=RuntimeConstants(launch_latency_s=0.0),
-    device=attrs.evolve(TARGET.device, stream_gap_s=0.0),
+    device=attrs.evolve(TARGET.device, stream_gap_s=0.0, graph_gap_s=0.0),
 )
 """A target without launch latency and stream gap."""
 
@@ -38,7 +38,7 @@ IDEAL = attrs.evolve(
 def deadlocks(case: Case) -> bool:
     """Tell whether the case has a schedule."""
     try:
-        Simulator(case.graphs, case.seconds, 0.0, 0.0).run()
+        Simulator(case.graphs, case.seconds, 0.0, 0.0, 0.0).run()
     except DeadlockError:
         return True
     return False

@@ -85,7 +85,7 @@ def test_verbs_that_are_not_built_are_absent(command: Command, verb: str) -> Non
     "option",
     [
         *("--optimizer=sgd", "--ranks=2", "--mode=training", "--dtype=bf16"),
-        *("--runtime=cudagraph", "--runtime=compiled", "--dtype=amp-bf16"),
+        *("--runtime=compiled", "--dtype=amp-bf16"),
     ],
 )
 def test_options_that_are_not_built_are_absent(command: Command, option: str) -> None:

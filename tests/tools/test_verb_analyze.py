@@ -371,3 +371,40 @@ def test_deterministic(command: Command) -> None:
     assert first == second
     document = json.loads(first, parse_constant=pytest.fail)
     assert first == json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def test_cudagraph_runtime(command: Command) -> None:
+    """Same kernels, less host; every op that launches is still listed."""
+    eager = _json(command.analyze("--format", "json"))
+    replay = _json(command.analyze("--format", "json", "--runtime", "cudagraph"))
+
+    def kernels(report: Any) -> list[tuple[str, float]]:  # noqa: ANN401 - JSON
+        return [(n["id"], n["duration_us"]) for n in report["nodes"] if n["stream"]]
+
+    assert ("eager", "cudagraph") == (eager["runtime"], replay["runtime"])
+    assert kernels(eager) == kernels(replay)
+    assert eager["summary"]["launches"] == replay["summary"]["launches"]
+    assert replay["summary"]["host_us"] < eager["summary"]["host_us"] / 2
+    assert replay["summary"]["time_us"] < eager["summary"]["time_us"]
+    summary = replay["summary"]
+    assert summary["time_us_p05"] < summary["time_us"] < summary["time_us_p95"]
+
+
+def test_the_pass_makes_the_runtime(command: Command) -> None:
+    """`--pass capture-graph`, or a pipeline with it, is `--runtime cudagraph`."""
+    whole = FULL.replace("lower-kernels", "lower-kernels,capture-graph")
+    wanted = command.analyze("--format", "json", "--runtime", "cudagraph").out
+
+    assert wanted == command.analyze("--format", "json", "--pass", "capture-graph").out
+    assert wanted == command.analyze("--format", "json", "--pipeline", whole).out
+
+
+def test_runtime_and_pipeline_must_agree(command: Command) -> None:
+    """A pipeline says what runs; one without the capture is no replay."""
+    outcome = command.analyze("--runtime", "cudagraph", "--pipeline", FULL)
+
+    assert 2 == outcome.code
+    assert (
+        "--runtime cudagraph needs the pass capture-graph in --pipeline"
+        == outcome.error
+    )

@@ -1,0 +1,182 @@
+"""The pass `capture-graph`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from perfc.costmodels import GRAPH_LAUNCH
+from perfc.ir import (
+    HOST_KINDS,
+    AnyKey,
+    LaunchGraph,
+    LaunchOp,
+    PerfcError,
+    Program,
+    ResourceKind,
+    TaskKind,
+    UnsupportedModelError,
+)
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import LAUNCHES
+
+_TRANSFERS = frozenset({"h2d", "d2h"})
+"""Copies between host and device, which may stay outside of the graph."""
+
+
+@attrs.frozen
+class CaptureGraph(Pass):
+    """Replay the iteration as one CUDA graph.
+
+    As after `torch.cuda.graph(...)`: the inputs are copied into the graph's static
+    tensors first, then one `cudaGraphLaunch` enqueues every kernel, and the host
+    waits at the end. Ops that launch nothing do not exist in a replay. Copies from
+    and to the host at the two ends of the iteration stay outside of the graph.
+
+    Raises:
+        UnsupportedModelError: an op in between waits for the device, which CUDA
+            refuses while it captures.
+        PerfcError: a rank class is given as a launch graph.
+
+    """
+
+    name: ClassVar[str] = "capture-graph"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Capture the launches of every rank class."""
+        for rank in program.classes:
+            if rank.launches is not None:
+                msg = (
+                    f"{rank.launches} is a launch graph, whose host calls are given; "
+                    f"pass {self.name!r} (--runtime cudagraph) captures op graphs only"
+                )
+                raise PerfcError(msg)
+        launches = ctx.get(LAUNCHES, program)
+        ctx.set(LAUNCHES, program, tuple(map(captured, launches)))
+
+
+_CAPTURED: WeakKeyDictionary[LaunchGraph, LaunchGraph] = WeakKeyDictionary()
+"""By structure: kernels do not matter, and a complete graph does not change."""
+
+
+def captured(graph: LaunchGraph) -> LaunchGraph:
+    """Return the launch graph of a replay of *graph*.
+
+    Kernels and resources keep their numbers; ops do not.
+
+    Raises:
+        UnsupportedModelError: an op within the graph waits for the device.
+
+    """
+    if not graph.complete:
+        return _Capture(graph).run()
+    found = _CAPTURED.get(graph.structure)
+    if found is None:
+        found = _CAPTURED[graph.structure] = _Capture(graph).run()
+    return found.with_kernels(graph.kernels)
+
+
+@attrs.define(eq=False)
+class _Capture:
+    """Copies the tasks of *source*, those of its middle behind one call.
+
+    Attributes:
+        source: The launches of eager PyTorch, op after op.
+        result: The launches of the replay.
+        moved: New number of each task that stays.
+
+    """
+
+    source: LaunchGraph
+    result: LaunchGraph = attrs.field(init=False)
+    moved: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+
+    def run(self) -> LaunchGraph:
+        """Return the result."""
+        source = self.source
+        result = self.result = LaunchGraph(source.name)
+        result.resources += source.resources
+        result.kernels += source.kernels
+        first, end = self._middle()
+        self._copy(range(first))
+        if first < end:
+            self._launch(range(first, end))
+        self._copy(range(end, len(source)))
+        return result
+
+    def _middle(self) -> tuple[int, int]:
+        """Return the first task that is captured, and the one after the last."""
+        source = self.source
+        work = {
+            op
+            for op, kind, detail in zip(
+                source.op, source.kind, source.detail, strict=True
+            )
+            if not (kind in HOST_KINDS or detail in _TRANSFERS)
+        }
+        tasks = [task for task, op in enumerate(source.op) if op in work]
+        return (tasks[0], tasks[-1] + 1) if tasks else (0, 0)
+
+    def _copy(self, tasks: range) -> None:
+        """Copy tasks as they are, with their ops."""
+        source, result = self.source, self.result
+        before = -1
+        for task in tasks:
+            op = source.op[task]
+            if op != before:
+                result.add_op(source.ops[op])
+                before = op
+            issue = source.issue[task]
+            self._add(task, -1 if issue < 0 else self.moved[issue])
+
+    def _launch(self, tasks: range) -> None:
+        """Put the device tasks behind one call, without what the host did."""
+        source, result = self.source, self.result
+        for task in tasks:
+            if source.kind[task] is TaskKind.SYNC:
+                raise UnsupportedModelError(_refusal(source, task))
+        thread = next(
+            number
+            for number, resource in enumerate(source.resources)
+            if resource.kind is ResourceKind.THREAD
+        )
+        op = result.add_op(LaunchOp(GRAPH_LAUNCH))
+        call = result.task(TaskKind.CALL, thread, op=op, detail=GRAPH_LAUNCH)
+        before = -1
+        for task in tasks:
+            if source.kind[task] in HOST_KINDS:
+                continue
+            if source.op[task] != before:
+                before = source.op[task]
+                result.add_op(source.ops[before])
+            self._add(task, call)
+
+    def _add(self, task: int, issue: int) -> None:
+        """Add one task to the op that was added last."""
+        source = self.source
+        self.moved[task] = self.result.task(
+            source.kind[task],
+            source.resource[task],
+            op=len(self.result.ops) - 1,
+            kernel=source.kernel[task],
+            issue=issue,
+            after=tuple([self.moved[other] for other in source.after[task]]),
+            detail=source.detail[task],
+            group=source.group[task],
+            stated_s=source.stated_s[task],
+        )
+
+
+def _refusal(graph: LaunchGraph, task: int) -> str:
+    op = graph.ops[graph.op[task]]
+    node = f" (%{op.node})" if op.node else ""
+    return (
+        f"{graph.name} cannot be captured as a CUDA graph: {op.name}{node} calls "
+        f"{graph.detail[task]}, which waits for the device, and CUDA refuses that "
+        "while it captures; keep the tensor on the device or in pinned memory, or "
+        "use --runtime eager"
+    )
