@@ -99,6 +99,10 @@ class OpRegistry:
     def __contains__(self, name: str) -> bool:
         return name in self._defs
 
+    def find(self, name: str) -> OpDef | None:
+        """Return the op called *name*, or None."""
+        return self._defs.get(name)
+
     def __getitem__(self, name: str) -> OpDef:
         try:
             return self._defs[name]

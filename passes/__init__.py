@@ -31,7 +31,9 @@ from perfc.passes.instruments import (
 )
 from perfc.passes.kernel_cost import KernelCost
 from perfc.passes.lower_kernels import LowerKernels
-from perfc.passes.manager import Analysis, PassManager
+from perfc.passes.manager import Analysis, PassManager, find_fact
+from perfc.passes.memory import Memory
+from perfc.passes.memory_use import LASTING, MEMORY, Buffer, BufferKind, MemoryUse
 from perfc.passes.overhead import Overhead, host_launches
 from perfc.passes.pipeline_spec import (
     PassRequest,
@@ -54,10 +56,14 @@ __all__ = [
     "HOSTED",
     "INTERVAL",
     "KERNEL_COST",
+    "LASTING",
     "LAUNCHES",
+    "MEMORY",
     "SCHEDULE",
     "TYPED",
     "Analysis",
+    "Buffer",
+    "BufferKind",
     "CaptureGraph",
     "CriticalPath",
     "DumpDir",
@@ -67,6 +73,8 @@ __all__ = [
     "Interval",
     "KernelCost",
     "LowerKernels",
+    "Memory",
+    "MemoryUse",
     "Overhead",
     "Pass",
     "PassContext",
@@ -84,6 +92,7 @@ __all__ = [
     "Timing",
     "Transform",
     "VerifyEach",
+    "find_fact",
     "format_pipeline",
     "host_launches",
     "make_pass",

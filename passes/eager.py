@@ -36,6 +36,9 @@ MEMCPY = "cudaMemcpyAsync"
 STREAM_SYNC = "cudaStreamSynchronize"
 DEVICE_SYNC = "cudaDeviceSynchronize"
 
+SCRATCH = "scratch"
+"""Detail of a kernel whose result is a buffer that its op frees at its end."""
+
 _DTYPE_NAMES = {
     "f64": "fp64",
     "f32": "fp32",
@@ -166,7 +169,8 @@ class Launch:
         kernel: What runs on the device.
         call: The runtime call.
         kind: Kind of the device task.
-        detail: The direction of a copy.
+        detail: The direction of a copy; `scratch` for a kernel that fills a
+            buffer of the op's own.
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
 
@@ -277,14 +281,21 @@ def elementwise_launch(
 
 
 def copy_launch(tensor: Tensor) -> Launch:
-    """Launch the copy that makes a tensor contiguous (`aten::contiguous`)."""
+    """Launch the copy whose result is the tensor, contiguous."""
     source = Tensor(tensor.type)
     return elementwise_launch("copy", (source,), source)
 
 
 def made_contiguous(tensors: tuple[Tensor, ...]) -> tuple[Launch, ...]:
     """Launch the copies that a kernel needs which reads contiguous tensors only."""
-    return tuple(copy_launch(tensor) for tensor in tensors if not tensor.contiguous)
+    return tuple(
+        scratch(copy_launch(tensor)) for tensor in tensors if not tensor.contiguous
+    )
+
+
+def scratch(launch: Launch) -> Launch:
+    """Mark a launch that fills a buffer which its op frees at its end."""
+    return attrs.evolve(launch, detail=SCRATCH)
 
 
 def unmodelled_launch(name: str, site: Site) -> Launch:

@@ -31,6 +31,7 @@ from perfc.passes.eager import (
     dtype_name,
     elementwise_launch,
     made_contiguous,
+    scratch,
     vector_launch,
 )
 
@@ -222,7 +223,7 @@ def _embedding_bag(site: Site) -> Eager:
         name = "aten::embedding_bag"
         if not site.attributes.flag("has_offsets"):
             offsets = Tensor(TensorType(rest[0].type.dtype, (batch,)))
-            launches.append(elementwise_launch("arange", (), offsets))
+            launches.append(scratch(elementwise_launch("arange", (), offsets)))
     lookups = rest[0].numel // len(tables)
     params: dict[str, AttrValue] = {
         "batch": batch,

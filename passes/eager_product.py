@@ -25,6 +25,7 @@ from perfc.passes.eager import (
     dtype_name,
     elementwise_launch,
     made_contiguous,
+    scratch,
     unmodelled_launch,
 )
 
@@ -101,7 +102,7 @@ def _matrix_axes(left: Tensor, right: Tensor) -> int:
 def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     """A batch of more than one axis has to flatten to one; else BLAS has strides."""
     if tensor.layout is Layout.STRIDED and tensor.type.rank > _BATCHED:
-        return (copy_launch(tensor),)
+        return (scratch(copy_launch(tensor)),)
     return ()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import (
     Anchor,
+    AnnotationKey,
     Annotations,
     AnyKey,
     Diagnostic,
@@ -24,6 +26,8 @@ from perfc.ir import (
 )
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.instruments import Instrument
+
+T = TypeVar("T")
 
 
 @attrs.frozen(eq=False)
@@ -114,6 +118,25 @@ class PassManager:
             while waiting:
                 waiting.pop().failed(p, program, error)
             raise
+
+
+def find_fact(
+    analysis: Analysis, key: AnnotationKey[T], provider: Pass, target: Target | None
+) -> T:
+    """Return a fact of the program, running *provider* if no pass has found it.
+
+    Args:
+        analysis: What is known; a new fact is added to it.
+        key: The fact, one of the program.
+        provider: The pass that finds it.
+        target: What the analysis is about.
+
+    """
+    facts, scenario = analysis.annotations, analysis.scenario
+    if analysis.program not in facts.table(key, scenario):
+        manager = PassManager((provider,), given=provider.requires)
+        manager.run(analysis.program, target, scenario, facts)
+    return facts.get(key, analysis.program, scenario)
 
 
 def _drop_stale(p: Transform, ctx: PassContext) -> None:

@@ -32,6 +32,7 @@ from perfc.passes.facts import (
     SCHEDULE,
 )
 from perfc.passes.manager import Analysis
+from perfc.passes.memory_use import MEMORY
 
 T = TypeVar("T")
 _MAX_ELEMENTS = 16
@@ -126,6 +127,11 @@ def _footer(analysis: Analysis) -> Iterator[str]:
     interval = _fact(analysis, INTERVAL)
     if interval is not None:
         yield f"90 % interval: {interval.low_s * 1e6:.6g}..{_us(interval.high_s)}"
+    for number, use in enumerate(_fact(analysis, MEMORY) or ()):
+        where = f" at %{use.node}" if use.node else ""
+        yield f"memory of rank class {number}: {use.peak_bytes} bytes{where}"
+        for buffer in use.live:
+            yield f"  {buffer.kind.value} {buffer.name}: {buffer.nbytes} bytes"
     for remark in analysis.diagnostics:
         where = f" [{remark.where}]" if remark.where else ""
         line = f"{remark.level.value} {remark.code}: {remark.message}{where}"

@@ -13,11 +13,10 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Level, PerfcError
-from perfc.passes import Analysis
-from perfc.tools import report_nodes, report_summary, report_table
+from perfc.passes import MEMORY, Analysis, Memory, MemoryUse, find_fact
+from perfc.tools import report_memory, report_nodes, report_summary, report_table
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_file
-from perfc.tools.memory import memory_report
 from perfc.tools.model import Model
 from perfc.tools.report_nodes import NODE_KEYS
 from perfc.tools.results import Results
@@ -104,8 +103,14 @@ class Report:
 
     @functools.cached_property
     def memory(self) -> Json:
-        """Bytes of parameters and activations on the device, and the peak."""
-        return memory_report(self.analysis.program)
+        """Device memory: its peak, where that is, and what is live there."""
+        return report_memory.memory_report(self.memory_use)
+
+    @functools.cached_property
+    def memory_use(self) -> MemoryUse:
+        """Device memory of the rank class that needs most."""
+        uses = find_fact(self.analysis, MEMORY, Memory(), self.target)
+        return max(uses, key=lambda use: use.peak_bytes)
 
     @functools.cached_property
     def coverage(self) -> Json:

@@ -111,7 +111,7 @@ def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]
         rate = float(f"{batch / time_us * 1e6:.3g}")
         interval += f", {rate:,.10g} samples/s"
     peak = summary["peak_memory_bytes"]
-    of_memory = f"of {format_bytes(usable_bytes)}"
+    of_memory = f"of {format_bytes(usable_bytes)}; {_memory(report['memory'])}"
     launches = f"{summary['launches']:,} kernels and copies"
     for label, value, remark in (
         ("time of one iteration", format_us(time_us), interval),
@@ -135,6 +135,12 @@ def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]
     ):
         if remark:
             yield label, value, remark
+
+
+def _memory(memory: Json) -> str:
+    where = memory["at_node"]
+    peak = f"peak at {_cut(where, _WHERE_WIDTH)}, " if where else ""
+    return f"{peak}{format_bytes(memory['reserved_bytes'])} reserved"
 
 
 def _provenance(coverage: Json) -> str:

@@ -13,6 +13,7 @@ import pytest
 import perfc
 from perfc.ir import LaunchGraph, TaskKind, single
 from perfc.tools.model import Model
+from perfc.tools.report_memory import memory_timeline
 
 Schema: TypeAlias = Any
 """A type, a tuple of words, a list of one schema, or a dict of schemas; under the
@@ -20,6 +21,7 @@ key `*`, what every value is."""
 
 ROUNDING = 1e-6
 PROVENANCES = ("measured", "fitted", "analytic", "assumed")
+BUFFERS = ("parameter", "constant", "library", "input", "activation", "scratch")
 KINDS = ("kernel", "host", "launch", "copy", "sync", "comm", "idle")
 SCHEMA: Schema = {
     "schema": ("perfc.report/1",),
@@ -85,7 +87,11 @@ SCHEMA: Schema = {
         "parameters_bytes": int,
         "activations_bytes": int,
         "optimizer_bytes": int,
+        "library_bytes": int,
+        "reserved_bytes": int,
         "at_node": str,
+        "at_phase": ("forward", ""),
+        "live_at_peak": [{"name": str, "kind": BUFFERS, "bytes": int}],
     },
     "coverage": {
         "ops": int,
@@ -278,11 +284,14 @@ def test_coverage_agrees_with_the_summary(report: Any) -> None:  # noqa: ANN401 
 
 
 def test_memory(report: Any) -> None:  # noqa: ANN401 - JSON
-    """The peak is parameters and activations, at one of the nodes."""
+    """The peak is the sum of its parts, at one of the nodes."""
     memory = report["memory"]
-    parts = ("parameters_bytes", "activations_bytes", "optimizer_bytes")
+    parts = ("parameters", "activations", "optimizer", "library")
 
-    assert sum(memory[part] for part in parts) == memory["peak_bytes"]
+    assert sum(memory[f"{part}_bytes"] for part in parts) == memory["peak_bytes"]
+    assert memory["reserved_bytes"] >= memory["peak_bytes"]
+    sizes = [b["bytes"] for b in memory["live_at_peak"] if b["kind"] == "activation"]
+    assert sizes == sorted(sizes, reverse=True)
     assert memory["peak_bytes"] == report["summary"]["peak_memory_bytes"]
     assert memory["at_node"] in {node["id"] for node in report["nodes"]}
 
@@ -350,3 +359,24 @@ def test_a_launch_graph_of_lone_tasks() -> None:
     assert summary["time_us"] == summary["time_us_p05"] == summary["time_us_p95"]
     assert "compute" == summary["bound"]
     assert report["model"]["batch"] is None
+
+
+def test_memory_over_time() -> None:
+    """The curve starts with what is there before, peaks at the peak, stays in time."""
+    report = perfc.analyze(_load("dlrm-ddp"), "v100")
+    points = memory_timeline(report.results, report.memory_use)
+    times = [time_us for time_us, _ in points]
+
+    assert times == sorted(times)
+    assert 0.0 == times[0]
+    assert times[-1] < report.time_us
+    assert report.memory["peak_bytes"] == max(size for _, size in points)
+
+
+def test_memory_of_a_graph_is_flat() -> None:
+    """A replay allocates nothing."""
+    report = perfc.analyze(_load("dlrm-ddp"), "v100", runtime="cudagraph")
+
+    assert [(0.0, report.memory["peak_bytes"])] == memory_timeline(
+        report.results, report.memory_use
+    )

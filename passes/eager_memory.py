@@ -1,0 +1,86 @@
+"""What eager PyTorch allocates besides the results of its ops.
+
+Buffers that a kernel of their own fills, such as copies made contiguous, are in the
+launch graph as tasks with the detail `scratch`. Those here belong to a kernel that
+writes a result, too: outputs of the ATen function that its caller drops. They are
+freed at the end of the op.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from perfc.costmodels import Device
+from perfc.ir import Record, TensorType
+from perfc.passes.eager import bound
+
+MIB = 2**20
+_INDEX_BYTES = 8
+_STATISTIC_BYTES = 4
+_IMAGE = 4
+
+ScratchRule: TypeAlias = Callable[
+    [Record, tuple[TensorType, ...], tuple[TensorType, ...]], int
+]
+"""(attributes, operand types, result types), all bound -> bytes."""
+
+
+def _pool(
+    attributes: Record,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+) -> int:
+    """`max_pool2d_with_indices`: an int64 per result."""
+    if attributes.text("kind") != "max" or results[0].rank != _IMAGE:
+        return 0
+    return int(results[0].numel) * _INDEX_BYTES
+
+
+def _layer_norm(
+    attributes: Record,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+) -> int:
+    """`native_layer_norm`: mean and reciprocal deviation of every row."""
+    rows = math.prod(map(bound, results[0].shape[: attributes.integer("axis")]))
+    return 2 * rows * _STATISTIC_BYTES
+
+
+def _embedding_bag(
+    attributes: Record,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+) -> int:
+    """`_embedding_bag`: the bag of every index, and the size of every bag."""
+    tables = len(attributes.records("tables"))
+    if tables > 1:  # the fused lookup of fbgemm returns the rows alone
+        return 0
+    indices, bags = operands[tables], results[0].shape[0]
+    return int(indices.nbytes) + bound(bags) * _INDEX_BYTES
+
+
+SCRATCH: Mapping[str, ScratchRule] = {
+    "pool": _pool,
+    "layer_norm": _layer_norm,
+    "embedding_bag": _embedding_bag,
+}
+"""Bytes by op name."""
+
+_LARGE_WORKSPACE = frozenset({"9", "10", "12"})
+
+
+def blas_workspace_bytes(device: Device) -> int:
+    """Return the workspace that PyTorch keeps for BLAS on one stream.
+
+    `parseChosenWorkspaceSize` in `aten/src/ATen/cuda/CublasHandlePool.cpp`: 32 MiB
+    on Hopper and Blackwell, `:4096:2:16:8` before; 128 MiB on gfx94 and gfx95, 32
+    MiB on other AMD GPUs. cublasLt shares it by default.
+    """
+    version = device.compute_capability
+    if version.startswith("gfx"):
+        return (128 if version.startswith(("gfx94", "gfx95")) else 32) * MIB
+    if version.partition(".")[0] in _LARGE_WORKSPACE:
+        return 32 * MIB
+    return 8 * MIB + 128 * 2**10

@@ -1,0 +1,97 @@
+"""What the pass `memory` finds out."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir import AnnotationKey, Program
+
+
+class BufferKind(enum.Enum):
+    """Why device memory is taken; the values are the report's."""
+
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+    LIBRARY = "library"
+    INPUT = "input"
+    ACTIVATION = "activation"
+    SCRATCH = "scratch"
+
+    __hash__ = object.__hash__
+
+
+LASTING = frozenset({BufferKind.PARAMETER, BufferKind.CONSTANT, BufferKind.LIBRARY})
+"""Kinds that stay from iteration to iteration."""
+
+
+@attrs.frozen
+class Buffer:
+    """One storage on the device; views of it are the same storage.
+
+    Attributes:
+        name: The value it was made for; for scratch, the node that uses it.
+        kind: What it is for.
+        nbytes: Exact size.
+        first: Number of the node that allocates it; -1 before any node.
+        last: Number of the node at whose end it is freed; the number of nodes, if
+            it lasts to the end of the iteration.
+
+    """
+
+    name: str
+    kind: BufferKind
+    nbytes: int
+    first: int
+    last: int
+
+
+@attrs.frozen(eq=False)
+class MemoryUse:
+    """Device memory of one iteration, in steady state.
+
+    Bytes are what PyTorch's allocator counts as allocated (sizes rounded up to 512
+    bytes), but for `reserved_bytes`.
+
+    Attributes:
+        parameters_bytes: Weights and constants.
+        activations_bytes: At the peak: inputs, results and scratch.
+        library_bytes: Workspace that PyTorch keeps for cuBLAS.
+        optimizer_bytes: State of the optimizer.
+        reserved_bytes: Segments the allocator has taken from the device.
+        node: Name of the node at the peak, "" if it is before any node.
+        phase: Its phase.
+        live: Buffers that are allocated at the peak, largest first.
+        nodes: Names of the nodes, in program order.
+        during_bytes: Allocated while each node runs.
+        after_bytes: Allocated when it has ended.
+
+    """
+
+    parameters_bytes: int = 0
+    activations_bytes: int = 0
+    library_bytes: int = 0
+    optimizer_bytes: int = 0
+    reserved_bytes: int = 0
+    node: str = ""
+    phase: str = ""
+    live: Sequence[Buffer] = ()
+    nodes: Sequence[str] = ()
+    during_bytes: Sequence[int] = ()
+    after_bytes: Sequence[int] = ()
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is allocated; what `torch.cuda.max_memory_allocated` says."""
+        return (
+            self.parameters_bytes
+            + self.activations_bytes
+            + self.library_bytes
+            + self.optimizer_bytes
+        )
+
+
+MEMORY: AnnotationKey[tuple[MemoryUse, ...]] = AnnotationKey("memory.use", Program)
+"""Per rank class: device memory of one iteration."""

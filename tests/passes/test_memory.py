@@ -1,0 +1,261 @@
+"""The pass memory: what is live when, and what the report says of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfc.costmodels import load_target
+from perfc.frontends import build_workload
+from perfc.ir import LaunchGraph, Program, parse_graph, parse_program, single
+from perfc.passes import (
+    MEMORY,
+    BufferKind,
+    CaptureGraph,
+    LowerKernels,
+    Memory,
+    MemoryUse,
+    PassManager,
+    ShapeInference,
+)
+from perfc.passes.caching_allocator import (
+    MIB,
+    Block,
+    CachingAllocator,
+    reserved_bytes,
+    rounded,
+)
+
+K = 4 * 1024
+"""Bytes of the tensors below."""
+
+
+def memory_of(program: Program | str, target: str = "", **options: Any) -> MemoryUse:  # noqa: ANN401 - of LowerKernels
+    """Run the pass over a program of one rank class."""
+    if isinstance(program, str):
+        program = parse_program(program)
+    passes = (ShapeInference(), LowerKernels(**options), Memory())
+    system = load_target(target) if target else None
+    analysis = PassManager(passes).run(program, system)
+    (use,) = analysis.annotations.get(MEMORY, program, None)
+    return use
+
+
+VIEW = "%v = unsqueeze(%a) {axes = [0]} : f32[1,1024]"
+SUM = "%c = add(%v, %b) : f32[1,1024]"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "peak", "at_node"),
+    [
+        ([], 1, ""),
+        (["%a = relu(%x)"], 2, "a"),
+        # a goes once b is there: the input, a and b, then the input, b and c.
+        (["%a = relu(%x)", "%b = relu(%a)", "%c = relu(%b)"], 3, "b"),
+        # The input and all three, because c reads both.
+        (["%a = relu(%x)", "%b = relu(%a)", "%c = add(%a, %b)"], 4, "c"),
+        # A view takes nothing, and keeps a.
+        (["%a = relu(%x)", VIEW, "%b = relu(%x)", SUM], 4, "c"),
+        # Nobody reads a: it is gone at once.
+        (["%a = relu(%x)", "%b = relu(%x)"], 2, "a"),
+        # An identity, or a cast to the same type, is the tensor itself.
+        (["%a = relu(%x)", "%b = identity(%a)", "%c = relu(%b)"], 3, "c"),
+    ],
+)
+def test_activations(nodes: list[str], peak: int, at_node: str) -> None:
+    """A value takes memory from the node that makes it to the last that reads it."""
+    lines = [node if ":" in node else f"{node} : f32[1024]" for node in nodes]
+    last = nodes[-1].partition(" ")[0] if nodes else "%x"
+    body = "\n".join([*lines, f"return {last}"])
+
+    use = memory_of(f"graph @g(%x: f32[1024]) {{\n{body}\n}}\n")
+
+    assert (peak * K, at_node) == (use.activations_bytes, use.node)
+
+
+def test_a_view_of_the_input_keeps_nothing_new() -> None:
+    """Outputs that are views of inputs take no memory of their own."""
+    use = memory_of("""graph @g(%x: f32[1024]) {
+      %n = constant() {dtype = !i64, shape = [2], elements = [32, 32]} : i64[2]
+      %v = reshape(%x, %n) : f32[32,32]
+      %t = transpose(%v) {perm = [1, 0]} : f32[32,32]
+      return %t
+    }""")
+
+    assert K == use.peak_bytes
+
+
+def test_a_reshape_that_copies_is_no_view() -> None:
+    """Flattening a transposed matrix makes a tensor."""
+    use = memory_of("""graph @g(%x: f32[32,32]) {
+      %t = transpose(%x) {perm = [1, 0]} : f32[32,32]
+      %f = flatten(%t) {axis = 0} : f32[1,1024]
+      return %f
+    }""")
+
+    assert (2 * K, "f") == (use.activations_bytes, use.node)
+
+
+def test_copies_made_contiguous_are_scratch() -> None:
+    """Softmax of a transposed matrix copies it; the copy goes with the op."""
+    use = memory_of("""graph @g(%x: f32[32,32]) {
+      %t = transpose(%x) {perm = [1, 0]} : f32[32,32]
+      %s = softmax(%t) {axis = 1} : f32[32,32]
+      %y = relu(%s) : f32[32,32]
+      return %y
+    }""")
+
+    assert (3 * K, "s") == (use.activations_bytes, use.node)
+    assert BufferKind.SCRATCH in {buffer.kind for buffer in use.live}
+    assert [K, 3 * K, 3 * K] == list(use.during_bytes)
+    assert [K, 2 * K, 2 * K] == list(use.after_bytes)
+
+
+def test_max_pooling_keeps_indices_while_it_runs() -> None:
+    """An int64 for each result, which PyTorch drops at the end of the op."""
+    use = memory_of("""graph @g(%x: f32[1,1,64,64]) {
+      %y = pool(%x) {kind = "max", window = [2, 2], stride = [2, 2]} : f32[1,1,32,32]
+      return %y
+    }""")
+
+    assert 4 * K + K + 2 * K == use.activations_bytes
+
+
+def test_parameters() -> None:
+    """They are there throughout, each once however often it is read."""
+    use = memory_of("""graph @g(%x: f32[1024], param %w: f32[1024]) {
+      %a = add(%x, %w) : f32[1024]
+      %b = add(%a, %w) : f32[1024]
+      return %b
+    }""")
+
+    assert (K, 3 * K, 4 * K) == (
+        use.parameters_bytes,
+        use.activations_bytes,
+        use.peak_bytes,
+    )
+
+
+def test_constants_that_kernels_read_stay() -> None:
+    """Single numbers and shapes are Python's own."""
+    use = memory_of("""graph @g(%x: f32[4]) {
+      %c = constant() {dtype = !f32, shape = [4], elements = [1, 2, 3, 4]} : f32[4]
+      %two = constant() {dtype = !f32, shape = [], elements = [2]} : f32[]
+      %a = add(%x, %c) : f32[4]
+      %b = mul(%a, %two) : f32[4]
+      return %b
+    }""")
+
+    assert 512 == use.parameters_bytes
+    assert ["c"] == [b.name for b in use.live if b.kind is BufferKind.CONSTANT]
+
+
+def test_blas_workspace_depends_on_the_target() -> None:
+    """8.125 MiB up to Ampere and Ada, 32 MiB on Hopper; none without products."""
+    text = """graph @g(%x: f32[8,8], param %w: f32[8,8]) {
+      %y = linear(%x, %w) : f32[8,8]
+      return %y
+    }"""
+    found = [memory_of(text, t).library_bytes for t in ("a100", "h100")]
+
+    assert [8_519_680, 33_554_432] == found
+    assert 0 == memory_of("graph @g(%x: f32[8]) { return %x }", "h100").library_bytes
+
+
+def test_bound_dimensions() -> None:
+    """Symbols have the numbers they are bound to."""
+    graph = parse_graph("graph @g(%x: f32[n]) {\n  return %x\n}\n")
+
+    assert K == memory_of(single(graph).bind({"n": 1024})).peak_bytes
+
+
+def test_host_tensors_take_no_device_memory() -> None:
+    """Only what lies on the device counts."""
+    use = memory_of("""graph @g(%x: f32[1024]@pinned) {
+      %d = copy(%x) : f32[1024]
+      return %d
+    }""")
+
+    assert K == use.peak_bytes
+
+
+def test_launch_graphs_have_no_tensors() -> None:
+    """A launch graph says nothing of tensors."""
+    program = single(LaunchGraph("t"))
+    manager = PassManager((LowerKernels(), Memory()), given=ShapeInference.provides)
+    (use,) = manager.run(program).annotations.get(MEMORY, program, None)
+
+    assert (0, 0) == (use.peak_bytes, use.reserved_bytes)
+
+
+def test_a_graph_replays_in_the_same_memory() -> None:
+    """Capturing changes when kernels run, not what they need."""
+    program = build_workload("dlrm-ddp:tables=3,rows=1000").bind({"batch": 64})
+    uses: list[tuple[int, str]] = []
+    for extra in ((), (CaptureGraph(),)):
+        passes = (ShapeInference(), LowerKernels(), *extra, Memory())
+        (use,) = PassManager(passes).run(program).annotations.get(MEMORY, program, None)
+        uses.append((use.peak_bytes, use.node))
+
+    assert uses[0] == uses[1]
+
+
+def test_sizes_are_rounded_to_blocks() -> None:
+    """Up, to 512 bytes; nothing takes nothing."""
+    assert [0, 512, 512, 1024] == [rounded(n) for n in (0, 1, 512, 513)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "segments"),
+    [
+        ([1], 2 * MIB),
+        ([MIB, MIB], 2 * MIB),
+        ([MIB, MIB, 1], 4 * MIB),
+        ([MIB + 1], 20 * MIB),
+        ([9 * MIB, 9 * MIB], 20 * MIB),
+        ([9 * MIB, 9 * MIB, 9 * MIB], 40 * MIB),
+        ([10 * MIB], 10 * MIB),
+        ([11 * MIB], 12 * MIB),
+        ([0], 0),
+    ],
+)
+def test_segments(sizes: list[int], segments: int) -> None:
+    """Small requests share 2 MiB, middle ones 20 MiB, large ones have their own."""
+    assert segments == reserved_bytes(sizes, [])
+
+
+def test_freed_neighbours_join() -> None:
+    """What three small blocks leave holds one of their size together."""
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(512 * 1024) for _ in range(4)]
+    for index in (0, 2, 1):
+        allocator.release(blocks[index])
+    allocator.allocate(MIB)
+    allocator.allocate(512 * 1024)
+
+    assert 2 * MIB == allocator.reserved_bytes
+
+
+_SIZES = st.sampled_from([0, 1, 512, 5000, MIB, MIB + 1, 3 * MIB, 12 * MIB])
+
+
+@given(st.lists(st.tuples(_SIZES, st.integers(0, 5)), max_size=40))
+def test_blocks_in_use_never_overlap(steps: list[tuple[int, int]]) -> None:
+    """Whatever the order of requests and releases."""
+    allocator = CachingAllocator()
+    held: list[Block] = []
+    for size, release in steps:
+        block = allocator.allocate(size)
+        if block is not None:
+            assert block.size >= size
+            held.append(block)
+        if held and release < len(held):
+            allocator.release(held.pop(release))
+        spans = sorted((b.address, b.address + b.size) for b in held)
+        for (_, end), (start, _) in pairwise(spans):
+            assert end <= start
+        assert sum(b.size for b in held) <= allocator.reserved_bytes
