@@ -49,6 +49,14 @@ from perfc.passes.raise_embedding_bag import RaiseEmbeddingBag
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.time_interval import TimeInterval
+from perfc.passes.what_if import (
+    WHAT_IF,
+    HostSaving,
+    OpSaving,
+    Savings,
+    SiteSaving,
+    WhatIf,
+)
 
 __all__ = [
     "CRITICAL_PATH",
@@ -61,6 +69,7 @@ __all__ = [
     "MEMORY",
     "SCHEDULE",
     "TYPED",
+    "WHAT_IF",
     "Analysis",
     "Buffer",
     "BufferKind",
@@ -68,6 +77,7 @@ __all__ = [
     "CriticalPath",
     "DumpDir",
     "FoldShapes",
+    "HostSaving",
     "HostedLaunches",
     "Instrument",
     "Interval",
@@ -75,6 +85,7 @@ __all__ = [
     "LowerKernels",
     "Memory",
     "MemoryUse",
+    "OpSaving",
     "Overhead",
     "Pass",
     "PassContext",
@@ -83,15 +94,18 @@ __all__ = [
     "Path",
     "RaiseEmbeddingBag",
     "Reproducer",
+    "Savings",
     "Schedule",
     "Segment",
     "SegmentKind",
     "ShapeInference",
+    "SiteSaving",
     "StreamSchedule",
     "TimeInterval",
     "Timing",
     "Transform",
     "VerifyEach",
+    "WhatIf",
     "find_fact",
     "format_pipeline",
     "host_launches",

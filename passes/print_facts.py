@@ -33,6 +33,7 @@ from perfc.passes.facts import (
 )
 from perfc.passes.manager import Analysis
 from perfc.passes.memory_use import MEMORY
+from perfc.passes.what_if import WHAT_IF, Savings
 
 T = TypeVar("T")
 _MAX_ELEMENTS = 16
@@ -127,7 +128,11 @@ def _footer(analysis: Analysis) -> Iterator[str]:
     interval = _fact(analysis, INTERVAL)
     if interval is not None:
         yield f"90 % interval: {interval.low_s * 1e6:.6g}..{_us(interval.high_s)}"
-    for number, use in enumerate(_fact(analysis, MEMORY) or ()):
+    savings = _fact(analysis, WHAT_IF)
+    if savings is not None:
+        yield from _savings(savings)
+    uses = _fact(analysis, MEMORY)
+    for number, use in enumerate(uses if uses is not None else ()):
         where = f" at %{use.node}" if use.node else ""
         yield f"memory of rank class {number}: {use.peak_bytes} bytes{where}"
         for buffer in use.live:
@@ -136,6 +141,21 @@ def _footer(analysis: Analysis) -> Iterator[str]:
         where = f" [{remark.where}]" if remark.where else ""
         line = f"{remark.level.value} {remark.code}: {remark.message}{where}"
         yield line.replace("\n", " ")
+
+
+def _savings(savings: Savings) -> Iterator[str]:
+    for op in savings.ops:
+        yield (
+            f"op {op.op} of rank class {op.rank} saves {_us(op.twice_s)} twice as "
+            f"fast, {_us(op.bound_s)} at its bound, {_us(op.host_twice_s)} with the "
+            "host twice as fast"
+        )
+    for site in savings.sites:
+        times = f"{_us(site.twice_s)} twice as fast, {_us(site.bound_s)} at its bound"
+        yield f"{len(site.ops)} x {site.name} saves {times}"
+    for host in savings.host:
+        times = f"{_us(host.twice_s)} twice as fast, {_us(host.free_s)} if free"
+        yield f"host {host.detail} saves {times}"
 
 
 def _us(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
 
@@ -246,6 +247,10 @@ def _run(
         remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
         analysis = attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
     dtype = "tf32" if tf32 else "fp32"
-    return Report(
-        model, target, runtime, dtype, profile or target.host.overheads, analysis
-    )
+    replay = None
+    lowered = any(isinstance(p, LowerKernels) for p in passes)
+    given = any(rank.launches is not None for rank in model.program.classes)
+    if runtime == "eager" and lowered and not given:
+        replay = partial(_run, model, target, capturing(passes), ())
+    profile = profile or target.host.overheads
+    return Report(model, target, runtime, dtype, profile, analysis, replay)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import json
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,8 +14,23 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Level, PerfcError
-from perfc.passes import MEMORY, Analysis, Memory, MemoryUse, find_fact
-from perfc.tools import report_memory, report_nodes, report_summary, report_table
+from perfc.passes import (
+    MEMORY,
+    WHAT_IF,
+    Analysis,
+    Memory,
+    MemoryUse,
+    Savings,
+    WhatIf,
+    find_fact,
+)
+from perfc.tools import (
+    report_memory,
+    report_nodes,
+    report_summary,
+    report_table,
+    report_what_if,
+)
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_file
 from perfc.tools.model import Model
@@ -45,6 +61,7 @@ class Report:
         dtype: What the model computes in.
         profile: Name of the host profile.
         analysis: The facts it is made from.
+        replay: Analyzes the same as one CUDA graph; None for a report of one.
 
     """
 
@@ -54,6 +71,7 @@ class Report:
     dtype: str
     profile: str
     analysis: Analysis
+    replay: Callable[[], Report] | None = attrs.field(default=None, repr=False)
 
     @functools.cached_property
     def results(self) -> Results:
@@ -111,6 +129,27 @@ class Report:
         """Device memory of the rank class that needs most."""
         uses = find_fact(self.analysis, MEMORY, Memory(), self.target)
         return max(uses, key=lambda use: use.peak_bytes)
+
+    @functools.cached_property
+    def savings(self) -> Savings:
+        """What would save how much time, in seconds."""
+        return find_fact(self.analysis, WHAT_IF, WhatIf(), self.target)
+
+    @functools.cached_property
+    def what_if(self) -> Json:
+        """What to fix next, and what each node, the host and a CUDA graph save."""
+        return report_what_if.what_if_report(self.results, self.savings, self._graph)
+
+    @functools.cached_property
+    def _graph(self) -> Json:
+        """What replaying the iteration as a CUDA graph saves, or why it cannot be."""
+        if self.replay is None:
+            return {}
+        try:
+            saved_us = self.time_us - self.replay().time_us
+        except PerfcError as error:
+            return {"refused": str(error)}
+        return {"saved_us": saved_us}
 
     @functools.cached_property
     def coverage(self) -> Json:
@@ -177,6 +216,7 @@ class Report:
             "nodes": self.nodes,
             "critical_path": self.critical_path,
             "memory": self.memory,
+            "what_if": self.what_if,
             "coverage": self.coverage,
             "diagnostics": [
                 {

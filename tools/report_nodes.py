@@ -69,6 +69,12 @@ def _locations(graph: Graph | None) -> Mapping[str, Location]:
     return {n.results[0].name: n.location for n in graph if n.results}
 
 
+def node_modules(results: Results, rank: int) -> Mapping[str, str]:
+    """Return the module of each node of a rank class, by the name of the node."""
+    locations = _locations(results.program.classes[rank].ops)
+    return {name: location.module for name, location in locations.items()}
+
+
 def _tasks_by_op(graph: LaunchGraph) -> tuple[list[list[int]], list[int]]:
     """Return the tasks of each op, and those of none."""
     tasks: list[list[int]] = [[] for _ in graph.ops]

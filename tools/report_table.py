@@ -15,6 +15,8 @@ _WIDTH = 96
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")
 _BAR_WIDTH = 24
 _ROWS = 8
+_FIXES = 6
+_WORTH_FIXING = 0.005
 _OP_WIDTH = 26
 _WHERE_WIDTH = 28
 _HOST_LABELS = {
@@ -45,6 +47,8 @@ class Tables:
         breakdown: What the critical path is spent on, microseconds, and the share
             of the time, longest first.
         top_ops: A heading, and a row per kind of op, longest first; or nothing.
+        to_fix: A heading, and a row per change that saves time, best first; or
+            nothing.
         bottleneck: What limits the iteration, in words.
 
     """
@@ -53,6 +57,7 @@ class Tables:
     headline: Sequence[tuple[str, str, str]]
     breakdown: Sequence[tuple[str, float, str]]
     top_ops: Sequence[tuple[str, ...]]
+    to_fix: Sequence[tuple[str, ...]]
     bottleneck: str
 
 
@@ -71,6 +76,7 @@ def report_tables(report: Json, usable_bytes: int, bound_share: float) -> Tables
         list(_headline(report, usable_bytes)),
         [(label, us, _share(us, time_us)) for label, us in rows],
         _top_ops(report),
+        _to_fix(report),
         _bottleneck(report, rows, bound_share),
     )
 
@@ -89,6 +95,8 @@ def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
     lines += _bars([row[:2] for row in tables.breakdown], time_us)
     lines += ["", "Top ops by device time"]
     lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
+    if tables.to_fix:
+        lines += ["", "What to fix next", *_columns(tables.to_fix, "<<<>>>")]
     lines += ["", *_wrapped(f"Bottleneck: {tables.bottleneck}")]
     lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
@@ -206,6 +214,26 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
             )
         )
     return rows if times else []
+
+
+def _to_fix(report: Json) -> list[tuple[str, ...]]:
+    """What saves most; less than half a percent of the time is not worth a row."""
+    least_us = report["summary"]["time_us"] * _WORTH_FIXING
+    rows = [("", "where", "", "saves", "2x faster", "at its bound")]
+    for row in report["what_if"]["ranked"]:
+        if row["saved_us"] < least_us or len(rows) > _FIXES:
+            break
+        count = len(row["nodes"])
+        savings_us = (row["saved_us"], row["saved_2x_us"], row["saved_at_bound_us"])
+        rows.append(
+            (
+                _cut(row["what"], _OP_WIDTH),
+                _cut(row["where"], _WHERE_WIDTH),
+                f"x {count}" if count > 1 else "",
+                *("" if us is None else format_us(us) for us in savings_us),
+            )
+        )
+    return rows if rows[1:] else []
 
 
 def _columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:

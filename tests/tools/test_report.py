@@ -13,7 +13,6 @@ import pytest
 import perfc
 from perfc.ir import LaunchGraph, TaskKind, single
 from perfc.tools.model import Model
-from perfc.tools.report_memory import memory_timeline
 
 Schema: TypeAlias = Any
 """A type, a tuple of words, a list of one schema, or a dict of schemas; under the
@@ -92,6 +91,31 @@ SCHEMA: Schema = {
         "at_node": str,
         "at_phase": ("forward", ""),
         "live_at_peak": [{"name": str, "kind": BUFFERS, "bytes": int}],
+    },
+    "what_if": {
+        "cuda_graph": {"*": float},
+        "host": {"*": {"saved_2x_us": float, "saved_if_free_us": float}},
+        "nodes": [
+            {
+                "id": str,
+                "rank": int,
+                "saved_2x_us": float,
+                "saved_at_bound_us": float,
+                "saved_host_2x_us": float,
+            }
+        ],
+        "ranked": [
+            {
+                "kind": ("runtime", "host", "op"),
+                "what": str,
+                "where": str,
+                "reason": str,
+                "nodes": [str],
+                "saved_us": float,
+                "saved_2x_us": (float, type(None)),
+                "saved_at_bound_us": (float, type(None)),
+            }
+        ],
     },
     "coverage": {
         "ops": int,
@@ -359,24 +383,3 @@ def test_a_launch_graph_of_lone_tasks() -> None:
     assert summary["time_us"] == summary["time_us_p05"] == summary["time_us_p95"]
     assert "compute" == summary["bound"]
     assert report["model"]["batch"] is None
-
-
-def test_memory_over_time() -> None:
-    """The curve starts with what is there before, peaks at the peak, stays in time."""
-    report = perfc.analyze(_load("dlrm-ddp"), "v100")
-    points = memory_timeline(report.results, report.memory_use)
-    times = [time_us for time_us, _ in points]
-
-    assert times == sorted(times)
-    assert 0.0 == times[0]
-    assert times[-1] < report.time_us
-    assert report.memory["peak_bytes"] == max(size for _, size in points)
-
-
-def test_memory_of_a_graph_is_flat() -> None:
-    """A replay allocates nothing."""
-    report = perfc.analyze(_load("dlrm-ddp"), "v100", runtime="cudagraph")
-
-    assert [(0.0, report.memory["peak_bytes"])] == memory_timeline(
-        report.results, report.memory_use
-    )

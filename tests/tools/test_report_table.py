@@ -46,6 +46,7 @@ def test_sections() -> None:
         title,
         "Where the time goes (critical path)",
         "Top ops by device time",
+        "What to fix next",
     ] == [line for line in text.splitlines() if line and line[0] not in " B"]
     assert re.search(
         r"^  time of one iteration +[\d.]+ ms   90 % interval [\d.]+ ms to [\d.]+ ms, "
@@ -65,10 +66,21 @@ def test_shares_add_up() -> None:
 
 def test_equal_ops_are_one_row() -> None:
     """The lookups of eight equal tables are one row that counts them."""
-    rows = _text("dlrm-default", "v100").partition("Top ops")[2]
+    text = _text("dlrm-default", "v100")
+    rows = text.partition("Top ops")[2].partition("What to fix")[0]
 
     assert re.search(r"aten::embedding_bag  emb_l\.0 +x 8 +\d", rows)
     assert 1 == rows.count("aten::embedding_bag")
+
+
+def test_what_to_fix_next() -> None:
+    """Best first, sites as one row; what is not worth half a percent is left out."""
+    text = _text("dlrm-default", "v100")
+    rows = text.partition("What to fix next\n")[2].partition("\n\n")[0].splitlines()
+
+    assert re.search(r"^ +where +saves  2x faster  at its bound$", rows[0])
+    assert any(re.search(r"embedding_bag  emb_l\.\* +x 8 +\d", row) for row in rows)
+    assert 2 <= len(rows) <= 7
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""What to fix next, as a report has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perfc
+from perfc.tools.report_what_if import common_name
+
+
+def test_a_graph_saves_what_the_analysis_of_one_says() -> None:
+    """The what-if is the other report, not a formula."""
+    eager = perfc.analyze(perfc.load("dlrm-ddp", batch=256), "v100")
+    replay = perfc.analyze(
+        perfc.load("dlrm-ddp", batch=256), "v100", runtime="cudagraph"
+    )
+    saved_us = eager.time_us - replay.time_us
+
+    assert {"saved_us": saved_us} == eager.what_if["cuda_graph"]
+    assert {} == replay.what_if["cuda_graph"]
+    (row,) = [r for r in eager.what_if["ranked"] if r["kind"] == "runtime"]
+    assert saved_us == row["saved_us"]
+
+
+def test_a_graph_that_cannot_be_captured_is_refused(tmp_path: Path) -> None:
+    """The report says why, and is a report all the same."""
+    path = tmp_path / "wait.perfc"
+    path.write_text("""graph @wait(%x: f32[8,4], %t: f32[9,4]@host) {
+      %y = relu(%x) : f32[8,4]
+      %d = copy(%t) : f32[9,4]
+      %z = concat(%y, %d) {axis = 0} : f32[17,4]
+      return %z
+    }""")
+    report = perfc.analyze(str(path), "v100")
+
+    assert "aten::to (%d)" in report.what_if["cuda_graph"]["refused"]
+    assert "CUDA graph" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("names", "common"),
+    [
+        (["a.b"], "a.b"),
+        (["layer.0.norm", "layer.1.norm"], "layer.*.norm"),
+        (["indices_0", "indices_1", "indices_10"], "indices_*"),
+        (["layer1.0", "layer10.0"], "layer*.0"),
+        (["a.x", "a.x.y"], "a.x.*"),
+        (["one", "two"], "*"),
+    ],
+)
+def test_common_name(names: list[str], common: str) -> None:
+    """Parts that differ are a star."""
+    assert common == common_name(names)

@@ -1,0 +1,132 @@
+"""The `what_if` of a report: what saves how much, best first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, TypeAlias
+
+from perfc.passes import HostSaving, OpSaving, Savings, SiteSaving
+from perfc.tools.report_nodes import node_modules
+from perfc.tools.results import Results
+
+Json: TypeAlias = dict[str, Any]
+US = 1e6
+ALL = "all"
+
+
+def what_if_report(results: Results, savings: Savings, graph: Json) -> Json:
+    """Return the `what_if` of a report; times are savings in microseconds.
+
+    Args:
+        results: The analysis.
+        savings: What the pass `what-if` found.
+        graph: `saved_us` of a CUDA graph, or why it is `refused`; nothing if it
+            already is one, or its launches are given.
+
+    """
+    return {
+        "cuda_graph": graph,
+        "host": {
+            saving.detail: {
+                "saved_2x_us": saving.twice_s * US,
+                "saved_if_free_us": saving.free_s * US,
+            }
+            for saving in savings.host
+        },
+        "nodes": [_node(results, saving) for saving in savings.ops],
+        "ranked": ranked(results, savings, graph),
+    }
+
+
+def ranked(results: Results, savings: Savings, graph: Json) -> list[Json]:
+    """Return what to fix next, best first.
+
+    Ops count as far as they can get: twice as fast, but no faster than their flops
+    and bytes allow.
+    """
+    rows = [_site(results, site) for site in savings.sites if site.reachable_s]
+    rows += [_host(savings, all_) for all_ in savings.host if all_.detail == ALL]
+    if graph.get("saved_us", 0.0) > 0:
+        reason = (
+            "one launch for all kernels, no host time between ops (--runtime cudagraph)"
+        )
+        row = _row("runtime", "CUDA graph", "whole iteration", reason)
+        rows.append({**row, "saved_us": graph["saved_us"]})
+    return sorted(rows, key=lambda row: (-row["saved_us"], row["what"], row["where"]))
+
+
+def _row(kind: str, what: str, where: str, reason: str) -> Json:
+    return {
+        "kind": kind,
+        "what": what,
+        "where": where,
+        "reason": reason,
+        "nodes": [],
+        "saved_us": 0.0,
+        "saved_2x_us": None,
+        "saved_at_bound_us": None,
+    }
+
+
+def _host(savings: Savings, all_: HostSaving) -> Json:
+    share = all_.free_s / savings.time_s
+    longest = next(s.detail for s in savings.host if s is not all_)
+    reason = (
+        f"{100 * share:.0f} % of the time is the host's alone, {longest} most of it"
+    )
+    row = _row("host", "host overheads", "T1 to T5", reason)
+    return {**row, "saved_us": all_.twice_s * US, "saved_2x_us": all_.twice_s * US}
+
+
+def _site(results: Results, site: SiteSaving) -> Json:
+    modules = {rank: node_modules(results, rank) for rank in {r for r, _ in site.ops}}
+    nodes = [(rank, results.node_id(rank, op)) for rank, op in site.ops]
+    where = [modules[rank].get(node) or node for rank, node in nodes]
+    ratio = site.seconds / site.least_s if site.least_s else math.inf
+    reason = (
+        f"takes {ratio:.1f} times its bound" if ratio < math.inf else "has no bound"
+    )
+    row = _row("op", site.name, common_name(where), reason)
+    return {
+        **row,
+        "nodes": [node for _, node in nodes],
+        "saved_us": site.reachable_s * US,
+        "saved_2x_us": site.twice_s * US,
+        "saved_at_bound_us": site.bound_s * US,
+    }
+
+
+def _node(results: Results, saving: OpSaving) -> Json:
+    return {
+        "id": results.node_id(saving.rank, saving.op),
+        "rank": results.program.classes[saving.rank].ranks[0],
+        "saved_2x_us": saving.twice_s * US,
+        "saved_at_bound_us": saving.bound_s * US,
+        "saved_host_2x_us": saving.host_twice_s * US,
+    }
+
+
+def common_name(names: Sequence[str]) -> str:
+    """Return one name for several modules, with `*` for what differs.
+
+    `layer.0.norm` and `layer.1.norm` are `layer.*.norm`; names of more parts than
+    the shortest end in `.*`.
+    """
+    parts = sorted({tuple(name.split(".")) for name in names})
+    columns = zip(*parts, strict=False)
+    shortest, longest = min(map(len, parts)), max(map(len, parts))
+    ending = [] if shortest == longest else ["*"]
+    return ".".join([*map(_common_part, columns), *ending])
+
+
+def _common_part(column: tuple[str, ...]) -> str:
+    if _same(column):
+        return column[0]
+    places = takewhile(_same, zip(*column, strict=False))
+    return "".join(chars[0] for chars in places).rstrip("0123456789") + "*"
+
+
+def _same(items: Sequence[str]) -> bool:
+    return len(set(items)) == 1
