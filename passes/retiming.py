@@ -8,7 +8,6 @@ less: the path keeps its length otherwise.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -41,41 +40,31 @@ def solve_many(
     """
     if not changes or not len(timeline):
         return [0.0] * len(changes)
-    changed: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    seconds = np.repeat(np.array(duration_s)[:, None], len(changes), axis=1)
     for number, change in enumerate(changes):
-        for task, seconds in change.items():
-            changed[task][number] = seconds
+        seconds[list(change), number] = list(change.values())
     end = np.zeros((len(timeline) + 1, len(changes)))  # -1 finds the 0 at the end
     for tasks, group in timeline.stages:
         for i in tasks:
-            start = _arrivals(timeline, end, i)
-            np.add(start, _column(duration_s[i], changed.get(i), start), out=end[i])
+            np.add(_arrivals(timeline, end, i), seconds[i], out=end[i])
         if group:
             last = np.max([_arrivals(timeline, end, i) for i in group], axis=0)
             for i in group:
-                end[i] = last + _column(duration_s[i], changed.get(i), last)
+                end[i] = last + seconds[i]
     times: list[float] = end.max(axis=0).tolist()
     return times
 
 
 def _arrivals(timeline: Timeline, end: Floats, i: int) -> Floats:
-    start: Floats = end[timeline.previous[i]] + timeline.gap_s[i]
+    start: Floats = end[timeline.previous[i]]
+    if timeline.gap_s[i]:
+        start = start + timeline.gap_s[i]
     issue = timeline.issue[i]
     if issue >= 0:
-        np.maximum(start, end[issue] + timeline.latency_s, out=start)
+        start = np.maximum(start, end[issue] + timeline.latency_s)
     for j in timeline.after[i]:
-        np.maximum(start, end[j], out=start)
+        start = np.maximum(start, end[j])
     return start
-
-
-def _column(
-    seconds: float, changed: Mapping[int, float] | None, like: Floats
-) -> float | Floats:
-    if not changed:
-        return seconds
-    column = np.full_like(like, seconds)
-    column[list(changed)] = list(changed.values())
-    return column
 
 
 @attrs.frozen
@@ -123,10 +112,12 @@ def times_of_windows(
     np.maximum.at(out_s, edges.source, edges.lag_s + follows_s[edges.target])
     beyond: list[float] = out_s.tolist()
     passing = _passing(schedule, edges, follows_s, windows)
-    return [
-        [max(by_s, _through(timeline, schedule, window, c, beyond)) for c in changes]
-        for (window, changes), by_s in zip(questions, passing, strict=True)
-    ]
+    found: list[list[float]] = []
+    for (window, changes), by_s in zip(questions, passing, strict=True):
+        ways = (_through(timeline, schedule, window, c, beyond) for c in changes if c)
+        longest = (max(by_s, way_s) for way_s in ways)
+        found.append([next(longest) if c else time_s for c in changes])
+    return found
 
 
 @attrs.frozen(eq=False)

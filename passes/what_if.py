@@ -208,10 +208,10 @@ class _Asker:
             for op, tasks in by_op.items()
             if not self.on_path.isdisjoint(tasks)
         ]
-        changes = [
-            (self.twice(tasks), self.at_bound(tasks), self.host(tasks, HALF))
-            for _, _, tasks in asked
-        ]
+        changes: list[list[Change]] = []
+        for _, _, tasks in asked:
+            three = (self.twice(tasks), self.at_bound(tasks), self.host(tasks, HALF))
+            changes.append([c if self._shorter_s(c) else {} for c in three])
         times = self._times([tasks for _, _, tasks in asked], changes)
         found = [
             OpSaving(rank, op, *map(self._saved_s, times_s))

@@ -138,7 +138,14 @@ class Report:
     @functools.cached_property
     def what_if(self) -> Json:
         """What to fix next, and what each node, the host and a CUDA graph save."""
-        return report_what_if.what_if_report(self.results, self.savings, self._graph)
+        return report_what_if.what_if_report(
+            self.results, self.savings, self._graph, self.to_fix
+        )
+
+    @functools.cached_property
+    def to_fix(self) -> list[Json]:
+        """What to fix next, best first."""
+        return report_what_if.ranked(self.results, self.savings, self._graph)
 
     @functools.cached_property
     def _graph(self) -> Json:
@@ -209,6 +216,10 @@ class Report:
 
     def to_dict(self) -> Json:
         """Return the report as `perfc.report/1`."""
+        return {**self._sections(), "what_if": self.what_if}
+
+    def _sections(self) -> Json:
+        """Return everything but the what-if, most of which the table leaves out."""
         return {
             "schema": "perfc.report/1",
             **self.header,
@@ -216,7 +227,6 @@ class Report:
             "nodes": self.nodes,
             "critical_path": self.critical_path,
             "memory": self.memory,
-            "what_if": self.what_if,
             "coverage": self.coverage,
             "diagnostics": [
                 {
@@ -308,7 +318,8 @@ class Report:
     @property
     def _told(self) -> tuple[Json, int, float]:
         usable = self.target.device.memory.usable_bytes
-        return self.to_dict(), usable, max(self.bound_shares.values())
+        report = {**self._sections(), "what_if": {"ranked": self.to_fix}}
+        return report, usable, max(self.bound_shares.values())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

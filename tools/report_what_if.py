@@ -16,12 +16,15 @@ US = 1e6
 ALL = "all"
 
 
-def what_if_report(results: Results, savings: Savings, graph: Json) -> Json:
+def what_if_report(
+    results: Results, savings: Savings, graph: Json, ranking: list[Json]
+) -> Json:
     """Return the `what_if` of a report; times are savings in microseconds.
 
     Args:
         results: The analysis.
         savings: What the pass `what-if` found.
+        ranking: What to fix next, from `ranked`.
         graph: `saved_us` of a CUDA graph, or why it is `refused`; nothing if it
             already is one, or its launches are given.
 
@@ -36,7 +39,7 @@ def what_if_report(results: Results, savings: Savings, graph: Json) -> Json:
             for saving in savings.host
         },
         "nodes": [_node(results, saving) for saving in savings.ops],
-        "ranked": ranked(results, savings, graph),
+        "ranked": ranking,
     }
 
 
