@@ -11,7 +11,6 @@ from typing import cast
 from perfc.costmodels.catalog import find_sheet
 from perfc.costmodels.sheet_fields import (
     FIELDS,
-    GRAPH_GAP_SHARE,
     GRAPH_GAP_SOURCE,
     PCIE_GB_PER_S_PER_LANE,
     PROPORTIONS,
@@ -71,7 +70,7 @@ def build_target(
     fields = field_values(document)
     sources = _citations(document, fields)
     if _GRAPH_GAP not in fields:
-        gap_us = float(fields["runtime.stream_gap_us"]) * GRAPH_GAP_SHARE
+        gap_us = fields["runtime.stream_gap_us"]
         fields = _ordered({**fields, _GRAPH_GAP: gap_us})
         sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
     if overrides:

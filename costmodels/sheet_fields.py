@@ -35,19 +35,11 @@ MI300X data sheet (128 GB/s a link, both directions).
 FP32_SUM_MODES = frozenset({"tf32", "fp16", "bf16", "fp8"})
 """Tensor-core modes that are slower on GeForce because they sum in fp32."""
 
-GRAPH_GAP_SHARE = 0.5 / 0.9
-"""Gap between kernels of a CUDA graph, as a share of that of a stream.
-
-"Getting Started with CUDA Graphs" (NVIDIA developer blog, 2019) runs kernels of
-2.9 us on a V100: 3.8 us each in a stream, 3.4 us each in a graph.
-"""
-
 GRAPH_GAP_SOURCE = (
-    "assumed: 0.56 of runtime.stream_gap_us, as between kernels of 2.9 us on a V100 "
-    "(3.8 us each in a stream, 3.4 us in a graph: Getting Started with CUDA Graphs, "
-    "NVIDIA developer blog, 2019)"
+    "assumed: that of a stream; kernel models are fitted on replays of graphs less "
+    "runtime.stream_gap_us, so a kernel and this gap are what a replay measures"
 )
-"""Where the gap comes from in a sheet that does not give it."""
+"""Where the gap in a CUDA graph comes from in a sheet that does not give it."""
 
 TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""

@@ -79,7 +79,7 @@ def blas_workspace_bytes(device: Device) -> int:
     MiB on other AMD GPUs. cublasLt shares it by default.
     """
     version = device.compute_capability
-    if version.startswith("gfx"):
+    if not device.runs_cuda:
         return (128 if version.startswith(("gfx94", "gfx95")) else 32) * MIB
     if version.partition(".")[0] in _LARGE_WORKSPACE:
         return 32 * MIB

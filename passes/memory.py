@@ -22,7 +22,7 @@ from perfc.ir import (
     Value,
 )
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.caching_allocator import reserved_bytes, rounded
+from perfc.passes.caching_allocator import reserved_bytes
 from perfc.passes.eager import SCRATCH as SCRATCH_TASK
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
@@ -258,8 +258,8 @@ def _use(nodes: Sequence[Node], buffers: Sequence[Buffer]) -> MemoryUse:
     """Add the buffers up along the nodes."""
     grown, freed = [0] * (len(nodes) + 1), [0] * (len(nodes) + 2)
     for buffer in buffers:
-        grown[buffer.first + 1] += rounded(buffer.nbytes)
-        freed[buffer.last + 1] += rounded(buffer.nbytes)
+        grown[buffer.first + 1] += buffer.allocated_bytes
+        freed[buffer.last + 1] += buffer.allocated_bytes
     during, after = [grown[0]], [grown[0]]
     for made, gone in zip(grown[1:], freed[1:-1], strict=True):
         during.append(after[-1] + made)
@@ -285,7 +285,7 @@ def _use(nodes: Sequence[Node], buffers: Sequence[Buffer]) -> MemoryUse:
 def _sum(
     buffers: Sequence[Buffer], kinds: frozenset[BufferKind] | set[BufferKind]
 ) -> int:
-    return sum(rounded(b.nbytes) for b in buffers if b.kind in kinds)
+    return sum(b.allocated_bytes for b in buffers if b.kind in kinds)
 
 
 def _reserved(buffers: Sequence[Buffer]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import AnnotationKey, Program
+from perfc.passes.caching_allocator import rounded
 
 
 class BufferKind(enum.Enum):
@@ -46,6 +47,11 @@ class Buffer:
     nbytes: int
     first: int
     last: int
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Its size as the allocator counts it."""
+        return rounded(self.nbytes)
 
 
 @attrs.frozen(eq=False)

@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 from perfc.ir import HOST_KINDS
 from perfc.passes import LASTING, MemoryUse
-from perfc.passes.caching_allocator import rounded
 from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
@@ -33,7 +32,7 @@ def memory_report(use: MemoryUse) -> Json:
         "at_node": use.node,
         "at_phase": use.phase,
         "live_at_peak": [
-            {"name": b.name, "kind": b.kind.value, "bytes": rounded(b.nbytes)}
+            {"name": b.name, "kind": b.kind.value, "bytes": b.allocated_bytes}
             for b in (*passing[:_LIVE], *lasting[:_LIVE])
         ],
     }
@@ -64,7 +63,7 @@ def memory_timeline(
     ]
     if not steps:
         return [(0.0, use.peak_bytes)] if use.peak_bytes else []
-    before = sum(rounded(b.nbytes) for b in use.live if b.first < 0)
+    before = sum(b.allocated_bytes for b in use.live if b.first < 0)
     points = [(0.0, before)]
     for start_us, end_us, during, after in steps:
         points += [(start_us, during), (end_us, after)]

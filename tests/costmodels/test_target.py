@@ -302,3 +302,14 @@ def test_a_missing_file_is_a_target_error(tmp_path: Path) -> None:
             load_target(str(path))
     with pytest.raises(TargetError, match=r"'\\x00\.toml': not a path"):
         load_target("\0.toml")
+
+
+def test_a_gap_in_a_graph_that_no_sheet_gives_is_assumed() -> None:
+    """It is that of a stream, follows it, and says so; V100's is measured."""
+    a100 = load_target("a100")
+    slower = load_target("a100", {"runtime.stream_gap_us": "3"})
+
+    assert a100.device.stream_gap_s == a100.device.graph_gap_s
+    assert a100.sources["runtime.graph_gap_us"].startswith("assumed: ")
+    assert pytest.approx(3e-6) == slower.device.graph_gap_s
+    assert pytest.approx(0.5e-6) == load_target("v100").device.graph_gap_s

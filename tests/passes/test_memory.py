@@ -155,14 +155,14 @@ def test_constants_that_kernels_read_stay() -> None:
 
 
 def test_blas_workspace_depends_on_the_target() -> None:
-    """8.125 MiB up to Ampere and Ada, 32 MiB on Hopper; none without products."""
+    """8.125 MiB up to Ada, 32 MiB on Hopper, 128 on MI300X; none without products."""
     text = """graph @g(%x: f32[8,8], param %w: f32[8,8]) {
       %y = linear(%x, %w) : f32[8,8]
       return %y
     }"""
-    found = [memory_of(text, t).library_bytes for t in ("a100", "h100")]
+    found = [memory_of(text, t).library_bytes for t in ("a100", "h100", "mi300x")]
 
-    assert [8_519_680, 33_554_432] == found
+    assert [8_519_680, 33_554_432, 128 * MIB] == found
     assert 0 == memory_of("graph @g(%x: f32[8]) { return %x }", "h100").library_bytes
 
 

@@ -51,7 +51,7 @@ HOST = {TaskKind.HOST, TaskKind.CALL}
 
 def with_ops(case: Case, seed: int) -> Case:
     """Give the tasks ops: in runs, as lowering does, or anyhow."""
-    rng = random.Random(seed)  # noqa: S311 - nothing secret
+    rng = random.Random(seed)
     for graph in case.graphs:
         count = len(graph)
         places = [0, *sorted(rng.sample(range(count + 1), min(4, count))), count]
