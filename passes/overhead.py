@@ -171,7 +171,9 @@ def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
 def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
     """Return what the nodes of each CUDA graph add to the call that launches it."""
     calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
-    nodes = Counter(issue for issue in graph.issue if issue in calls) if calls else {}
+    if not calls:
+        return {}
+    nodes = Counter(issue for issue in graph.issue if issue in calls)
     return {call: count * profile.graph_node_s for call, count in nodes.items()}
 
 
