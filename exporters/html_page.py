@@ -59,7 +59,12 @@ def _section(report: Report) -> Iterator[str]:
         bar = f'<td><span class="bar" style="width:{24 * us / longest_us:.2f}em">'
         cells = _row([label, format_us(us), share], numbers=(1, 2))
         yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
-    yield "</table><h2>Timeline</h2>"
+    yield "</table>"
+    if tables.to_fix:
+        yield "<h2>What to fix next</h2><table>"
+        yield from (_row(row, numbers=(3, 4, 5)) for row in tables.to_fix)
+        yield "</table>"
+    yield "<h2>Timeline</h2>"
     yield from timeline(report)
     yield "<h2>Nodes</h2>"
     yield from _nodes(report)

@@ -37,6 +37,9 @@ def _document(report: Report) -> Iterator[str]:
     yield ""
     heading, *ops = tables.top_ops or [("op",)]
     yield from _table(heading, ops, "lllrrl"[: len(heading)])
+    if tables.to_fix:
+        yield from ("", "### What to fix next", "")
+        yield from _table(tables.to_fix[0], tables.to_fix[1:], "lllrrr")
     yield from _remarks(report.diagnostics)
 
 

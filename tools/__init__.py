@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perfc.tools.analyzer import analyze
     from perfc.tools.exporter import Exporter
-    from perfc.tools.memory import activation_steps
     from perfc.tools.model import Model, load
     from perfc.tools.report import Report, format_json
+    from perfc.tools.report_memory import memory_timeline
     from perfc.tools.report_nodes import NODE_KEYS
     from perfc.tools.report_summary import kernel_limit
     from perfc.tools.report_table import format_us
@@ -25,12 +25,12 @@ __all__ = [
     "Model",
     "Report",
     "Results",
-    "activation_steps",
     "analyze",
     "format_json",
     "format_us",
     "kernel_limit",
     "load",
+    "memory_timeline",
 ]
 
 _MODULES = {
@@ -39,12 +39,12 @@ _MODULES = {
     "Model": "perfc.tools.model",
     "Report": "perfc.tools.report",
     "Results": "perfc.tools.results",
-    "activation_steps": "perfc.tools.memory",
     "analyze": "perfc.tools.analyzer",
     "format_json": "perfc.tools.report",
     "format_us": "perfc.tools.report_table",
     "kernel_limit": "perfc.tools.report_summary",
     "load": "perfc.tools.model",
+    "memory_timeline": "perfc.tools.report_memory",
 }
 
 

@@ -219,7 +219,9 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
 def _to_fix(report: Json) -> list[tuple[str, ...]]:
     """What saves most; less than half a percent of the time is not worth a row."""
     least_us = report["summary"]["time_us"] * _WORTH_FIXING
-    rows = [("", "where", "", "saves", "2x faster", "at its bound")]
+    rows: list[tuple[str, ...]] = [
+        ("", "where", "", "saves", "2x faster", "at its bound")
+    ]
     for row in report["what_if"]["ranked"]:
         if row["saved_us"] < least_us or len(rows) > _FIXES:
             break

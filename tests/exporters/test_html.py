@@ -56,7 +56,8 @@ def report(request: pytest.FixtureRequest) -> Report:
 def test_a_page(report: Report) -> None:
     """Tags match; there is a row per node, and a bar per row of the breakdown."""
     page = _read(report)
-    rows = len(report.tables.headline) + len(report.tables.breakdown)
+    tables = report.tables
+    rows = len(tables.headline) + len(tables.breakdown) + len(tables.to_fix)
 
     assert 1 + rows + len(report.nodes) == page.tags["tr"]
     assert len(report.tables.breakdown) == page.tags["span"]

@@ -42,7 +42,7 @@ def test_markdown() -> None:
     tables = [block for block in text.split("\n\n") if block.startswith("|")]
 
     assert text.startswith("## dlrm-ddp · batch 2048")
-    assert 3 == len(tables)
+    assert 4 == len(tables)
     for table in tables:
         rows = [line.replace("\\|", "").count("|") for line in table.splitlines()]
         assert 1 == len(set(rows))
