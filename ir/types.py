@@ -111,6 +111,9 @@ F16 = DType("f16", 16, "float")
 BF16 = DType("bf16", 16, "float")
 F8E4M3 = DType("f8e4m3", 8, "float")
 F8E5M2 = DType("f8e5m2", 8, "float")
+F8E8M0 = DType("f8e8m0", 8, "float")
+F6E2M3 = DType("f6e2m3", 6, "float")
+F6E3M2 = DType("f6e3m2", 6, "float")
 F4E2M1 = DType("f4e2m1", 4, "float")
 I64 = DType("i64", 64, "int")
 I32 = DType("i32", 32, "int")
@@ -122,15 +125,19 @@ U64 = DType("u64", 64, "uint")
 U32 = DType("u32", 32, "uint")
 U16 = DType("u16", 16, "uint")
 U8 = DType("u8", 8, "uint")
+U4 = DType("u4", 4, "uint")
+U2 = DType("u2", 2, "uint")
 BOOL = DType("bool", 8, "bool")
 C64 = DType("c64", 64, "complex")
+C128 = DType("c128", 128, "complex")
 STRING = DType("string", 64, "string")
 
 DTYPES: Mapping[str, DType] = {
     d.name: d
     for d in (
-        *(F64, F32, F16, BF16, F8E4M3, F8E5M2, F4E2M1),
-        *(I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, BOOL, C64, STRING),
+        *(F64, F32, F16, BF16, F8E4M3, F8E5M2, F8E8M0, F6E2M3, F6E3M2, F4E2M1),
+        *(I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, U4, U2),
+        *(BOOL, C64, C128, STRING),
     )
 }
 

@@ -50,7 +50,7 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
         msg = "the graph has no outputs, so there is nothing to compute"
         raise UnsupportedModelError(msg)
     graph = Graph(name)
-    _Importer(graph, {}).read(model.graph)
+    _Importer(graph, {}, _opset(model)).read(model.graph)
     verify(graph, BUILTIN_OPS)
     return attrs.evolve(single(graph), sha256=sha256)
 
@@ -61,6 +61,7 @@ class _Importer:
 
     graph: Graph
     constants: dict[Value, Constant]
+    opset: int
 
     def read(self, proto: onnx.GraphProto) -> None:
         """Write inputs, initializers, nodes and outputs."""
@@ -99,11 +100,10 @@ class _Importer:
         self.graph.add_input(utf8(info.name), type_)
 
     def _add_initializer(self, tensor: onnx.TensorProto) -> None:
-        """A scalar or an integer tensor is a constant, a float one a parameter."""
+        """Weights are parameters; scalars and small integer tensors constants."""
         name = utf8(tensor.name)
         constant = convert_tensor(tensor, f"initializer {name!r}")
-        is_weight = constant.type.dtype.is_float and constant.type.rank > 0
-        if is_weight and not _is_neutral(constant) and self.graph.parent is None:
+        if _is_weight(constant) and self.graph.parent is None:
             value = self.graph.add_parameter(name, constant.type)
         else:
             attributes = constant_attributes(constant)
@@ -141,6 +141,7 @@ class _Importer:
             location=_location(proto),
             graph=self.graph,
             constants=self.constants,
+            opset=self.opset,
         )
         lower_node(node)
         self._declare(node.results, declared)
@@ -181,8 +182,29 @@ class _Importer:
 
     def _region(self, proto: onnx.GraphProto, op: str) -> Graph:
         region = Graph(op, self.graph)
-        _Importer(region, self.constants).read(proto)
+        _Importer(region, self.constants, self.opset).read(proto)
         return region
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    """Return the version of the default domain; 1 where the file is silent."""
+    versions = [o.version for o in model.opset_import if o.domain in _DEFAULT_DOMAINS]
+    return versions[-1] if versions else 1
+
+
+def _is_weight(constant: Constant) -> bool:
+    """Whether a tensor lies in device memory: shape arithmetic does not.
+
+    Weights are floats, or quantised to at most 8 bits, with a scale beside them;
+    an integer tensor too large to be shape arithmetic is a buffer.
+    """
+    type_ = constant.type
+    if not type_.rank or type_.dtype.kind == "string":
+        return False
+    if type_.dtype.is_float:
+        return not _is_neutral(constant)
+    quantised = type_.dtype.kind in ("int", "uint") and type_.dtype.bits <= 8  # noqa: PLR2004
+    return constant.elements is None or (quantised and type_.rank > 1)
 
 
 def _is_neutral(constant: Constant) -> bool:

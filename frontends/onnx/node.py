@@ -9,6 +9,7 @@ import attrs
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import Constant
 from perfc.ir import (
+    DTYPES,
     AttrValue,
     Graph,
     Location,
@@ -32,6 +33,7 @@ class OnnxNode:
         location: Where it comes from.
         graph: Graph it goes into.
         constants: Constants by value, to look operands up.
+        opset: Version of the default domain that the file is written for.
 
     """
 
@@ -44,6 +46,7 @@ class OnnxNode:
     location: Location
     graph: Graph
     constants: dict[Value, Constant]
+    opset: int
 
     @property
     def present(self) -> tuple[Value, ...]:
@@ -108,32 +111,109 @@ class OnnxNode:
         constant = self.constants.get(value) if value is not None else None
         return None if constant is None else constant.elements
 
+    def constant_integer(self, index: int) -> int | None:
+        """Return the one element of a constant operand, or None."""
+        elements = self.constant_integers(index)
+        return elements[0] if elements is not None and len(elements) == 1 else None
+
+    def constant_numbers(self, index: int) -> tuple[float, ...] | None:
+        """Return the elements of a short constant list of floats, or None."""
+        value = self.operand(index)
+        constant = self.constants.get(value) if value is not None else None
+        return None if constant is None else constant.numbers
+
+    def attribute(self, name: str, default: AttrValue) -> AttrValue:
+        """Return an attribute of the kind of *default*; ONNX's flags are ints."""
+        match default:
+            case bool():
+                return bool(self.integer(name, default))
+            case int():
+                return self.integer(name, default)
+            case float():
+                return self.number(name, default)
+            case str():
+                return self.text(name, default)
+            case tuple():
+                found = self.integers(name)
+                return default if found is None else found
+            case _:
+                return self.attributes.get(name, default)
+
     def emit(
         self,
         op: str,
         operands: tuple[Value, ...] | None = None,
         attributes: Mapping[str, AttrValue] | None = None,
         regions: tuple[Graph, ...] = (),
+        *,
+        results: tuple[str, ...] | None = None,
     ) -> Node:
-        """Add the node that defines this node's results."""
+        """Add the node that defines this node's results, or the named ones."""
         return self.graph.add(
             op,
             self.present if operands is None else operands,
-            self.results,
+            self.results if results is None else results,
             attributes or {},
             regions=regions,
             location=self.location,
         )
 
+    def number_constant(self, number: float) -> Value:
+        """Add a scalar constant that this node needs, and return it."""
+        dtype = DTYPES["f32"]
+        given = self.operand(0)
+        if given is not None and given.type is not None:
+            dtype = given.type.dtype
+        attributes: dict[str, AttrValue] = {
+            "dtype": dtype,
+            "shape": (),
+            "value": number,
+        }
+        return self.emit_helper("constant", (), attributes)
+
     def emit_helper(
-        self, op: str, operands: tuple[Value, ...], attributes: Mapping[str, AttrValue]
+        self,
+        op: str,
+        operands: tuple[Value, ...],
+        attributes: Mapping[str, AttrValue] | None = None,
     ) -> Value:
         """Add a node in front that this node needs, and return its result."""
         stem = self.results[0] if self.results else self.op
         name = self.graph.fresh_name(f"{stem}.{op}")
-        node = self.graph.add(op, operands, [name], attributes, location=self.location)
+        node = self.graph.add(
+            op, operands, [name], attributes or {}, location=self.location
+        )
         return node.results[0]
 
 
 Handler = Callable[[OnnxNode], bool]
 """Writes a node into its graph; False if it cannot, so that it stays unknown."""
+
+
+def plain(
+    op: str,
+    *,
+    operands: int | None = None,
+    fixed: Mapping[str, AttrValue] | None = None,
+    **defaults: AttrValue,
+) -> Handler:
+    """Make the handler of a node that is one op here.
+
+    Args:
+        op: The op.
+        operands: How many of the operands that are there it takes; None for all.
+        fixed: Attributes that the ONNX op implies.
+        defaults: Attributes that have the same name in ONNX, and their defaults.
+
+    """
+
+    def handler(node: OnnxNode) -> bool:
+        attributes = dict(fixed or {})
+        for name, default in defaults.items():
+            value = node.attribute(name, default)
+            if value is not None:
+                attributes[name] = value
+        node.emit(op, node.present[:operands], attributes)
+        return True
+
+    return handler

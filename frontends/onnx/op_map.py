@@ -4,42 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.node import Handler, OnnxNode, plain
+from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
+from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.onnx.op_map_indexing import INDEXING_HANDLERS
+from perfc.frontends.onnx.op_map_quantization import QUANTIZATION_HANDLERS
+from perfc.frontends.onnx.op_map_sequences import SEQUENCE_HANDLERS
 from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
 from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
 from perfc.ir import DTYPES, TensorType
-
-_SAME: Mapping[str, str] = {
-    **{
-        name: name.lower()
-        for name in (
-            *("Relu", "Sigmoid", "Tanh", "Gelu", "Erf", "Exp", "Log", "Sqrt"),
-            *("Reciprocal", "Neg", "Abs", "Not", "Add", "Sub", "Mul", "Div"),
-            *("Pow", "Equal", "Less", "Greater", "And", "Or", "Where"),
-            *("Identity", "Size", "Range"),
-        )
-    },
-    "IsNaN": "isnan",
-    "MatMul": "matmul",
-    "CastLike": "cast_like",
-    "SequenceInsert": "sequence_insert",
-}
-"""Ops whose operands are the same and whose attributes do not matter here."""
-
-_OPERANDS = {"Mod": "mod", "Max": "maximum", "Min": "minimum"}
-
-
-def _elementwise_pair(node: OnnxNode) -> bool:
-    """`Max` and `Min` take any number of operands in ONNX, two here."""
-    if len(node.present) != 2:  # noqa: PLR2004 - a pair
-        return False
-    node.emit(_OPERANDS[node.op])
-    return True
-
-
-def _clip(node: OnnxNode) -> bool:
-    node.emit("clip", node.present[:1])
-    return True
 
 
 def _concat_from_sequence(node: OnnxNode) -> bool:
@@ -64,14 +37,6 @@ def _control(node: OnnxNode) -> bool:
     return True
 
 
-def _dropout(node: OnnxNode) -> bool:
-    """Inference keeps everything; with a mask, or in training, it is unknown."""
-    if len(node.results) > 1 or node.operand(2) is not None:
-        return False
-    node.emit("identity", node.present[:1])
-    return True
-
-
 REGIONS: Mapping[str, tuple[str, ...]] = {
     "Loop": ("body",),
     "If": ("then_branch", "else_branch"),
@@ -79,13 +44,16 @@ REGIONS: Mapping[str, tuple[str, ...]] = {
 """Ops whose graphs come in as regions, and the attributes that hold these."""
 
 HANDLERS: Mapping[str, Handler] = {
+    **CONVOLUTION_HANDLERS,
+    **ELEMENTWISE_HANDLERS,
+    **INDEXING_HANDLERS,
+    **QUANTIZATION_HANDLERS,
+    **SEQUENCE_HANDLERS,
     **SHAPE_HANDLERS,
     **TENSOR_HANDLERS,
-    **dict.fromkeys(_OPERANDS, _elementwise_pair),
-    "Clip": _clip,
     "ConcatFromSequence": _concat_from_sequence,
-    "Dropout": _dropout,
     "SequenceEmpty": _sequence_empty,
+    "SequenceInsert": plain("sequence_insert"),
     **dict.fromkeys(REGIONS, _control),
 }
 """ONNX op type to the function that writes it."""
@@ -98,10 +66,8 @@ def lower_node(node: OnnxNode) -> None:
         UnsupportedModelError: an attribute is of the wrong kind.
 
     """
-    known = node.op in _SAME or node.op in HANDLERS
-    if known and not node.results:
+    handler = HANDLERS.get(node.op)
+    if handler is not None and not node.results:
         return  # nobody reads what it computes
-    if node.op in _SAME:
-        node.emit(_SAME[node.op])
-    elif not known or not HANDLERS[node.op](node):
+    if handler is None or not handler(node):
         node.emit("unknown", attributes={"op": node.op})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.node import Handler, OnnxNode, plain
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import Constant, convert_dtype, convert_tensor
 from perfc.ir import DTYPES, AttrValue, TensorType, Value, ceil_div
@@ -24,7 +24,12 @@ def _constant(node: OnnxNode) -> bool:
         value = node.number("value_float", 0.0)
         constant = Constant(TensorType(DTYPES["f32"], ()), value=value)
     elif isinstance(floats := node.attributes.get("value_floats"), tuple):
-        constant = Constant(TensorType(DTYPES["f32"], (len(floats),)))
+        numbers = tuple(n for n in floats if isinstance(n, float))
+        constant = Constant(TensorType(DTYPES["f32"], (len(floats),)), numbers=numbers)
+    elif node.attributes.get("value_string") is not None:
+        constant = Constant(TensorType(DTYPES["string"], ()))
+    elif isinstance(strings := node.attributes.get("value_strings"), tuple):
+        constant = Constant(TensorType(DTYPES["string"], (len(strings),)))
     else:
         return False
     made = node.emit("constant", attributes=constant_attributes(constant))
@@ -88,24 +93,15 @@ def _transpose(node: OnnxNode) -> bool:
     return True
 
 
-def _flatten(node: OnnxNode) -> bool:
-    node.emit("flatten", attributes={"axis": node.integer("axis", 1)})
-    return True
-
-
-def _expand(node: OnnxNode) -> bool:
-    node.emit("expand")
-    return True
-
-
 def _cast(node: OnnxNode) -> bool:
     dtype = convert_dtype(node.integer("to", 0), f"cast {node.results[0]!r}")
     node.emit("cast", node.present[:1], {"dtype": dtype})
     return True
 
 
-def _concat(node: OnnxNode) -> bool:
-    node.emit("concat", attributes={"axis": node.integer("axis", 0)})
+def _bit_cast(node: OnnxNode) -> bool:
+    dtype = convert_dtype(node.integer("to", 0), f"bit cast {node.results[0]!r}")
+    node.emit("bit_cast", attributes={"dtype": dtype})
     return True
 
 
@@ -168,21 +164,6 @@ def _shape(node: OnnxNode) -> bool:
     return True
 
 
-def _gather(node: OnnxNode) -> bool:
-    node.emit("gather", attributes={"axis": node.integer("axis", 0)})
-    return True
-
-
-def _gather_elements(node: OnnxNode) -> bool:
-    node.emit("gather_elements", attributes={"axis": node.integer("axis", 0)})
-    return True
-
-
-def _gather_nd(node: OnnxNode) -> bool:
-    node.emit("gather_nd", attributes={"batch_dims": node.integer("batch_dims", 0)})
-    return True
-
-
 def _constant_of_shape(node: OnnxNode) -> bool:
     attributes: dict[str, AttrValue] = {"dtype": DTYPES["f32"], "value": 0.0}
     if "value" in node.tensors:
@@ -204,13 +185,15 @@ SHAPE_HANDLERS: Mapping[str, Handler] = {
     "Squeeze": _squeeze,
     "Reshape": _reshape,
     "Transpose": _transpose,
-    "Flatten": _flatten,
-    "Expand": _expand,
+    "Flatten": plain("flatten", axis=1),
+    "Expand": plain("expand"),
     "Cast": _cast,
-    "Concat": _concat,
+    "Concat": plain("concat", axis=0),
     "Split": _split,
     "Slice": _slice,
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
+    "Identity": plain("identity"),
+    "Size": plain("size"),
+    "Range": plain("range"),
+    "CastLike": plain("cast_like"),
+    "BitCast": _bit_cast,
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from perfc.frontends.onnx.protobuf import onnx
@@ -25,6 +26,9 @@ from perfc.ir import (
 MAX_ELEMENTS = 4096
 """Integer constants up to this size keep their elements."""
 
+MAX_FLOATS = 64
+"""Float constants up to this size do: the scales of a resize, not weights."""
+
 _T = onnx.TensorProto
 _DTYPES: Mapping[int, DType] = {
     _T.FLOAT: DTYPES["f32"],
@@ -35,6 +39,7 @@ _DTYPES: Mapping[int, DType] = {
     _T.FLOAT8E4M3FNUZ: DTYPES["f8e4m3"],
     _T.FLOAT8E5M2: DTYPES["f8e5m2"],
     _T.FLOAT8E5M2FNUZ: DTYPES["f8e5m2"],
+    _T.FLOAT4E2M1: DTYPES["f4e2m1"],
     _T.INT64: DTYPES["i64"],
     _T.INT32: DTYPES["i32"],
     _T.INT16: DTYPES["i16"],
@@ -43,10 +48,18 @@ _DTYPES: Mapping[int, DType] = {
     _T.UINT32: DTYPES["u32"],
     _T.UINT16: DTYPES["u16"],
     _T.UINT8: DTYPES["u8"],
+    _T.UINT4: DTYPES["u4"],
     _T.INT4: DTYPES["i4"],
     _T.BOOL: DTYPES["bool"],
     _T.COMPLEX64: DTYPES["c64"],
+    _T.COMPLEX128: DTYPES["c128"],
     _T.STRING: DTYPES["string"],
+    # By number: an older `onnx` has no names for them.
+    24: DTYPES["f8e8m0"],
+    25: DTYPES["u2"],
+    26: DTYPES["i2"],
+    27: DTYPES["f6e2m3"],
+    28: DTYPES["f6e3m2"],
 }
 _NUMPY: Mapping[int, str] = {
     _T.INT64: "<i8",
@@ -72,12 +85,14 @@ class Constant:
         elements: Its elements, for a small integer tensor stored inline.
         value: The one number that all elements are, for a small float tensor
             stored inline, if there is one.
+        numbers: Its elements, for a list of a few floats stored inline.
 
     """
 
     type: TensorType
     elements: tuple[int, ...] | None = None
     value: float | None = None
+    numbers: tuple[float, ...] | None = None
 
 
 def parse_model(data: bytes) -> onnx.ModelProto:
@@ -193,7 +208,7 @@ def convert_tensor(tensor: onnx.TensorProto, where: str) -> Constant:
     if type_.numel > MAX_ELEMENTS:
         return Constant(type_)
     if type_.dtype.is_float:
-        return Constant(type_, value=_splat(tensor))
+        return _float_constant(type_, tensor)
     if tensor.data_type not in _NUMPY:
         return Constant(type_)
     return Constant(type_, elements=_integers(tensor))
@@ -230,14 +245,19 @@ def _integers(tensor: onnx.TensorProto) -> tuple[int, ...]:
     return tuple(tensor.int32_data)
 
 
-def _splat(tensor: onnx.TensorProto) -> float | None:
-    """Return the one finite number that all elements are, if there is one."""
+def _float_constant(type_: TensorType, tensor: onnx.TensorProto) -> Constant:
     if tensor.data_type != _T.FLOAT:
-        return None
+        return Constant(type_)
     if tensor.HasField("raw_data"):
-        values = np.frombuffer(tensor.raw_data, dtype="<f4")
+        floats = np.frombuffer(tensor.raw_data, dtype="<f4")
     else:
-        values = np.array(tensor.float_data, dtype="<f4")
+        floats = np.array(tensor.float_data, dtype="<f4")
+    few = tuple(map(float, floats)) if len(floats) <= MAX_FLOATS else None
+    return Constant(type_, value=_splat(floats), numbers=few)
+
+
+def _splat(values: npt.NDArray[np.float32]) -> float | None:
+    """Return the one finite number that all elements are, if there is one."""
     if not len(values) or not np.isfinite(values[0]) or (values != values[0]).any():
         return None
     return float(values[0])
@@ -245,15 +265,23 @@ def _splat(tensor: onnx.TensorProto) -> float | None:
 
 def convert_attribute(attribute: onnx.AttributeProto) -> AttrValue:
     """Return a scalar or list attribute; None for tensors and graphs."""
-    kind = attribute.type
-    if kind == onnx.AttributeProto.INT:
-        return attribute.i
-    if kind == onnx.AttributeProto.INTS:
-        return tuple(attribute.ints)
-    if kind == onnx.AttributeProto.FLOAT:
-        return attribute.f
-    if kind == onnx.AttributeProto.FLOATS:
-        return tuple(attribute.floats)
-    if kind == onnx.AttributeProto.STRING:
-        return attribute.s.decode("utf-8", "replace")
-    return None
+    match attribute.type:
+        case onnx.AttributeProto.INT:
+            value: AttrValue = attribute.i
+        case onnx.AttributeProto.INTS:
+            value = tuple(attribute.ints)
+        case onnx.AttributeProto.FLOAT:
+            value = attribute.f
+        case onnx.AttributeProto.FLOATS:
+            value = tuple(attribute.floats)
+        case onnx.AttributeProto.STRING:
+            value = _decoded(attribute.s)
+        case onnx.AttributeProto.STRINGS:
+            value = tuple(map(_decoded, attribute.strings))
+        case _:
+            value = None
+    return value
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")

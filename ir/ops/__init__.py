@@ -7,21 +7,31 @@ from perfc.ir.ops import (
     constant,
     control,
     convolution,
+    einsum,
     elementwise,
     embedding,
     indexing,
     linalg,
     movement,
+    pooling,
+    quantization,
+    rearrangement,
+    recurrent,
     reduction,
+    resampling,
+    selection,
+    spectral,
     testing,
+    text,
 )
 
 BUILTIN_OPS = OpRegistry()
 """Every op of perfc's own vocabulary."""
 
 for _family in (
-    *(constant, control, convolution, elementwise, embedding),
-    *(indexing, linalg, movement, reduction, testing),
+    *(constant, control, convolution, einsum, elementwise, embedding),
+    *(indexing, linalg, movement, pooling, quantization, rearrangement),
+    *(recurrent, reduction, resampling, selection, spectral, testing, text),
 ):
     for _op in _family.OPS:
         BUILTIN_OPS.register(_op)

@@ -17,8 +17,8 @@ from perfc.ir.ops.rules import (
     touch_all,
     unknown_shape,
 )
-from perfc.ir.record import Record
-from perfc.ir.types import I64, DType, TensorType
+from perfc.ir.record import AttrValue, Record
+from perfc.ir.types import I64, MAX_RANK, DType, TensorType
 
 
 def _infer_constant(
@@ -27,10 +27,17 @@ def _infer_constant(
     shape = attributes.dims("shape")
     type_ = TensorType(attributes.dtype("dtype"), shape).checked()
     if attributes.get("elements") is None:
-        return [Abstract(type_)]
+        return [Abstract(type_, _whole(type_, attributes.get("value")))]
     elements = attributes.dims("elements")
     require_equal(f"elements and size of {type_}", len(elements), type_.numel)
     return [Abstract(type_, elements)]
+
+
+def _whole(type_: TensorType, value: AttrValue) -> tuple[Dim, ...] | None:
+    """Return the elements of a few floats that all are one whole number."""
+    if not isinstance(value, float) or not value.is_integer():
+        return None
+    return (int(value),) * type_.numel if type_.numel <= MAX_RANK else None
 
 
 CONSTANT = OpDef(

@@ -1,64 +1,28 @@
-"""Convolution and pooling over images in NCHW order."""
+"""Convolutions over images in NCHW order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.dims import Dim, ceil_div, product
+from perfc.ir.dims import Dim, product
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
+    OPTIONAL_DTYPE,
     OPTIONAL_INT,
     OPTIONAL_INTS,
+    UNKNOWN_DIM,
     require_equal,
     touch_all,
 )
+from perfc.ir.ops.window import WINDOW, auto_padded, strides_of, window_dims
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
-_WINDOW = {
-    "stride": OPTIONAL_INTS,
-    "padding": OPTIONAL_INTS,
-    "dilation": OPTIONAL_INTS,
-}
 
-
-def _window_dims(
-    attributes: Record, image: Sequence[Dim], kernel: Sequence[int]
-) -> tuple[Dim, ...]:
-    """Output size per spatial axis: floor((n + pads - span) / stride) + 1."""
-    axes = len(kernel)
-    stride = attributes.integers("stride") or (1,) * axes
-    padding = attributes.integers("padding") or (0,) * (2 * axes)
-    dilation = attributes.integers("dilation") or (1,) * axes
-    if len(stride) != axes or len(dilation) != axes or len(padding) != 2 * axes:
-        msg = f"stride, padding and dilation do not fit a {axes}-d window"
-        raise VerifyError(msg)
-    if min((*stride, *dilation, *kernel), default=1) < 1 or min(padding, default=0) < 0:
-        msg = "stride, dilation and window must be positive, padding not negative"
-        raise VerifyError(msg)
-    dims: list[Dim] = []
-    for axis, size in enumerate(image):
-        span = dilation[axis] * (kernel[axis] - 1) + 1
-        room = size + padding[axis] + padding[axis + axes] - span
-        if isinstance(room, int) and room < 0:
-            msg = f"a window of {span} does not fit into {size} with its padding"
-            raise VerifyError(msg)
-        if not attributes.flag("ceil_mode"):
-            dims.append(room // stride[axis] + 1)
-            continue
-        windows = ceil_div(room, stride[axis]) + 1
-        beyond = (windows - 1) * stride[axis] - size - padding[axis]
-        if isinstance(beyond, int) and beyond >= 0:
-            windows = windows - 1  # it would begin in the padding behind the image
-        dims.append(windows)
-    return tuple(dims)
-
-
-def _infer_conv(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-    x, weight = operands[0].type, operands[1].type
+def _checked_images(attributes: Record, x: TensorType, weight: TensorType) -> int:
+    """Refuse what cannot be convolved; return the number of groups."""
     if x.rank != weight.rank or x.rank < 3:  # noqa: PLR2004 - N, C and one axis
         msg = f"cannot convolve {x} with {weight}"
         raise VerifyError(msg)
@@ -66,13 +30,26 @@ def _infer_conv(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
     if groups < 1:
         msg = f"{groups} groups"
         raise VerifyError(msg)
-    require_equal("input channels", x.shape[1], weight.shape[1] * groups)
+    return groups
+
+
+def _kernel(weight: TensorType) -> tuple[int, ...]:
     kernel = tuple(d for d in weight.shape[2:] if isinstance(d, int))
-    if len(kernel) != x.rank - 2:
+    if len(kernel) != weight.rank - 2:
         msg = f"the window of {weight} is not known"
         raise VerifyError(msg)
-    dims = _window_dims(attributes, x.shape[2:], kernel)
-    return [Abstract(TensorType(x.dtype, (x.shape[0], weight.shape[0], *dims)))]
+    return kernel
+
+
+def _infer_conv(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x, weight = operands[0].type, operands[1].type
+    groups = _checked_images(attributes, x, weight)
+    require_equal("input channels", x.shape[1], weight.shape[1] * groups)
+    dims = window_dims(attributes, x.shape[2:], _kernel(weight))
+    dtype = x.dtype
+    if attributes.get("dtype") is not None:
+        dtype = attributes.dtype("dtype")
+    return [Abstract(TensorType(dtype, (x.shape[0], weight.shape[0], *dims)))]
 
 
 def _work_conv(
@@ -86,44 +63,111 @@ def _work_conv(
 
 CONV = OpDef(
     name="conv",
-    arity=(2, 3),
+    arity=(2, None),
     infer=_infer_conv,
     work=_work_conv,
-    attributes={**_WINDOW, "groups": OPTIONAL_INT},
-    summary="convolution of x[n, c, ...] with weight[o, c / groups, ...] plus bias",
+    attributes={**WINDOW, "groups": OPTIONAL_INT, "dtype": OPTIONAL_DTYPE},
+    summary="x[n, c, ...] by weight[o, c / groups, ...], bias; integers into `dtype`",
 )
 
 
-def _infer_pool(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-    x = operands[0].type
-    kernel = attributes.integers("window")
-    if x.rank != len(kernel) + 2:
-        msg = f"a {len(kernel)}-d window does not fit {x}"
+def _infer_transposed(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, weight = operands[0].type, operands[1].type
+    groups = _checked_images(attributes, x, weight)
+    require_equal("input channels", x.shape[1], weight.shape[0])
+    dims = _transposed_dims(attributes, x.shape[2:], _kernel(weight))
+    shape = (x.shape[0], weight.shape[1] * groups, *dims)
+    return [Abstract(TensorType(x.dtype, shape))]
+
+
+def _transposed_dims(
+    attributes: Record, image: Sequence[Dim], kernel: tuple[int, ...]
+) -> tuple[Dim, ...]:
+    """Output size per axis: (n - 1) stride + span + extra - pads."""
+    axes = len(kernel)
+    stride, dilation, padding = strides_of(attributes, axes)
+    extra = attributes.integers("output_padding") or (0,) * axes
+    stated = attributes.integers("output_shape")
+    if len(extra) != axes or len(stated or extra) < axes:
+        msg = f"output padding or shape does not fit a {axes}-d window"
         raise VerifyError(msg)
-    dims = _window_dims(attributes, x.shape[2:], kernel)
-    return [Abstract(TensorType(x.dtype, (*x.shape[:2], *dims)))]
+    if stated:
+        return stated[-axes:]
+    if auto_padded(attributes):
+        return tuple(n * s for n, s in zip(image, stride, strict=True))
+    return tuple(
+        (size - 1) * stride[i]
+        + (dilation[i] * (kernel[i] - 1) + 1 + extra[i])
+        - (padding[i] + padding[i + axes])
+        for i, size in enumerate(image)
+    )
 
 
-def _work_pool(
+def _work_transposed(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
+    """Every input element is multiplied with a window of every output channel."""
+    x, weight = operands[:2]
     moved = touch_all(attributes, operands, results)
-    flops = results[0].numel * product(attributes.integers("window"))
+    flops = 2 * x.numel * product(weight.shape[1:])
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
-POOL = OpDef(
-    name="pool",
-    arity=(1, 1),
-    infer=_infer_pool,
-    work=_work_pool,
+CONV_TRANSPOSE = OpDef(
+    name="conv_transpose",
+    arity=(2, 3),
+    infer=_infer_transposed,
+    work=_work_transposed,
     attributes={
-        **_WINDOW,
-        "kind": (str,),
-        "window": (tuple,),
-        "ceil_mode": OPTIONAL_BOOL,
+        **WINDOW,
+        "groups": OPTIONAL_INT,
+        "output_padding": OPTIONAL_INTS,
+        "output_shape": OPTIONAL_INTS,
     },
-    summary="maximum or average over windows of x[n, c, ...]",
+    summary="the gradient of a convolution: x[n, c, ...] by weight[c, o / groups, ...]",
+)
+DEFORM_CONV = OpDef(
+    name="deform_conv",
+    arity=(3, 5),
+    infer=_infer_conv,
+    work=_work_conv,
+    attributes={**WINDOW, "groups": OPTIONAL_INT},
+    summary="x, weight, offsets: a convolution whose window's points are moved",
 )
 
-OPS = (CONV, POOL)
+
+def _infer_col2im(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, size, window = operands[0].type, operands[1], operands[2].elements
+    if x.rank != 3:  # noqa: PLR2004 - batch, columns, positions
+        msg = f"expected [batch, channels * window, positions], got {x}"
+        raise VerifyError(msg)
+    known = operands[1].type.numel
+    if not isinstance(known, int):
+        msg = f"{operands[1].type} cannot be the size of an image"
+        raise VerifyError(msg)
+    image = size.elements or (UNKNOWN_DIM,) * known
+    channels = UNKNOWN_DIM if window is None else x.shape[1] // product(window)
+    return [Abstract(TensorType(x.dtype, (x.shape[0], channels, *image)))]
+
+
+def _work_col2im(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    x = operands[0]
+    return Work(x.numel, x.nbytes, results[0].nbytes)
+
+
+COL2IM = OpDef(
+    name="col2im",
+    arity=(3, 3),
+    infer=_infer_col2im,
+    work=_work_col2im,
+    attributes=WINDOW,
+    summary="columns, image size, window: overlapping blocks added up to images",
+)
+
+OPS = (CONV, CONV_TRANSPOSE, DEFORM_CONV, COL2IM)

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from perfc.ir.dims import Dim, Expr
+from perfc.ir.dims import Dim, Expr, maximum, product
 from perfc.ir.errors import VerifyError
-from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, InferRule, OpDef, WorkRule
-from perfc.ir.ops.rules import MAX_ELEMENTS, broadcast, first_operand, touch_all
+from perfc.ir.opdef import Abstract, InferRule, OpDef
+from perfc.ir.ops.rules import MAX_ELEMENTS, broadcast, per_result
 from perfc.ir.record import Record
 from perfc.ir.types import BOOL, DType, TensorType
 
 _TOO_LARGE = 2**63
+_MAX_POWER = 64
+_UnaryFold = Callable[[Dim], Dim]
 _Fold = Callable[[Dim, Dim], Dim]
 
 
-def _work(flops_per_element: int) -> WorkRule:
-    def work(
-        attributes: Record,
-        operands: Sequence[TensorType],
-        results: Sequence[TensorType],
-    ) -> Work:
-        moved = touch_all(attributes, operands, results)
-        flops = flops_per_element * results[0].numel
-        return Work(flops, moved.bytes_read, moved.bytes_written)
+def _infer_unary(fold: _UnaryFold | None, result: DType | None) -> InferRule:
+    def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+        x = operands[0]
+        type_ = x.type
+        if result is not None:
+            type_ = TensorType(result, type_.shape, type_.space)
+        if fold is None or x.elements is None:
+            return [Abstract(type_)]
+        try:
+            return [Abstract(type_, tuple(map(fold, x.elements)))]
+        except _Undecided:
+            return [Abstract(type_)]
 
-    return work
+    return infer
 
 
-def _infer(fold: _Fold | None, result: DType | None) -> InferRule:
+def _infer_binary(fold: _Fold | None, result: DType | None) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         shape = broadcast([operand.type.shape for operand in operands])
         dtype = result or operands[0].type.dtype
         type_ = TensorType(dtype, shape, operands[0].type.space)
-        return [_checked(type_, _folded(fold, operands))]
+        exact = fold is _quotient and dtype.is_float
+        return [_checked(type_, _folded(_ratio if exact else fold, operands))]
 
     return infer
 
@@ -79,18 +84,55 @@ def _compare(test: Callable[[int], bool]) -> _Fold:
     return fold
 
 
-def _unary(name: str, flops: int, summary: str) -> OpDef:
-    return OpDef(
-        name=name, arity=(1, 1), infer=first_operand, work=_work(flops), summary=summary
-    )
+def _number(dim: Dim) -> int:
+    """Return a known number: what follows cannot be said of a symbol."""
+    if isinstance(dim, Expr):
+        raise _Undecided
+    return dim
 
 
-def _predicate(name: str, summary: str) -> OpDef:
+def _quotient(left: Dim, right: Dim) -> Dim:
+    """Divide integers as ONNX does: towards zero."""
+    if isinstance(left, int) and isinstance(right, int) and left < 0 < right:
+        return -(-left // right)
+    return left // right
+
+
+def _ratio(left: Dim, right: Dim) -> Dim:
+    """Divide floats that are whole numbers; the quotient has to be one, too."""
+    quotient = left // right
+    if quotient * right != left:
+        raise _Undecided
+    return quotient
+
+
+def _remainder(left: Dim, right: Dim) -> Dim:
+    """Fold where C and Python agree on the sign: `Mod` has both meanings."""
+    if isinstance(left, int) and isinstance(right, int) and min(left, right) < 0:
+        raise _Undecided
+    return left - left // right * right
+
+
+def _power(left: Dim, right: Dim) -> Dim:
+    exponent = _number(right)
+    if not 0 <= exponent <= _MAX_POWER:
+        raise _Undecided
+    power: Dim = product([_number(left)] * exponent)
+    return power
+
+
+def _unary(
+    name: str,
+    flops: int,
+    summary: str,
+    fold: _UnaryFold | None = None,
+    result: DType | None = None,
+) -> OpDef:
     return OpDef(
         name=name,
         arity=(1, 1),
-        infer=_infer(None, BOOL),
-        work=_work(1),
+        infer=_infer_unary(fold, result),
+        work=per_result(flops),
         summary=summary,
     )
 
@@ -101,17 +143,30 @@ def _binary(
     return OpDef(
         name=name,
         arity=(2, 2),
-        infer=_infer(fold, result),
-        work=_work(flops),
+        infer=_infer_binary(fold, result),
+        work=per_result(flops),
         summary=summary,
     )
+
+
+def _same(x: Dim) -> Dim:
+    return x
 
 
 # Flops per element: 1 for what is one instruction; for the others the number of
 # arithmetic instructions of the usual fp32 device routines, rounded.
 _UNARY = (
-    _unary("relu", 1, "max(x, 0)"),
+    _unary("relu", 1, "max(x, 0)", lambda x: max(_number(x), 0)),
+    _unary("leaky_relu", 2, "x, or a share of it where it is negative"),
+    _unary("thresholded_relu", 1, "x where it is above a threshold, else 0"),
+    _unary("shrink", 2, "x moved towards 0, and 0 near it"),
+    _unary("elu", 5, "x, or exp(x) - 1 where it is negative"),
+    _unary("celu", 6, "elu with a rate inside the exponential"),
+    _unary("selu", 6, "elu, scaled"),
+    _unary("hardsigmoid", 3, "a x + b limited to [0, 1]"),
     _unary("sigmoid", 4, "1 / (1 + exp(-x))"),
+    _unary("softplus", 6, "log(1 + exp(x))"),
+    _unary("softsign", 4, "x / (1 + |x|)"),
     _unary("tanh", 8, "hyperbolic tangent"),
     _unary("gelu", 10, "Gaussian error linear unit, exact or tanh"),
     _unary("silu", 5, "x * sigmoid(x)"),
@@ -120,27 +175,53 @@ _UNARY = (
     _unary("log", 3, "natural logarithm"),
     _unary("sqrt", 2, "square root"),
     _unary("reciprocal", 2, "1 / x"),
-    _unary("neg", 1, "-x"),
-    _unary("abs", 1, "absolute value"),
+    _unary("sin", 8, "sine"),
+    _unary("cos", 8, "cosine"),
+    _unary("tan", 12, "tangent"),
+    _unary("asin", 12, "inverse sine"),
+    _unary("acos", 12, "inverse cosine"),
+    _unary("atan", 12, "inverse tangent"),
+    _unary("sinh", 8, "hyperbolic sine"),
+    _unary("cosh", 8, "hyperbolic cosine"),
+    _unary("asinh", 12, "inverse hyperbolic sine"),
+    _unary("acosh", 12, "inverse hyperbolic cosine"),
+    _unary("atanh", 12, "inverse hyperbolic tangent"),
+    _unary("square", 1, "x * x"),
+    _unary("neg", 1, "-x", lambda x: -x),
+    _unary("abs", 1, "absolute value", lambda x: abs(_number(x))),
+    _unary("sign", 2, "-1, 0 or 1", lambda x: (_number(x) > 0) - (_number(x) < 0)),
+    _unary("ceil", 1, "x rounded up", _same),
+    _unary("floor", 1, "x rounded down", _same),
+    _unary("round", 1, "x rounded to the nearest, halves to even", _same),
     _unary("clip", 2, "x limited to a range"),
-    _predicate("isnan", "whether each element is not a number"),
-    _predicate("not", "logical negation"),
+    _unary("bitwise_not", 1, "each bit negated"),
+    _unary("isnan", 1, "whether each element is not a number", None, BOOL),
+    _unary("isinf", 1, "whether each element is infinite", None, BOOL),
+    _unary("not", 1, "logical negation", lambda x: 1 - _number(x), BOOL),
 )
 
 _BINARY = (
     _binary("add", 1, lambda a, b: a + b, None, "x + y"),
     _binary("sub", 1, lambda a, b: a - b, None, "x - y"),
     _binary("mul", 1, lambda a, b: a * b, None, "x * y"),
-    _binary("div", 1, lambda a, b: a // b, None, "x / y"),
-    _binary("pow", 4, None, None, "x to the power y"),
-    _binary("maximum", 1, None, None, "the larger of x and y"),
-    _binary("minimum", 1, None, None, "the smaller of x and y"),
-    _binary("mod", 2, None, None, "remainder of x / y"),
+    _binary("div", 1, _quotient, None, "x / y"),
+    _binary("pow", 4, _power, None, "x to the power y"),
+    _binary("maximum", 1, maximum, None, "the larger of x and y"),
+    _binary("minimum", 1, lambda a, b: a + b - maximum(a, b), None, "the smaller"),
+    _binary("mod", 2, _remainder, None, "remainder of x / y"),
+    _binary("prelu", 2, None, None, "x, or y times it where it is negative"),
+    _binary("bit_shift", 1, None, None, "the bits of x moved by y places"),
+    _binary("bitwise_and", 1, None, None, "the bits that both have"),
+    _binary("bitwise_or", 1, None, None, "the bits that one of both has"),
+    _binary("bitwise_xor", 1, None, None, "the bits that differ"),
     _binary("equal", 1, _compare(lambda d: d == 0), BOOL, "x == y"),
     _binary("less", 1, _compare(lambda d: d < 0), BOOL, "x < y"),
+    _binary("less_equal", 1, _compare(lambda d: d <= 0), BOOL, "x <= y"),
     _binary("greater", 1, _compare(lambda d: d > 0), BOOL, "x > y"),
+    _binary("greater_equal", 1, _compare(lambda d: d >= 0), BOOL, "x >= y"),
     _binary("and", 1, lambda a, b: a * b, BOOL, "logical and"),
-    _binary("or", 1, None, BOOL, "logical or"),
+    _binary("or", 1, maximum, BOOL, "logical or"),
+    _binary("xor", 1, _compare(lambda d: d != 0), BOOL, "logical exclusive or"),
 )
 
 
@@ -167,7 +248,7 @@ WHERE = OpDef(
     name="where",
     arity=(3, 3),
     infer=_infer_where,
-    work=_work(1),
+    work=per_result(1),
     summary="x where the condition holds, else y",
 )
 

@@ -1,4 +1,4 @@
-"""Slices and gathers."""
+"""Slices, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.dims import Dim, Expr
+from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import OPTIONAL_INT, UNKNOWN_DIM, no_work, normalize_axis
+from perfc.ir.ops.rules import (
+    OPTIONAL_INT,
+    OPTIONAL_TEXT,
+    UNKNOWN_DIM,
+    all_of,
+    as_int,
+    no_work,
+    normalize_axis,
+    picked,
+    touch_all,
+)
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -37,25 +47,26 @@ def _infer_slice(
     starts, ends, axes, steps = (operand.elements for operand in operands[1:])
     shape = list(x.type.shape)
     if starts is None or ends is None or axes is None or steps is None:
-        touched = range(len(shape)) if axes is None else map(_as_int, axes)
+        touched = range(len(shape)) if axes is None else map(as_int, axes)
         for axis in touched:
             shape[normalize_axis(axis, len(shape))] = UNKNOWN_DIM
         return [Abstract(attrs.evolve(x.type, shape=tuple(shape)))]
     if not len(starts) == len(ends) == len(axes) == len(steps):
         msg = "starts, ends, axes and steps of a slice differ in number"
         raise VerifyError(msg)
-    elements = x.elements if len(shape) == 1 else None
+    picks = all_of(x)
     for start, end, axis_dim, step_dim in zip(starts, ends, axes, steps, strict=True):
-        axis = normalize_axis(_as_int(axis_dim), len(shape))
-        step = _as_int(step_dim)
+        axis = normalize_axis(as_int(axis_dim), len(shape))
+        step = as_int(step_dim)
         if step == 0:
             msg = "a slice step is 0"
             raise VerifyError(msg)
-        if elements is not None and isinstance(start, int) and isinstance(end, int):
-            elements = elements[slice(start, end, step)]
+        if picks is not None and isinstance(start, int) and isinstance(end, int):
+            picks[axis] = picks[axis][slice(start, end, step)]
         else:
-            elements = None
+            picks = None
         shape[axis] = _slice_size(start, end, step, shape[axis])
+    elements = None if picks is None else picked(x, picks)
     return [Abstract(attrs.evolve(x.type, shape=tuple(shape)), elements)]
 
 
@@ -65,13 +76,6 @@ def _slice_size(start: Dim, end: Dim, step: int, size: Dim) -> Dim:
     if step < 0:
         return UNKNOWN_DIM
     return -((_clamp(start, size) - _clamp(end, size)) // step)
-
-
-def _as_int(dim: Dim) -> int:
-    if isinstance(dim, Expr):
-        msg = f"expected a number, got {dim}"
-        raise VerifyError(msg)
-    return dim
 
 
 SLICE = OpDef(
@@ -99,14 +103,21 @@ def _infer_gather(
     axis = normalize_axis(attributes.integer("axis"), x.type.rank)
     shape = x.type.shape
     result = (*shape[:axis], *indices.type.shape, *shape[axis + 1 :])
-    elements: tuple[Dim, ...] | None = None
-    if x.elements is not None and indices.elements is not None and len(shape) == 1:
-        picks = [_as_int(i) for i in indices.elements]
-        if any(not -len(x.elements) <= i < len(x.elements) for i in picks):
-            msg = f"index out of range: {picks} into {len(x.elements)} elements"
-            raise VerifyError(msg)
-        elements = tuple(x.elements[i] for i in picks)
+    elements = _gathered(x, indices, axis)
     return [Abstract(TensorType(x.type.dtype, result), elements)]
+
+
+def _gathered(x: Abstract, indices: Abstract, axis: int) -> tuple[Dim, ...] | None:
+    picks = all_of(x)
+    if picks is None or indices.elements is None:
+        return None
+    size = as_int(x.type.shape[axis])
+    chosen = [as_int(i) for i in indices.elements]
+    if any(not -size <= i < size for i in chosen):
+        msg = f"index out of range: {chosen} into {size} elements"
+        raise VerifyError(msg)
+    picks[axis] = [i % size for i in chosen]
+    return picked(x, picks)
 
 
 GATHER = OpDef(
@@ -158,4 +169,83 @@ GATHER_ND = OpDef(
     summary="slices of x named by index tuples",
 )
 
-OPS = (SLICE, GATHER, GATHER_ELEMENTS, GATHER_ND)
+
+def _work_scatter(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Copy the data, then read indices and updates and write the updates."""
+    data, indices, updates = operands
+    flops = updates.numel if attributes.get("reduction") is not None else 0
+    read = data.nbytes + indices.nbytes + updates.nbytes
+    return Work(flops, read, results[0].nbytes + updates.nbytes)
+
+
+def _infer_scatter(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Give the type of the data; put numbers into a list of known ones."""
+    data, updates = operands[0], operands[2]
+    elements = [o.elements for o in operands if o.elements is not None]
+    lists = data.type.rank == 1 and updates.type.rank == 1
+    if len(elements) < len(operands) or not lists or attributes.get("reduction"):
+        return [Abstract(data.type)]
+    known, places, values = elements
+    if len(places) != len(values) or not all(
+        isinstance(i, int) and -len(known) <= i < len(known) for i in places
+    ):
+        return [Abstract(data.type)]
+    result = list(known)
+    for place, value in zip(places, values, strict=True):
+        result[as_int(place)] = value
+    return [Abstract(data.type, tuple(result))]
+
+
+def _scatter(name: str, summary: str) -> OpDef:
+    return OpDef(
+        name=name,
+        arity=(3, 3),
+        infer=_infer_scatter,
+        work=_work_scatter,
+        attributes={"axis": OPTIONAL_INT, "reduction": OPTIONAL_TEXT},
+        summary=summary,
+    )
+
+
+SCATTER_ELEMENTS = _scatter(
+    "scatter_elements", "x with the elements at indices replaced, or reduced into"
+)
+SCATTER_ND = _scatter(
+    "scatter_nd", "x with the slices at index tuples replaced, or reduced into"
+)
+
+
+def _work_tensor_scatter(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Write the new entries into the cache, which stays where it is."""
+    indices = sum(operand.nbytes for operand in operands[2:])
+    return Work(0, operands[1].nbytes + indices, operands[1].nbytes)
+
+
+TENSOR_SCATTER = OpDef(
+    name="tensor_scatter",
+    arity=(2, 3),
+    infer=lambda attributes, operands: [Abstract(operands[0].type)],
+    work=_work_tensor_scatter,
+    attributes={"axis": OPTIONAL_INT},
+    mutates=(0,),
+    summary="a cache with new entries written into it, from given places on",
+)
+
+REVERSE_SEQUENCE = OpDef(
+    name="reverse_sequence",
+    arity=(2, 2),
+    infer=lambda attributes, operands: [Abstract(operands[0].type)],
+    work=touch_all,
+    summary="x, lengths: the first elements of each sequence in reverse order",
+)
+
+OPS = (
+    *(SLICE, GATHER, GATHER_ELEMENTS, GATHER_ND),
+    *(SCATTER_ELEMENTS, SCATTER_ND, TENSOR_SCATTER, REVERSE_SEQUENCE),
+)

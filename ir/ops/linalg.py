@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import OPTIONAL_BOOL, broadcast, require_equal, touch_all
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_DTYPE,
+    broadcast,
+    require_equal,
+    touch_all,
+)
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -62,7 +68,10 @@ def _infer_matmul(
     inner = right.shape[-2] if right.rank > 1 else right.shape[0]
     require_equal(f"inner dimensions of {left} x {right}", left.shape[-1], inner)
     batch = broadcast([left.shape[:-2], right.shape[:-2]])
-    return [Abstract(TensorType(left.dtype, (*batch, *rows, *columns)))]
+    dtype = left.dtype
+    if attributes.get("dtype") is not None:
+        dtype = attributes.dtype("dtype")
+    return [Abstract(TensorType(dtype, (*batch, *rows, *columns)))]
 
 
 def _work_matmul(
@@ -75,10 +84,38 @@ def _work_matmul(
 
 MATMUL = OpDef(
     name="matmul",
-    arity=(2, 2),
+    arity=(2, None),
     infer=_infer_matmul,
     work=_work_matmul,
-    summary="batched matrix product, leading dimensions broadcast",
+    attributes={"dtype": OPTIONAL_DTYPE},
+    summary="batched matrix product; of integers, with scales, into `dtype`",
 )
 
-OPS = (LINEAR, MATMUL)
+
+def _infer_det(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x = operands[0].type
+    if x.rank < 2:  # noqa: PLR2004 - matrices
+        msg = f"expected square matrices, got {x}"
+        raise VerifyError(msg)
+    require_equal(f"rows and columns of {x}", x.shape[-2], x.shape[-1])
+    return [Abstract(TensorType(x.dtype, x.shape[:-2]))]
+
+
+def _work_det(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Factorise each matrix: 2/3 n^3 flops."""
+    x = operands[0]
+    flops = 2 * x.numel * x.shape[-1] // 3
+    return Work(flops, x.nbytes, results[0].nbytes)
+
+
+DET = OpDef(
+    name="det",
+    arity=(1, 1),
+    infer=_infer_det,
+    work=_work_det,
+    summary="determinants of square matrices",
+)
+
+OPS = (LINEAR, MATMUL, DET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product as combinations
 
 import attrs
 
@@ -12,16 +13,18 @@ from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_INTS,
+    UNKNOWN_DIM,
+    all_of,
     broadcast,
-    known_elements,
     no_work,
     normalize_axis,
+    picked,
     require_equal,
     touch_all,
     unknown_shape,
 )
 from perfc.ir.record import Record
-from perfc.ir.types import DType, TensorType
+from perfc.ir.types import MAX_RANK, DType, TensorType
 
 
 def _view(x: Abstract, shape: tuple[Dim, ...]) -> Sequence[Abstract]:
@@ -109,7 +112,17 @@ def _infer_transpose(
         msg = f"{list(perm)} is not a permutation of the axes of {type_}"
         raise VerifyError(msg)
     shape = tuple(type_.shape[axis] for axis in perm)
-    return [Abstract(TensorType(type_.dtype, shape, type_.space))]
+    moved = TensorType(type_.dtype, shape, type_.space)
+    return [Abstract(moved, _permuted(operands[0], perm))]
+
+
+def _permuted(x: Abstract, perm: tuple[int, ...]) -> tuple[Dim, ...] | None:
+    axes = all_of(x)
+    if x.elements is None or axes is None:
+        return None
+    strides = [product(map(len, axes[axis + 1 :])) for axis in range(len(axes))]
+    places = [[i * strides[axis] for i in axes[axis]] for axis in perm]
+    return tuple(x.elements[sum(place)] for place in combinations(*places))
 
 
 TRANSPOSE = OpDef(
@@ -183,9 +196,27 @@ IDENTITY = OpDef(
 def _infer_expand(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    x = operands[0].type
-    shape = broadcast([x.shape, known_elements(operands[1], "the shape to expand to")])
-    return [Abstract(TensorType(x.dtype, shape, x.space))]
+    x, wanted = operands[0].type, operands[1].elements
+    if wanted is None:
+        given = unknown_shape(operands[1].type)
+        rank = max(x.rank, len(given))
+        return [Abstract(TensorType(x.dtype, (UNKNOWN_DIM,) * rank, x.space))]
+    type_ = TensorType(x.dtype, broadcast([x.shape, wanted]), x.space)
+    return [Abstract(type_, _expanded(operands[0], type_))]
+
+
+def _expanded(x: Abstract, type_: TensorType) -> tuple[Dim, ...] | None:
+    if x.elements is None or any(isinstance(dim, Expr) for dim in type_.shape):
+        return None
+    if x.type.numel == type_.numel:
+        return x.elements
+    added = TensorType(x.type.dtype, (1,) * (type_.rank - x.type.rank) + x.type.shape)
+    picks = [
+        range(dim) if dim == wide else (0,) * wide
+        for dim, wide in zip(added.shape, type_.shape, strict=True)
+        if isinstance(dim, int) and isinstance(wide, int)
+    ]
+    return picked(Abstract(added, x.elements), picks)
 
 
 EXPAND = OpDef(
@@ -201,8 +232,19 @@ EXPAND = OpDef(
 def _infer_cast(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0]
     dtype = attributes.dtype("dtype")
-    elements = None if dtype.is_float else x.elements
-    return [Abstract(TensorType(dtype, x.type.shape, x.type.space), elements)]
+    type_ = TensorType(dtype, x.type.shape, x.type.space)
+    return [Abstract(type_, _cast_elements(x, dtype))]
+
+
+def _cast_elements(x: Abstract, dtype: DType) -> tuple[Dim, ...] | None:
+    """Keep elements; as floats only a shape's, which scales multiply and round."""
+    if dtype.kind == "bool":
+        known = x.elements and not any(isinstance(e, Expr) for e in x.elements)
+        return tuple(int(bool(e)) for e in x.elements or ()) if known else None
+    if dtype.kind in ("int", "uint"):
+        return x.elements
+    small = dtype.is_float and x.elements is not None and len(x.elements) <= MAX_RANK
+    return x.elements if small else None
 
 
 CAST = OpDef(
@@ -219,8 +261,27 @@ def _infer_cast_like(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, like = operands
-    elements = None if like.type.dtype.is_float else x.elements
-    return [Abstract(TensorType(like.type.dtype, x.type.shape), elements)]
+    dtype = like.type.dtype
+    return [Abstract(TensorType(dtype, x.type.shape), _cast_elements(x, dtype))]
+
+
+def _infer_bit_cast(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, dtype = operands[0].type, attributes.dtype("dtype")
+    require_equal(f"bits of {x.dtype} and {dtype}", x.dtype.bits, dtype.bits)
+    return [Abstract(TensorType(dtype, x.shape, x.space))]
+
+
+BIT_CAST = OpDef(
+    name="bit_cast",
+    arity=(1, 1),
+    infer=_infer_bit_cast,
+    work=no_work,
+    attributes={"dtype": (DType,)},
+    view=0,
+    summary="the same bits, read as another element type",
+)
 
 
 CAST_LIKE = OpDef(
@@ -253,7 +314,7 @@ def _infer_concat(
     shape[axis] = total
     type_ = TensorType(first.dtype, tuple(shape))
     parts = [operand.elements for operand in operands if operand.elements is not None]
-    if len(parts) < len(operands) or first.rank != 1:
+    if len(parts) < len(operands) or axis != 0:
         return [Abstract(type_)]
     return [Abstract(type_, tuple(dim for part in parts for dim in part))]
 
@@ -308,5 +369,5 @@ COPY = OpDef(
 
 OPS = (
     *(RESHAPE, FLATTEN, TRANSPOSE, SQUEEZE, UNSQUEEZE, IDENTITY, EXPAND),
-    *(CAST, CAST_LIKE, CONCAT, SPLIT, COPY),
+    *(CAST, CAST_LIKE, BIT_CAST, CONCAT, SPLIT, COPY),
 )

@@ -1,22 +1,29 @@
-"""Reductions, softmax and normalisations."""
+"""Reductions, scans, softmax and normalisations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import accumulate
 
-from perfc.ir.dims import Dim, product
+from perfc.ir.dims import Dim, Expr, maximum, product, total
+from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, WorkRule
+from perfc.ir.opdef import Abstract, InferRule, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
+    OPTIONAL_FLOAT,
+    OPTIONAL_INT,
     OPTIONAL_INTS,
+    UNKNOWN_DIM,
+    as_int,
     first_operand,
     normalize_axis,
+    per_element,
     same_rank_axis,
-    touch_all,
 )
 from perfc.ir.record import Record
-from perfc.ir.types import TensorType
+from perfc.ir.types import BOOL, I64, TensorType
 
 
 def reduced_axes(attributes: Record, rank: int) -> tuple[int, ...]:
@@ -29,63 +36,236 @@ def reduced_axes(attributes: Record, rank: int) -> tuple[int, ...]:
 def _infer_reduce(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    type_ = operands[0].type
-    axes = reduced_axes(attributes, type_.rank)
+    x = operands[0]
+    if len(operands) > 1 and operands[1].elements is None:
+        return [_reduced_somewhere(x.type, operands[1].type, attributes)]
+    if len(operands) > 1:
+        axes = tuple(normalize_axis(as_int(a), x.type.rank) for a in _axes(operands[1]))
+    else:
+        axes = reduced_axes(attributes, x.type.rank)
     keep = attributes.flag("keepdims")
     shape = tuple(
         1 if axis in axes else dim
-        for axis, dim in enumerate(type_.shape)
+        for axis, dim in enumerate(x.type.shape)
         if keep or axis not in axes
     )
     elements: tuple[Dim, ...] | None = None
-    if operands[0].elements is not None and not shape and attributes["kind"] == "prod":
-        elements = (product(operands[0].elements),)
-    return [Abstract(TensorType(type_.dtype, shape), elements)]
+    if x.elements and product(shape) == 1 and attributes["kind"] in _FOLDS:
+        elements = _folded(str(attributes["kind"]), x.elements)
+    return [Abstract(TensorType(x.type.dtype, shape), elements)]
 
 
-def _per_element(flops: int) -> WorkRule:
-    def work(
-        attributes: Record,
-        operands: Sequence[TensorType],
-        results: Sequence[TensorType],
-    ) -> Work:
-        moved = touch_all(attributes, operands, results)
-        return Work(flops * operands[0].numel, moved.bytes_read, moved.bytes_written)
+def _axes(operand: Abstract) -> Sequence[Dim]:
+    return operand.elements or ()
 
-    return work
 
+def _reduced_somewhere(
+    type_: TensorType, axes: TensorType, attributes: Record
+) -> Abstract:
+    """Reduce over axes that depend on data: how many they are is known."""
+    removed = axes.numel
+    if not isinstance(removed, int) or removed > type_.rank:
+        msg = f"cannot reduce {type_} over {axes}"
+        raise VerifyError(msg)
+    rank = type_.rank if attributes.flag("keepdims") else type_.rank - removed
+    return Abstract(TensorType(type_.dtype, (UNKNOWN_DIM,) * rank))
+
+
+def _folded(kind: str, elements: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+    if kind == "sum":
+        return (total(elements),)
+    if kind == "prod":
+        return (product(elements),)
+    if kind == "min":
+        if any(isinstance(e, Expr) for e in elements):
+            return None
+        return (min(map(as_int, elements)),)
+    return (reduce(maximum, elements),)
+
+
+_FOLDS = frozenset({"sum", "prod", "max", "min"})
+"""What shape arithmetic reduces by."""
 
 REDUCE = OpDef(
     name="reduce",
-    arity=(1, 1),
+    arity=(1, 2),
     infer=_infer_reduce,
-    work=_per_element(1),
+    work=per_element(1),
     attributes={"kind": (str,), "axes": OPTIONAL_INTS, "keepdims": OPTIONAL_BOOL},
-    summary="sum, mean, max, min or prod over axes",
+    summary="sum, mean, max, min, prod, l1, l2, ... over axes (computed: operand 1)",
 )
-SOFTMAX = OpDef(
-    name="softmax",
-    arity=(1, 1),
-    infer=same_rank_axis,
-    work=_per_element(5),
-    attributes={"axis": (int,)},
-    summary="exponentials normalised along one axis",
-)
+
+
+def _infer_arg(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    type_ = operands[0].type
+    axis = normalize_axis(attributes.integer("axis"), type_.rank)
+    kept = (1,) if attributes.flag("keepdims") else ()
+    shape = (*type_.shape[:axis], *kept, *type_.shape[axis + 1 :])
+    return [Abstract(TensorType(I64, shape))]
+
+
+def _arg(name: str, summary: str) -> OpDef:
+    return OpDef(
+        name=name,
+        arity=(1, 1),
+        infer=_infer_arg,
+        work=per_element(1),
+        attributes={"axis": (int,), "keepdims": OPTIONAL_BOOL},
+        summary=summary,
+    )
+
+
+def _infer_cumulative(name: str) -> InferRule:
+    """Fold a list whose every element is known."""
+    step = {"cumsum": lambda a, b: a + b, "cumprod": lambda a, b: a * b}[name]
+
+    def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+        x = operands[0]
+        plain = not (attributes.flag("exclusive") or attributes.flag("reverse"))
+        if x.elements is None or x.type.rank != 1 or not plain:
+            return [Abstract(x.type)]
+        return [Abstract(x.type, tuple(accumulate(x.elements, step)))]
+
+    return infer
+
+
+def _cumulative(name: str, summary: str) -> OpDef:
+    return OpDef(
+        name=name,
+        arity=(1, 2),
+        infer=_infer_cumulative(name),
+        work=per_element(1),
+        attributes={
+            "axis": OPTIONAL_INT,
+            "exclusive": OPTIONAL_BOOL,
+            "reverse": OPTIONAL_BOOL,
+        },
+        summary=summary,
+    )
+
+
+ARGMAX = _arg("argmax", "index of the largest element along one axis")
+ARGMIN = _arg("argmin", "index of the smallest element along one axis")
+CUMSUM = _cumulative("cumsum", "running sums along one axis (computed: operand 1)")
+CUMPROD = _cumulative("cumprod", "running products along one axis")
+
+
+def _along_axis(name: str, flops: int, summary: str) -> OpDef:
+    """Define an op of the softmax family: rows in, rows out.
+
+    `flat` joins all axes from the given one on, as ONNX did before opset 13.
+    """
+    return OpDef(
+        name=name,
+        arity=(1, 1),
+        infer=same_rank_axis,
+        work=per_element(flops),
+        attributes={"axis": (int,), "flat": OPTIONAL_BOOL},
+        summary=summary,
+    )
+
+
+SOFTMAX = _along_axis("softmax", 5, "exponentials normalised along one axis")
+LOG_SOFTMAX = _along_axis("log_softmax", 5, "logarithm of the softmax along one axis")
+HARDMAX = _along_axis("hardmax", 1, "1 for the largest element along one axis, else 0")
 LAYER_NORM = OpDef(
     name="layer_norm",
     arity=(1, 3),
     infer=same_rank_axis,
-    work=_per_element(8),
+    work=per_element(8),
     attributes={"axis": (int,), "epsilon": (float, type(None))},
     summary="normalisation over the trailing axes, with scale and bias",
+)
+
+
+def _infer_batch_norm(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """In training the running statistics follow the result."""
+    x = operands[0].type
+    if x.rank < 2:  # noqa: PLR2004 - batch and channels
+        msg = f"expected [batch, channels, ...], got {x}"
+        raise VerifyError(msg)
+    statistics = Abstract(TensorType(operands[3].type.dtype, (x.shape[1],)))
+    return [Abstract(x), *[statistics] * 4]
+
+
+def _work_local_response(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Square, add up so many channels, scale, take a power (4 flops), divide."""
+    x = operands[0]
+    flops = x.numel * (attributes.integer("size") + 8)
+    return Work(flops, x.nbytes, results[0].nbytes)
+
+
+LOCAL_RESPONSE_NORM = OpDef(
+    name="local_response_norm",
+    arity=(1, 1),
+    infer=first_operand,
+    work=_work_local_response,
+    attributes={"size": (int,)},
+    summary="division by a power of the squares summed over neighbouring channels",
 )
 BATCH_NORM = OpDef(
     name="batch_norm",
     arity=(5, 5),
-    infer=first_operand,
-    work=_per_element(4),
-    attributes={"epsilon": (float, type(None))},
-    summary="normalisation per channel with given statistics",
+    results=None,
+    infer=_infer_batch_norm,
+    work=per_element(4),
+    attributes={"epsilon": OPTIONAL_FLOAT, "training": OPTIONAL_BOOL},
+    summary="normalisation per channel with given statistics, or new ones",
 )
 
-OPS = (REDUCE, SOFTMAX, LAYER_NORM, BATCH_NORM)
+
+def _infer_dropout(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0].type
+    return [Abstract(x), Abstract(TensorType(BOOL, x.shape))]
+
+
+DROPOUT = OpDef(
+    name="dropout",
+    arity=(1, 3),
+    results=None,
+    infer=_infer_dropout,
+    work=per_element(3),
+    summary="random elements zeroed, the others scaled; and the mask",
+)
+
+
+def _infer_nll_loss(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    scores, labels = operands[0].type, operands[1].type
+    if scores.rank < 2 or labels.rank != scores.rank - 1:  # noqa: PLR2004 - classes
+        msg = f"labels {labels} do not fit scores {scores}"
+        raise VerifyError(msg)
+    shape = labels.shape if attributes.text("reduction") == "none" else ()
+    return [Abstract(TensorType(scores.dtype, shape))]
+
+
+def _work_nll_loss(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Read one score a label, the labels and the weights of the classes."""
+    scores, labels, *weights = operands
+    picked = labels.numel * (scores.dtype.bits // 8)
+    read = picked + labels.nbytes + sum(weight.nbytes for weight in weights)
+    return Work(2 * labels.numel, read, results[0].nbytes)
+
+
+NLL_LOSS = OpDef(
+    name="nll_loss",
+    arity=(2, 3),
+    infer=_infer_nll_loss,
+    work=_work_nll_loss,
+    attributes={"reduction": (str,)},
+    summary="minus the score of each label: sum, mean or none, weighted by class",
+)
+
+OPS = (
+    *(REDUCE, ARGMAX, ARGMIN, CUMSUM, CUMPROD, SOFTMAX, LOG_SOFTMAX, HARDMAX),
+    *(LAYER_NORM, LOCAL_RESPONSE_NORM, BATCH_NORM, DROPOUT, NLL_LOSS),
+)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import product as combinations
 from itertools import zip_longest
+from operator import mul
 
 from perfc.ir.dims import Dim, Expr, symbol
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import NO_WORK, Work
-from perfc.ir.opdef import Abstract
+from perfc.ir.opdef import Abstract, WorkRule
 from perfc.ir.record import Record
-from perfc.ir.types import MAX_RANK, TensorType
+from perfc.ir.types import MAX_RANK, DType, TensorType
 
 UNKNOWN_DIM = symbol("?")
 """A dimension that depends on data; shape inference gives it a name."""
@@ -22,6 +25,8 @@ OPTIONAL_INT = (int, type(None))
 OPTIONAL_INTS = (tuple, type(None))
 OPTIONAL_BOOL = (bool, type(None))
 OPTIONAL_TEXT = (str, type(None))
+OPTIONAL_FLOAT = (float, type(None))
+OPTIONAL_DTYPE = (DType, type(None))
 
 
 def no_work(
@@ -40,6 +45,34 @@ def touch_all(
         sum(operand.nbytes for operand in operands),
         sum(result.nbytes for result in results),
     )
+
+
+def per_element(flops: int) -> WorkRule:
+    """Touch all, and do so many flops for each element of operand 0."""
+
+    def work(
+        attributes: Record,
+        operands: Sequence[TensorType],
+        results: Sequence[TensorType],
+    ) -> Work:
+        moved = touch_all(attributes, operands, results)
+        return Work(flops * operands[0].numel, moved.bytes_read, moved.bytes_written)
+
+    return work
+
+
+def per_result(flops: int) -> WorkRule:
+    """Touch all, and do so many flops for each element of result 0."""
+
+    def work(
+        attributes: Record,
+        operands: Sequence[TensorType],
+        results: Sequence[TensorType],
+    ) -> Work:
+        moved = touch_all(attributes, operands, results)
+        return Work(flops * results[0].numel, moved.bytes_read, moved.bytes_written)
+
+    return work
 
 
 def declared(attributes: Record, operands: Sequence[Abstract]) -> Sequence[None]:
@@ -151,3 +184,43 @@ def known_elements(operand: Abstract, what: str) -> tuple[Dim, ...]:
         msg = f"{what} depends on data"
         raise VerifyError(msg)
     return operand.elements
+
+
+def only_element(operand: Abstract) -> Dim | None:
+    """Return the one element of a folded operand, or None."""
+    elements = operand.elements
+    return elements[0] if elements is not None and len(elements) == 1 else None
+
+
+def as_int(dim: Dim) -> int:
+    """Return a dimension that has to be a number.
+
+    Raises:
+        VerifyError: it is an expression.
+
+    """
+    if isinstance(dim, Expr):
+        msg = f"expected a number, got {dim}"
+        raise VerifyError(msg)
+    return dim
+
+
+def all_of(x: Abstract) -> list[Sequence[int]] | None:
+    """Return every index of each axis, or None if the elements are not known."""
+    if x.elements is None or any(isinstance(dim, Expr) for dim in x.type.shape):
+        return None
+    return [range(as_int(dim)) for dim in x.type.shape]
+
+
+def picked(x: Abstract, picks: Sequence[Sequence[int]]) -> tuple[Dim, ...] | None:
+    """Return the elements of *x* at all combinations of *picks*, one list an axis.
+
+    None where they are not known, or too many to fold.
+    """
+    count = math.prod(len(axis) for axis in picks)
+    axes = all_of(x)
+    if x.elements is None or axes is None or count > MAX_ELEMENTS:
+        return None
+    steps = [math.prod(map(len, axes[axis + 1 :])) for axis in range(len(axes))]
+    places = combinations(*picks)
+    return tuple(x.elements[sum(map(mul, place, steps))] for place in places)

@@ -1,0 +1,67 @@
+"""ONNX ops that compute element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.onnx.node import Handler, OnnxNode, plain
+
+_SAME: Mapping[str, str] = {
+    **{
+        name: name.lower()
+        for name in (
+            *("Relu", "Elu", "Celu", "Selu", "Shrink", "Sigmoid", "HardSigmoid"),
+            *("Tanh", "Softplus", "Softsign", "PRelu", "Gelu"),
+            *("Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Sign"),
+            *("Ceil", "Floor", "Round", "IsNaN", "IsInf", "Not"),
+            *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
+            *("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
+            *("Add", "Sub", "Mul", "Div", "Pow", "Mod"),
+            *("Equal", "Less", "Greater", "And", "Or", "Xor", "Where"),
+        )
+    },
+    "LeakyRelu": "leaky_relu",
+    "ThresholdedRelu": "thresholded_relu",
+    "LessOrEqual": "less_equal",
+    "GreaterOrEqual": "greater_equal",
+    "BitShift": "bit_shift",
+    "BitwiseNot": "bitwise_not",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+}
+"""Ops whose operands are the same and whose attributes do not matter here."""
+
+_CHAINS = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
+
+
+def _chain(node: OnnxNode) -> bool:
+    """Any number of operands in ONNX, two here."""
+    values = node.present
+    if not values:
+        return False
+    op, mean = _CHAINS[node.op], node.op == "Mean"
+    current = values[0]
+    for value in values[1 : len(values) if mean else -1]:
+        current = node.emit_helper(op, (current, value))
+    if mean:
+        node.emit("div", (current, node.number_constant(float(len(values)))))
+    elif len(values) > 1:
+        node.emit(op, (current, values[-1]))
+    else:
+        node.emit("identity", (current,))
+    return True
+
+
+def _swiglu(node: OnnxNode) -> bool:
+    gate, value = node.present
+    node.emit("mul", (node.emit_helper("silu", (gate,)), value))
+    return True
+
+
+ELEMENTWISE_HANDLERS: Mapping[str, Handler] = {
+    **{name: plain(op) for name, op in _SAME.items()},
+    **dict.fromkeys(_CHAINS, _chain),
+    "Clip": plain("clip", operands=1),
+    "SwiGLU": _swiglu,
+}

@@ -1,0 +1,94 @@
+"""ONNX ops on quantised tensors.
+
+Products and convolutions of integers read scales and zero points beside their
+operands and have a result type of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.onnx.node import Handler, OnnxNode, plain
+from perfc.frontends.onnx.op_map_convolution import window_attributes
+from perfc.frontends.onnx.op_map_indexing import optional_dtype
+from perfc.ir import DTYPES, AttrValue, DType, Value
+
+
+def _quantize(node: OnnxNode) -> bool:
+    """The zero point has the type of the result; without it an attribute, or u8."""
+    zero_point = node.operand(2)
+    dtype = optional_dtype(node, "output_dtype") or _dtype_of(zero_point)
+    attributes: dict[str, AttrValue] = {
+        "dtype": dtype or DTYPES["u8"],
+        "axis": node.integer("axis", 1),
+    }
+    node.emit("quantize", attributes=_blocked(node, attributes))
+    return True
+
+
+def _dequantize(node: OnnxNode) -> bool:
+    attributes: dict[str, AttrValue] = {"axis": node.integer("axis", 1)}
+    dtype = optional_dtype(node, "output_dtype")
+    if dtype is not None:
+        attributes["dtype"] = dtype
+    node.emit("dequantize", attributes=_blocked(node, attributes))
+    return True
+
+
+def _blocked(node: OnnxNode, attributes: dict[str, AttrValue]) -> dict[str, AttrValue]:
+    block = node.integer("block_size", 0)
+    return {**attributes, "block_size": block} if block else attributes
+
+
+def _dtype_of(value: Value | None) -> DType | None:
+    return None if value is None or value.type is None else value.type.dtype
+
+
+def _integer_product(node: OnnxNode) -> bool:
+    node.emit("matmul", attributes={"dtype": DTYPES["i32"]})
+    return True
+
+
+def _integer_convolution(node: OnnxNode) -> bool:
+    attributes = window_attributes(node)
+    attributes |= {"groups": node.integer("group", 1), "dtype": DTYPES["i32"]}
+    node.emit("conv", attributes=attributes)
+    return True
+
+
+_RESULT_ZERO_POINT = 7
+"""Operand of `QLinearMatMul` and `QLinearConv`: its type is the result's."""
+
+
+def _quantised_operands(node: OnnxNode) -> tuple[Value, ...] | None:
+    """Return both factors, then bias, scales and zero points."""
+    x, weight = node.operand(0), node.operand(3)
+    if x is None or weight is None:
+        return None
+    rest = (node.operand(8), *node.operands[1:3], *node.operands[4:8])
+    return (x, weight, *(value for value in rest if value is not None))
+
+
+def _quantised(node: OnnxNode) -> bool:
+    operands = _quantised_operands(node)
+    if operands is None:
+        return False
+    dtype = _dtype_of(node.operand(_RESULT_ZERO_POINT)) or DTYPES["u8"]
+    attributes: dict[str, AttrValue] = {"dtype": dtype}
+    if node.op == "QLinearMatMul":
+        node.emit("matmul", operands, attributes)
+        return True
+    attributes |= {**window_attributes(node), "groups": node.integer("group", 1)}
+    node.emit("conv", operands, attributes)
+    return True
+
+
+QUANTIZATION_HANDLERS: Mapping[str, Handler] = {
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": plain("dynamic_quantize"),
+    "MatMulInteger": _integer_product,
+    "ConvInteger": _integer_convolution,
+    "QLinearMatMul": _quantised,
+    "QLinearConv": _quantised,
+}

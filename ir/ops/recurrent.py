@@ -1,0 +1,170 @@
+"""Recurrent layers, and what came after them: one step per element of a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfc.ir.dims import Dim, product
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_TEXT, require_equal, touch_all
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
+"""Kinds of recurrent layers, and their gates."""
+
+POINTWISE_FLOPS: Mapping[str, int] = {"lstm": 30, "gru": 24, "rnn": 9}
+"""Flops per hidden unit and step apart from the products: the gates' activations
+(sigmoid 4, tanh 8), their products and sums with both biases."""
+
+
+def recurrent_sizes(
+    attributes: Record, x: TensorType, recurrence: TensorType
+) -> tuple[Dim, Dim, Dim, Dim, Dim]:
+    """Return steps, batch, inputs, hidden units and directions.
+
+    Raises:
+        VerifyError: the kind is unknown, or the weights do not fit.
+
+    """
+    kind = attributes.text("kind")
+    if kind not in GATES or x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004
+        msg = f"cannot run {kind!r} on {x} with {recurrence}"
+        raise VerifyError(msg)
+    steps, batch, inputs = x.shape
+    if attributes.flag("batch_first"):
+        steps, batch = batch, steps
+    directions, gates, hidden = recurrence.shape
+    require_equal("rows of the recurrence", gates, GATES[kind] * hidden)
+    return steps, batch, inputs, hidden, directions
+
+
+def _infer_recurrent(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, weight, recurrence = (operand.type for operand in operands[:3])
+    sizes = recurrent_sizes(attributes, x, recurrence)
+    steps, batch, inputs, hidden, directions = sizes
+    if weight.rank != 3:  # noqa: PLR2004 - directions, gates, inputs
+        msg = f"expected [directions, gates * hidden, inputs], got {weight}"
+        raise VerifyError(msg)
+    require_equal("inputs", inputs, weight.shape[2])
+    whole: tuple[Dim, ...] = (steps, directions, batch, hidden)
+    last: tuple[Dim, ...] = (directions, batch, hidden)
+    if attributes.flag("batch_first"):
+        whole = (batch, steps, directions, hidden)
+        last = (batch, directions, hidden)
+    end = Abstract(TensorType(x.dtype, last))
+    return [Abstract(TensorType(x.dtype, whole)), end, end]
+
+
+def _work_recurrent(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    sizes = recurrent_sizes(attributes, operands[0], operands[2])
+    steps, batch, inputs, hidden, directions = sizes
+    kind = attributes.text("kind")
+    units = product((steps, batch, directions, hidden))
+    flops = units * (2 * GATES[kind] * (inputs + hidden) + POINTWISE_FLOPS[kind])
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+RECURRENT = OpDef(
+    name="recurrent",
+    arity=(3, 8),
+    results=None,
+    infer=_infer_recurrent,
+    work=_work_recurrent,
+    attributes={"kind": (str,), "batch_first": OPTIONAL_BOOL},
+    summary="lstm, gru or rnn: x, weights, recurrent weights, biases, first states",
+)
+
+
+def _heads(attributes: Record) -> tuple[int, int]:
+    heads, kv_heads = attributes.integer("heads"), attributes.integer("kv_heads")
+    if heads < 1 or kv_heads < 1 or heads % kv_heads:
+        msg = f"{heads} query heads do not fit {kv_heads} key heads"
+        raise VerifyError(msg)
+    return heads, kv_heads
+
+
+def _infer_linear_attention(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    query, key, value = (operand.type for operand in operands[:3])
+    heads, kv_heads = _heads(attributes)
+    if min(query.rank, key.rank, value.rank) != 3:  # noqa: PLR2004 - [b, t, features]
+        msg = f"expected [batch, tokens, features], got {query}, {key}, {value}"
+        raise VerifyError(msg)
+    value_size = value.shape[2] // kv_heads
+    state = (query.shape[0], kv_heads, key.shape[2] // kv_heads, value_size)
+    out = TensorType(query.dtype, (*query.shape[:2], heads * value_size))
+    dtype = operands[3].type.dtype if attributes.flag("has_state") else query.dtype
+    return [Abstract(out), Abstract(TensorType(dtype, state))]
+
+
+def _work_linear_attention(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Count the recurrence: a rank-one update of the state, and a look-up, a token.
+
+    The delta rules look a key up, too, before they write.
+    """
+    query, key, value = operands[:3]
+    heads, kv_heads = _heads(attributes)
+    state = product((key.shape[2] // kv_heads, value.shape[2] // kv_heads))
+    tokens = product(query.shape[:2])
+    passes = 2 if "delta" in attributes.text("update_rule", "") else 1
+    flops = 2 * tokens * state * (heads + passes * kv_heads)
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+LINEAR_ATTENTION = OpDef(
+    name="linear_attention",
+    arity=(3, 6),
+    results=None,
+    infer=_infer_linear_attention,
+    work=_work_linear_attention,
+    attributes={
+        "heads": (int,),
+        "kv_heads": (int,),
+        "update_rule": OPTIONAL_TEXT,
+        "has_state": OPTIONAL_BOOL,
+    },
+    summary="query, key, value, state, ...: attention by a state of fixed size",
+)
+
+
+def _infer_causal_conv(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, weight = operands[0].type, operands[1].type
+    if x.rank != 3 or weight.rank != 3:  # noqa: PLR2004 - batch, channels, steps
+        msg = f"cannot convolve {x} with {weight}"
+        raise VerifyError(msg)
+    state = TensorType(x.dtype, (*x.shape[:2], weight.shape[2] - 1))
+    return [Abstract(x), Abstract(state)]
+
+
+def _work_causal_conv(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    moved = touch_all(attributes, operands, results)
+    flops = 2 * results[0].numel * operands[1].shape[2]
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+CAUSAL_CONV = OpDef(
+    name="causal_conv",
+    arity=(2, 4),
+    results=None,
+    infer=_infer_causal_conv,
+    work=_work_causal_conv,
+    summary="each channel by its own window of past steps; and the last steps",
+)
+
+OPS = (RECURRENT, LINEAR_ATTENTION, CAUSAL_CONV)

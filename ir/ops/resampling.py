@@ -1,0 +1,162 @@
+"""Images at other sizes and places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import OPTIONAL_INTS, OPTIONAL_TEXT, UNKNOWN_DIM, normalize_axis
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Modes of interpolation, and the input elements that each reads along an axis."""
+
+_MAX_DENOMINATOR = 2**16
+"""Scales are fp32: two thirds is closer to 2/3 than to any other small fraction."""
+
+
+def _infer_resize(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0].type
+    axes = attributes.integers("axes") or tuple(range(x.rank))
+    scales = attributes.get("scales")
+    if len(operands) > 1:
+        sizes = _stated(attributes, operands, axes)
+    elif isinstance(scales, tuple) and len(scales) == len(axes):
+        sizes = tuple(
+            _scaled(x.shape[normalize_axis(axis, x.rank)], scale)
+            for axis, scale in zip(axes, scales, strict=True)
+        )
+    else:
+        sizes = (UNKNOWN_DIM,) * len(axes)
+    shape = list(x.shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        shape[normalize_axis(axis, x.rank)] = size
+    return [Abstract(TensorType(x.dtype, tuple(shape)))]
+
+
+def _scaled(size: Dim, scale: object) -> Dim:
+    if not isinstance(scale, int | float) or not 0 <= scale < 2**31:
+        msg = f"cannot scale by {scale}"
+        raise VerifyError(msg)
+    ratio = Fraction(scale).limit_denominator(_MAX_DENOMINATOR)
+    return size * ratio.numerator // ratio.denominator
+
+
+def _stated(
+    attributes: Record, operands: Sequence[Abstract], axes: tuple[int, ...]
+) -> Sequence[Dim]:
+    """Return the sizes of operand 1, or the nearest that keep the aspect ratio."""
+    x, sizes = operands[0].type, operands[1].elements
+    if sizes is None:
+        return (UNKNOWN_DIM,) * len(axes)
+    if len(sizes) != len(axes):
+        msg = f"{len(sizes)} sizes for {len(axes)} axes"
+        raise VerifyError(msg)
+    policy = attributes.text("keep_aspect_ratio", "")
+    if not policy:
+        return sizes
+    old = [x.shape[normalize_axis(axis, x.rank)] for axis in axes]
+    numbers = [(s, n) for s, n in zip(sizes, old, strict=True) if isinstance(s, int)]
+    ratios = [Fraction(s, n) for s, n in numbers if isinstance(n, int) and n]
+    if not ratios or len(ratios) < len(axes):
+        return (UNKNOWN_DIM,) * len(axes)
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    return [_rounded(n * ratio) for n in old if isinstance(n, int)]
+
+
+def _rounded(size: Fraction) -> int:
+    return int(size + Fraction(1, 2))
+
+
+def _work_resize(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """A multiply-add per tap; the axes that keep their size need none."""
+    x, out = operands[0], results[0]
+    taps = TAPS.get(attributes.text("mode"), 1)
+    changed = sum(a != b for a, b in zip(x.shape, out.shape, strict=True))
+    flops = 2 * taps**changed * out.numel if taps > 1 else 0
+    return Work(flops, x.nbytes, out.nbytes)
+
+
+RESIZE = OpDef(
+    name="resize",
+    arity=(1, 2),
+    infer=_infer_resize,
+    work=_work_resize,
+    attributes={
+        "mode": (str,),
+        "scales": OPTIONAL_INTS,
+        "axes": OPTIONAL_INTS,
+        "keep_aspect_ratio": OPTIONAL_TEXT,
+    },
+    summary="x interpolated to other sizes: by scales, or to those of operand 1",
+)
+
+
+def _infer_grid_sample(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, grid = operands[0].type, operands[1].type
+    if x.rank < 3 or grid.rank != x.rank:  # noqa: PLR2004 - N, C and one axis
+        msg = f"cannot sample {x} at {grid}"
+        raise VerifyError(msg)
+    shape = (*x.shape[:2], *grid.shape[1:-1])
+    return [Abstract(TensorType(x.dtype, shape))]
+
+
+def _work_grid_sample(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Read no more of the image than all of it, and no more than the taps need."""
+    x, grid = operands
+    out = results[0]
+    taps = TAPS.get(attributes.text("mode"), 1) ** (x.rank - 2)
+    return Work(2 * taps * out.numel, x.nbytes + grid.nbytes, out.nbytes)
+
+
+GRID_SAMPLE = OpDef(
+    name="grid_sample",
+    arity=(2, 2),
+    infer=_infer_grid_sample,
+    work=_work_grid_sample,
+    attributes={"mode": (str,)},
+    summary="x, grid: x interpolated at the places that the grid holds",
+)
+
+
+def _infer_affine_grid(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    theta, size = operands[0].type, operands[1].elements
+    axes = theta.shape[1] if theta.rank == 3 else None  # noqa: PLR2004 - [n, 2|3, 3|4]
+    if not isinstance(axes, int) or isinstance(axes, Expr):
+        msg = f"expected affine maps [batch, axes, axes + 1], got {theta}"
+        raise VerifyError(msg)
+    image = (UNKNOWN_DIM,) * axes if size is None else size[2:]
+    return [Abstract(TensorType(theta.dtype, (theta.shape[0], *image, axes)))]
+
+
+def _work_affine_grid(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    theta, out = operands[0], results[0]
+    return Work(2 * out.numel * theta.shape[-1], theta.nbytes, out.nbytes)
+
+
+AFFINE_GRID = OpDef(
+    name="affine_grid",
+    arity=(2, 2),
+    infer=_infer_affine_grid,
+    work=_work_affine_grid,
+    summary="maps, size: the place in the input for each pixel of the output",
+)
+
+OPS = (RESIZE, GRID_SAMPLE, AFFINE_GRID)

@@ -1,0 +1,152 @@
+"""Selecting elements: how many are left often depends on data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.errors import VerifyError
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import (
+    OPTIONAL_INT,
+    UNKNOWN_DIM,
+    all_of,
+    normalize_axis,
+    only_element,
+    per_element,
+    touch_all,
+)
+from perfc.ir.record import Record
+from perfc.ir.types import I64, TensorType
+
+
+def _infer_topk(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    type_, count = operands[0].type, only_element(operands[1])
+    axis = normalize_axis(attributes.integer("axis"), type_.rank)
+    kept = UNKNOWN_DIM if count is None else count
+    size = type_.shape[axis]
+    if isinstance(kept, int) and isinstance(size, int) and not 0 <= kept <= size:
+        msg = f"cannot take {kept} of {size} elements"
+        raise VerifyError(msg)
+    shape = (*type_.shape[:axis], kept, *type_.shape[axis + 1 :])
+    return [Abstract(TensorType(dtype, shape)) for dtype in (type_.dtype, I64)]
+
+
+TOPK = OpDef(
+    name="topk",
+    arity=(2, 2),
+    results=None,
+    infer=_infer_topk,
+    work=per_element(4),  # a radix select passes over 32-bit keys four times
+    attributes={"axis": (int,)},
+    summary="x, k: the k largest (or smallest) along one axis, and their places",
+)
+
+
+def _infer_nonzero(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, axes = operands[0], all_of(operands[0])
+    rank = x.type.rank
+    known = x.elements is not None and not any(isinstance(e, Expr) for e in x.elements)
+    if x.elements is None or axes is None or not known:
+        return [Abstract(TensorType(I64, (rank, UNKNOWN_DIM)))]
+    flat = [i for i, element in enumerate(x.elements) if element]
+    places: list[Dim] = []
+    for axis, indices in enumerate(axes):
+        step = math.prod(map(len, axes[axis + 1 :]))
+        places += [i // step % len(indices) for i in flat]
+    return [Abstract(TensorType(I64, (rank, len(flat))), tuple(places))]
+
+
+NONZERO = OpDef(
+    name="nonzero",
+    arity=(1, 1),
+    infer=_infer_nonzero,
+    work=touch_all,
+    summary="the places of the elements that are not 0",
+)
+
+
+def _infer_compress(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    type_, condition = operands[0].type, operands[1].elements
+    kept: Dim = UNKNOWN_DIM
+    if condition is not None and not any(isinstance(c, Expr) for c in condition):
+        kept = sum(bool(c) for c in condition)
+    if attributes.get("axis") is None:
+        return [Abstract(TensorType(type_.dtype, (kept,)))]
+    axis = normalize_axis(attributes.integer("axis"), type_.rank)
+    shape = (*type_.shape[:axis], kept, *type_.shape[axis + 1 :])
+    return [Abstract(TensorType(type_.dtype, shape))]
+
+
+COMPRESS = OpDef(
+    name="compress",
+    arity=(2, 2),
+    infer=_infer_compress,
+    work=touch_all,
+    attributes={"axis": OPTIONAL_INT},
+    summary="x, condition: the slices along one axis for which the condition holds",
+)
+
+
+def _infer_unique(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Unique slices, where each is first, which each slice is, how often each is."""
+    type_ = operands[0].type
+    shape: tuple[Dim, ...] = (UNKNOWN_DIM,)
+    slices: Dim = type_.numel
+    if attributes.get("axis") is not None:
+        axis = normalize_axis(attributes.integer("axis"), type_.rank)
+        slices = type_.shape[axis]
+        shape = (*type_.shape[:axis], UNKNOWN_DIM, *type_.shape[axis + 1 :])
+    found = Abstract(TensorType(I64, (UNKNOWN_DIM,)))
+    which = Abstract(TensorType(I64, (slices,)))
+    return [Abstract(TensorType(type_.dtype, shape)), found, which, found]
+
+
+UNIQUE = OpDef(
+    name="unique",
+    arity=(1, 1),
+    results=None,
+    infer=_infer_unique,
+    work=per_element(4),  # a radix sort passes over 32-bit keys four times
+    attributes={"axis": OPTIONAL_INT},
+    summary="the different elements, or slices along one axis, and where they are",
+)
+NON_MAX_SUPPRESSION = OpDef(
+    name="non_max_suppression",
+    arity=(2, 5),
+    infer=lambda attributes, operands: [
+        Abstract(TensorType(I64, (UNKNOWN_DIM, 3))),
+    ],
+    work=touch_all,
+    summary="boxes, scores: (image, class, box) of boxes that overlap no better one",
+)
+
+
+def _infer_one_hot(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    indices, depth, values = operands
+    axis = normalize_axis(attributes.integer("axis", -1), indices.type.rank + 1)
+    known = only_element(depth)
+    classes = UNKNOWN_DIM if known is None else known
+    shape = (*indices.type.shape[:axis], classes, *indices.type.shape[axis:])
+    return [Abstract(TensorType(values.type.dtype, shape))]
+
+
+ONE_HOT = OpDef(
+    name="one_hot",
+    arity=(3, 3),
+    infer=_infer_one_hot,
+    work=touch_all,
+    attributes={"axis": OPTIONAL_INT},
+    summary="indices, classes, [off, on]: a new axis that is on at each index",
+)
+
+OPS = (TOPK, NONZERO, COMPRESS, UNIQUE, NON_MAX_SUPPRESSION, ONE_HOT)
