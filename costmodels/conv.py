@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +11,14 @@ from numpy.typing import NDArray
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.gemm import math_seconds, sized, uses_simt
 from perfc.costmodels.products import Products
-from perfc.costmodels.protocol import Estimate, KernelTable, uniform_estimate
+from perfc.costmodels.protocol import (
+    Estimate,
+    Floats,
+    KernelTable,
+    uniform_estimate,
+)
 from perfc.costmodels.target import Target
+from perfc.ir import Kernel
 
 _WINOGRAD_KERNEL = 3
 _WINOGRAD_CHANNELS = 32.0
@@ -22,7 +30,7 @@ class ConvModel:
 
     name: str = "conv"
     priority: int = 50
-    ops: frozenset[str] = frozenset({"conv2d"})
+    ops: frozenset[str] = frozenset({"conv2d", "conv3d"})
     direct_overhead: float = 1.05
     """Time of an implicit product over that of a plain one of its sizes."""
     winograd_gain: float = 1.5
@@ -56,7 +64,7 @@ class ConvModel:
 def _as_products(kernels: KernelTable, target: Target) -> Products:
     groups = np.maximum(kernels.param("groups", 1.0), 1.0)
     columns = kernels.param("c_out") / groups
-    depth = kernels.param("c_in") / groups * kernels.param("kernel") ** 2
+    depth = kernels.param("c_in") / groups * _window_points(kernels)
     # The pixels follow from the flops, whatever the padding and the stride.
     pixels = np.maximum(1.0, kernels.flops / (2 * groups * columns * depth))
     return Products(
@@ -65,6 +73,19 @@ def _as_products(kernels: KernelTable, target: Target) -> Products:
         kernels.peak_flops_per_s(target),
         np.zeros(len(kernels), dtype=np.bool_),
     )
+
+
+def _window_points(kernels: KernelTable) -> Floats:
+    """Return how many points a window has; one number is the size of each axis."""
+    return np.array([_points(k) for k in kernels.kernels], dtype=np.float64)
+
+
+def _points(kernel: Kernel) -> float:
+    sizes = kernel.params.get("kernel")
+    if isinstance(sizes, tuple):
+        return math.prod(size for size in sizes if isinstance(size, int))
+    axes = 3 if kernel.op == "conv3d" else 2
+    return float(sizes) ** axes if isinstance(sizes, int | float) else 1.0
 
 
 def _fits_winograd(kernels: KernelTable) -> NDArray[np.bool_]:

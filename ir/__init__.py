@@ -52,8 +52,12 @@ from perfc.ir.launch import (
 from perfc.ir.launch_printer import print_launches, print_program
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
+from perfc.ir.ops.recurrent import GATES as RECURRENT_GATES
+from perfc.ir.ops.recurrent import POINTWISE_FLOPS as RECURRENT_FLOPS
+from perfc.ir.ops.recurrent import recurrent_sizes
 from perfc.ir.ops.reduction import reduced_axes
 from perfc.ir.ops.rules import UNKNOWN_DIM
 from perfc.ir.parser import parse_graph, parse_program, parse_type
@@ -103,6 +107,8 @@ __all__ = [
     "NOWHERE",
     "NO_WORK",
     "PASSES",
+    "RECURRENT_FLOPS",
+    "RECURRENT_GATES",
     "TARGETS",
     "UNKNOWN_DIM",
     "Abstract",
@@ -151,6 +157,8 @@ __all__ = [
     "Work",
     "bags",
     "ceil_div",
+    "einsum_labels",
+    "einsum_sizes",
     "entry_points",
     "evaluate",
     "format_attribute",
@@ -168,6 +176,7 @@ __all__ = [
     "print_launches",
     "print_program",
     "product",
+    "recurrent_sizes",
     "reduced_axes",
     "register_plugin",
     "single",

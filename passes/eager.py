@@ -47,9 +47,12 @@ _DTYPE_NAMES = {
     "f8e4m3": "fp8",
     "f8e5m2": "fp8",
     "f4e2m1": "nvfp4",
-    "i8": "int8",
 }
 """Element types by the names that measured rows use; others keep their own."""
+
+
+BYTE = 8
+"""Bits."""
 
 
 class Layout(enum.Enum):
@@ -110,15 +113,20 @@ class Settings:
         fp32_products: Math mode of fp32 products: `fp32`, `fp32_tensor` or `tf32`.
         fp64_products: Math mode of fp64 products: `fp64`, or `fp64_tensor`.
         fused_bias: Whether the product kernel adds the bias of `linear`.
+        int8_products: Math mode of products of integers of at most 8 bits: `int8`,
+            or `fp32` on a device without such a rate.
 
     """
 
     fp32_products: str = "fp32"
     fp64_products: str = "fp64"
     fused_bias: bool = True
+    int8_products: str = "int8"
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""
+        if not dtype.is_float:  # wide integers run beside fp32, on the CUDA cores
+            return self.int8_products if dtype.bits <= BYTE else "fp32"
         name = dtype_name(dtype)
         if name == "fp32":
             return self.fp32_products
@@ -220,7 +228,9 @@ def bound(dim: Dim) -> int:
 @functools.lru_cache(maxsize=256)
 def dtype_name(dtype: DType) -> str:
     """Return how measured rows spell an element type."""
-    return _DTYPE_NAMES.get(dtype.name, dtype.name.replace("i", "int", 1))
+    if dtype.kind in ("int", "uint"):
+        return f"{dtype.kind}{dtype.bits}"
+    return _DTYPE_NAMES.get(dtype.name, dtype.name)
 
 
 def vector_math(dtype: DType) -> str:

@@ -1,4 +1,4 @@
-"""Elementwise ops, reductions and normalisations in eager PyTorch.
+"""Elementwise ops and normalisations in eager PyTorch.
 
 Each is one kernel. The kernels that walk rows read contiguous tensors only; the
 others take any strides.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from perfc.ir import ELEMENTWISE_OPS, AttrValue, reduced_axes
+from perfc.ir import ELEMENTWISE_OPS, AttrValue
 from perfc.passes.eager import (
     Eager,
     Launch,
@@ -28,12 +28,33 @@ _ATEN_NAMES = {
     "or": "aten::logical_or",
     "equal": "aten::eq",
     "less": "aten::lt",
+    "less_equal": "aten::le",
     "greater": "aten::gt",
+    "greater_equal": "aten::ge",
+    "xor": "aten::logical_xor",
     "mod": "aten::remainder",
+    "square": "aten::pow",
+    "shrink": "aten::softshrink",
+    "thresholded_relu": "aten::threshold",
+    "bit_shift": "aten::bitwise_left_shift",
 }
 """Where PyTorch's name is not `aten::` and the op's."""
 
-_REDUCTIONS = {"max": "aten::amax", "min": "aten::amin"}
+_STEPS: Mapping[str, tuple[str, ...]] = {
+    "isinf": ("abs", "eq"),
+    "softsign": ("abs", "add", "div"),
+}
+"""Elementwise ops that PyTorch writes as others, a kernel each."""
+
+
+def _in_steps(site: Site) -> Eager:
+    """Each step reads and writes what the op does; the last may be narrower."""
+    x = site.operands[0]
+    steps = _STEPS[site.op]
+    flops = site.work.flops // len(steps)
+    launches = [elementwise_launch(kind, (x,), x, flops) for kind in steps[:-1]]
+    launches.append(elementwise_launch(steps[-1], (x,), site.out, flops))
+    return Eager(f"aten::{site.op}", tuple(launches))
 
 
 def _elementwise(site: Site) -> Eager:
@@ -53,29 +74,12 @@ def _kept_layout(site: Site) -> Layout:
     return Layout.TRANSPOSED if transposed else Layout.CONTIGUOUS
 
 
-def _over_rows(
+def over_rows(
     site: Site, op: str, rows: int, columns: int, **extra: AttrValue
 ) -> Launch:
+    """Launch one kernel that walks the rows of operand 0."""
     params: dict[str, AttrValue] = {"rows": rows, "cols": columns, **extra}
     return vector_launch(op, site.operands[0].type.dtype, params, site.work)
-
-
-def _reduce(site: Site) -> Eager:
-    x = site.operands[0]
-    axes = reduced_axes(site.attributes, x.type.rank)
-    columns = math.prod(x.shape[axis] for axis in axes)
-    rows = math.prod(n for axis, n in enumerate(x.shape) if axis not in axes)
-    kind = site.attributes.text("kind")
-    name = _REDUCTIONS.get(kind, f"aten::{kind}")
-    return Eager(name, (_over_rows(site, "reduction", rows, columns, kind=kind),))
-
-
-def _softmax(site: Site) -> Eager:
-    x = site.operands[0]
-    columns = x.shape[site.attributes.integer("axis")]
-    rows = x.numel // columns if columns else 0
-    launches = (*made_contiguous((x,)), _over_rows(site, "softmax", rows, columns))
-    return Eager("aten::softmax", launches)
 
 
 def _layer_norm(site: Site) -> Eager:
@@ -83,7 +87,7 @@ def _layer_norm(site: Site) -> Eager:
     axis = site.attributes.integer("axis")
     columns = math.prod(x.shape[axis:])
     rows = math.prod(x.shape[:axis])
-    launches = (*made_contiguous((x,)), _over_rows(site, "layer_norm", rows, columns))
+    launches = (*made_contiguous((x,)), over_rows(site, "layer_norm", rows, columns))
     return Eager("aten::layer_norm", launches)
 
 
@@ -91,32 +95,17 @@ def _batch_norm(site: Site) -> Eager:
     x = site.operands[0]
     columns = x.shape[1]
     rows = x.numel // columns if columns else 0
-    launches = (*made_contiguous((x,)), _over_rows(site, "batch_norm", rows, columns))
-    return Eager("aten::batch_norm", launches)
-
-
-def _pool(site: Site) -> Eager:
-    x = site.operands[0]
-    window = site.attributes.integers("window")
-    kind = "max" if site.attributes.text("kind") == "max" else "avg"
-    out = site.out.shape
-    params: dict[str, AttrValue] = {
-        "kind": kind,
-        "rows": math.prod(out[:2]),
-        "cols": math.prod(out[2:]),
-        "window": window,
-    }
-    pool = vector_launch("pool", x.type.dtype, params, site.work)
-    name = f"aten::{kind}_pool{len(window)}d"
-    return Eager(name, (*made_contiguous((x,)), pool))
+    training: dict[str, AttrValue] = {}
+    if site.attributes.flag("training"):
+        training["kind"] = "training"
+    launch = over_rows(site, "batch_norm", rows, columns, **training)
+    return Eager("aten::batch_norm", (*made_contiguous((x,)), launch))
 
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE_OPS, _elementwise),
-    "reduce": _reduce,
-    "softmax": _softmax,
+    **dict.fromkeys(_STEPS, _in_steps),
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
-    "pool": _pool,
 }
 """Rules of the elementwise ops and of those that walk rows, by op name."""

@@ -12,7 +12,17 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.ir import EMPTY, Kernel
-from perfc.passes import eager_elementwise, eager_movement, eager_product
+from perfc.passes import (
+    eager_convolution,
+    eager_einsum,
+    eager_elementwise,
+    eager_movement,
+    eager_product,
+    eager_quantization,
+    eager_recurrent,
+    eager_reduction,
+    eager_selection,
+)
 from perfc.passes.eager import (
     Eager,
     Launch,
@@ -43,9 +53,15 @@ def _unmodelled(site: Site) -> Eager:
 
 
 RULES: Mapping[str, Rule] = {
+    **eager_convolution.RULES,
+    **eager_einsum.RULES,
     **eager_elementwise.RULES,
     **eager_movement.RULES,
     **eager_product.RULES,
+    **eager_quantization.RULES,
+    **eager_recurrent.RULES,
+    **eager_reduction.RULES,
+    **eager_selection.RULES,
     "test.op": _test_op,
 }
 """Rules by op name."""

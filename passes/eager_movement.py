@@ -118,6 +118,10 @@ def _cast(site: Site) -> Eager:
     return Eager("aten::to", (launch,), (layout,))
 
 
+def _bit_cast(site: Site) -> Eager:
+    return Eager("aten::view", (), (site.operands[0].layout,))
+
+
 def _concat(site: Site) -> Eager:
     """`cat` skips empty tensors and joins 128 tensors a kernel."""
     tensors = [tensor for tensor in site.operands if tensor.numel]
@@ -260,6 +264,7 @@ RULES: Mapping[str, Rule] = {
     "split": _pieces,
     "cast": _cast,
     "cast_like": _cast,
+    "bit_cast": _bit_cast,
     "concat": _concat,
     "copy": _copy,
     "fill": _fill,

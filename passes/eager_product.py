@@ -1,4 +1,4 @@
-"""Matrix products and convolutions in eager PyTorch.
+"""Matrix products in eager PyTorch.
 
 `layout` of a GEMM is about row-major C[b,m,n] = A[b,m,k] B[b,k,n]: the first
 letter is `n` where A is stored as [m,k] and `t` where it is stored as [k,m]; the
@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.passes.eager import (
+    BYTE,
     Eager,
     Launch,
     Layout,
@@ -26,27 +27,40 @@ from perfc.passes.eager import (
     elementwise_launch,
     made_contiguous,
     scratch,
-    unmodelled_launch,
+    vector_launch,
 )
 
 _MATRIX = 2
 _BATCHED = 3
-_IMAGE = 4
 
 Sizes: TypeAlias = tuple[int, int, int, int]
 """b, m, n and k."""
 
 
-def _gemm(site: Site, sizes: Sizes, layout: str, *, bias: bool = False) -> Launch:
+def gemm_launch(
+    site: Site,
+    sizes: Sizes,
+    layout: str,
+    *,
+    bias: bool = False,
+    work: Work | None = None,
+) -> Launch:
+    """Launch a product of operand 0's type; its work follows from the sizes."""
     dtype = site.operands[0].type.dtype
     params: dict[str, AttrValue] = dict(zip("bmnk", sizes, strict=True))
     params["layout"] = layout
     if bias:
         params["bias"] = True
     math_mode = site.settings.product_math(dtype)
-    return Launch(
-        Kernel("gemm", dtype_name(dtype), math_mode, Record(params), site.work)
-    )
+    if work is None:
+        work = _product_work(sizes, dtype.bits / BYTE)
+    return Launch(Kernel("gemm", dtype_name(dtype), math_mode, Record(params), work))
+
+
+def _product_work(sizes: Sizes, item_bytes: float) -> Work:
+    b, m, n, k = sizes
+    read = math.ceil(b * (m * k + k * n) * item_bytes)
+    return Work(2 * b * m * n * k, read, math.ceil(b * m * n * item_bytes))
 
 
 def _letter(tensor: Tensor) -> str:
@@ -74,13 +88,13 @@ def _linear(site: Site) -> Eager:
     fused = site.settings.fused_bias and n != 1
     if bias and not fused:
         launches.append(elementwise_launch("copy", site.operands[2:], site.out))
-    launches.append(_gemm(site, (1, m, n, k), layout, bias=bias))
+    launches.append(gemm_launch(site, (1, m, n, k), layout, bias=bias, work=site.work))
     return Eager("aten::linear", tuple(launches))
 
 
 def _matmul(site: Site) -> Eager:
     """`bmm` on two batches, else `matmul`; batch axes are flattened."""
-    left, right = site.operands
+    left, right = site.operands[:2]
     batched = left.type.rank == right.type.rank == _BATCHED
     name = "aten::bmm" if batched else "aten::matmul"
     b = math.prod(site.out.shape[: site.out.type.rank - _matrix_axes(left, right)])
@@ -90,7 +104,8 @@ def _matmul(site: Site) -> Eager:
         m, b = m * b, 1
     launches = [*_flattened(left), *_flattened(right)]
     layout = _letter(left) + _letter(right)
-    launches.append(_gemm(site, (b, m, n, left.shape[-1]), layout))
+    sizes = (b, m, n, left.shape[-1])
+    launches.append(gemm_launch(site, sizes, layout, work=site.work))
     return Eager(name, tuple(launches))
 
 
@@ -106,55 +121,20 @@ def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     return ()
 
 
-def _conv(site: Site) -> Eager:
-    x, weight = site.operands[:2]
-    name = f"aten::conv{x.type.rank - _MATRIX}d"
-    if x.type.rank > _IMAGE:
-        return Eager(name, (unmodelled_launch("conv3d", site),))
-    dtype = x.type.dtype
-    params: dict[str, AttrValue] = {
-        "n": x.shape[0],
-        "c_in": x.shape[1],
-        "c_out": weight.shape[0],
-        "kernel": _square(weight.shape[2:]),
-        "size": _square(x.shape[2:]),
-        "stride": _square(site.attributes.integers("stride") or (1,)),
-        "padding": _square(_one_sided(site.attributes.integers("padding"))),
-    }
-    if (groups := site.attributes.integer("groups", 1)) != 1:
-        params["groups"] = groups
-    if max(dilation := site.attributes.integers("dilation") or (1,)) > 1:
-        params["dilation"] = _square(dilation)
-    work = site.work
-    kernel = Kernel(
-        "conv2d",
-        dtype_name(dtype),
-        site.settings.product_math(dtype),
-        Record(params),
-        _without_bias(site, work),
+def _det(site: Site) -> Eager:
+    """An LU factorisation, then the product of its diagonal."""
+    x = site.operands[0]
+    columns = x.shape[-1]
+    rows = x.numel // columns if columns else 0
+    params: dict[str, AttrValue] = {"rows": rows, "cols": columns}
+    factors = Work(site.work.flops, x.nbytes, x.nbytes)
+    product = Work(rows, rows * x.type.dtype.bits // BYTE, site.out.nbytes)
+    launches = (
+        vector_launch("lu", x.type.dtype, params, factors),
+        vector_launch("reduction", x.type.dtype, {**params, "kind": "prod"}, product),
     )
-    launches = [*made_contiguous((x, weight)), Launch(kernel)]
-    if len(site.operands) > _MATRIX:  # cuDNN convolves; PyTorch adds the bias after
-        inputs = (site.out, site.operands[2])
-        launches.append(elementwise_launch("add", inputs, site.out, site.out.numel))
-    return Eager(name, tuple(launches))
+    return Eager("aten::linalg_det", (*made_contiguous((x,)), *launches))
 
 
-def _without_bias(site: Site, work: Work) -> Work:
-    bias = sum(tensor.nbytes for tensor in site.operands[2:])
-    return Work(work.flops, work.bytes_read - bias, work.bytes_written)
-
-
-def _one_sided(padding: tuple[int, ...]) -> tuple[int, ...]:
-    """Padding before each axis; where the sides differ, the larger one."""
-    axes = len(padding) // 2
-    return tuple(map(max, padding[:axes], padding[axes:])) or (0,)
-
-
-def _square(sizes: tuple[int, ...]) -> AttrValue:
-    """One number where all axes agree, as in measured rows."""
-    return sizes[0] if len(set(sizes)) == 1 else sizes
-
-
-RULES: Mapping[str, Rule] = {"linear": _linear, "matmul": _matmul, "conv": _conv}
+RULES: Mapping[str, Rule] = {"linear": _linear, "matmul": _matmul, "det": _det}
 """Rules of the products by op name."""

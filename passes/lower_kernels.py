@@ -92,6 +92,7 @@ class LowerKernels(Pass):
             self._fp32_products(rates),
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
+            "int8" if target is None or "int8" in rates else "fp32",
         )
 
     def _lower(

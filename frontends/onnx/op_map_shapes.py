@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from perfc.frontends.onnx.node import Handler, OnnxNode, plain
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import Constant, convert_dtype, convert_tensor
-from perfc.ir import DTYPES, AttrValue, TensorType, Value, ceil_div
+from perfc.ir import DTYPES, AttrValue, TensorType, Value
 
 _FAR = 2**63 - 1
 
@@ -54,26 +54,20 @@ def constant_attributes(constant: Constant) -> dict[str, AttrValue]:
     return attributes
 
 
-def _axes(node: OnnxNode, index: int) -> tuple[int, ...] | None:
-    """Axes as an attribute (before opset 13) or a constant operand (after)."""
-    axes = node.integers("axes")
-    return axes if axes is not None else node.constant_integers(index)
+def _with_axes(op: str) -> Handler:
+    """Axes as an attribute (before opset 13) or an operand (after), mostly constant."""
 
+    def handler(node: OnnxNode) -> bool:
+        axes = node.integers("axes")
+        if axes is None:
+            axes = node.constant_integers(1)
+        if axes is None:
+            node.emit(op)
+        else:
+            node.emit(op, node.present[:1], {"axes": axes})
+        return True
 
-def _unsqueeze(node: OnnxNode) -> bool:
-    axes = _axes(node, 1)
-    if axes is None:
-        return False
-    node.emit("unsqueeze", node.present[:1], {"axes": axes})
-    return True
-
-
-def _squeeze(node: OnnxNode) -> bool:
-    axes = _axes(node, 1)
-    if axes is None and node.operand(1) is not None:
-        return False
-    node.emit("squeeze", node.present[:1], {} if axes is None else {"axes": axes})
-    return True
+    return handler
 
 
 def _reshape(node: OnnxNode) -> bool:
@@ -106,26 +100,14 @@ def _bit_cast(node: OnnxNode) -> bool:
 
 
 def _split(node: OnnxNode) -> bool:
-    axis = node.integer("axis", 0)
+    """Sizes as an attribute or an operand, mostly constant, else equal parts."""
+    attributes: dict[str, AttrValue] = {"axis": node.integer("axis", 0)}
     sizes = node.integers("split") or node.constant_integers(1)
-    if sizes is None and node.operand(1) is None:
-        sizes = _equal_sizes(node, axis)
     if sizes is None:
-        return False
-    node.emit("split", node.present[:1], {"axis": axis, "sizes": sizes})
+        node.emit("split", attributes={**attributes, "parts": len(node.results)})
+    else:
+        node.emit("split", node.present[:1], {**attributes, "sizes": sizes})
     return True
-
-
-def _equal_sizes(node: OnnxNode, axis: int) -> tuple[int, ...] | None:
-    """Pieces of equal size, the last maybe smaller; None if the size is not known."""
-    x, count = node.operand(0), len(node.results)
-    if x is None or x.type is None or not -x.type.rank <= axis < x.type.rank:
-        return None
-    size = x.type.shape[axis]
-    if not isinstance(size, int):
-        return None
-    piece: int = ceil_div(size, count)
-    return tuple(max(0, min(piece, size - i * piece)) for i in range(count))
 
 
 def _slice(node: OnnxNode) -> bool:
@@ -141,10 +123,21 @@ def _slice(node: OnnxNode) -> bool:
     first, last = node.operand(1), node.operand(2)
     if x is None or first is None or last is None:
         return False
-    count = len(node.constant_integers(1) or (0,))
-    axes_value = node.operand(3) or _listed(node, tuple(range(count)))
-    steps = node.operand(4) or _listed(node, (1,) * count)
+    count = len(node.constant_integers(1) or ())
+    axes_value, steps = node.operand(3), node.operand(4)
+    if not count and (axes_value is None or steps is None):
+        return _computed_slice(node)
+    axes_value = axes_value or _listed(node, tuple(range(count)))
+    steps = steps or _listed(node, (1,) * count)
     node.emit("slice", (x, first, last, axes_value, steps))
+    return True
+
+
+def _computed_slice(node: OnnxNode) -> bool:
+    """Without steps, and maybe axes, where it is not known how many there are."""
+    if node.operand(4) is not None:
+        return False  # steps without axes
+    node.emit("slice", node.present)
     return True
 
 
@@ -181,8 +174,8 @@ SHAPE_HANDLERS: Mapping[str, Handler] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Shape": _shape,
-    "Unsqueeze": _unsqueeze,
-    "Squeeze": _squeeze,
+    "Unsqueeze": _with_axes("unsqueeze"),
+    "Squeeze": _with_axes("squeeze"),
     "Reshape": _reshape,
     "Transpose": _transpose,
     "Flatten": plain("flatten", axis=1),

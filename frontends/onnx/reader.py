@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -71,6 +72,12 @@ _NUMPY: Mapping[int, str] = {
     _T.UINT16: "<u2",
     _T.UINT8: "u1",
     _T.BOOL: "?",
+}
+_FLOATS: Mapping[int, str] = {
+    _T.FLOAT: "<f4",
+    _T.DOUBLE: "<f8",
+    _T.FLOAT16: "<f2",
+    _T.BFLOAT16: "<u2",
 }
 _NO_NAMES = ("", "?")
 _BITS_OF_A_BYTE = 8
@@ -246,17 +253,20 @@ def _integers(tensor: onnx.TensorProto) -> tuple[int, ...]:
 
 
 def _float_constant(type_: TensorType, tensor: onnx.TensorProto) -> Constant:
-    if tensor.data_type != _T.FLOAT:
-        return Constant(type_)
-    if tensor.HasField("raw_data"):
-        floats = np.frombuffer(tensor.raw_data, dtype="<f4")
-    else:
+    floats: npt.NDArray[Any]
+    if tensor.data_type == _T.FLOAT and not tensor.HasField("raw_data"):
         floats = np.array(tensor.float_data, dtype="<f4")
+    elif tensor.data_type in _FLOATS and tensor.HasField("raw_data"):
+        floats = np.frombuffer(tensor.raw_data, dtype=_FLOATS[tensor.data_type])
+    else:
+        return Constant(type_)
+    if tensor.data_type == _T.BFLOAT16:  # the upper half of an fp32
+        floats = (floats.astype("<u4") << 16).view("<f4")
     few = tuple(map(float, floats)) if len(floats) <= MAX_FLOATS else None
     return Constant(type_, value=_splat(floats), numbers=few)
 
 
-def _splat(values: npt.NDArray[np.float32]) -> float | None:
+def _splat(values: npt.NDArray[Any]) -> float | None:
     """Return the one finite number that all elements are, if there is one."""
     if not len(values) or not np.isfinite(values[0]) or (values != values[0]).any():
         return None

@@ -93,7 +93,7 @@ def _number(dim: Dim) -> int:
 
 def _quotient(left: Dim, right: Dim) -> Dim:
     """Divide integers as ONNX does: towards zero."""
-    if isinstance(left, int) and isinstance(right, int) and left < 0 < right:
+    if isinstance(left, int) and isinstance(right, int) and left * right < 0:
         return -(-left // right)
     return left // right
 

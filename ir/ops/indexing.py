@@ -40,11 +40,24 @@ def _clamp(position: Dim, size: Dim) -> Dim:
     return position
 
 
+def _bounds(x: Abstract, operands: Sequence[Abstract]) -> list[tuple[Dim, ...] | None]:
+    """Return starts, ends, axes and steps; the first axes and 1 if not given."""
+    bounds = [operand.elements for operand in operands]
+    count = operands[0].type.numel
+    if not isinstance(count, int):
+        return [*bounds, *[None] * (4 - len(bounds))]
+    if count > x.type.rank:
+        msg = f"{operands[0].type} are not the starts of a slice of {x.type}"
+        raise VerifyError(msg)
+    defaults: list[tuple[Dim, ...]] = [tuple(range(count)), (1,) * count]
+    return bounds + defaults[len(bounds) - 2 :]
+
+
 def _infer_slice(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x = operands[0]
-    starts, ends, axes, steps = (operand.elements for operand in operands[1:])
+    starts, ends, axes, steps = _bounds(x, operands[1:])
     shape = list(x.type.shape)
     if starts is None or ends is None or axes is None or steps is None:
         touched = range(len(shape)) if axes is None else map(as_int, axes)
@@ -80,7 +93,7 @@ def _slice_size(start: Dim, end: Dim, step: int, size: Dim) -> Dim:
 
 SLICE = OpDef(
     name="slice",
-    arity=(5, 5),
+    arity=(3, 5),
     infer=_infer_slice,
     work=no_work,
     view=0,

@@ -7,14 +7,16 @@ from itertools import product as combinations
 
 import attrs
 
-from perfc.ir.dims import Dim, Expr, product
+from perfc.ir.dims import Dim, Expr, ceil_div, product, total
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
+    OPTIONAL_INT,
     OPTIONAL_INTS,
     UNKNOWN_DIM,
     all_of,
+    as_int,
     broadcast,
     no_work,
     normalize_axis,
@@ -136,14 +138,28 @@ TRANSPOSE = OpDef(
 )
 
 
+def _axes(
+    attributes: Record, operands: Sequence[Abstract]
+) -> tuple[int, ...] | TensorType | None:
+    """Return the axes that attribute or operand 1 hold, or the type of unknown ones."""
+    if len(operands) > 1:
+        elements = operands[1].elements
+        return operands[1].type if elements is None else tuple(map(as_int, elements))
+    given = attributes.get("axes") is not None
+    return attributes.integers("axes") if given else None
+
+
 def _infer_squeeze(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     shape = operands[0].type.shape
-    if attributes.get("axes") is None:
+    given = _axes(attributes, operands)
+    if isinstance(given, TensorType):
+        return _view(operands[0], unknown_shape(given, rank=len(shape), sign=-1))
+    if given is None:
         axes = {i for i, dim in enumerate(shape) if isinstance(dim, int) and dim == 1}
     else:
-        axes = {normalize_axis(a, len(shape)) for a in attributes.integers("axes")}
+        axes = {normalize_axis(a, len(shape)) for a in given}
     for axis in axes:
         require_equal("squeezed dimension and 1", shape[axis], 1)
     kept = tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
@@ -154,11 +170,13 @@ def _infer_unsqueeze(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     shape = list(operands[0].type.shape)
-    axes = attributes.integers("axes")
-    rank = len(shape) + len(axes)
-    places = {normalize_axis(a, rank) for a in axes}
-    if len(places) != len(axes):
-        msg = f"axes {list(axes)} name one place twice"
+    axes = _axes(attributes, operands)
+    if isinstance(axes, TensorType):
+        return _view(operands[0], unknown_shape(axes, rank=len(shape), sign=1))
+    rank = len(shape) + len(axes or ())
+    places = {normalize_axis(a, rank) for a in axes or ()}
+    if len(places) != rank - len(shape):
+        msg = f"axes {list(axes or ())} name one place twice"
         raise VerifyError(msg)
     for axis in sorted(places):
         shape.insert(axis, 1)
@@ -167,21 +185,21 @@ def _infer_unsqueeze(
 
 SQUEEZE = OpDef(
     name="squeeze",
-    arity=(1, 1),
+    arity=(1, 2),
     infer=_infer_squeeze,
     work=no_work,
     attributes={"axes": OPTIONAL_INTS},
     view=0,
-    summary="dimensions of size 1 removed",
+    summary="dimensions of size 1 removed (computed axes: operand 1)",
 )
 UNSQUEEZE = OpDef(
     name="unsqueeze",
-    arity=(1, 1),
+    arity=(1, 2),
     infer=_infer_unsqueeze,
     work=no_work,
-    attributes={"axes": (tuple,)},
+    attributes={"axes": OPTIONAL_INTS},
     view=0,
-    summary="dimensions of size 1 put in",
+    summary="dimensions of size 1 put in (computed axes: operand 1)",
 )
 IDENTITY = OpDef(
     name="identity",
@@ -298,7 +316,7 @@ def _infer_concat(
 ) -> Sequence[Abstract]:
     first = operands[0].type
     axis = normalize_axis(attributes.integer("axis"), first.rank)
-    total: Dim = 0
+    size: Dim = 0
     shape = list(first.shape)
     for operand in operands:
         other = operand.type
@@ -310,8 +328,8 @@ def _infer_concat(
                 continue
             require_equal(f"dimensions {i} of {first} and {other}", left, right)
             shape[i] = right if isinstance(left, Expr) else left
-        total = total + other.shape[axis]
-    shape[axis] = total
+        size = size + other.shape[axis]
+    shape[axis] = size
     type_ = TensorType(first.dtype, tuple(shape))
     parts = [operand.elements for operand in operands if operand.elements is not None]
     if len(parts) < len(operands) or axis != 0:
@@ -334,22 +352,45 @@ def _infer_split(
 ) -> Sequence[Abstract]:
     type_ = operands[0].type
     axis = normalize_axis(attributes.integer("axis"), type_.rank)
-    sizes = attributes.integers("sizes")
-    require_equal(f"sizes {list(sizes)} and {type_}", sum(sizes), type_.shape[axis])
+    sizes = _pieces(attributes, operands, type_.shape[axis])
+    if UNKNOWN_DIM not in sizes:
+        whole = f"sizes {[*map(str, sizes)]} and {type_}"
+        require_equal(whole, total(sizes), type_.shape[axis])
     before, after = type_.shape[:axis], type_.shape[axis + 1 :]
     shapes = [(*before, size, *after) for size in sizes]
     return [Abstract(attrs.evolve(type_, shape=s).checked()) for s in shapes]
 
 
+def _pieces(
+    attributes: Record, operands: Sequence[Abstract], size: Dim
+) -> Sequence[Dim]:
+    """Return the sizes given, or those of equal parts, the last maybe smaller."""
+    if attributes.get("sizes") is not None:
+        return attributes.integers("sizes")
+    parts = attributes.integer("parts")
+    if not 0 < parts <= MAX_PARTS:
+        msg = f"cannot cut into {parts} parts"
+        raise VerifyError(msg)
+    if len(operands) > 1:
+        return operands[1].elements or (UNKNOWN_DIM,) * parts
+    piece: Dim = ceil_div(size, parts)
+    if not isinstance(size, int):
+        return (*[piece] * (parts - 1), size - (parts - 1) * piece)
+    return [max(0, min(as_int(piece), size - i * piece)) for i in range(parts)]
+
+
+MAX_PARTS = 2**16
+"""More parts than this are a mistake."""
+
 SPLIT = OpDef(
     name="split",
-    arity=(1, 1),
+    arity=(1, 2),
     results=None,
     infer=_infer_split,
     work=no_work,
-    attributes={"axis": (int,), "sizes": (tuple,)},
+    attributes={"axis": (int,), "sizes": OPTIONAL_INTS, "parts": OPTIONAL_INT},
     view=0,
-    summary="consecutive pieces along one axis, without copying",
+    summary="consecutive pieces along one axis, uncopied (computed sizes: operand 1)",
 )
 
 

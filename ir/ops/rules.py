@@ -157,20 +157,25 @@ def require_equal(what: str, left: Dim, right: Dim) -> None:
         raise VerifyError(msg)
 
 
-def unknown_shape(wanted: TensorType) -> tuple[Dim, ...]:
+def unknown_shape(
+    wanted: TensorType, *, rank: int = 0, sign: int = 1
+) -> tuple[Dim, ...]:
     """Return a shape of unknown dimensions, as many as *wanted* has elements.
 
+    With *rank*, as many more than that, or fewer.
+
     Raises:
-        VerifyError: that is more dimensions than any tensor has.
+        VerifyError: that is more dimensions than any tensor has, or fewer than 0.
 
     """
-    rank = wanted.numel
-    if not isinstance(rank, int):
+    count = wanted.numel
+    if not isinstance(count, int):
         return (UNKNOWN_DIM,)
-    if rank > MAX_RANK:
-        msg = f"{wanted} cannot be a shape: {rank} dimensions"
+    dims = rank + sign * count
+    if not 0 <= dims <= MAX_RANK:
+        msg = f"{wanted} cannot be a shape: {dims} dimensions"
         raise VerifyError(msg)
-    return (UNKNOWN_DIM,) * rank
+    return (UNKNOWN_DIM,) * dims
 
 
 def known_elements(operand: Abstract, what: str) -> tuple[Dim, ...]:

@@ -1,0 +1,125 @@
+"""Recurrent layers and spectra in eager PyTorch: what cuDNN and cuFFT launch.
+
+A recurrent layer is one call of cuDNN. Its standard algorithm, the default in
+PyTorch, multiplies the inputs of all steps in one product, and runs a product
+with the recurrent weights and one kernel for all that is elementwise at each
+step (Appleyard et al., "Optimizing Performance of Recurrent Neural Networks on
+GPUs", arXiv 1604.01946). Directions are taken to run one after another, and the
+persistent algorithms, which cuDNN takes for some sizes of fp16, are not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from perfc.ir import (
+    RECURRENT_FLOPS,
+    RECURRENT_GATES,
+    Dim,
+    TensorType,
+    Work,
+    recurrent_sizes,
+)
+from perfc.passes.eager import (
+    Eager,
+    Launch,
+    Rule,
+    Site,
+    Tensor,
+    elementwise_launch,
+    made_contiguous,
+    unmodelled_launch,
+)
+from perfc.passes.eager_product import gemm_launch
+from perfc.passes.eager_selection import kernel_launch
+
+MAX_STEPS = 10_000
+"""Longer sequences are one kernel that is costed by its bytes, and reported."""
+
+_NAMES = {"lstm": "aten::lstm", "gru": "aten::gru", "rnn": "aten::rnn_tanh"}
+
+
+def _recurrent(site: Site) -> Eager:
+    x, recurrence = site.operands[0], site.operands[2]
+    kind = site.attributes.text("kind")
+    found = recurrent_sizes(site.attributes, x.type, recurrence.type)
+    steps, batch, inputs, hidden, directions = cast("tuple[int, ...]", found)
+    if steps > MAX_STEPS:
+        return Eager(_NAMES[kind], (unmodelled_launch(kind, site),))
+    columns = RECURRENT_GATES[kind] * hidden
+    projected = gemm_launch(site, (1, steps * batch, columns, inputs), "nt")
+    step = (
+        gemm_launch(site, (1, batch, columns, hidden), "nt"),
+        _gates(site, kind, batch, hidden),
+    )
+    direction = (projected, *step * steps)
+    return Eager(_NAMES[kind], (*made_contiguous((x,)), *direction * directions))
+
+
+def _gates(site: Site, kind: str, batch: int, hidden: int) -> Launch:
+    """Read both products and the state, write the state."""
+    dtype = site.out.type.dtype
+    gates: tuple[Dim, ...] = (batch, RECURRENT_GATES[kind] * hidden)
+    product = Tensor(TensorType(dtype, gates))
+    state = Tensor(TensorType(dtype, (batch, hidden)))
+    flops = RECURRENT_FLOPS[kind] * batch * hidden
+    return elementwise_launch(kind, (product, product, state), state, flops)
+
+
+def _linear_attention(site: Site) -> Eager:
+    """One fused kernel, as the libraries of such models have it."""
+    launch = kernel_launch(site, "linear_attention")
+    return Eager("fla::linear_attention", (launch,))
+
+
+def _causal_conv(site: Site) -> Eager:
+    return Eager("causal_conv1d::causal_conv1d", (kernel_launch(site, "causal_conv"),))
+
+
+def _dft(site: Site) -> Eager:
+    """One transform by cuFFT; the signal is contiguous along the axis first."""
+    launches = (*made_contiguous(site.operands[:1]), kernel_launch(site, "fft"))
+    return Eager("aten::fft_fft", launches)
+
+
+def _stft(site: Site) -> Eager:
+    """Frames are a view of the signal; times the window, then transformed."""
+    out = site.out
+    item = out.nbytes // out.numel if out.numel else 0
+    frames = Tensor(TensorType(out.type.dtype, cast("tuple[Dim, ...]", out.shape[:-1])))
+    work = Work(site.work.flops, frames.numel * item, out.nbytes)
+    windowed = elementwise_launch("mul", (frames,), frames, frames.numel)
+    return Eager("aten::stft", (windowed, kernel_launch(site, "fft", work)))
+
+
+_WINDOWS = {
+    "hann": ("arange", "mul", "cos", "mul", "add"),
+    "hamming": ("arange", "mul", "cos", "mul", "add"),
+    "blackman": (
+        *("arange", "mul", "mul", "cos", "mul"),
+        *("mul", "cos", "mul", "sub", "add"),
+    ),
+}
+
+
+def _window(site: Site) -> Eager:
+    """`torch.hann_window` and the like, in single steps."""
+    kind = site.attributes.text("kind")
+    out = site.out
+    launches = tuple(
+        elementwise_launch(step, () if step == "arange" else (out,), out, out.numel)
+        for step in _WINDOWS.get(kind, _WINDOWS["hann"])
+    )
+    return Eager(f"aten::{kind}_window", launches)
+
+
+RULES: Mapping[str, Rule] = {
+    "recurrent": _recurrent,
+    "linear_attention": _linear_attention,
+    "causal_conv": _causal_conv,
+    "dft": _dft,
+    "stft": _stft,
+    "window": _window,
+}
+"""Rules of the ops over steps, by op name."""
