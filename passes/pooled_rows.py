@@ -176,9 +176,10 @@ def _gather(tracer: Tracer, node: Node, index: int) -> Traced:
 
 
 def _slice(tracer: Tracer, node: Node, index: int) -> Traced:
+    """Cut the rows; bounds without axes and steps are those of the first axes."""
     rows = tracer.trace(node.operands[0])
-    axes, steps = map(elements_of, node.operands[3:])
-    return rows if isinstance(rows, Rows) and (axes, steps) == ((0,), (1,)) else None
+    bounds = [elements_of(value) for value in node.operands[3:]] or [(0,), (1,)]
+    return rows if isinstance(rows, Rows) and bounds == [(0,), (1,)] else None
 
 
 def _mul(tracer: Tracer, node: Node, index: int) -> Traced:

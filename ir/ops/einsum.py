@@ -9,7 +9,7 @@ from perfc.ir.dims import Dim, product
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import broadcast, require_equal, touch_all
+from perfc.ir.ops.rules import broadcast, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -73,19 +73,12 @@ def _covered(labels: tuple[str, ...]) -> int:
 def einsum_sizes(
     labels: Sequence[tuple[str, ...]], shapes: Sequence[tuple[Dim, ...]]
 ) -> dict[str, Dim]:
-    """Return the size of each label.
-
-    Raises:
-        VerifyError: two operands have another size for one letter.
-
-    """
+    """Return the size of each label; one that is 1 somewhere is broadcast."""
     sizes: dict[str, Dim] = {}
     for names, shape in zip(labels, shapes, strict=True):
         for name, dim in zip(names, shape, strict=True):
-            known = sizes.setdefault(name, dim)
-            if not name.startswith(_ELLIPSIS) and 1 not in (known, dim):
-                require_equal(f"sizes of {name!r}", known, dim)
-            (sizes[name],) = broadcast([(known,), (dim,)])
+            if isinstance(sizes.setdefault(name, dim), int) and sizes[name] == 1:
+                sizes[name] = dim
     return sizes
 
 
@@ -97,6 +90,9 @@ def _infer_einsum(
         attributes.text("equation"), [type_.rank for type_ in types]
     )
     sizes = einsum_sizes(labels, [type_.shape for type_ in types])
+    for names, type_ in zip(labels, types, strict=True):
+        for name, dim in zip(names, type_.shape, strict=True):
+            broadcast([(sizes[name],), (dim,)])
     shape = tuple(sizes[label] for label in result)
     return [Abstract(TensorType(types[0].dtype, shape))]
 

@@ -12,6 +12,7 @@ from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
+    MAX_ELEMENTS,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     UNKNOWN_DIM,
@@ -224,9 +225,10 @@ def _infer_expand(
 
 
 def _expanded(x: Abstract, type_: TensorType) -> tuple[Dim, ...] | None:
-    if x.elements is None or any(isinstance(dim, Expr) for dim in type_.shape):
+    numel = type_.numel
+    if x.elements is None or not isinstance(numel, int) or numel > MAX_ELEMENTS:
         return None
-    if x.type.numel == type_.numel:
+    if x.type.numel == numel:
         return x.elements
     added = TensorType(x.type.dtype, (1,) * (type_.rank - x.type.rank) + x.type.shape)
     picks = [

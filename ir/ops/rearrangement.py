@@ -9,6 +9,7 @@ from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
+    MAX_ELEMENTS,
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
     OPTIONAL_INT,
@@ -41,19 +42,17 @@ def _infer_tile(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
         msg = f"{len(repeats)} repeats for {x.type}"
         raise VerifyError(msg)
     shape = tuple(n * times for n, times in zip(x.type.shape, repeats, strict=True))
-    return [Abstract(TensorType(x.type.dtype, shape).checked(), _tiled(x, repeats))]
+    type_ = TensorType(x.type.dtype, shape).checked()
+    return [Abstract(type_, _tiled(x, repeats, type_.numel))]
 
 
-def _tiled(x: Abstract, repeats: Sequence[Dim]) -> tuple[Dim, ...] | None:
+def _tiled(x: Abstract, repeats: Sequence[Dim], numel: Dim) -> tuple[Dim, ...] | None:
     axes = all_of(x)
-    if axes is None or any(isinstance(r, Expr) or r > MAX_REPEATS for r in repeats):
+    if axes is None or not isinstance(numel, int) or not 0 < numel <= MAX_ELEMENTS:
         return None
     picks = [[*axis] * as_int(times) for axis, times in zip(axes, repeats, strict=True)]
     return picked(x, picks)
 
-
-MAX_REPEATS = 4096
-"""Shape arithmetic that repeats more often is not folded."""
 
 TILE = OpDef(
     name="tile",
@@ -86,7 +85,7 @@ def _padded(x: Abstract, pads: Sequence[Dim], value: object) -> tuple[Dim, ...] 
     """Fold a padded list; one that is cut, or filled with other elements, is not."""
     if x.elements is None or x.type.rank != 1 or not isinstance(value, int):
         return None
-    if any(isinstance(n, Expr) or not 0 <= n <= MAX_REPEATS for n in pads):
+    if any(isinstance(n, Expr) or not 0 <= n <= MAX_ELEMENTS for n in pads):
         return None
     before, behind = ((value,) * as_int(n) for n in pads)
     return (*before, *x.elements, *behind)

@@ -61,6 +61,7 @@ _SHORT = 64
 _SIZES = (
     *(TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL),
     *(TensorProto.FLOAT, TensorProto.DOUBLE),
+    *(TensorProto.FLOAT16, TensorProto.BFLOAT16),
 )
 _DTYPES: Mapping[str, str] = {
     "FLOAT": "f32",

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfc.ir import BUILTIN_OPS, DTYPES, Abstract, AttrValue, Record, TensorType
 
-F32, I64 = DTYPES["f32"], DTYPES["i64"]
+F32, I64, BOOL = DTYPES["f32"], DTYPES["i64"], DTYPES["bool"]
 TABLES = (Record({"rows": 100, "dim": 16}), Record({"rows": 50, "dim": 8}))
 
 

@@ -28,6 +28,11 @@ from perfc.ir import (
 Operands = list[TensorType]
 
 
+def _int4(*shape: Any) -> TensorType:  # noqa: ANN401 - ints, arrays, expressions
+    """Make a type of 4-bit integers."""
+    return TensorType(DTYPES["i4"], shape)
+
+
 def _same_shapes(count: int) -> Callable[[Any], Operands]:
     return lambda b: [f32(b, 4)] * count
 
@@ -57,6 +62,36 @@ CASES: dict[str, tuple[Record, Callable[[Any], Operands]]] = {
     "gather_elements": (record(axis=1), lambda b: [f32(b, 16), i64(b, 2)]),
     "gather_nd": (Record(), lambda b: [f32(100, 16), i64(b, 1)]),
     "cast": (record(dtype=DTYPES["f16"]), lambda b: [f32(b, 4)]),
+    "argmax": (record(axis=1), lambda b: [f32(b, 4)]),
+    "conv_transpose": (
+        record(stride=(2, 2), groups=2),
+        lambda b: [f32(b, 4, 9, 9), f32(4, 3, 3, 3)],
+    ),
+    "einsum": (
+        record(equation="bij,bjk,k->bi"),
+        lambda b: [f32(b, 3, 5), f32(b, 5, 7), f32(7)],
+    ),
+    "recurrent": (
+        record(kind="lstm"),
+        lambda b: [f32(5, b, 6), f32(1, 16, 6), f32(1, 16, 4)],
+    ),
+    "linear_attention": (
+        record(heads=4, kv_heads=2, update_rule="delta"),
+        lambda b: [f32(b, 3, 32), f32(b, 3, 16), f32(b, 3, 8)],
+    ),
+    "scatter_elements": (
+        record(axis=1, reduction="add"),
+        lambda b: [f32(b, 16), i64(b, 2), f32(b, 2)],
+    ),
+    "resize": (
+        record(mode="linear", scales=(1.0, 1.0, 2.0, 2.0)),
+        lambda b: [f32(b, 3, 4, 5)],
+    ),
+    "quantize": (
+        record(dtype=DTYPES["i8"]),
+        lambda b: [f32(b, 16), f32(16)],
+    ),
+    "dequantize": (Record(), lambda b: [_int4(b, 16), f32(16)]),
     "concat": (record(axis=0), lambda b: [f32(b, 4), f32(3, 4)]),
     "split": (record(axis=1, sizes=(1, 3)), lambda b: [f32(b, 4)]),
     "flatten": (record(axis=1), lambda b: [f32(b, 4, 2)]),
@@ -116,11 +151,24 @@ def test_work(name: str, batches: list[int]) -> None:
         ("linear", 2 * 8 * 64 * 13 + 8 * 64, 4 * (8 * 13 + 64 * 13 + 64), 4 * 8 * 64),
         ("matmul", 2 * 8 * 3 * 5 * 7, 4 * 8 * (15 + 35), 4 * 8 * 21),
         ("conv", 2 * 8 * 6 * 25 * 18, 4 * (8 * 4 * 81 + 6 * 18 + 6), 4 * 8 * 6 * 25),
-        ("pool", 8 * 4 * 64 * 4, 4 * 8 * 4 * 81, 4 * 8 * 4 * 64),
+        ("pool", 8 * 4 * 64 * 4, 4 * 8 * 4 * 81, (4 + 8) * 8 * 4 * 64),
         ("reduce", 32, 128, 32),
         ("embedding_bag", 24 * 24, 8 * 64 + 4 * 24 * 24, 4 * 8 * 24),
         ("gather", 0, 8 * 8 + 4 * 8 * 16, 4 * 8 * 16),
         ("cast", 0, 128, 64),
+        ("conv_transpose", 2 * 8 * 4 * 81 * 27, 4 * (2592 + 108), 4 * 8 * 6 * 361),
+        ("einsum", 2 * 8 * (3 * 5 * 7 + 3 * 7), 4 * (8 * (15 + 35) + 7), 4 * 8 * 3),
+        (
+            "recurrent",
+            5 * 8 * 4 * (2 * 4 * (6 + 4) + 30),
+            4 * (5 * 8 * 6 + 16 * 6 + 16 * 4),
+            4 * (5 * 8 * 4 + 2 * 8 * 4),
+        ),
+        ("linear_attention", 2 * 8 * 3 * 32 * (4 + 2 * 2), 4 * 24 * 56, 4 * 8 * 112),
+        ("scatter_elements", 16, 4 * 8 * 16 + 8 * 16 + 4 * 16, 4 * 8 * 16 + 4 * 16),
+        ("resize", 2 * 4 * 8 * 3 * 80, 4 * 8 * 60, 4 * 8 * 240),
+        ("quantize", 3 * 128, 4 * 128 + 64, 128),
+        ("dequantize", 2 * 128, 64 + 64, 4 * 128),
         ("concat", 0, 4 * 44, 4 * 44),
         ("transpose", 0, 0, 0),
     ],

@@ -217,9 +217,18 @@ def test_pool() -> None:
     assert {"aten::max_pool2d": ["pool"]} == launched(lower(text))
 
 
-def test_convolution_of_volumes_is_not_modelled() -> None:
-    """A 3-d convolution is costed by its bytes and marked."""
-    text = one_op("%x: f32[2,8,4,4,4], param %w: f32[8,8,1,1,1]", "conv(%x, %w)")
-    (kernel,) = kernels(lower(text))
+def test_convolution_of_lists_and_volumes() -> None:
+    """A 1-d convolution runs as a 2-d one of height 1, a 3-d one has its own kernel."""
+    text = one_op("%x: f32[2,8,9], param %w: f32[4,8,3]", "conv(%x, %w)")
+    (line,) = kernels(lower(text))
+    text = one_op("%x: f32[2,8,4,4,4], param %w: f32[8,8,2,2,2]", "conv(%x, %w)")
+    (volume,) = kernels(lower(text))
 
-    assert not kernel.known
+    assert ("conv2d", (1, 3), (1, 9)) == (
+        line.op,
+        line.params["kernel"],
+        line.params["size"],
+    )
+    assert ("conv3d", 2) == (volume.op, volume.params["kernel"])
+    assert line.known
+    assert volume.known
