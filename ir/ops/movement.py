@@ -376,9 +376,10 @@ def _pieces(
     if len(operands) > 1:
         return operands[1].elements or (UNKNOWN_DIM,) * parts
     piece: Dim = ceil_div(size, parts)
-    if not isinstance(size, int):
+    if isinstance(size, Expr):
         return (*[piece] * (parts - 1), size - (parts - 1) * piece)
-    return [max(0, min(as_int(piece), size - i * piece)) for i in range(parts)]
+    most = as_int(piece)
+    return [max(0, min(most, size - i * most)) for i in range(parts)]
 
 
 MAX_PARTS = 2**16

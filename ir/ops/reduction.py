@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate
 
@@ -115,9 +115,15 @@ def _arg(name: str, summary: str) -> OpDef:
     )
 
 
+_STEPS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
+    "cumsum": lambda so_far, x: so_far + x,
+    "cumprod": lambda so_far, x: so_far * x,
+}
+
+
 def _infer_cumulative(name: str) -> InferRule:
     """Fold a list whose every element is known."""
-    step = {"cumsum": lambda a, b: a + b, "cumprod": lambda a, b: a * b}[name]
+    step = _STEPS[name]
 
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         x = operands[0]

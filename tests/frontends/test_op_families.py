@@ -257,7 +257,7 @@ def test_quantised_weights_are_parameters(path: Path) -> None:
         node("Shape", "table", "k"),
         node("ReduceSum", "c axes", "y"),
     ]
-    scale = numpy_helper.from_array(np.float32([0.5])[0], "s")
+    scale = _floats("s", 0.5)
     model = _model(made, [*tensors, zero, axes, scale], 18, (1, 4, 8, 8))
     path.write_bytes(model.SerializeToString())
     ops = OnnxFrontend().load(path).classes[0].ops
