@@ -225,7 +225,7 @@ def _slice(site: _Site) -> Sequence[Array]:
     cut = [slice(None)] * site[0].ndim
     bounds = [site.listed(i) for i in range(1, len(site.node.operands))]
     count = len(bounds[0])
-    bounds += [range(count), [1] * count][len(bounds) - 2 :]
+    bounds += [list(range(count)), [1] * count][len(bounds) - 2 :]
     for start, end, axis, step in zip(*bounds, strict=True):
         cut[axis] = slice(start, end, step)
     return [site[0][tuple(cut)]]
