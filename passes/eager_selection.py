@@ -7,7 +7,7 @@ for the device. What PyTorch does not have itself is as torchvision does it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from perfc.ir import AttrValue, Dim, TensorType, Work
 from perfc.passes.eager import (
@@ -25,8 +25,6 @@ from perfc.passes.eager_movement import memcpy_launch
 
 _COUNT_BYTES = 8
 """Of the number of results, an int64."""
-
-Kind = Callable[[Site], str]
 
 
 def kernel_launch(

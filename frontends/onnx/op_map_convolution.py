@@ -85,12 +85,11 @@ _GLOBAL_POOLS = {
 
 
 def _global_pool(node: OnnxNode) -> bool:
-    """Reduce every axis but the first two; of a rank not known here, an image's."""
-    axes = tuple(range(2, node.rank(0) or 4))
+    """Reduce every axis but the first two."""
     attributes: dict[str, AttrValue] = {
         "kind": _GLOBAL_POOLS[node.op],
         "keepdims": True,
-        "axes": axes,
+        "first_axis": 2,
     }
     node.emit("reduce", attributes=attributes)
     return True

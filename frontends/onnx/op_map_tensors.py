@@ -39,12 +39,10 @@ def _gemm(node: OnnxNode) -> bool:
 def _reduce(node: OnnxNode) -> bool:
     """Axes are an attribute, or since opset 13 to 18 an operand, maybe computed."""
     axes = node.integers("axes")
-    computed = axes is None and node.operand(1) is not None
-    if computed:
+    given = axes is not None or node.operand(1) is not None
+    if axes is None:
         axes = node.constant_integers(1)
-    elif not axes and node.integer("noop_with_empty_axes", 0):
-        axes = ()
-    if axes == () and node.integer("noop_with_empty_axes", 0):
+    if node.integer("noop_with_empty_axes", 0) and (axes == () or not given):
         return _reduce_nothing(node)
     attributes: dict[str, AttrValue] = {
         "kind": _REDUCTIONS[node.op],
@@ -52,8 +50,8 @@ def _reduce(node: OnnxNode) -> bool:
     }
     if axes:
         attributes["axes"] = axes
-    by_operand = computed and axes is None
-    node.emit("reduce", node.present[: 1 + by_operand], attributes)
+    computed = given and axes is None
+    node.emit("reduce", node.present[: 1 + computed], attributes)
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import (
+    casting,
     constant,
     control,
     convolution,
@@ -29,7 +30,7 @@ BUILTIN_OPS = OpRegistry()
 """Every op of perfc's own vocabulary."""
 
 for _family in (
-    *(constant, control, convolution, einsum, elementwise, embedding),
+    *(casting, constant, control, convolution, einsum, elementwise, embedding),
     *(indexing, linalg, movement, pooling, quantization, rearrangement),
     *(recurrent, reduction, resampling, selection, spectral, testing, text),
 ):

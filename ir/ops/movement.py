@@ -27,7 +27,7 @@ from perfc.ir.ops.rules import (
     unknown_shape,
 )
 from perfc.ir.record import Record
-from perfc.ir.types import MAX_RANK, DType, TensorType
+from perfc.ir.types import TensorType
 
 
 def _view(x: Abstract, shape: tuple[Dim, ...]) -> Sequence[Abstract]:
@@ -249,70 +249,6 @@ EXPAND = OpDef(
 )
 
 
-def _infer_cast(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-    x = operands[0]
-    dtype = attributes.dtype("dtype")
-    type_ = TensorType(dtype, x.type.shape, x.type.space)
-    return [Abstract(type_, _cast_elements(x, dtype))]
-
-
-def _cast_elements(x: Abstract, dtype: DType) -> tuple[Dim, ...] | None:
-    """Keep elements; as floats only a shape's, which scales multiply and round."""
-    if dtype.kind == "bool":
-        known = x.elements and not any(isinstance(e, Expr) for e in x.elements)
-        return tuple(int(bool(e)) for e in x.elements or ()) if known else None
-    if dtype.kind in ("int", "uint"):
-        return x.elements
-    small = dtype.is_float and x.elements is not None and len(x.elements) <= MAX_RANK
-    return x.elements if small else None
-
-
-CAST = OpDef(
-    name="cast",
-    arity=(1, 1),
-    infer=_infer_cast,
-    work=touch_all,
-    attributes={"dtype": (DType,)},
-    summary="another element type",
-)
-
-
-def _infer_cast_like(
-    attributes: Record, operands: Sequence[Abstract]
-) -> Sequence[Abstract]:
-    x, like = operands
-    dtype = like.type.dtype
-    return [Abstract(TensorType(dtype, x.type.shape), _cast_elements(x, dtype))]
-
-
-def _infer_bit_cast(
-    attributes: Record, operands: Sequence[Abstract]
-) -> Sequence[Abstract]:
-    x, dtype = operands[0].type, attributes.dtype("dtype")
-    require_equal(f"bits of {x.dtype} and {dtype}", x.dtype.bits, dtype.bits)
-    return [Abstract(TensorType(dtype, x.shape, x.space))]
-
-
-BIT_CAST = OpDef(
-    name="bit_cast",
-    arity=(1, 1),
-    infer=_infer_bit_cast,
-    work=no_work,
-    attributes={"dtype": (DType,)},
-    view=0,
-    summary="the same bits, read as another element type",
-)
-
-
-CAST_LIKE = OpDef(
-    name="cast_like",
-    arity=(2, 2),
-    infer=_infer_cast_like,
-    work=touch_all,
-    summary="the element type of operand 1",
-)
-
-
 def _infer_concat(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -413,5 +349,5 @@ COPY = OpDef(
 
 OPS = (
     *(RESHAPE, FLATTEN, TRANSPOSE, SQUEEZE, UNSQUEEZE, IDENTITY, EXPAND),
-    *(CAST, CAST_LIKE, BIT_CAST, CONCAT, SPLIT, COPY),
+    *(CONCAT, SPLIT, COPY),
 )

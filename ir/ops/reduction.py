@@ -27,9 +27,9 @@ from perfc.ir.types import BOOL, I64, TensorType
 
 
 def reduced_axes(attributes: Record, rank: int) -> tuple[int, ...]:
-    """Return the axes a `reduce` removes; none given means all of them."""
+    """Return the axes a `reduce` removes; none given means all from the first on."""
     if attributes.get("axes") is None:
-        return tuple(range(rank))
+        return tuple(range(attributes.integer("first_axis", 0), rank))
     return tuple(normalize_axis(a, rank) for a in attributes.integers("axes"))
 
 
@@ -91,7 +91,12 @@ REDUCE = OpDef(
     arity=(1, 2),
     infer=_infer_reduce,
     work=per_element(1),
-    attributes={"kind": (str,), "axes": OPTIONAL_INTS, "keepdims": OPTIONAL_BOOL},
+    attributes={
+        "kind": (str,),
+        "axes": OPTIONAL_INTS,
+        "first_axis": OPTIONAL_INT,
+        "keepdims": OPTIONAL_BOOL,
+    },
     summary="sum, mean, max, min, prod, l1, l2, ... over axes (computed: operand 1)",
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_INT,
@@ -118,13 +119,33 @@ UNIQUE = OpDef(
     attributes={"axis": OPTIONAL_INT},
     summary="the different elements, or slices along one axis, and where they are",
 )
+
+
+def _work_suppression(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Compare all pairs of boxes of each class: 12 flops for an overlap."""
+    boxes, scores = operands[:2]
+    moved = touch_all(attributes, operands, results)
+    pairs = scores.numel * boxes.shape[1] // 2
+    return Work(12 * pairs, moved.bytes_read, moved.bytes_written)
+
+
+def _infer_suppression(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    boxes, scores = operands[0].type, operands[1].type
+    if boxes.rank != 3 or scores.rank != 3:  # noqa: PLR2004 - [n, boxes, 4], [n, c, boxes]
+        msg = f"expected boxes and scores of images, got {boxes} and {scores}"
+        raise VerifyError(msg)
+    return [Abstract(TensorType(I64, (UNKNOWN_DIM, 3)))]
+
+
 NON_MAX_SUPPRESSION = OpDef(
     name="non_max_suppression",
     arity=(2, 5),
-    infer=lambda attributes, operands: [
-        Abstract(TensorType(I64, (UNKNOWN_DIM, 3))),
-    ],
-    work=touch_all,
+    infer=_infer_suppression,
+    work=_work_suppression,
     summary="boxes, scores: (image, class, box) of boxes that overlap no better one",
 )
 
