@@ -241,7 +241,7 @@ def test_any_number_of_operands(path: Path, op: str, count: int) -> None:
 
 
 def test_quantised_weights_are_parameters(path: Path) -> None:
-    """Weights of 8 bits and fewer, and scales, lie in memory; a list of axes does not."""
+    """Quantised weights, and scales, lie in memory; a list of axes does not."""
     tensors = [
         TensorProto(name="w", data_type=TensorProto.INT8, dims=[16, 4, 3, 3]),
         TensorProto(name="table", data_type=TensorProto.INT64, dims=[100, 100]),
