@@ -16,6 +16,7 @@ from perfc.passes.eager import (
     dtype_name,
     elementwise_launch,
     made_contiguous,
+    scratch,
 )
 from perfc.passes.eager_product import gemm_launch
 from perfc.passes.eager_selection import kernel_launch
@@ -108,7 +109,7 @@ def _asymmetric_padding(site: Site) -> tuple[Launch, ...]:
     sides = zip(x.shape[2:], before, behind, strict=True)
     shape = (*x.shape[:2], *(n + abs(b - a) for n, a, b in sides))
     padded = Tensor(TensorType(x.type.dtype, shape))
-    return (elementwise_launch("fill", (), padded), copy_launch(x))
+    return (scratch(elementwise_launch("fill", (), padded)), copy_launch(x))
 
 
 def _add_bias(site: Site) -> Launch:

@@ -15,6 +15,7 @@ from perfc.passes.eager import (
     Tensor,
     copy_launch,
     elementwise_launch,
+    scratch,
     vector_launch,
 )
 from perfc.passes.eager_product import gemm_launch
@@ -101,7 +102,7 @@ def _ordered(
     large = [name for name in labels if sizes[name] != 1]
     if any(large == [n for n in order if sizes[n] != 1] for order in orders):
         return []
-    return [copy_launch(_tensor(site, labels, sizes))]
+    return [scratch(copy_launch(_tensor(site, labels, sizes)))]
 
 
 RULES: Mapping[str, Rule] = {"einsum": _einsum}
