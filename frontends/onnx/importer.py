@@ -10,6 +10,12 @@ import attrs
 from perfc.frontends.onnx.node import OnnxNode
 from perfc.frontends.onnx.op_map import REGIONS, lower_node
 from perfc.frontends.onnx.op_map_shapes import constant_attributes
+from perfc.frontends.onnx.opsets import (
+    DEFAULT_DOMAINS,
+    check_ir_version,
+    check_opset,
+    read_opsets,
+)
 from perfc.frontends.onnx.order import in_dependency_order, names_captured
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import (
@@ -32,7 +38,6 @@ from perfc.ir import (
     verify,
 )
 
-_DEFAULT_DOMAINS = ("", "ai.onnx")
 _SOURCE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _LEGACY_SCOPE = re.compile(r"/(?:[^/]+/)*")
 _TARGET = "target=torch.ops."
@@ -42,15 +47,18 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     """Return *model* as a program for rank 0.
 
     Raises:
-        UnsupportedModelError: the model contradicts itself.
+        UnsupportedModelError: the model contradicts itself, or needs an opset
+            that is not supported.
         VerifyError: it assigns a name twice, or nests too deep.
 
     """
+    check_ir_version(model.ir_version)
+    opset = check_opset(read_opsets(model.opset_import).get(""), "the model")
     if not model.graph.output:
         msg = "the graph has no outputs, so there is nothing to compute"
         raise UnsupportedModelError(msg)
     graph = Graph(name)
-    _Importer(graph, {}).read(model.graph)
+    _Importer(graph, {}, opset).read(model.graph)
     verify(graph, BUILTIN_OPS)
     return attrs.evolve(single(graph), sha256=sha256)
 
@@ -61,6 +69,7 @@ class _Importer:
 
     graph: Graph
     constants: dict[Value, Constant]
+    opset: int
 
     def read(self, proto: onnx.GraphProto) -> None:
         """Write inputs, initializers, nodes and outputs."""
@@ -127,7 +136,7 @@ class _Importer:
                 tensors[attribute.name] = attribute.t
             elif attribute.type == onnx.AttributeProto.GRAPH:
                 graphs[attribute.name] = attribute.g
-        default = proto.domain in _DEFAULT_DOMAINS
+        default = proto.domain in DEFAULT_DOMAINS
         op = utf8(proto.op_type if default else f"{proto.domain}::{proto.op_type}")
         regions = self._regions(proto, op, graphs) if op in REGIONS else {}
         captured = self._captured(proto) if graphs and not regions else ()
@@ -141,6 +150,7 @@ class _Importer:
             location=_location(proto),
             graph=self.graph,
             constants=self.constants,
+            opset=self.opset,
         )
         lower_node(node)
         self._declare(node.results, declared)
@@ -181,7 +191,7 @@ class _Importer:
 
     def _region(self, proto: onnx.GraphProto, op: str) -> Graph:
         region = Graph(op, self.graph)
-        _Importer(region, self.constants).read(proto)
+        _Importer(region, self.constants, self.opset).read(proto)
         return region
 
 

@@ -32,6 +32,7 @@ class OnnxNode:
         location: Where it comes from.
         graph: Graph it goes into.
         constants: Constants by value, to look operands up.
+        opset: Version of the default domain that the op is meant in.
 
     """
 
@@ -44,6 +45,7 @@ class OnnxNode:
     location: Location
     graph: Graph
     constants: dict[Value, Constant]
+    opset: int
 
     @property
     def present(self) -> tuple[Value, ...]:
