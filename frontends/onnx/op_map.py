@@ -91,17 +91,23 @@ HANDLERS: Mapping[str, Handler] = {
 """ONNX op type to the function that writes it."""
 
 
-def lower_node(node: OnnxNode) -> None:
-    """Write *node* into its graph; an op perfc does not know comes in as such.
+def is_known(op: str) -> bool:
+    """Whether there is a handler for *op*."""
+    return op in _SAME or op in HANDLERS
+
+
+def lower_node(node: OnnxNode) -> bool:
+    """Write *node* into its graph; False if perfc has no op for it.
 
     Raises:
         UnsupportedModelError: an attribute is of the wrong kind.
 
     """
-    known = node.op in _SAME or node.op in HANDLERS
-    if known and not node.results:
-        return  # nobody reads what it computes
+    if not is_known(node.op):
+        return False
+    if not node.results:
+        return True  # nobody reads what it computes
     if node.op in _SAME:
         node.emit(_SAME[node.op])
-    elif not known or not HANDLERS[node.op](node):
-        node.emit("unknown", attributes={"op": node.op})
+        return True
+    return HANDLERS[node.op](node)

@@ -165,6 +165,21 @@ def convert_type(
         raise type(error)(msg) from None
 
 
+def type_proto(type_: TensorType | None) -> onnx.TypeProto:
+    """Return *type_* as ONNX writes it; one that is not known is empty."""
+    proto = onnx.TypeProto()
+    if type_ is None:
+        return proto
+    codes = (code for code, dtype in _DTYPES.items() if dtype == type_.dtype)
+    proto.tensor_type.elem_type = next(codes, _T.UNDEFINED)
+    proto.tensor_type.shape.SetInParent()
+    for dim in type_.shape:
+        made = proto.tensor_type.shape.dim.add()
+        if isinstance(dim, int):
+            made.dim_value = dim
+    return proto
+
+
 def convert_dim(text: str) -> Dim:
     """Read a dimension parameter: an expression over names, or else one name."""
     try:
