@@ -85,11 +85,19 @@ def _unary(name: str, flops: int, summary: str) -> OpDef:
     )
 
 
-def _predicate(name: str, summary: str) -> OpDef:
+def _infer_not(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x = operands[0]
+    numbers = [e for e in x.elements or () if isinstance(e, int)]
+    known = x.elements is not None and len(numbers) == len(x.elements)
+    elements = tuple(int(not e) for e in numbers) if known else None
+    return [Abstract(TensorType(BOOL, x.type.shape, x.type.space), elements)]
+
+
+def _predicate(name: str, infer: InferRule, summary: str) -> OpDef:
     return OpDef(
         name=name,
         arity=(1, 1),
-        infer=_infer(None, BOOL),
+        infer=infer,
         work=_work(1),
         summary=summary,
     )
@@ -123,8 +131,8 @@ _UNARY = (
     _unary("neg", 1, "-x"),
     _unary("abs", 1, "absolute value"),
     _unary("clip", 2, "x limited to a range"),
-    _predicate("isnan", "whether each element is not a number"),
-    _predicate("not", "logical negation"),
+    _predicate("isnan", _infer(None, BOOL), "whether each element is not a number"),
+    _predicate("not", _infer_not, "logical negation"),
 )
 
 _BINARY = (
@@ -140,7 +148,7 @@ _BINARY = (
     _binary("less", 1, _compare(lambda d: d < 0), BOOL, "x < y"),
     _binary("greater", 1, _compare(lambda d: d > 0), BOOL, "x > y"),
     _binary("and", 1, lambda a, b: a * b, BOOL, "logical and"),
-    _binary("or", 1, None, BOOL, "logical or"),
+    _binary("or", 1, lambda a, b: a + b - a * b, BOOL, "logical or"),
 )
 
 
