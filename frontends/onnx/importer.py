@@ -19,7 +19,8 @@ from perfc.frontends.onnx.functions import (
 )
 from perfc.frontends.onnx.location import location_of
 from perfc.frontends.onnx.node import OnnxNode
-from perfc.frontends.onnx.op_map import REGIONS, is_known, lower_node
+from perfc.frontends.onnx.op_map import is_known, lower_node
+from perfc.frontends.onnx.op_map_control import REGIONS
 from perfc.frontends.onnx.op_map_shapes import constant_attributes
 from perfc.frontends.onnx.opsets import (
     DEFAULT_DOMAINS,
@@ -125,8 +126,7 @@ class _Importer:
         type_ = convert_type(info, name_open_dims=is_model_input)
         if is_model_input:
             if type_ is None:
-                msg = f"input {info.name!r} has no tensor type with a known rank"
-                raise UnsupportedModelError(msg)
+                raise UnsupportedModelError(_not_a_tensor(info))
             if any(isinstance(dim, int) and dim == 0 for dim in type_.shape):
                 msg = (
                     f"input {info.name!r} has no elements ({type_}); "
@@ -318,6 +318,16 @@ class _Importer:
                 type_: TensorType | None = convert_type(declared[name])
                 if value is not None and value.type is None:
                     value.type = type_
+
+
+def _not_a_tensor(info: onnx.ValueInfoProto) -> str:
+    """Say what is wrong with an input that has no tensor type."""
+    if info.type.HasField("sequence_type"):
+        return (
+            f"input {info.name!r} is a sequence, and the file does not say of how many "
+            "tensors; export the model with the tensors as inputs of their own"
+        )
+    return f"input {info.name!r} has no tensor type with a known rank"
 
 
 def _is_neutral(constant: Constant) -> bool:

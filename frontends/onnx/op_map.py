@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.op_map_control import CONTROL_HANDLERS
 from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
 from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
-from perfc.ir import DTYPES, TensorType
 
 _SAME: Mapping[str, str] = {
     **{
@@ -22,7 +22,6 @@ _SAME: Mapping[str, str] = {
     "IsNaN": "isnan",
     "MatMul": "matmul",
     "CastLike": "cast_like",
-    "SequenceInsert": "sequence_insert",
 }
 """Ops whose operands are the same and whose attributes do not matter here."""
 
@@ -42,28 +41,6 @@ def _clip(node: OnnxNode) -> bool:
     return True
 
 
-def _concat_from_sequence(node: OnnxNode) -> bool:
-    attributes = {
-        "axis": node.integer("axis", 0),
-        "new_axis": node.integer("new_axis", 0),
-    }
-    node.emit("concat_from_sequence", attributes=attributes)
-    return True
-
-
-def _sequence_empty(node: OnnxNode) -> bool:
-    """A sequence has no tensor type; an empty one takes no bytes."""
-    made = node.emit("sequence_empty")
-    made.results[0].type = TensorType(DTYPES["f32"], (0,))
-    return True
-
-
-def _control(node: OnnxNode) -> bool:
-    regions = tuple(node.regions[name] for name in REGIONS[node.op])
-    node.emit(node.op.lower(), regions=regions)
-    return True
-
-
 def _dropout(node: OnnxNode) -> bool:
     """Inference keeps everything; with a mask, or in training, it is unknown."""
     if len(node.results) > 1 or node.operand(2) is not None:
@@ -72,21 +49,13 @@ def _dropout(node: OnnxNode) -> bool:
     return True
 
 
-REGIONS: Mapping[str, tuple[str, ...]] = {
-    "Loop": ("body",),
-    "If": ("then_branch", "else_branch"),
-}
-"""Ops whose graphs come in as regions, and the attributes that hold these."""
-
 HANDLERS: Mapping[str, Handler] = {
     **SHAPE_HANDLERS,
     **TENSOR_HANDLERS,
+    **CONTROL_HANDLERS,
     **dict.fromkeys(_OPERANDS, _elementwise_pair),
     "Clip": _clip,
-    "ConcatFromSequence": _concat_from_sequence,
     "Dropout": _dropout,
-    "SequenceEmpty": _sequence_empty,
-    **dict.fromkeys(REGIONS, _control),
 }
 """ONNX op type to the function that writes it."""
 

@@ -137,22 +137,23 @@ def _slice(node: OnnxNode) -> bool:
     starts, x = node.integers("starts"), node.operand(0)
     if x is not None and starts is not None:  # before opset 10, all are attributes
         ends = node.integers("ends") or ()
-        operands = [x, _listed(node, starts), _listed(node, ends)]
+        operands = [x, listed(node, starts), listed(node, ends)]
         axes = node.integers("axes") or tuple(range(len(starts)))
-        operands += [_listed(node, axes), _listed(node, (1,) * len(starts))]
+        operands += [listed(node, axes), listed(node, (1,) * len(starts))]
         node.emit("slice", tuple(operands))
         return True
     first, last = node.operand(1), node.operand(2)
     if x is None or first is None or last is None:
         return False
     count = len(node.constant_integers(1) or (0,))
-    axes_value = node.operand(3) or _listed(node, tuple(range(count)))
-    steps = node.operand(4) or _listed(node, (1,) * count)
+    axes_value = node.operand(3) or listed(node, tuple(range(count)))
+    steps = node.operand(4) or listed(node, (1,) * count)
     node.emit("slice", (x, first, last, axes_value, steps))
     return True
 
 
-def _listed(node: OnnxNode, values: tuple[int, ...]) -> Value:
+def listed(node: OnnxNode, values: tuple[int, ...]) -> Value:
+    """Add a constant vector of integers, which the file left out."""
     constant = _integers(values, (len(values),))
     value = node.emit_helper("constant", (), constant_attributes(constant))
     node.constants[value] = constant

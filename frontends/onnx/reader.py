@@ -143,9 +143,12 @@ def convert_type(
         VerifyError: a dimension is negative, or the shape overflows.
 
     """
-    if not info.type.HasField("tensor_type"):
+    type_ = info.type
+    if type_.HasField("optional_type"):
+        type_ = type_.optional_type.elem_type  # taken to be there
+    if not type_.HasField("tensor_type"):
         return None
-    tensor = info.type.tensor_type
+    tensor = type_.tensor_type
     if not tensor.HasField("shape") or tensor.elem_type not in _DTYPES:
         return None
     dims: list[Dim] = []

@@ -13,6 +13,7 @@ from perfc.ir.ops import (
     linalg,
     movement,
     reduction,
+    sequence,
     testing,
 )
 
@@ -21,7 +22,7 @@ BUILTIN_OPS = OpRegistry()
 
 for _family in (
     *(constant, control, convolution, elementwise, embedding),
-    *(indexing, linalg, movement, reduction, testing),
+    *(indexing, linalg, movement, reduction, sequence, testing),
 ):
     for _op in _family.OPS:
         BUILTIN_OPS.register(_op)
