@@ -35,6 +35,7 @@ from perfc.frontends.onnx.reader import (
     convert_attribute,
     convert_tensor,
     convert_type,
+    dense,
     type_proto,
     utf8,
 )
@@ -100,9 +101,10 @@ class _Importer:
 
     def read(self, proto: onnx.GraphProto) -> None:
         """Write inputs, initializers, nodes and outputs."""
-        for tensor in proto.initializer:
+        initializers = [*proto.initializer, *map(dense, proto.sparse_initializer)]
+        for tensor in initializers:
             self._add_initializer(tensor)
-        given = {tensor.name for tensor in proto.initializer}
+        given = {tensor.name for tensor in initializers}
         for info in proto.input:
             if info.name not in given:
                 self._add_input(info)
@@ -183,11 +185,7 @@ class _Importer:
             operands=(*self._operands(proto), *captured),
             results=tuple(names.values()),
             attributes={n: convert_attribute(a.proto) for n, a in attributes.items()},
-            tensors={
-                name: attribute.proto.t
-                for name, attribute in attributes.items()
-                if attribute.proto.type == onnx.AttributeProto.TENSOR
-            },
+            tensors=_tensors(attributes),
             regions=regions,
             location=self._location(proto),
             graph=self.graph,
@@ -318,6 +316,17 @@ class _Importer:
                 type_: TensorType | None = convert_type(declared[name])
                 if value is not None and value.type is None:
                     value.type = type_
+
+
+def _tensors(attributes: Mapping[str, Attribute]) -> Mapping[str, onnx.TensorProto]:
+    """Return tensor attributes; a `sparse_value` comes as the dense `value`."""
+    tensors: dict[str, onnx.TensorProto] = {}
+    for name, attribute in attributes.items():
+        if attribute.proto.type == onnx.AttributeProto.TENSOR:
+            tensors[name] = attribute.proto.t
+        elif attribute.proto.type == onnx.AttributeProto.SPARSE_TENSOR:
+            tensors[name.removeprefix("sparse_")] = dense(attribute.proto.sparse_tensor)
+    return tensors
 
 
 def _not_a_tensor(info: onnx.ValueInfoProto) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
 from perfc.frontends.onnx.op_map_control import CONTROL_HANDLERS
+from perfc.frontends.onnx.op_map_embedding import EMBEDDING_HANDLERS
 from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
 from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
 
@@ -53,6 +54,7 @@ HANDLERS: Mapping[str, Handler] = {
     **SHAPE_HANDLERS,
     **TENSOR_HANDLERS,
     **CONTROL_HANDLERS,
+    **EMBEDDING_HANDLERS,
     **dict.fromkeys(_OPERANDS, _elementwise_pair),
     "Clip": _clip,
     "Dropout": _dropout,

@@ -217,6 +217,19 @@ def convert_tensor(tensor: onnx.TensorProto, where: str) -> Constant:
     return Constant(type_, elements=_integers(tensor))
 
 
+def dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
+    """Return the tensor that a sparse one stands for, without its elements.
+
+    ONNX stores it sparsely; the ops that read it read a dense tensor.
+    """
+    return onnx.TensorProto(
+        name=tensor.values.name,
+        data_type=tensor.values.data_type,
+        dims=tensor.dims,
+        data_location=_T.EXTERNAL,
+    )
+
+
 def _check_size(tensor: onnx.TensorProto, type_: TensorType, where: str) -> None:
     """Refuse a tensor whose data do not fill its shape."""
     if type_.dtype.kind == "string":

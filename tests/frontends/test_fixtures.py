@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "fixtures" / "onnx"
 FIXTURES = sorted(FOLDER.glob("*.onnx"))
 MODELS = sorted((ROOT / "examples" / "models").glob("*.onnx"))
+MODELS += sorted((ROOT / "tests" / "fixtures" / "custom_op").glob("*.onnx"))
 MAX_BYTES = 150_000
 MAX_TOTAL_BYTES = 1_500_000
 MACHINE_PATH = re.compile(
