@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -43,7 +43,7 @@ class Inference:
     Attributes:
         graph: The graph.
         ops: Definitions of its ops.
-        warn: Called with code, message and place where a type had to be assumed.
+        assumed: Per op without a rule, the values whose types nothing says.
         guessed: Values whose types rest on such an assumption.
         elements: Elements of the integer tensors that do not depend on data.
 
@@ -51,7 +51,9 @@ class Inference:
 
     graph: Graph
     ops: OpRegistry
-    warn: Callable[[str, str, str], None]
+    assumed: dict[str, list[Value]] = attrs.field(
+        factory=dict[str, "list[Value]"], init=False
+    )
     guessed: set[Value] = attrs.field(factory=set["Value"], init=False)
     symbols: frozenset[str] = attrs.field(factory=frozenset[str], init=False)
     elements: dict[Value, tuple[Dim, ...]] = attrs.field(
@@ -154,11 +156,7 @@ class Inference:
         typed = [v.type for v in node.operands if v.type is not None]
         assumed = self._told_by_reader(value) or (typed[0] if typed else _SCALAR)
         label = str(node.attributes.get("op", node.op))
-        self.warn(
-            "type-assumed",
-            f"{label}: result type unknown, taken to be {assumed}",
-            str(node),
-        )
+        self.assumed.setdefault(label, []).append(value)
         return assumed
 
     def _told_by_reader(self, value: Value) -> TensorType | None:

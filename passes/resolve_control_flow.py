@@ -44,14 +44,10 @@ class ResolveControlFlow(Transform):
         for rank in program.classes:
             if rank.ops is None or not has_control_flow(rank.ops):
                 continue
-            inference = Inference(rank.ops, self.ops, _quiet)
+            inference = Inference(rank.ops, self.ops)
             Unroller(rank.ops, inference, RULES, ctx.warn).run()
 
 
 def has_control_flow(graph: Graph) -> bool:
     """Whether *graph* has loops, branches or sequences."""
     return any(node.op in _TRIGGERS for node in graph)
-
-
-def _quiet(code: str, message: str, where: str) -> None:
-    """Types are inferred once more afterwards, and what is assumed is said then."""

@@ -33,8 +33,25 @@ class ShapeInference(Pass):
         for rank in program.classes:
             if rank.ops is None:
                 continue
-            worker = Inference(rank.ops, self.ops, ctx.warn)
+            worker = Inference(rank.ops, self.ops)
             for node in rank.ops:
                 worker.infer(node)
+            _remark(worker, ctx)
             ctx.set(TYPED, rank.ops, True)
             ctx.set(ELEMENTS, rank.ops, worker.elements)
+
+
+def _remark(worker: Inference, ctx: PassContext) -> None:
+    """Say in one go which types were assumed."""
+    if not worker.assumed:
+        return
+    shown = [
+        f"{op} ({values[0]} is taken to be {values[0].type}"
+        + (f", and {len(values) - 1} more)" if len(values) > 1 else ")")
+        for op, values in worker.assumed.items()
+    ]
+    ctx.warn(
+        "type-assumed",
+        f"nothing declares the results of {', '.join(shown)}; declare them in the "
+        "model (an ONNX value_info)",
+    )
