@@ -93,7 +93,7 @@ class _Sizes:
             key = call_key(node)
             is_call = key in self.functions
             found = [self._call(key, callers) if is_call else (1, 0)]
-            found += [self.of(graph.node, callers) for graph in _graphs(node)]
+            found += [self.of(graph.node, callers) for graph in graphs_of(node)]
             total += sum(size for size, _ in found)
             depth = max(depth, *(inner for _, inner in found))
         return total, depth
@@ -115,7 +115,8 @@ class _Sizes:
         return self.known[key]
 
 
-def _graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Return the graphs among the attributes of *node*."""
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             yield attribute.g

@@ -14,6 +14,7 @@ from perfc.frontends.onnx.functions import (
     call_key,
     check_calls,
     function_name,
+    graphs_of,
     read_functions,
     schema_function,
 )
@@ -24,6 +25,7 @@ from perfc.frontends.onnx.op_map_control import REGIONS
 from perfc.frontends.onnx.op_map_shapes import constant_attributes
 from perfc.frontends.onnx.opsets import (
     DEFAULT_DOMAINS,
+    OLDEST_OPSET,
     check_ir_version,
     check_opset,
     read_opsets,
@@ -52,6 +54,8 @@ from perfc.ir import (
     verify,
 )
 
+_ASKS_FOR_SHAPES = frozenset({"Shape", "Size"})
+
 
 def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     """Return *model* as a program for rank 0.
@@ -63,7 +67,7 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
 
     """
     check_ir_version(model.ir_version)
-    opset = check_opset(read_opsets(model.opset_import).get(""), "the model")
+    opset = _opset(model)
     if not model.graph.output:
         msg = "the graph has no outputs, so there is nothing to compute"
         raise UnsupportedModelError(msg)
@@ -73,6 +77,19 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     _Importer(graph, file, Scope(opset)).read(model.graph)
     verify(graph, BUILTIN_OPS)
     return attrs.evolve(single(graph), sha256=sha256)
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    """Return the opset of the default domain; any will do where nothing uses it."""
+    version = read_opsets(model.opset_import).get("")
+    if version is None and not any(map(_uses_default_domain, model.graph.node)):
+        return OLDEST_OPSET
+    return check_opset(version, "the model")
+
+
+def _uses_default_domain(node: onnx.NodeProto) -> bool:
+    inner = (other for graph in graphs_of(node) for other in graph.node)
+    return node.domain in DEFAULT_DOMAINS or any(map(_uses_default_domain, inner))
 
 
 @attrs.define(eq=False)
@@ -205,9 +222,11 @@ class _Importer:
         """Return ONNX's definition of an op that perfc has not, if it has its parts."""
         types = [type_proto(None if v is None else v.type) for v in node.operands]
         function = schema_function(proto, node.opset, types)
-        if function is None or not all(map(_is_defined, function.proto.node)):
+        if function is None or not all(map(_is_plain, function.proto.node)):
             return None
-        return function
+        defined = {name for other in function.proto.node for name in other.output}
+        wanted = function.proto.output[: len(node.results)]
+        return function if defined.issuperset(wanted) else None
 
     def _inline(
         self,
@@ -344,8 +363,11 @@ def _is_neutral(constant: Constant) -> bool:
     return constant.value == 1.0 and constant.type.shape[-1] == 1
 
 
-def _is_defined(node: onnx.NodeProto) -> bool:
-    """Whether perfc has ops for *node* and for all in its graphs."""
-    graphs = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
-    inner = all(_is_defined(other) for graph in graphs for other in graph.node)
-    return inner and node.domain in DEFAULT_DOMAINS and is_known(node.op_type)
+def _is_plain(node: onnx.NodeProto) -> bool:
+    """Whether perfc has an op for *node*, of which neither shapes nor data decide.
+
+    A definition that asks for shapes is written for an interpreter: types that are
+    not known yet would make an error of what is one unknown op otherwise.
+    """
+    plain = node.op_type not in _ASKS_FOR_SHAPES and not any(graphs_of(node))
+    return plain and node.domain in DEFAULT_DOMAINS and is_known(node.op_type)

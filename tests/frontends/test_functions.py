@@ -234,3 +234,15 @@ def test_onnx_definition_is_the_last_resort(
     )
 
     assert (0, "") == (code, capsys.readouterr().err)
+
+
+def test_definition_that_asks_for_shapes_is_not_used(tmp_path: Path) -> None:
+    """What is written for an interpreter is one unknown op rather than an error."""
+    proto = model(
+        [node("AffineGrid", "theta size", "y")],
+        inputs=[info("theta", [2, 2, 3]), info("size", [4], onnx.TensorProto.INT64)],
+        outputs=[info("y", [2, 5, 6, 2])],
+        opsets={"": 20},
+    )
+
+    assert ["unknown"] == [n.op for n in _load(proto, tmp_path)]

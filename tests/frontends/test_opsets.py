@@ -101,6 +101,14 @@ def test_refuses_other_opsets(
     assert (f"perfc: error: {path}: {problem}\n" if problem else "") == captured.err
 
 
+def test_a_model_without_default_ops_needs_no_opset(tmp_path: Path) -> None:
+    """A tree ensemble alone imports its own domain alone."""
+    nodes = [node("Scaler", "x", "y", domain="ai.onnx.ml")]
+    path = _write(tmp_path, model(nodes, opsets={"ai.onnx.ml": 3}))
+
+    assert 4 == perfc.load(path, batch=4).batch
+
+
 def test_refuses_a_newer_file_format(tmp_path: Path) -> None:
     """A file of a later ONNX IR version may hold what the protobuf cannot decode."""
     proto = model([RELU])
