@@ -35,9 +35,6 @@ class Function:
     proto: onnx.FunctionProto
     defaults: Mapping[str, onnx.AttributeProto]
 
-    def __str__(self) -> str:
-        return utf8(self.proto.name)
-
 
 def read_functions(
     protos: Sequence[onnx.FunctionProto],
@@ -185,13 +182,14 @@ def _body(
     if not schema.context_dependent_function_opset_versions:
         return b""
     version = _nearest(schema.context_dependent_function_opset_versions, opset)
+    inference: Any = importlib.import_module("onnx.shape_inference")
     try:
         body = schema.get_context_dependent_function_with_opset_version(
             version,
             node.SerializeToString(),
             [type_.SerializeToString() for type_ in types],
         )
-    except (RuntimeError, IndexError, ValueError):
+    except (ValueError, inference.InferenceError):
         return b""  # onnx cannot write it for these types
     return body
 

@@ -10,6 +10,7 @@ import pytest
 from tests.frontends.onnx_models import info, model, node
 
 import perfc
+from perfc.frontends.onnx.functions import schema_function
 from perfc.ir import Graph
 from perfc.tools.cli import main
 
@@ -237,7 +238,7 @@ def test_onnx_definition_is_the_last_resort(
 
 
 def test_definition_that_asks_for_shapes_is_not_used(tmp_path: Path) -> None:
-    """What is written for an interpreter is one unknown op rather than an error."""
+    """What is written for an interpreter is one op rather than an error."""
     proto = model(
         [node("AffineGrid", "theta size", "y")],
         inputs=[info("theta", [2, 2, 3]), info("size", [4], onnx.TensorProto.INT64)],
@@ -245,4 +246,23 @@ def test_definition_that_asks_for_shapes_is_not_used(tmp_path: Path) -> None:
         opsets={"": 20},
     )
 
-    assert ["unknown"] == [n.op for n in _load(proto, tmp_path)]
+    assert 1 == len(_load(proto, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("proto", "shape"),
+    [
+        (node("SpaceToDepth", "x", "y", blocksize=2**62), (2, 3, 2**40, 2**40)),
+        (node("SequenceMap", "x", "y"), (2,)),
+        (node("Nothing", "x", "y"), (2,)),
+        (node("Conv", "x", "y"), (2,)),
+    ],
+    ids=lambda value: getattr(value, "op_type", ""),
+)
+def test_definition_that_onnx_cannot_write(
+    proto: onnx.NodeProto, shape: tuple[int, ...]
+) -> None:
+    """Whatever onnx finds wrong with a node, there is no definition then."""
+    type_ = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, shape)
+
+    assert schema_function(proto, onnx.defs.onnx_opset_version(), [type_]) is None
