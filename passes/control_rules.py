@@ -45,7 +45,8 @@ def _costlier(
 
     The other's nodes are dead, but for those by which the host waits.
     """
-    before = unroller.work
+    before = unroller.work, unroller.weighing
+    unroller.weighing = True
     branches: list[_Branch] = []
     for name, region in zip(("then", "else"), regions, strict=True):
         unroller.work, first = 0, len(unroller.reads)
@@ -53,7 +54,7 @@ def _costlier(
         reads = range(first, len(unroller.reads))
         branches.append(_Branch(name, unroller.work, results, reads))
     taken, other = sorted(branches, key=lambda branch: branch.work, reverse=True)
-    unroller.work = before + taken.work
+    unroller.work, unroller.weighing = before[0] + taken.work, before[1]
     unroller.dropped.update(unroller.reads[index] for index in other.reads)
     differ = "" if _types(taken) == _types(other) else "; the results' types differ"
     unroller.warn(

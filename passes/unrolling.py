@@ -21,7 +21,7 @@ from perfc.ir import (
 )
 from perfc.passes.inference import Inference
 
-MAX_NODES = 200_000
+MAX_NODES = 100_000
 """Loops that unroll to more nodes than this are refused."""
 
 Item: TypeAlias = "Value | tuple[Item, ...] | None"
@@ -81,7 +81,8 @@ class Unroller:
         inference: Types of what is there so far.
         rules: What to do with ops, by name; others are copied.
         warn: Called with code, message and place.
-        work: Flops plus bytes of the nodes gone through.
+        work: Flops plus bytes of the nodes added while `weighing`.
+        weighing: Whether branches are being compared.
         reads: Nodes by which the host waits for a condition.
         dropped: Those of them that stand in a branch not taken.
 
@@ -92,6 +93,7 @@ class Unroller:
     rules: Mapping[str, Rule]
     warn: Callable[[str, str, str], None]
     work: int = attrs.field(default=0, init=False)
+    weighing: bool = attrs.field(default=False, init=False)
     reads: list[Node] = attrs.field(factory=list[Node], init=False)
     dropped: set[Node] = attrs.field(factory=set[Node], init=False)
     _items: dict[Value, Item] = attrs.field(factory=dict[Value, "Item"], init=False)
@@ -228,13 +230,18 @@ class Unroller:
         for value in node.results:
             self._declared[value] = value.type
         self.inference.infer(node)
+        if self.weighing:
+            self.work += self._work(node)
+
+    def _work(self, node: Node) -> int:
+        """Return flops plus bytes of a typed node; symbols count nothing."""
         types = [[v.type for v in side] for side in (node.operands, node.results)]
         operands, results = ([t for t in side if t is not None] for side in types)
         work: Work = self.inference.ops[node.op].work(
             node.attributes, operands, results
         )
         parts = (work.flops, work.bytes_read, work.bytes_written)
-        self.work += sum(part for part in parts if isinstance(part, int))
+        return sum(part for part in parts if isinstance(part, int))
 
     def constant(
         self, site: Site, elements: tuple[Dim, ...], shape: tuple[int, ...], dtype: str

@@ -15,7 +15,7 @@ from perfc.ir import UnsupportedModelError
 
 MAX_CALLS = 100
 """Functions that call each other deeper than this are refused."""
-MAX_NODES = 200_000
+MAX_NODES = 100_000
 """So is a model that has more nodes once its functions are inlined."""
 
 FunctionKey: TypeAlias = tuple[str, str, str]

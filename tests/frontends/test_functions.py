@@ -204,7 +204,7 @@ def test_calls_that_grow_without_limit(tmp_path: Path) -> None:
     text = CALL.replace("local.f(", "local.f0(") + functions
 
     assert (
-        "inlining its functions makes 1,073,741,824 nodes of it, over 200,000"
+        "inlining its functions makes 1,073,741,824 nodes of it, over 100,000"
         == _problem(_text(text), tmp_path)
     )
 
