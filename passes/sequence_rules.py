@@ -63,7 +63,7 @@ def _insert(unroller: Unroller, site: Site) -> Sequence[Item] | None:
     place = len(elements)
     if len(site.operands) > 2:  # noqa: PLR2004 - sequence, tensor, position
         place = _position(unroller, site, 2, len(elements))
-    return [(*elements[:place], site.operands[1], *elements[place:])]
+    return [(*elements[:place], site.tensor(1), *elements[place:])]
 
 
 def _erase(unroller: Unroller, site: Site) -> Sequence[Item] | None:

@@ -241,7 +241,7 @@ class Unroller:
             node.attributes, operands, results
         )
         parts = (work.flops, work.bytes_read, work.bytes_written)
-        return sum(part for part in parts if isinstance(part, int))
+        return sum(map(_number, parts))
 
     def constant(
         self, site: Site, elements: tuple[Dim, ...], shape: tuple[int, ...], dtype: str
@@ -272,3 +272,7 @@ def tensors(items: Iterable[Item]) -> Iterable[Value]:
             yield item
         elif item is not None:
             yield from tensors(item)
+
+
+def _number(part: Dim) -> int:
+    return part if isinstance(part, int) else 0

@@ -269,7 +269,7 @@ class _Importer:
         for node in in_dependency_order(body.node, inputs):
             self._add_node(node, {})
         call = self.scope.call
-        wanted = {} if call is None else call.results
+        wanted: Mapping[str, str] = {} if call is None else call.results
         made: list[Value] = []
         for name, result in wanted.items():
             value = self._value(name, f"an output of function {utf8(body.name)!r}")

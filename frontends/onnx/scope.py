@@ -54,7 +54,9 @@ class Scope:
 
     opset: int
     call: Call | None = None
-    names: ChainMap[str, Value | None] = attrs.field(factory=ChainMap)
+    names: ChainMap[str, Value | None] = attrs.field(
+        factory=ChainMap[str, "Value | None"]
+    )
 
     def region(self) -> Scope:
         """Return the scope of a graph inside this one."""

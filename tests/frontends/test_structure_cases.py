@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case import node as node_cases
 
 import perfc
+from perfc.ir import evaluate
 
 Shapes = list[tuple[int, ...]]
 Data = Any
@@ -31,7 +32,8 @@ _OLDER = frozenset({"test_scan_sum"})
 def _cases() -> dict[str, Any]:
     for name in _MODULES:
         importlib.import_module(f"{node_cases.__name__}.{name}")
-    found = node_cases._NodeTestCases  # noqa: SLF001 - to collect all takes 10 s
+    # Private, because to collect all of them takes ten seconds.
+    found: Sequence[Data] = vars(node_cases)["_NodeTestCases"]
     return {case.name: case for case in found if case.name not in _OLDER}
 
 
@@ -80,15 +82,20 @@ def _loaded(model: onnx.ModelProto, folder: Path) -> Shapes:
     assert {"unknown", "loop", "if", "scan"}.isdisjoint(node.op for node in graph)
     assert not any("sequence" in node.op for node in graph)
     types = [value.type for value in graph.outputs]
-    return [tuple(map(int, type_.shape)) for type_ in types if type_ is not None]
+    assert not any(type_ is None or type_.symbols() for type_ in types)
+    return [tuple(evaluate(d, {}) for d in t.shape) for t in types if t is not None]
 
 
 def _shapes(data: Data) -> Iterator[tuple[int, ...]]:
-    if isinstance(data, list | tuple):
+    if _is_sequence(data):
         for item in data:
             yield from _shapes(item)
     else:
         yield np.asarray(data).shape
+
+
+def _is_sequence(data: Data) -> bool:
+    return isinstance(data, list | tuple)
 
 
 def _fixed(model: onnx.ModelProto, inputs: Sequence[Data]) -> onnx.ModelProto:
@@ -119,10 +126,10 @@ def _add_input(
     info: onnx.ValueInfoProto,
     data: Data,
 ) -> None:
-    if data is None or (isinstance(data, list) and any(x is None for x in data)):
+    if data is None or (_is_sequence(data) and any(x is None for x in data)):
         kind = info.type.optional_type.elem_type
         made.append(helper.make_node("Optional", [], [info.name], type=kind))
-    elif isinstance(data, list):
+    elif _is_sequence(data):
         names = [f"{info.name}_{index}" for index in range(len(data))]
         for name, item in zip(names, data, strict=True):
             _add_tensor(graph, name, np.asarray(item))
