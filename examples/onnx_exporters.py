@@ -50,8 +50,15 @@ class Fixture:
     hash_seed: str = "0"
 
 
-def export(fixture: Fixture) -> onnx.ModelProto:
-    """Run the exporter that the fixture asks for, quietly."""
+Translation = dict[Callable[..., Any], Callable[..., Any]]
+
+
+def export(fixture: Fixture, translation: Translation | None = None) -> onnx.ModelProto:
+    """Run the exporter that the fixture asks for, quietly.
+
+    `translation` says how the dynamo exporter writes ops that it should not write
+    in its own way.
+    """
     torch.manual_seed(0)
     case = fixture.make()
     case.module.eval()
@@ -61,7 +68,7 @@ def export(fixture: Fixture) -> onnx.ModelProto:
             warnings.simplefilter("ignore")
             if fixture.exporter == "legacy":
                 return _export_legacy(case, fixture)
-            return _export_dynamo(case, fixture)
+            return _export_dynamo(case, fixture, translation)
     finally:
         logging.disable(logging.NOTSET)
 
@@ -83,7 +90,9 @@ def _export_legacy(case: Case, fixture: Fixture) -> onnx.ModelProto:
     return onnx.load_from_string(file.getvalue())
 
 
-def _export_dynamo(case: Case, fixture: Fixture) -> onnx.ModelProto:
+def _export_dynamo(
+    case: Case, fixture: Fixture, translation: Translation | None
+) -> onnx.ModelProto:
     """Export through `torch.export`."""
     program = torch.onnx.export(
         case.module,
@@ -94,6 +103,7 @@ def _export_dynamo(case: Case, fixture: Fixture) -> onnx.ModelProto:
         input_names=[name for name, _ in _flat_inputs(case)],
         output_names=["out"],
         dynamic_shapes=_dynamic_shapes(case) if fixture.dynamic else None,
+        custom_translation_table=translation,
     )
     if program is None:
         msg = f"{fixture.name}: the exporter returned nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Scenario
 from perfc.ir.collector import paused_collector
+from perfc.ir.copying import bind_record, bound_copy
 from perfc.ir.core import (
     NOWHERE,
     Graph,
@@ -156,6 +157,8 @@ __all__ = [
     "VerifyError",
     "Work",
     "bags",
+    "bind_record",
+    "bound_copy",
     "ceil_div",
     "einsum_labels",
     "einsum_sizes",

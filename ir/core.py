@@ -250,6 +250,17 @@ class Graph:
         self._nodes = order
         self._move_outputs(moved)
 
+    def rewrite(self, step: Callable[[Node], None]) -> None:
+        """Call *step* with each node; what it adds goes in front of that node."""
+        waiting, self._nodes = self._nodes, []
+        try:
+            for node in waiting:
+                step(node)
+                self._nodes.append(node)
+        finally:
+            done = frozenset(self._nodes)
+            self._nodes += [node for node in waiting if node not in done]
+
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make every reader of *old*, and every graph that returns it, use *new*."""
         self._move_readers(old, new)

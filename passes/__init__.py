@@ -46,6 +46,7 @@ from perfc.passes.pipeline_spec import (
 )
 from perfc.passes.print_facts import print_analysis
 from perfc.passes.raise_embedding_bag import RaiseEmbeddingBag
+from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.time_interval import TimeInterval
@@ -94,6 +95,7 @@ __all__ = [
     "Path",
     "RaiseEmbeddingBag",
     "Reproducer",
+    "ResolveControlFlow",
     "Savings",
     "Schedule",
     "Segment",
@@ -108,6 +110,7 @@ __all__ = [
     "WhatIf",
     "find_fact",
     "format_pipeline",
+    "has_control_flow",
     "host_launches",
     "make_pass",
     "parse_pipeline",

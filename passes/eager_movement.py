@@ -167,6 +167,15 @@ def _copy(site: Site) -> Eager:
     return Eager("aten::to", (*made_contiguous((x,)), launch))
 
 
+def _item(site: Site) -> Eager:
+    """Read a scalar: a copy to pageable memory, which the host waits for."""
+    x = site.operands[0]
+    dtype = dtype_name(x.type.dtype)
+    return Eager(
+        "aten::item", (memcpy_launch(x.nbytes, "d2h", pinned=False, dtype=dtype),)
+    )
+
+
 def _fill(site: Site) -> Eager:
     return Eager("aten::full", (elementwise_launch("fill", (), site.out),))
 
@@ -267,6 +276,7 @@ RULES: Mapping[str, Rule] = {
     "bit_cast": _bit_cast,
     "concat": _concat,
     "copy": _copy,
+    "item": _item,
     "fill": _fill,
     "range": _range,
     "gather": _gather,

@@ -16,15 +16,13 @@ import attrs
 
 from perfc.ir import (
     AnnotationKey,
-    AttrValue,
-    Expr,
     Graph,
     Kernel,
     LaunchGraph,
     MemorySpace,
     Record,
     TensorType,
-    evaluate,
+    bind_record,
 )
 from perfc.passes.eager import (
     Eager,
@@ -218,23 +216,3 @@ RECIPES: AnnotationKey[Mapping[object, Recipe]] = AnnotationKey(
     "launch.recipes", Graph, per_scenario=False
 )
 """How a graph was lowered, by the options it was lowered with."""
-
-
-def bind_record(record: Record, bindings: Mapping[str, int]) -> Record:
-    """Put numbers in place of the symbols of an attribute record."""
-    if not record.is_symbolic:
-        return record
-    return Record({name: _bind(value, bindings) for name, value in record.items()})
-
-
-def _bind(value: AttrValue, bindings: Mapping[str, int]) -> AttrValue:
-    match value:
-        case Expr():
-            number: int = evaluate(value, bindings)
-            return number
-        case Record():
-            return bind_record(value, bindings)
-        case tuple():
-            return tuple(_bind(item, bindings) for item in value)
-        case _:
-            return value

@@ -65,8 +65,8 @@ class Symbols:
     lookups: Mapping[str, Dim]
 
 
-def classify_symbols(graph: Graph) -> Symbols:
-    """Tell the batch from the other symbols.
+def classify_symbols(graph: Graph, *, inputs_only: bool = False) -> Symbols:
+    """Tell the batch from the other symbols; with *inputs_only* those of the inputs.
 
     The batch is any symbol that stands first in the shape of an input and does
     not merely count the indices or the bounds of an embedding bag. A symbol that
@@ -86,9 +86,11 @@ def classify_symbols(graph: Graph) -> Symbols:
             first |= names
             counted |= names if value.type.rank > 1 else set()
     every: set[str] = set()
-    for value in graph.values():
+    for value in graph.inputs if inputs_only else graph.values():
         if value.type is not None:
             every |= value.type.symbols()
+    bounds &= every
+    lookups = {name: count for name, count in lookups.items() if name in every}
     batch = first - ((lookups.keys() | bounds) - counted)
     return Symbols(
         frozenset(every),
@@ -101,6 +103,8 @@ def classify_symbols(graph: Graph) -> Symbols:
 def _classify_bag(
     node: Node, lookups: dict[str, Dim], bounds: set[str], counted: set[str]
 ) -> None:
+    if any(value.type is None for value in node.operands):
+        return
     tables = len(node.attributes.records("tables"))
     indices, offsets = node.operands[tables], node.operands[tables + 1]
     for value in (indices, *node.operands[tables + 2 :]):
@@ -131,10 +135,14 @@ def _lone_symbol(dim: Dim) -> str | None:
     return str(dim) if len(names) == 1 and str(dim) in names else None
 
 
-def classify_program(program: Program) -> tuple[Symbols | None, ...]:
+def classify_program(
+    program: Program, *, inputs_only: bool = False
+) -> tuple[Symbols | None, ...]:
     """Classify the symbols of each rank class that has an op graph."""
     return tuple(
-        None if rank.ops is None else classify_symbols(rank.ops)
+        None
+        if rank.ops is None
+        else classify_symbols(rank.ops, inputs_only=inputs_only)
         for rank in program.classes
     )
 

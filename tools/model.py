@@ -17,6 +17,7 @@ from perfc.ir import (
     Program,
     UnsupportedModelError,
     UsageError,
+    bound_copy,
     load_plugin,
     paused_collector,
     plugin_names,
@@ -30,8 +31,10 @@ from perfc.passes import (
     Pass,
     PassManager,
     RaiseEmbeddingBag,
+    ResolveControlFlow,
     ShapeInference,
     Transform,
+    has_control_flow,
 )
 from perfc.tools.binding import (
     Dimensions,
@@ -44,8 +47,17 @@ from perfc.tools.binding import (
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
 
-FRONT_PIPELINE: tuple[Pass, ...] = (RaiseEmbeddingBag(), ShapeInference(), FoldShapes())
-"""What every op graph goes through before anything is asked of it."""
+FRONT_PIPELINE: tuple[Pass, ...] = (
+    RaiseEmbeddingBag(),
+    ResolveControlFlow(),
+    ShapeInference(),
+    FoldShapes(),
+)
+"""What every op graph goes through before anything is asked of it.
+
+The first needs neither types nor numbers. Where control flow may depend on the
+numbers of symbols, these are bound after it, and each binding runs the others.
+"""
 
 
 @runtime_checkable
@@ -63,6 +75,7 @@ class Model:
         unbound: The program before binding, to bind it otherwise.
         symbols: What its symbols mean, per rank class, if that is known.
         source: The file that it was read from, if there is one.
+        late: What runs after binding, where the ops depend on the numbers.
 
     """
 
@@ -71,6 +84,7 @@ class Model:
     unbound: Program
     symbols: tuple[Symbols | None, ...] | None = None
     source: Path | None = None
+    late: _Late | None = None
 
     def bind(
         self,
@@ -83,10 +97,14 @@ class Model:
 
         Raises:
             UnboundSymbolError: symbols are left without a number.
+            UnsupportedModelError: how often a loop runs depends on data.
             PerfcError: the model fixes that size, or has no such dimension.
 
         """
         wanted = Dimensions(batch, pooling, dims or {})
+        if self.late is not None:
+            bound = self.late.bind(self.unbound, wanted)
+            return attrs.evolve(bound, source=self.source)
         program = bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
 
@@ -125,14 +143,65 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         PerfcError: the file is at fault.
 
     """
+    wanted = Dimensions(batch, pooling, dims or {})
     with paused_collector():
-        analysis = _prepare(read_program(str(model)), transforms, instruments)
+        raised = PassManager(FRONT_PIPELINE[:1], instruments).run(
+            read_program(str(model))
+        )
+        program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
+        source = Path(model) if program.sha256 else None
+        if _depends_on_numbers(program):
+            late = _Late(transforms, instruments)
+            return attrs.evolve(late.bind(program, wanted), source=source)
+        analysis = _prepare(program, transforms, instruments)
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
     symbols = classify_program(program)
-    wanted = Dimensions(batch, pooling, dims or {})
     bound = bind_dimensions(program, wanted, symbols)
-    source = Path(model) if program.sha256 else None
     return Model(bound, analysis.annotations, program, symbols, source)
+
+
+def _depends_on_numbers(program: Program) -> bool:
+    """Whether symbols of the inputs may decide which ops run."""
+    return any(
+        rank.ops is not None
+        and has_control_flow(rank.ops)
+        and any(v.type is not None and v.type.symbols() for v in rank.ops.inputs)
+        for rank in program.classes
+    )
+
+
+@attrs.frozen(eq=False)
+class _Late:
+    """Binds a model whose ops depend on the numbers: on a copy, each time anew.
+
+    Attributes:
+        transforms: Passes that change the graph, run at last.
+        instruments: Observers of the passes.
+
+    """
+
+    transforms: Sequence[Pass]
+    instruments: Sequence[Instrument]
+
+    def bind(self, unbound: Program, wanted: Dimensions) -> Model:
+        """Bind the inputs' symbols, then those that depend on data."""
+        symbols = classify_program(unbound, inputs_only=True)
+        every = frozenset[str]().union(*(s.every for s in symbols if s is not None))
+        of_inputs = {n: d for n, d in wanted.dims.items() if n in every}
+        of_data = {n: d for n, d in wanted.dims.items() if n not in every}
+        first = attrs.evolve(wanted, dims=of_inputs)
+        bound = bind_dimensions(unbound, first, symbols)
+        copies = tuple(
+            rank
+            if rank.ops is None
+            else attrs.evolve(rank, ops=bound_copy(rank.ops, bound.bindings))
+            for rank in bound.classes
+        )
+        copied = attrs.evolve(bound, classes=copies)
+        analysis = _prepare(copied, self.transforms, self.instruments)
+        program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
+        program = bind_dimensions(program, Dimensions(dims=of_data))
+        return Model(program, analysis.annotations, unbound, symbols, late=self)
 
 
 def read_program(text: str) -> Program:
@@ -168,13 +237,13 @@ def read_program(text: str) -> Program:
 def _prepare(
     program: Program, transforms: Sequence[Pass], instruments: Sequence[Instrument]
 ) -> Analysis:
-    """Run the front pipeline where there is an op graph, *transforms* last.
+    """Run the rest of the front pipeline on op graphs, *transforms* last.
 
     Types are inferred once more after a transform that does not preserve them.
     """
     if all(rank.ops is None for rank in program.classes):
         return Analysis(program, Annotations(), None, program.diagnostics)
-    passes = [*FRONT_PIPELINE]
+    passes = [*FRONT_PIPELINE[1:]]
     for p in transforms:
         passes.append(p)
         if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-import re
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 import attrs
 
+from perfc.frontends.onnx.functions import (
+    Function,
+    FunctionKey,
+    call_key,
+    check_calls,
+    function_name,
+    graphs_of,
+    read_functions,
+    schema_function,
+)
+from perfc.frontends.onnx.location import location_of
 from perfc.frontends.onnx.node import OnnxNode
-from perfc.frontends.onnx.op_map import REGIONS, lower_node
+from perfc.frontends.onnx.op_map import is_known, lower_node
+from perfc.frontends.onnx.op_map_control import REGIONS
 from perfc.frontends.onnx.op_map_shapes import constant_attributes
+from perfc.frontends.onnx.opsets import (
+    DEFAULT_DOMAINS,
+    OLDEST_OPSET,
+    check_ir_version,
+    check_opset,
+    read_opsets,
+)
 from perfc.frontends.onnx.order import in_dependency_order, names_captured
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import (
@@ -17,11 +37,13 @@ from perfc.frontends.onnx.reader import (
     convert_attribute,
     convert_tensor,
     convert_type,
+    dense,
+    type_proto,
     utf8,
 )
+from perfc.frontends.onnx.scope import Attribute, Call, Scope
 from perfc.ir import (
     BUILTIN_OPS,
-    AttrValue,
     Graph,
     Location,
     Program,
@@ -32,53 +54,87 @@ from perfc.ir import (
     verify,
 )
 
-_DEFAULT_DOMAINS = ("", "ai.onnx")
-_SOURCE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
-_LEGACY_SCOPE = re.compile(r"/(?:[^/]+/)*")
-_TARGET = "target=torch.ops."
+_ASKS_FOR_SHAPES = frozenset({"Shape", "Size"})
 
 
 def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     """Return *model* as a program for rank 0.
 
     Raises:
-        UnsupportedModelError: the model contradicts itself.
+        UnsupportedModelError: the model contradicts itself, or needs an opset
+            that is not supported.
         VerifyError: it assigns a name twice, or nests too deep.
 
     """
+    check_ir_version(model.ir_version)
+    opset = _opset(model)
     if not model.graph.output:
         msg = "the graph has no outputs, so there is nothing to compute"
         raise UnsupportedModelError(msg)
     graph = Graph(name)
-    _Importer(graph, {}, _opset(model)).read(model.graph)
+    file = _File(read_functions(model.functions))
+    check_calls(file.functions, model.graph.node)
+    _Importer(graph, file, Scope(opset)).read(model.graph)
     verify(graph, BUILTIN_OPS)
     return attrs.evolve(single(graph), sha256=sha256)
 
 
+def _opset(model: onnx.ModelProto) -> int:
+    """Return the opset of the default domain; any will do where nothing uses it."""
+    version = read_opsets(model.opset_import).get("")
+    if version is None and not any(map(_uses_default_domain, model.graph.node)):
+        return OLDEST_OPSET
+    return check_opset(version, "the model")
+
+
+def _uses_default_domain(node: onnx.NodeProto) -> bool:
+    inner = (other for graph in graphs_of(node) for other in graph.node)
+    return node.domain in DEFAULT_DOMAINS or any(map(_uses_default_domain, inner))
+
+
+@attrs.define(eq=False)
+class _File:
+    """What all graphs of one file share.
+
+    Attributes:
+        functions: The model's own functions.
+        constants: Constants by value.
+
+    """
+
+    functions: Mapping[FunctionKey, Function]
+    constants: dict[Value, Constant] = attrs.field(
+        factory=dict[Value, Constant], init=False
+    )
+
+
 @attrs.define(eq=False)
 class _Importer:
-    """Writes one ONNX graph into one op graph."""
+    """Writes one ONNX graph, or the body of one function, into one op graph."""
 
     graph: Graph
-    constants: dict[Value, Constant]
-    opset: int
+    file: _File
+    scope: Scope
 
     def read(self, proto: onnx.GraphProto) -> None:
         """Write inputs, initializers, nodes and outputs."""
-        for tensor in proto.initializer:
+        initializers = [*proto.initializer, *map(dense, proto.sparse_initializer)]
+        for tensor in initializers:
             self._add_initializer(tensor)
+        given = {tensor.name for tensor in initializers}
         for info in proto.input:
-            if self.graph.find(info.name) is None or self.graph.parent is not None:
+            if info.name not in given:
                 self._add_input(info)
+        given |= {info.name for info in proto.input}
         declared = {info.name: info for info in proto.value_info}
         declared.update((info.name, info) for info in proto.output)
-        for node in in_dependency_order(proto):
+        for node in in_dependency_order(proto.node, given):
             self._add_node(node, declared)
         for info in proto.output:
             self.graph.outputs.append(self._value(info.name, "an output of the graph"))
 
     def _value(self, name: str, reader: str) -> Value:
-        value = self.graph.find(name)
+        value = self.scope.find(name, self.graph)
         if value is None:
             msg = f"{name!r} is read by {reader}, but nothing defines it"
             raise UnsupportedModelError(msg)
@@ -89,20 +145,20 @@ class _Importer:
         type_ = convert_type(info, name_open_dims=is_model_input)
         if is_model_input:
             if type_ is None:
-                msg = f"input {info.name!r} has no tensor type with a known rank"
-                raise UnsupportedModelError(msg)
+                raise UnsupportedModelError(_not_a_tensor(info))
             if any(isinstance(dim, int) and dim == 0 for dim in type_.shape):
                 msg = (
                     f"input {info.name!r} has no elements ({type_}); "
                     "export the model with a positive size"
                 )
                 raise UnsupportedModelError(msg)
-        self.graph.add_input(utf8(info.name), type_)
+        name = self.scope.new_name(info.name, self.graph)
+        self.scope.define(info.name, self.graph.add_input(name, type_))
 
     def _add_initializer(self, tensor: onnx.TensorProto) -> None:
         """Weights are parameters; scalars and small integer tensors constants."""
-        name = utf8(tensor.name)
-        constant = convert_tensor(tensor, f"initializer {name!r}")
+        name = self.scope.new_name(tensor.name, self.graph)
+        constant = convert_tensor(tensor, f"initializer {utf8(tensor.name)!r}")
         if _is_weight(constant) and self.graph.parent is None:
             value = self.graph.add_parameter(name, constant.type)
         else:
@@ -110,7 +166,8 @@ class _Importer:
             node = self.graph.add("constant", (), [name], attributes)
             value = node.results[0]
             value.type = constant.type
-        self.constants[value] = constant
+        self.file.constants[value] = constant
+        self.scope.define(tensor.name, value)
 
     def _add_node(
         self, proto: onnx.NodeProto, declared: Mapping[str, onnx.ValueInfoProto]
@@ -118,56 +175,154 @@ class _Importer:
         if not proto.op_type:
             msg = f"node {proto.name!r} has no op type"
             raise UnsupportedModelError(msg)
-        attributes: dict[str, AttrValue] = {}
-        tensors: dict[str, onnx.TensorProto] = {}
-        graphs: dict[str, onnx.GraphProto] = {}
-        for attribute in proto.attribute:
-            attributes[attribute.name] = convert_attribute(attribute)
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                tensors[attribute.name] = attribute.t
-            elif attribute.type == onnx.AttributeProto.GRAPH:
-                graphs[attribute.name] = attribute.g
-        default = proto.domain in _DEFAULT_DOMAINS
+        attributes = dict(self.scope.attributes(proto))
+        function = self.file.functions.get(call_key(proto))
+        if function is None:
+            self._add_op(proto, attributes)
+        else:
+            self._inline(proto, function, attributes)
+        self._declare(proto.output, declared)
+
+    def _add_op(
+        self, proto: onnx.NodeProto, attributes: Mapping[str, Attribute]
+    ) -> None:
+        default = proto.domain in DEFAULT_DOMAINS
         op = utf8(proto.op_type if default else f"{proto.domain}::{proto.op_type}")
+        graphs = {
+            name: attribute
+            for name, attribute in attributes.items()
+            if attribute.proto.type == onnx.AttributeProto.GRAPH
+        }
         regions = self._regions(proto, op, graphs) if op in REGIONS else {}
         captured = self._captured(proto) if graphs and not regions else ()
+        names = self._result_names(proto)
         node = OnnxNode(
             op=op,
             operands=(*self._operands(proto), *captured),
-            results=_result_names(proto),
-            attributes=attributes,
-            tensors=tensors,
+            results=tuple(names.values()),
+            attributes={n: convert_attribute(a.proto) for n, a in attributes.items()},
+            tensors=_tensors(attributes),
             regions=regions,
-            location=_location(proto),
+            location=self._location(proto),
             graph=self.graph,
-            constants=self.constants,
-            opset=self.opset,
+            constants=self.file.constants,
+            opset=self.scope.opset,
         )
-        lower_node(node)
-        self._declare(node.results, declared)
+        if not lower_node(node):
+            function = self._definition(proto, node) if default else None
+            if function is not None:
+                self._inline(proto, function, attributes)
+                return
+            node.emit("unknown", attributes={"op": op})
+        for name, result in names.items():
+            self.scope.define(name, self.graph.find(result))
+
+    def _definition(self, proto: onnx.NodeProto, node: OnnxNode) -> Function | None:
+        """Return ONNX's definition of an op that perfc has not, if it has its parts."""
+        types = [type_proto(None if v is None else v.type) for v in node.operands]
+        function = schema_function(proto, node.opset, types)
+        if function is None or not all(map(_is_plain, function.proto.node)):
+            return None
+        defined = {name for other in function.proto.node for name in other.output}
+        wanted = function.proto.output[: len(node.results)]
+        return function if defined.issuperset(wanted) else None
+
+    def _inline(
+        self,
+        proto: onnx.NodeProto,
+        function: Function,
+        attributes: Mapping[str, Attribute],
+    ) -> None:
+        """Write the body of *function* in place of the call *proto*."""
+        key, body = call_key(proto), function.proto
+        if len(proto.input) > len(body.input) or len(proto.output) > len(body.output):
+            msg = (
+                f"{proto.op_type} {proto.name!r} has {len(proto.input)} inputs and "
+                f"{len(proto.output)} outputs; function {function_name(key)} has "
+                f"{len(body.input)} and {len(body.output)}"
+            )
+            raise UnsupportedModelError(msg)
+        names = self._result_names(proto)
+        results = dict(zip(body.output, names.values(), strict=False))
+        where = f"function {function_name(key)}"
+        defaults = {n: Attribute(a, self.scope) for n, a in function.defaults.items()}
+        location = self._location(proto)
+        call = Call(
+            location.name or next(iter(results.values()), function_name(key)),
+            location,
+            {**defaults, **attributes},
+            results,
+        )
+        version = read_opsets(body.opset_import).get("", self.scope.opset)
+        scope = Scope(check_opset(version, where), call, ChainMap({}))
+        operands = self._operands(proto)
+        for formal, actual in zip_longest(body.input, operands):
+            scope.define(formal, actual)
+        made = _Importer(self.graph, self.file, scope).read_body(body)
+        for name, value in zip(names, made, strict=False):
+            self.scope.define(name, value)
+
+    def read_body(self, body: onnx.FunctionProto) -> Iterable[Value]:
+        """Write the nodes of a function, and return the outputs that are called for."""
+        inputs = frozenset(body.input)
+        for node in in_dependency_order(body.node, inputs):
+            self._add_node(node, {})
+        call = self.scope.call
+        wanted: Mapping[str, str] = {} if call is None else call.results
+        made: list[Value] = []
+        for name, result in wanted.items():
+            value = self._value(name, f"an output of function {utf8(body.name)!r}")
+            if self.graph.find(result) is not value:
+                value = self.graph.add("identity", (value,), [result]).results[0]
+            made.append(value)
+        return made
+
+    def _location(self, proto: onnx.NodeProto) -> Location:
+        call = self.scope.call
+        return location_of(proto, None if call is None else call.location)
 
     def _operands(self, proto: onnx.NodeProto) -> Iterator[Value | None]:
         reader = f"{proto.op_type} {proto.name!r}"
         for name in proto.input:
-            yield self._value(name, reader) if name else None
+            absent = self.scope.is_absent(name)
+            yield None if absent else self._value(name, reader)
 
     def _captured(self, proto: onnx.NodeProto) -> Iterator[Value]:
         """Values of this graph that graphs of *proto* read."""
         for name in sorted(set(names_captured(proto))):
-            value = self.graph.find(name)
+            value = self.scope.find(name, self.graph)
             if value is not None:
                 yield value
 
     def _regions(
-        self, proto: onnx.NodeProto, op: str, graphs: Mapping[str, onnx.GraphProto]
+        self, proto: onnx.NodeProto, op: str, graphs: Mapping[str, Attribute]
     ) -> dict[str, Graph]:
         regions: dict[str, Graph] = {}
         for name in REGIONS[op]:
             if name not in graphs:
                 msg = f"{op} {proto.name!r} has no graph {name!r}"
                 raise UnsupportedModelError(msg)
-            regions[name] = self._region(graphs[name], op)
+            region = Graph(op, self.graph)
+            scope = graphs[name].scope.region()
+            _Importer(region, self.file, scope).read(graphs[name].proto.g)
+            regions[name] = region
         return regions
+
+    def _result_names(self, proto: onnx.NodeProto) -> Mapping[str, str]:
+        """Names of the results, in the file and here; unwanted ones at the end go.
+
+        An unwanted one between wanted ones gets a name.
+        """
+        names = [utf8(name) for name in proto.output]
+        while names and not names[-1]:
+            names.pop()
+        stem = proto.name or proto.op_type
+        return {
+            name or f"{stem}.unused{index}": self.scope.new_name(
+                name or f"{stem}.unused{index}", self.graph
+            )
+            for index, name in enumerate(names)
+        }
 
     def _declare(
         self, names: Sequence[str], declared: Mapping[str, onnx.ValueInfoProto]
@@ -175,21 +330,31 @@ class _Importer:
         """Set the types that the file declares; shape inference checks them."""
         for name in names:
             if name in declared:
-                value = self.graph.find(name)
+                value = self.scope.find(name, self.graph)
                 type_: TensorType | None = convert_type(declared[name])
                 if value is not None and value.type is None:
                     value.type = type_
 
-    def _region(self, proto: onnx.GraphProto, op: str) -> Graph:
-        region = Graph(op, self.graph)
-        _Importer(region, self.constants, self.opset).read(proto)
-        return region
+
+def _tensors(attributes: Mapping[str, Attribute]) -> Mapping[str, onnx.TensorProto]:
+    """Return tensor attributes; a `sparse_value` comes as the dense `value`."""
+    tensors: dict[str, onnx.TensorProto] = {}
+    for name, attribute in attributes.items():
+        if attribute.proto.type == onnx.AttributeProto.TENSOR:
+            tensors[name] = attribute.proto.t
+        elif attribute.proto.type == onnx.AttributeProto.SPARSE_TENSOR:
+            tensors[name.removeprefix("sparse_")] = dense(attribute.proto.sparse_tensor)
+    return tensors
 
 
-def _opset(model: onnx.ModelProto) -> int:
-    """Return the version of the default domain; 1 where the file is silent."""
-    versions = [o.version for o in model.opset_import if o.domain in _DEFAULT_DOMAINS]
-    return versions[-1] if versions else 1
+def _not_a_tensor(info: onnx.ValueInfoProto) -> str:
+    """Say what is wrong with an input that has no tensor type."""
+    if info.type.HasField("sequence_type"):
+        return (
+            f"input {info.name!r} is a sequence, and the file does not say of how many "
+            "tensors; export the model with the tensors as inputs of their own"
+        )
+    return f"input {info.name!r} has no tensor type with a known rank"
 
 
 def _is_weight(constant: Constant) -> bool:
@@ -212,61 +377,11 @@ def _is_neutral(constant: Constant) -> bool:
     return constant.value == 1.0 and constant.type.shape[-1] == 1
 
 
-def _result_names(proto: onnx.NodeProto) -> tuple[str, ...]:
-    """Names of the results; unwanted ones at the end are left out.
+def _is_plain(node: onnx.NodeProto) -> bool:
+    """Whether perfc has an op for *node*, of which neither shapes nor data decide.
 
-    Raises:
-        UnsupportedModelError: an unwanted result stands between wanted ones.
-
+    A definition that asks for shapes is written for an interpreter: types that are
+    not known yet would make an error of what is one unknown op otherwise.
     """
-    names = [utf8(name) for name in proto.output]
-    while names and not names[-1]:
-        names.pop()
-    return tuple(
-        name or f"{proto.name or proto.op_type}.unused{index}"
-        for index, name in enumerate(names)
-    )
-
-
-def _location(proto: onnx.NodeProto) -> Location:
-    metadata = {prop.key: utf8(prop.value) for prop in proto.metadata_props}
-    if not metadata:
-        name = utf8(proto.name)
-        return Location(name=name, module=_legacy_module(name))
-    return Location(
-        name=utf8(proto.name),
-        module=_scopes(metadata.get("pkg.torch.onnx.name_scopes", "")),
-        source=_source(metadata.get("pkg.torch.onnx.stack_trace", "")),
-        origin=_origin(metadata.get("pkg.torch.onnx.fx_node", "")),
-    )
-
-
-def _legacy_module(name: str) -> str:
-    """`/top_l/top_l.0/Gemm` comes from module `top_l.0`."""
-    match = _LEGACY_SCOPE.match(name)
-    return match[0].strip("/").rpartition("/")[2] if match else ""
-
-
-def _scopes(text: str) -> str:
-    """`['', 'emb_l.0', 'embedding_bag']` comes from module `emb_l.0`."""
-    scopes = [part.strip(" '\"") for part in text.strip("[]").split(",")]
-    return scopes[-2] if len(scopes) > 1 else ""
-
-
-def _source(trace: str) -> str:
-    """Return the innermost line of the model's own code."""
-    lines: Iterable[tuple[str, str]] = _SOURCE_LINE.findall(trace)
-    own = [(f, n) for f, n in lines if "site-packages" not in f and "torch/" not in f]
-    return f"{own[-1][0]}:{own[-1][1]}" if own else ""
-
-
-def _origin(text: str) -> str:
-    """Keep `aten.x(args)` of `%x : … = call_function[target=torch.ops.aten.x](…)`."""
-    start = text.find(_TARGET)
-    if start < 0:
-        return ""
-    return (
-        text[start + len(_TARGET) :]
-        .replace("](", "(", 1)
-        .removesuffix(", kwargs = {})")
-    )
+    plain = node.op_type not in _ASKS_FOR_SHAPES and not any(graphs_of(node))
+    return plain and node.domain in DEFAULT_DOMAINS and is_known(node.op_type)

@@ -33,7 +33,7 @@ class OnnxNode:
         location: Where it comes from.
         graph: Graph it goes into.
         constants: Constants by value, to look operands up.
-        opset: Version of the default domain that the file is written for.
+        opset: Version of the default domain that the op is meant in.
 
     """
 

@@ -103,7 +103,7 @@ def _interpolation(node: OnnxNode, default: str) -> str:
 
 
 def _resize(node: OnnxNode) -> bool:
-    """By scales (operand 2, or 1 before opset 11) or to sizes (operand 3)."""
+    """By scales (operand 2) or to sizes (operand 3)."""
     attributes: dict[str, AttrValue] = {"mode": _interpolation(node, "nearest")}
     axes = node.integers("axes")
     if axes is not None:
@@ -115,8 +115,7 @@ def _resize(node: OnnxNode) -> bool:
     if sizes is not None:
         node.emit("resize", (x, sizes), attributes)
         return True
-    old = node.op == "Upsample" or node.opset < 11  # noqa: PLR2004
-    scales = node.constant_numbers(1 if old else 2)
+    scales = node.constant_numbers(2)
     if scales is not None:
         attributes["scales"] = scales
     node.emit("resize", (x,), attributes)
@@ -141,7 +140,6 @@ INDEXING_HANDLERS: Mapping[str, Handler] = {
     "Gather": plain("gather", axis=0),
     "GatherElements": plain("gather_elements", axis=0),
     "GatherND": plain("gather_nd", batch_dims=0),
-    "Scatter": _scatter,
     "ScatterElements": _scatter,
     "ScatterND": _scatter,
     "TensorScatter": plain("tensor_scatter", axis=-2),
@@ -162,7 +160,6 @@ INDEXING_HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(_RANDOM, _random),
     "Multinomial": _multinomial,
     "Resize": _resize,
-    "Upsample": _resize,
     "GridSample": _grid_sample,
     "AffineGrid": plain("affine_grid"),
 }

@@ -115,9 +115,9 @@ def _slice(node: OnnxNode) -> bool:
     starts, x = node.integers("starts"), node.operand(0)
     if x is not None and starts is not None:  # before opset 10, all are attributes
         ends = node.integers("ends") or ()
-        operands = [x, _listed(node, starts), _listed(node, ends)]
+        operands = [x, listed(node, starts), listed(node, ends)]
         axes = node.integers("axes") or tuple(range(len(starts)))
-        operands += [_listed(node, axes), _listed(node, (1,) * len(starts))]
+        operands += [listed(node, axes), listed(node, (1,) * len(starts))]
         node.emit("slice", tuple(operands))
         return True
     first, last = node.operand(1), node.operand(2)
@@ -127,8 +127,8 @@ def _slice(node: OnnxNode) -> bool:
     axes_value, steps = node.operand(3), node.operand(4)
     if not count and (axes_value is None or steps is None):
         return _computed_slice(node)
-    axes_value = axes_value or _listed(node, tuple(range(count)))
-    steps = steps or _listed(node, (1,) * count)
+    axes_value = axes_value or listed(node, tuple(range(count)))
+    steps = steps or listed(node, (1,) * count)
     node.emit("slice", (x, first, last, axes_value, steps))
     return True
 
@@ -141,7 +141,8 @@ def _computed_slice(node: OnnxNode) -> bool:
     return True
 
 
-def _listed(node: OnnxNode, values: tuple[int, ...]) -> Value:
+def listed(node: OnnxNode, values: tuple[int, ...]) -> Value:
+    """Add a constant vector of integers, which the file left out."""
     constant = _integers(values, (len(values),))
     value = node.emit_helper("constant", (), constant_attributes(constant))
     node.constants[value] = constant

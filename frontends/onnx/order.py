@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.ir import UnsupportedModelError
 
 
-def in_dependency_order(proto: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
+def in_dependency_order(
+    protos: Iterable[onnx.NodeProto], given: AbstractSet[str]
+) -> Sequence[onnx.NodeProto]:
     """Return the nodes so that each comes after what it reads.
 
     ONNX demands this of files; a file that breaks it is sorted, keeping the
-    file's order wherever it can.
+    file's order wherever it can. *given* are the names that are not theirs to
+    define: inputs and initializers.
 
     Raises:
         UnsupportedModelError: nodes read each other in a cycle, or a name is
             defined twice.
 
     """
-    nodes = list(proto.node)
-    given = {value.name for value in proto.input}
-    given |= {tensor.name for tensor in proto.initializer}
+    nodes = list(protos)
     producer = _producers(nodes, given)
     reads = [
         {producer[name] for name in _names_read(node) if name in producer}
@@ -33,19 +35,22 @@ def in_dependency_order(proto: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
     return [nodes[i] for i in _sorted(nodes, reads)]
 
 
-def _producers(nodes: Sequence[onnx.NodeProto], given: set[str]) -> dict[str, int]:
+def _producers(
+    nodes: Sequence[onnx.NodeProto], given: AbstractSet[str]
+) -> dict[str, int]:
     producer: dict[str, int] = {}
     for index, node in enumerate(nodes):
         for name in node.output:
             if name in given:
                 msg = f"{_shown(node)} defines {name!r} again, which is given already"
                 raise UnsupportedModelError(msg)
-            if name and producer.setdefault(name, index) != index:
+            if name and name in producer:
                 msg = (
                     f"value {name!r} is defined twice: by "
                     f"{_shown(nodes[producer[name]])} and by {_shown(node)}"
                 )
                 raise UnsupportedModelError(msg)
+            producer[name] = index
     return producer
 
 

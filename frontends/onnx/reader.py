@@ -165,9 +165,12 @@ def convert_type(
         VerifyError: a dimension is negative, or the shape overflows.
 
     """
-    if not info.type.HasField("tensor_type"):
+    type_ = info.type
+    if type_.HasField("optional_type"):
+        type_ = type_.optional_type.elem_type  # taken to be there
+    if not type_.HasField("tensor_type"):
         return None
-    tensor = info.type.tensor_type
+    tensor = type_.tensor_type
     if not tensor.HasField("shape") or tensor.elem_type not in _DTYPES:
         return None
     dims: list[Dim] = []
@@ -185,6 +188,21 @@ def convert_type(
     except PerfcError as error:
         msg = f"declared type of {info.name!r}: {error}"
         raise type(error)(msg) from None
+
+
+def type_proto(type_: TensorType | None) -> onnx.TypeProto:
+    """Return *type_* as ONNX writes it; one that is not known is empty."""
+    proto = onnx.TypeProto()
+    if type_ is None:
+        return proto
+    codes = (code for code, dtype in _DTYPES.items() if dtype == type_.dtype)
+    proto.tensor_type.elem_type = next(codes, _T.UNDEFINED)
+    proto.tensor_type.shape.SetInParent()
+    for dim in type_.shape:
+        made = proto.tensor_type.shape.dim.add()
+        if isinstance(dim, int):
+            made.dim_value = dim
+    return proto
 
 
 def convert_dim(text: str) -> Dim:
@@ -219,6 +237,19 @@ def convert_tensor(tensor: onnx.TensorProto, where: str) -> Constant:
     if tensor.data_type not in _NUMPY:
         return Constant(type_)
     return Constant(type_, elements=_integers(tensor))
+
+
+def dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
+    """Return the tensor that a sparse one stands for, without its elements.
+
+    ONNX stores it sparsely; the ops that read it read a dense tensor.
+    """
+    return onnx.TensorProto(
+        name=tensor.values.name,
+        data_type=tensor.values.data_type,
+        dims=tensor.dims,
+        data_location=_T.EXTERNAL,
+    )
 
 
 def _check_size(tensor: onnx.TensorProto, type_: TensorType, where: str) -> None:

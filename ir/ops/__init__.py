@@ -21,6 +21,7 @@ from perfc.ir.ops import (
     reduction,
     resampling,
     selection,
+    sequence,
     spectral,
     testing,
     text,
@@ -32,7 +33,8 @@ BUILTIN_OPS = OpRegistry()
 for _family in (
     *(casting, constant, control, convolution, einsum, elementwise, embedding),
     *(indexing, linalg, movement, pooling, quantization, rearrangement),
-    *(recurrent, reduction, resampling, selection, spectral, testing, text),
+    *(recurrent, reduction, resampling, selection, sequence, spectral),
+    *(testing, text),
 ):
     for _op in _family.OPS:
         BUILTIN_OPS.register(_op)

@@ -1,9 +1,9 @@
-"""Control flow, sequences, and ops perfc has no definition of."""
+"""Control flow, and ops perfc has no definition of."""
 
 from __future__ import annotations
 
 from perfc.ir.opdef import OpDef
-from perfc.ir.ops.rules import declared, touch_all
+from perfc.ir.ops.rules import OPTIONAL_INTS, touch_all
 
 
 def _control(name: str, regions: int, summary: str) -> OpDef:
@@ -20,27 +20,29 @@ def _control(name: str, regions: int, summary: str) -> OpDef:
 
 LOOP = _control("loop", 1, "a loop: trip count, condition, carried values; one region")
 IF = _control("if", 2, "a branch: condition; then and else regions")
-SEQUENCE_EMPTY = OpDef(
-    name="sequence_empty",
-    arity=(0, 0),
-    infer=declared,
+SCAN = OpDef(
+    name="scan",
+    arity=(1, None),
+    results=None,
+    infer=lambda attributes, operands: [],
     work=touch_all,
-    summary="an empty sequence of tensors",
+    regions=1,
+    attributes={
+        "inputs": (int,),
+        "input_axes": OPTIONAL_INTS,
+        "input_reverse": OPTIONAL_INTS,
+        "output_axes": OPTIONAL_INTS,
+        "output_reverse": OPTIONAL_INTS,
+    },
+    summary="a loop over slices: states, then the tensors sliced; one region",
 )
-SEQUENCE_INSERT = OpDef(
-    name="sequence_insert",
-    arity=(2, 3),
-    infer=declared,
-    work=touch_all,
-    summary="a sequence with one tensor more",
-)
-CONCAT_FROM_SEQUENCE = OpDef(
-    name="concat_from_sequence",
+ITEM = OpDef(
+    name="item",
     arity=(1, 1),
-    infer=declared,
+    results=0,
+    infer=lambda attributes, operands: [],
     work=touch_all,
-    attributes={"axis": (int,), "new_axis": (int, type(None))},
-    summary="the tensors of a sequence, joined",
+    summary="the host reads a scalar, and waits for it",
 )
 UNKNOWN = OpDef(
     name="unknown",
@@ -52,4 +54,4 @@ UNKNOWN = OpDef(
     summary="an op perfc has no definition of; costed by its bytes, and reported",
 )
 
-OPS = (LOOP, IF, SEQUENCE_EMPTY, SEQUENCE_INSERT, CONCAT_FROM_SEQUENCE, UNKNOWN)
+OPS = (LOOP, IF, SCAN, ITEM, UNKNOWN)

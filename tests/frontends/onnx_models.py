@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,13 +37,15 @@ def weight(name: str, *shape: int) -> onnx.TensorProto:
     return tensor
 
 
-def model(
+def model(  # noqa: PLR0913 - a model has this many parts
     nodes: Sequence[onnx.NodeProto],
     *,
     inputs: Sequence[onnx.ValueInfoProto] | None = None,
     outputs: Sequence[onnx.ValueInfoProto] | None = None,
     initializers: Sequence[onnx.TensorProto] = (),
     declared: Sequence[onnx.ValueInfoProto] = (),
+    functions: Sequence[onnx.FunctionProto] = (),
+    opsets: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
     """Make a model that reads `x`: f32[batch, 8] and returns `y`, unless told."""
     graph = helper.make_graph(
@@ -54,7 +56,12 @@ def model(
         list(initializers),
         value_info=list(declared),
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    imports = {"": 18} if opsets is None else opsets
+    return helper.make_model(
+        graph,
+        functions=list(functions),
+        opset_imports=[helper.make_opsetid(*entry) for entry in imports.items()],
+    )
 
 
 def nested_ifs(depth: int) -> bytes:
@@ -71,7 +78,8 @@ def nested_ifs(depth: int) -> bytes:
         graph = _graph(made, f"y{level}")
     inputs = (info("x", ["batch", 8]), info("c", [], TensorProto.BOOL))
     graph += b"".join(_field(11, i.SerializeToString()) for i in inputs)
-    return onnx.ModelProto(ir_version=8).SerializeToString() + _field(7, graph)
+    head = onnx.ModelProto(ir_version=8, opset_import=[helper.make_opsetid("", 18)])
+    return head.SerializeToString() + _field(7, graph)
 
 
 def _graph(made: bytes, output: str) -> bytes:

@@ -215,7 +215,7 @@ def test_nesting_is_bounded(tmp_path: Path) -> None:
     graph = perfc.load(path, batch=4).program.classes[0].ops
     assert graph is not None
 
-    assert ["if"] == [node.op for node in graph]
+    assert ["item", "relu"] == sorted({node.op for node in graph})
     assert f"not an ONNX model, or a damaged one ({len(data)} bytes)" == _problem_of(
         data, tmp_path
     )

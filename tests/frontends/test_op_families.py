@@ -84,7 +84,6 @@ def _floats(name: str, *values: float) -> onnx.TensorProto:
             "reduce",
             "f32[batch,8]",
         ),
-        (node("Clip", "x", "y", min=0.0, max=6.0), [], 6, "clip", "f32[batch,4,8,8]"),
         (
             node("Clip", "x lo", "y"),
             [_floats("lo", 0.0)],
@@ -108,20 +107,6 @@ def _floats(name: str, *values: float) -> onnx.TensorProto:
         ),
         (node("Split", "x", "y z", axis=1), [], 11, "split", "f32[batch,2,8,8]"),
         (
-            node("Upsample", "x s", "y", mode="nearest"),
-            [_floats("s", 1, 1, 2, 2)],
-            9,
-            "resize",
-            "f32[batch,4,16,16]",
-        ),
-        (
-            node("Resize", "x s", "y", mode="linear"),
-            [_floats("s", 1, 1, 1.5, 0.5)],
-            10,
-            "resize",
-            "f32[batch,4,12,4]",
-        ),
-        (
             node("Resize", "x - s", "y", mode="cubic"),
             [_floats("s", 1, 1, 1.5, 0.5)],
             13,
@@ -138,7 +123,7 @@ def _floats(name: str, *values: float) -> onnx.TensorProto:
         (
             node("BatchNormalization", "x s s s s", "y m v a b"),
             [weight("s", 4)],
-            9,
+            11,
             "batch_norm",
             "f32[batch,4,8,8]",
         ),

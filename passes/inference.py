@@ -1,0 +1,214 @@
+"""The type of every value of a graph, node by node, and known integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir import (
+    DTYPES,
+    UNKNOWN_DIM,
+    Abstract,
+    Dim,
+    Expr,
+    Graph,
+    Node,
+    OpDef,
+    OpRegistry,
+    PerfcError,
+    TensorType,
+    Value,
+    VerifyError,
+    symbol,
+)
+
+_Signature = tuple[object, ...]
+_SCALAR = TensorType(DTYPES["f32"], ())
+_MAX_STEPS = 10
+_KEEPS_SHAPE = frozenset(
+    (
+        *("identity", "cast", "clip", "relu", "sigmoid", "tanh", "gelu", "silu"),
+        *("erf", "exp", "log", "sqrt", "reciprocal", "neg", "abs"),
+        *("softmax", "layer_norm", "batch_norm"),
+    )
+)
+"""Ops whose result has the shape of operand 0."""
+
+
+@attrs.define(eq=False)
+class Inference:
+    """One run over one graph; equal signatures are inferred once.
+
+    Attributes:
+        graph: The graph.
+        ops: Definitions of its ops.
+        assumed: Per op without a rule, the values whose types nothing says.
+        guessed: Values whose types rest on such an assumption.
+        elements: Elements of the integer tensors that do not depend on data.
+
+    """
+
+    graph: Graph
+    ops: OpRegistry
+    assumed: dict[str, list[Value]] = attrs.field(
+        factory=dict[str, "list[Value]"], init=False
+    )
+    guessed: set[Value] = attrs.field(factory=set["Value"], init=False)
+    symbols: frozenset[str] = attrs.field(factory=frozenset[str], init=False)
+    elements: dict[Value, tuple[Dim, ...]] = attrs.field(
+        factory=dict["Value", "tuple[Dim, ...]"], init=False
+    )
+    _memo: dict[_Signature, Sequence[Abstract | None]] = attrs.field(
+        factory=dict[_Signature, "Sequence[Abstract | None]"], init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """Check the inputs: everything follows from them."""
+        for value in (*self.graph.inputs, *self.graph.parameters):
+            if value.type is None:
+                msg = f"input {value} has no type"
+                raise VerifyError(msg)
+            self._check_input(value, value.type)
+
+    def infer(self, node: Node) -> None:
+        """Type the results of *node*, whose operands are typed.
+
+        Raises:
+            VerifyError: they break the op's type rule, or contradict what the
+                source declares.
+
+        """
+        try:
+            self._infer(node)
+        except KeyError as missing:
+            msg = f"{node}: attribute {missing} is missing"
+            raise VerifyError(msg) from None
+        except PerfcError as error:
+            msg = f"{node}: {error}"
+            raise type(error)(msg) from None
+
+    def _check_input(self, value: Value, type_: TensorType) -> None:
+        self.symbols |= type_.symbols()
+        try:
+            type_.checked()
+        except VerifyError as error:
+            msg = f"{value}: {error}"
+            raise VerifyError(msg) from None
+
+    def _infer(self, node: Node) -> None:
+        opdef = self.ops[node.op]
+        operands = [self._abstract(value) for value in node.operands]
+        if not self.guessed.isdisjoint(node.operands):
+            self._guess(opdef, node, operands)
+            return
+        inferred = self._rule(opdef, node, operands)
+        for index, value in enumerate(node.results):
+            result = inferred[index] if index < len(inferred) else None
+            if result is not None:
+                value.type = self._merged(value, result.type)
+                if result.elements is not None:
+                    self.elements[value] = result.elements
+            elif value.type is None:
+                value.type = self._assumed(node, value)
+                self.guessed.add(value)
+
+    def _guess(self, opdef: OpDef, node: Node, operands: Sequence[Abstract]) -> None:
+        """Infer from assumed types: what the source declares is better."""
+        try:
+            inferred = self._rule(opdef, node, operands)
+        except VerifyError as error:
+            assumed = next(v for v in node.operands if v in self.guessed)
+            msg = (
+                f"{error}; the type of {assumed} was assumed, as the model does not "
+                "declare it: add it to the model (an ONNX value_info)"
+            )
+            raise VerifyError(msg) from None
+        for index, value in enumerate(node.results):
+            if value.type is not None:
+                continue
+            result = inferred[index] if index < len(inferred) else None
+            guess = self._assumed(node, value) if result is None else result.type
+            value.type = attrs.evolve(guess, shape=_named(value, guess.shape))
+            self.guessed.add(value)
+
+    def _rule(
+        self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
+    ) -> Sequence[Abstract | None]:
+        key = (node.op, node.attributes, *((o.type, o.elements) for o in operands))
+        found = self._memo.get(key)
+        if found is None:
+            found = opdef.infer(node.attributes, operands)
+            for result in found:
+                if result is not None:
+                    result.type.checked()
+            self._memo[key] = found
+        return found
+
+    def _abstract(self, value: Value) -> Abstract:
+        if value.type is None:
+            msg = f"operand {value} has no type"
+            raise VerifyError(msg)
+        return Abstract(value.type, self.elements.get(value))
+
+    def _assumed(self, node: Node, value: Value) -> TensorType:
+        """No rule, nothing declared: ask a reader, else take the first operand's."""
+        typed = [v.type for v in node.operands if v.type is not None]
+        assumed = self._told_by_reader(value) or (typed[0] if typed else _SCALAR)
+        label = str(node.attributes.get("op", node.op))
+        self.assumed.setdefault(label, []).append(value)
+        return assumed
+
+    def _told_by_reader(self, value: Value) -> TensorType | None:
+        """Return the type declared behind ops that keep the shape, if there is one."""
+        for _ in range(_MAX_STEPS):
+            readers = [
+                use.node
+                for use in self.graph.uses(value)
+                if use.index == 0 and use.node.op in _KEEPS_SHAPE
+            ]
+            if not readers:
+                return None
+            value = readers[0].results[0]
+            if value.type is not None:
+                return value.type
+        return None
+
+    def _merged(self, value: Value, inferred: TensorType) -> TensorType:
+        """Compare with the declared type; name the dimensions that depend on data."""
+        declared = value.type
+        if declared is None:
+            if UNKNOWN_DIM not in inferred.shape:
+                return inferred
+            return attrs.evolve(inferred, shape=_named(value, inferred.shape))
+        if declared.rank != inferred.rank or declared.dtype != inferred.dtype:
+            raise VerifyError(_conflict(declared, inferred))
+        pairs = zip(declared.shape, inferred.shape, strict=True)
+        dims = [self._merged_dim(*pair) for pair in pairs]
+        if None in dims:
+            raise VerifyError(_conflict(declared, inferred))
+        shape = tuple(dim for dim in dims if dim is not None)
+        return attrs.evolve(inferred, shape=shape, space=declared.space)
+
+    def _merged_dim(self, declared: Dim, inferred: Dim) -> Dim | None:
+        """Choose what says more; None if the two contradict each other.
+
+        An inferred dimension in terms of the inputs' symbols is exact; one that
+        depends on data is not, and then a declared one is as good or better.
+        """
+        if isinstance(inferred, int):
+            agree = isinstance(declared, Expr) or declared == inferred
+            return inferred if agree else None
+        return inferred if inferred.symbols() <= self.symbols else declared
+
+
+def _conflict(declared: TensorType, inferred: TensorType) -> str:
+    return f"declared {declared}, inferred {inferred}"
+
+
+def _named(value: Value, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    stem = "".join(c if c.isalnum() else "_" for c in value.name)
+    return tuple(
+        symbol(f"n_{stem}_{axis}") if dim == UNKNOWN_DIM else dim
+        for axis, dim in enumerate(shape)
+    )

@@ -1,0 +1,53 @@
+"""Write out loops and branches, and put tensors in the place of sequences."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import BUILTIN_OPS, Graph, OpRegistry, Program
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.control_rules import CONTROL_RULES
+from perfc.passes.inference import Inference
+from perfc.passes.sequence_rules import SEQUENCE_RULES
+from perfc.passes.unrolling import Unroller
+
+RULES = {**CONTROL_RULES, **SEQUENCE_RULES}
+_TRIGGERS = RULES.keys() - {"identity"}
+
+
+@attrs.frozen
+class ResolveControlFlow(Transform):
+    """Replace control flow and sequences by the ops that eager PyTorch runs.
+
+    The branch of an `if` whose condition is known stands in its place; `loop` and
+    `scan` are unrolled; sequences and optional tensors are Python's, so they leave
+    nothing behind. An `if` whose condition depends on data is taken to run the
+    branch with more flops plus bytes each time, after the host has waited for the
+    condition; it is reported. Conditions and trip counts are found by running the
+    type rules on the way.
+
+    Raises:
+        UnsupportedModelError: how often a loop runs, or which element of a sequence
+            is meant, depends on data or on a symbol without a number; or unrolling
+            makes too many nodes.
+
+    """
+
+    name: ClassVar[str] = "resolve-control-flow"
+
+    ops: OpRegistry = BUILTIN_OPS
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Rewrite every op graph that has any of this."""
+        for rank in program.classes:
+            if rank.ops is None or not has_control_flow(rank.ops):
+                continue
+            inference = Inference(rank.ops, self.ops)
+            Unroller(rank.ops, inference, RULES, ctx.warn).run()
+
+
+def has_control_flow(graph: Graph) -> bool:
+    """Whether *graph* has loops, branches or sequences."""
+    return any(node.op in _TRIGGERS for node in graph)
