@@ -18,7 +18,7 @@ from perfc.costmodels.protocol import (
     Provenance,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel, PerfcError
+from perfc.ir import Kernel, PerfcError, plugin_at_work
 
 
 def price(
@@ -47,7 +47,8 @@ def price(
             rows = rows[claimed]
             offered = table.take(rows)
         if len(rows):
-            estimate = model.estimate(offered, target)
+            with plugin_at_work(f"cost model {model.name!r}", model):
+                estimate = model.estimate(offered, target)
             _check(model, offered, estimate)
             result.put(rows, estimate)
             todo.done(rows)
@@ -130,7 +131,8 @@ class _Result:
 def _checked_claims(
     model: CostModel, table: KernelTable, target: Target
 ) -> NDArray[np.bool_]:
-    claimed = np.asarray(model.claims(table, target))
+    with plugin_at_work(f"cost model {model.name!r}", model):
+        claimed = np.asarray(model.claims(table, target))
     if claimed.shape != (len(table),) or claimed.dtype != np.bool_:
         message = (
             f"cost model {model.name!r} answers claims() with {claimed.dtype} of shape "

@@ -70,6 +70,7 @@ from perfc.ir.plugins import (
     TARGETS,
     entry_points,
     load_plugin,
+    plugin_at_work,
     plugin_names,
     register_plugin,
 )
@@ -174,6 +175,7 @@ __all__ = [
     "parse_program",
     "parse_type",
     "paused_collector",
+    "plugin_at_work",
     "plugin_names",
     "print_graph",
     "print_launches",

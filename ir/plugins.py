@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import difflib
 import functools
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 
 from perfc.ir.errors import PerfcError, UsageError
 
@@ -94,6 +99,38 @@ def load_plugin(group: str, name: str) -> object:
         msg = f"{group} {name!r} of {_owner(points[name])} cannot be loaded: {error!r}"
         raise PerfcError(msg) from error
     return loaded
+
+
+@contextmanager
+def plugin_at_work(label: str, plugin: object) -> Generator[None, None, None]:
+    """Say whose bug it is, and where, if *plugin* is not perfc's own and fails.
+
+    Args:
+        label: What to call the plugin, as `pass 'heaviest'`.
+        plugin: The object whose code runs.
+
+    Raises:
+        PerfcError: its code raised something that is none.
+
+    """
+    try:
+        yield
+    except PerfcError:
+        raise
+    except Exception as error:
+        module = type(plugin).__module__
+        if module.partition(".")[0] == "perfc":
+            raise
+        msg = f"{label} fails {_place(module, error)}: {type(error).__name__}: {error}"
+        raise PerfcError(msg) from error
+
+
+def _place(module: str, error: Exception) -> str:
+    """Return the innermost line of *module* on the way to *error*."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = next((f for f in reversed(frames) if f.filename == file), frames[-1])
+    return f"in {Path(inner.filename).name}, line {inner.lineno}"
 
 
 def _known(names: list[str]) -> str:

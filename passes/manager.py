@@ -23,6 +23,7 @@ from perfc.ir import (
     Scenario,
     Value,
     paused_collector,
+    plugin_at_work,
 )
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.instruments import Instrument
@@ -46,6 +47,20 @@ class Analysis:
     annotations: Annotations
     scenario: Scenario | None
     diagnostics: tuple[Diagnostic, ...]
+
+    def get(self, key: AnnotationKey[T], anchor: Anchor | None = None) -> T:
+        """Return the fact about *anchor*, the program if None.
+
+        Raises:
+            PassContractError: no pass has provided it.
+
+        """
+        about = self.program if anchor is None else anchor
+        table = self.annotations.table(key, self.scenario)
+        if about not in table:
+            msg = f"no pass of this analysis provides {key} of {about}"
+            raise PassContractError(msg)
+        return table[about]
 
 
 def _tuple(passes: Iterable[Pass]) -> tuple[Pass, ...]:
@@ -108,7 +123,8 @@ class PassManager:
             for instrument in self.instruments:
                 instrument.before(p, program)
                 waiting.append(instrument)
-            p.run(program, ctx)
+            with plugin_at_work(f"pass {p.name!r}", p):
+                p.run(program, ctx)
             if isinstance(p, Transform):
                 _drop_stale(p, ctx)
             _check_provided(p, program, ctx)

@@ -39,7 +39,15 @@ def pass_class(name: str) -> type[Pass]:
     """
     loaded = load_plugin(PASSES, name)
     if not (isinstance(loaded, type) and issubclass(loaded, Pass)):
+        hint = "; register the class, not one made of it" * isinstance(loaded, Pass)
         msg = f"plugin {name!r} of {PASSES} is not a subclass of Pass but {loaded!r}"
+        raise PipelineError(msg + hint)
+    called = getattr(loaded, "name", None)
+    if called != name:
+        msg = (
+            f"pass {name!r} must have the name it is registered by: {loaded.__name__} "
+            f"says name = {called!r}"
+        )
         raise PipelineError(msg)
     return loaded
 
@@ -130,7 +138,7 @@ def _request(name: str, options: str) -> PassRequest:
         key = match[1].replace("_", "-") if match is not None else ""
         if match is None or key not in known:
             found = options[:_SHOWN] if match is None else match[1]
-            listed = ", ".join(sorted(known)) or "none"
+            listed = ", ".join(sorted(known)) or _no_options(cls)
             msg = f"pass {name!r} has no option {found!r}; options: {listed}"
             raise UsageError(msg)
         field = key.replace("-", "_")
@@ -139,6 +147,10 @@ def _request(name: str, options: str) -> PassRequest:
             raise UsageError(msg)
         values[field] = _convert(name, key, match[2], known[key])
     return PassRequest(cls, values, f"{name}{{{options}}}" if options else name)
+
+
+def _no_options(cls: type[Pass]) -> str:
+    return "none" if attrs.has(cls) else "none, as it is not an @attrs.frozen class"
 
 
 def _scan(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | None]:

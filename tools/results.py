@@ -68,18 +68,13 @@ class Results:
     @classmethod
     def of(cls, analysis: Analysis) -> Results:
         """Collect the facts of *analysis*."""
-        facts, program, scenario = (
-            analysis.annotations,
-            analysis.program,
-            analysis.scenario,
-        )
         return cls(
-            program,
-            facts.get(HOSTED, program, scenario),
-            facts.get(KERNEL_COST, program, scenario),
-            facts.get(SCHEDULE, program, scenario),
-            facts.get(CRITICAL_PATH, program, scenario),
-            facts.get(INTERVAL, program, scenario),
+            analysis.program,
+            analysis.get(HOSTED),
+            analysis.get(KERNEL_COST),
+            analysis.get(SCHEDULE),
+            analysis.get(CRITICAL_PATH),
+            analysis.get(INTERVAL),
         )
 
     def place(self, task: int) -> tuple[int, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import click
 
 from perfc.costmodels import load_target
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import UsageError
 from perfc.passes import Timing, VerifyEach
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
@@ -19,6 +17,7 @@ from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_result
 from perfc.tools.model import load
+from perfc.tools.plugin_option import plugin_option
 from perfc.tools.report import OUT_OF_MEMORY, Report
 
 EXIT_NOT_MODELLED = 4
@@ -101,13 +100,7 @@ EXIT_OUT_OF_MEMORY = 5
     metavar="FIELD=VALUE",
     help="Override a field of the target, as gpu.sm_clock_mhz=1200.",
 )
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="MODULE",
-    help="Import a module first.",
-)
+@plugin_option
 @click.option(
     "--strict",
     is_flag=True,
@@ -142,7 +135,6 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     if options["quiet"] and options["verbose"]:
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
-    _import_plugins(options["plugins"])
     output, targets = options["output"], len(options["targets"])
     exporter = find_exporter(options["form"], reports=targets, path=output)
     reports = _analyze_all(model, options)
@@ -181,21 +173,6 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
     if options["verbose"]:
         log_timing(timing)
     return reports
-
-
-def _import_plugins(modules: Sequence[str]) -> None:
-    """Import modules that register passes or cost models; also from here."""
-    here = str(Path.cwd())
-    if modules and here not in sys.path:
-        sys.path.insert(0, here)
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except PerfcError:
-            raise
-        except Exception as error:
-            msg = f"--plugin {module}: {type(error).__name__}: {error}"
-            raise PerfcError(msg) from error
 
 
 def _exit_code(reports: Sequence[Report]) -> int:

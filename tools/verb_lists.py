@@ -10,6 +10,7 @@ from perfc.costmodels import describe, load_target, target_names
 from perfc.frontends import WORKLOADS
 from perfc.ir import BUILTIN_OPS
 from perfc.passes import Transform, pass_class, pass_names
+from perfc.tools.plugin_option import plugin_option
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -80,6 +81,7 @@ def ops(*, debug: bool) -> None:
 
 
 @click.command(epilog="Example: perfc passes", context_settings=_HELP)
+@plugin_option
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def passes(*, debug: bool) -> None:
     """List the passes, with the facts each needs and provides."""

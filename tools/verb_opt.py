@@ -22,6 +22,7 @@ from perfc.passes import (
 from perfc.tools.arguments import integers, log_timing
 from perfc.tools.files import write_result
 from perfc.tools.model import read_program
+from perfc.tools.plugin_option import plugin_option
 
 
 @click.command(
@@ -31,6 +32,7 @@ from perfc.tools.model import read_program
 @click.argument("file")
 @click.option("-p", "--pipeline", default="", metavar="PIPELINE", help="Passes to run.")
 @click.option("--target", metavar="NAME|FILE.toml", help="For passes that need one.")
+@plugin_option
 @click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", help="Bind a dimension."
 )

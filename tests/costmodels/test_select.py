@@ -226,3 +226,17 @@ def test_the_built_in_models_are_registered() -> None:
         pytest.skip("perfc is not installed: it has no entry points")
 
     assert {m.name for m in ALL_MODELS} <= {m.name for m in cost_models()}
+
+
+def test_a_bug_of_a_model() -> None:
+    """What a plugin raises by mistake is an error that says where."""
+
+    class Broken(Constant):
+        def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+            return uniform_estimate(  # type: ignore[call-arg]  # the mistake
+                kernels.flops  # pyright: ignore[reportCallIssue]
+            )
+
+    message = r"cost model 'constant' fails in test_select\.py, line \d+: TypeError: "
+    with pytest.raises(PerfcError, match=message):
+        price([gemm(8, 8, 8)], V100, [Broken()])

@@ -183,7 +183,7 @@ def test_malformed(text: str) -> None:
         ("test.all_kinds{share=x}", "option share=x of .*: expected a float"),
         ("test.all_kinds{table=3}", "has no option 'table'; options: count, is-on"),
         ("test-needs", "pass 'test-needs': .*missing.*'count'"),
-        ("test-no-record{a=1}", "has no option 'a'; options: none"),
+        ("test-no-record{a=1}", "has no option 'a'; options: none, as it"),
     ],
 )
 def test_what_cannot_be(text: str, message: str) -> None:

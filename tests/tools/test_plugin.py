@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -242,3 +243,77 @@ def test_a_module_of_plugins_that_breaks(
     assert "--plugin my_broken: ZeroDivisionError: division by zero" == command.refused(
         ["analyze", *SMALL, "--target", "t4", "--plugin", "my_broken"], 1
     )
+
+
+SOURCE = """\
+import attrs
+from perfc.ir import PASSES, register_plugin
+from perfc.passes import Pass
+
+class Mine(Pass):
+    name = "{name}"
+
+    def run(self, program, ctx):
+        {body}
+
+register_plugin(PASSES, "test-mine", Mine)
+"""
+
+
+@pytest.fixture
+def write_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., str]]:
+    """Write the file of a pass; it is forgotten after the test."""
+    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("sys.path", [*sys.path])
+
+    def write(body: str, name: str = "test-mine") -> str:
+        path = tmp_path / "pass_of_mine.py"
+        path.write_text(SOURCE.format(body=body, name=name))
+        return str(path)
+
+    yield write
+    sys.modules.pop("pass_of_mine", None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("analyze", *SMALL, "--target", "t4", "--pass", "test-mine"),
+        ("opt", "-p", "test-mine", "dlrm-ddp"),
+        ("passes",),
+    ],
+    ids=" ".join,
+)
+def test_a_file_of_plugins(
+    command: Command, write_pass: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    """`--plugin` takes a file, wherever it lies, with every verb that runs passes."""
+    file = write_pass("ctx.note('mine', 'test-mine ran')")
+
+    assert "test-mine" in command(*words, "--plugin", file).out
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "message"),
+    [
+        ("ctx.tell()", "test-mine", "fails in pass_of_mine.py, line 9: AttributeError"),
+        ("max()", "test-mine", "fails in pass_of_mine.py, line 9: TypeError: max exp"),
+        ("pass", "other", "must have the name it is registered by: Mine says name = "),
+    ],
+)
+def test_a_bug_of_a_pass(
+    command: Command,
+    write_pass: Callable[..., str],
+    *,
+    body: str,
+    name: str,
+    message: str,
+) -> None:
+    """A mistake in somebody's pass is one line that says where, and not perfc's."""
+    words = ("analyze", *SMALL, "--target", "t4", "--pass", "test-mine")
+
+    line = command.refused([*words, "--plugin", write_pass(body, name)], 1)
+
+    assert line.startswith(f"pass 'test-mine' {message}")

@@ -1,0 +1,165 @@
+"""The documentation says what is true: its examples run, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.documents import ROOT, Page, StaleError
+
+import perfc
+
+PAGES = sorted(
+    page.relative_to(ROOT)
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+)
+
+SLOW = {Path("docs/how-to/export-from-pytorch.md")}
+"""Pages that import torch."""
+
+
+def _page(tmp_path: Path, text: str) -> Page:
+    path = tmp_path / "page.md"
+    path.write_text(text, encoding="utf-8")
+    return Page(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder, as Python's prompt sees it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(p, marks=[pytest.mark.slow] if p in SLOW else []) for p in PAGES],
+    ids=str,
+)
+def test_examples(name: Path, folder: Path, pytestconfig: pytest.Config) -> None:
+    """Every command and every line of Python of a page does what the page says."""
+    update = bool(pytestconfig.getoption("update_golden"))
+
+    Page(ROOT / name).run(folder, update=update)
+
+
+@pytest.mark.parametrize("name", PAGES, ids=str)
+def test_links(name: Path) -> None:
+    """Every link within the repository names a file, and a heading of it."""
+    page = Page(ROOT / name)
+
+    for link in page.links:
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        path = page.path.parent / target if target else page.path
+        assert path.exists(), link
+        assert not anchor or anchor in Page(path).anchors, link
+
+
+def test_the_makefile_shows_what_the_readme_shows() -> None:
+    """`make demo` prints what stands in the README."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    settings = dict(
+        line.split(" ?= ", 1) for line in makefile.splitlines() if " ?= " in line
+    )
+    demo = f"$ perfc analyze {settings['DEMO_MODEL']} {settings['DEMO_ARGS']}\n"
+
+    assert demo in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("```console\n$ echo one\ntwo\n```\n", "Differences"),
+        ("```console\n$ false\n```\n", "exit 1"),
+        ("```console\n$ echo perfc: error: no\nperfc: error: no\n```\n", "exit 0"),
+        ("```console\necho one\n```\n", "starts with"),
+        ("```sh\nfalse\ntrue\n```\n", "exit 1"),
+        ("```python\n1 / 0\n```\n", "nobody checks a block of 'python'"),
+        ("```\nperfc\n```\n", "nobody checks a block of ''"),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", "Expected"),
+        ("```pycon\n>>> one\n```\n", "NameError"),
+        ("<!-- run: false -->\n", "exit 1"),
+    ],
+)
+def test_a_wrong_example_is_found(text: str, message: str, tmp_path: Path) -> None:
+    """An example that is not true fails its page."""
+    with pytest.raises(StaleError, match=message):
+        _page(tmp_path, text).run(tmp_path)
+
+
+def test_blocks_build_on_each_other(tmp_path: Path) -> None:
+    """Files, and the names of a Python session, live as long as the page."""
+    page = _page(
+        tmp_path,
+        "<!-- run: echo 1 > a.txt -->\n\n"
+        '```text title="b.txt"\n2\n```\n\n'
+        "```console\n$ cat \\\n  a.txt b.txt\n1\n2\n$ ls examples/models\n...x\n```\n"
+        "```pycon\n>>> one = 1\n```\n"
+        "```pycon\n>>> one + 1\n2\n```\n",
+    )
+
+    page.run(tmp_path)
+
+    assert "2\n" == (tmp_path / "b.txt").read_text(encoding="utf-8")
+
+
+def test_update(tmp_path: Path) -> None:
+    """`--update-golden` writes outputs again."""
+    page = _page(tmp_path, "Text.\n```console\n$ echo a\nb\n$ echo c\n```\nMore.\n")
+
+    page.run(tmp_path, update=True)
+
+    right = "Text.\n```console\n$ echo a\na\n$ echo c\nc\n```\nMore.\n"
+    assert right == page.path.read_text(encoding="utf-8")
+
+
+def test_update_leaves_what_is_left_out(tmp_path: Path) -> None:
+    """Nobody knows what to leave out of a new output: it is for the author."""
+    page = _page(tmp_path, "```console\n$ echo a\nb...\n```\n")
+
+    with pytest.raises(StaleError, match="Differences"):
+        page.run(tmp_path, update=True)
+
+
+def test_links_are_found(tmp_path: Path) -> None:
+    """Links in text and tables count, those in code do not; anchors are GitHub's."""
+    page = _page(
+        tmp_path,
+        "# What it *is*, in short\n\n[a](b.md)\n\n| x |\n|---|\n| [c](d.md#e) |\n\n"
+        "`[f](g.md)`\n",
+    )
+
+    assert ["b.md", "d.md#e"] == page.links
+    assert {"what-it-is-in-short"} == page.anchors
+
+
+def _keys(value: object, name: str = "") -> Iterator[str]:
+    """Keys of a report, lists as `name[]`; tables by name or kind are one key."""
+    if isinstance(value, dict) and not name.endswith(("inputs", "ops", "_provenance")):
+        for key, item in value.items():
+            yield from _keys(item, f"{name}.{key}".removeprefix("."))
+    elif isinstance(value, list) and value:
+        yield from _keys(value[0], f"{name}[]")
+    else:
+        yield name
+
+
+def test_the_keys_of_the_report() -> None:
+    """The reference names every key of a report, and no other."""
+    report = perfc.analyze(perfc.load("dlrm-mlperf", batch=2048), "a100").to_dict()
+    page = (ROOT / "docs/reference/report.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0] for line in page.splitlines() if "| `" in line]
+    listed = [key for row in rows for key in re.findall(r"`([\w.\[\]]+)`", row)]
+
+    assert sorted(_keys(report)) == sorted(listed)

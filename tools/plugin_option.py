@@ -1,0 +1,51 @@
+"""`--plugin`: modules of one's own that register passes, cost models, targets."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from perfc.ir import PerfcError
+
+
+def _import_all(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> None:
+    for text in value:
+        _import(text)
+
+
+def _import(text: str) -> None:
+    """Import a file, or a module that is installed or in the current folder.
+
+    Raises:
+        PerfcError: it cannot be imported.
+
+    """
+    path = Path(text)
+    is_file = path.suffix == ".py"
+    folder = str((path.parent if is_file else Path()).resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        importlib.import_module(path.stem if is_file else text)
+    except PerfcError:
+        raise
+    except Exception as error:
+        msg = f"--plugin {text}: {type(error).__name__}: {error}"
+        raise PerfcError(msg) from error
+
+
+plugin_option = click.option(
+    "--plugin",
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_import_all,
+    metavar="MODULE|FILE.py",
+    help="Import it first: it registers passes, cost models, targets.",
+)
+"""The option, for every verb that uses what plugins add."""
