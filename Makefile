@@ -20,7 +20,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test lint types unit slow fuzz bench fixtures format clean
+.PHONY: help demo install test lint types unit slow fuzz docs bench fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ slow: $(TEST) ## Run the slow tests
 
 fuzz: $(TEST) ## Try damaged inputs by the thousand: make fuzz FUZZ_ARGS="--seed 1"
 	$(BIN)/python -m tests.fuzz.run $(FUZZ_ARGS)
+
+docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
+	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
 
 bench: $(CORE) ## Measure perfc's own speed
 	$(BIN)/python benchmarks/run.py

@@ -21,6 +21,7 @@ from perfc.ir.program import Program
 
 T = TypeVar("T")
 Anchor: TypeAlias = Node | Value | Graph | LaunchGraph | Program
+"""What a fact may be about."""
 
 
 @attrs.frozen(eq=False)
@@ -43,6 +44,7 @@ class AnnotationKey(Generic[T]):
 
 
 AnyKey: TypeAlias = AnnotationKey[Any]
+"""A key, whatever its facts are."""
 
 
 @attrs.frozen

@@ -44,6 +44,7 @@ class Location:
 
 
 NOWHERE = Location()
+"""The location of a node of which nothing is known."""
 LOCATION_FIELDS = tuple(field.name for field in attrs.fields(Location))
 
 

@@ -142,6 +142,7 @@ class Expr:
 
 
 Dim: TypeAlias = int | Expr
+"""A size: a number, or an expression of symbols."""
 
 
 def symbol(name: str) -> Expr:

@@ -100,6 +100,7 @@ class Work:
 
 
 NO_WORK = Work(0, 0, 0)
+"""The work of what computes and moves nothing."""
 
 
 @attrs.frozen(cache_hash=True)

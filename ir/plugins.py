@@ -20,10 +20,15 @@ from pathlib import Path
 from perfc.ir.errors import PerfcError, UsageError
 
 FRONTENDS = "perfc.frontends"
+"""Classes with `load(path)`, named for the suffix that they read."""
 PASSES = "perfc.passes"
+"""Subclasses of `Pass`, by their own name."""
 COST_MODELS = "perfc.cost_models"
+"""Instances of `CostModel`."""
 TARGETS = "perfc.targets"
+"""Paths of target sheets."""
 EXPORTERS = "perfc.exporters"
+"""Writers of reports, named for their format."""
 _NOUNS = {
     FRONTENDS: "frontend",
     PASSES: "pass",

@@ -14,6 +14,7 @@ T = TypeVar("T")
 AttrValue: TypeAlias = (
     "bool | int | float | str | Expr | DType | Record | tuple[AttrValue, ...] | None"
 )
+"""What an attribute may be."""
 
 
 class Record(Mapping[str, AttrValue]):
@@ -153,6 +154,7 @@ class Record(Mapping[str, AttrValue]):
 
 
 EMPTY = Record()
+"""A record without keys."""
 
 
 def _all_records(values: tuple[AttrValue, ...]) -> TypeGuard[tuple[Record, ...]]:

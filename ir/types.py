@@ -140,6 +140,7 @@ DTYPES: Mapping[str, DType] = {
         *(BOOL, C64, C128, STRING),
     )
 }
+"""Every element type by name."""
 
 _SCALING = re.compile(r"(?:row|block([1-9][0-9]{0,8}))x([0-9]{1,9})")
 

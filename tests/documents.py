@@ -1,13 +1,15 @@
 """The examples of the documentation, run as a reader would run them.
 
-A page starts in a folder that has nothing but `examples/`; its blocks run in order
-and see what earlier ones left:
+A page starts in a folder that has only `examples/` and `.venv/`, active; its blocks
+run in order and see what earlier ones left:
 
 - `console`: each `$ command` runs in a shell, and prints what stands below it.
 - `sh`: each command runs; what it prints is not shown.
 - any language with `title="FILE"`: the block is written to FILE.
 - `pycon`: runs as a doctest; its names live as long as the page.
-- `text`: a picture. Any other block is an error: it would go unchecked.
+- `text`: a picture; `{toctree}` and the like: for the site.
+
+Any other block is an error: it would go unchecked.
 
 `<!-- run: COMMAND -->` prepares what the page takes for granted. In an output `...`
 stands for anything: what depends on the machine, or is not worth showing.
@@ -32,6 +34,9 @@ _TITLE = re.compile(r'title="([\w.-]+)"')
 _PREPARE = re.compile(r"<!-- run: (.+) -->")
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*\n)", re.MULTILINE)
 _ERROR = "perfc: error: "
+_BIN = Path(sys.executable).parent
+_SECONDS = 300
+"""A command that takes longer hangs."""
 
 
 class StaleError(AssertionError):
@@ -86,6 +91,8 @@ class Page:
 
         """
         (folder / "examples").symlink_to(ROOT / "examples")
+        (folder / ".venv").mkdir()
+        (folder / ".venv/bin").symlink_to(_BIN)
         reader = _Reader(self.path, folder, update)
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
         shown = [(block.map or [0, 0], reader.follow(block)) for block in self.blocks]
@@ -128,7 +135,7 @@ class _Reader:
             self._shell(f"set -e\n{block.content}")
         elif language == "pycon":
             self._session(block.content)
-        elif language != "text":
+        elif language != "text" and not language.startswith("{"):
             line = (block.map or [0])[0] + 1
             msg = f"{self.page}:{line}: nobody checks a block of {block.info!r}"
             raise StaleError(msg)
@@ -156,7 +163,7 @@ class _Reader:
 
     def _shell(self, command: str, *, fails: bool = False) -> str:
         """Run *command*; return what a terminal shows."""
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = f"{_BIN}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(  # noqa: S602 - what the documentation says
             command,
             shell=True,
@@ -166,6 +173,7 @@ class _Reader:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            timeout=_SECONDS,
         )
         if fails != bool(done.returncode):
             msg = f"{self.page}: {command}: exit {done.returncode}\n{done.stdout}"

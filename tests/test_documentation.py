@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.documents import ROOT, Page, StaleError
@@ -64,6 +66,17 @@ def test_links(name: Path) -> None:
         path = page.path.parent / target if target else page.path
         assert path.exists(), link
         assert not anchor or anchor in Page(path).anchors, link
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    """`make docs` has nothing to complain of: links, headings, docstrings."""
+    words = ["-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-b", "dummy", "-d"]
+    folders = [str(tmp_path), str(ROOT / "docs"), str(tmp_path)]
+    done = subprocess.run(  # noqa: S603 - our own documents
+        [sys.executable, *words, *folders], capture_output=True, text=True, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
 
 
 def test_the_makefile_shows_what_the_readme_shows() -> None:
@@ -147,10 +160,10 @@ def test_links_are_found(tmp_path: Path) -> None:
 def _keys(value: object, name: str = "") -> Iterator[str]:
     """Keys of a report, lists as `name[]`; tables by name or kind are one key."""
     if isinstance(value, dict) and not name.endswith(("inputs", "ops", "_provenance")):
-        for key, item in value.items():
+        for key, item in cast("dict[str, object]", value).items():
             yield from _keys(item, f"{name}.{key}".removeprefix("."))
     elif isinstance(value, list) and value:
-        yield from _keys(value[0], f"{name}[]")
+        yield from _keys(cast("list[object]", value)[0], f"{name}[]")
     else:
         yield name
 
