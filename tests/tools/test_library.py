@@ -15,8 +15,23 @@ import pytest
 import perfc
 from perfc.costmodels import load_target
 from perfc.frontends import build_workload
-from perfc.ir import PASSES, Program, UsageError, VerifyError
-from perfc.passes import FoldShapes, Pass, PassContext, Timing, Transform
+from perfc.ir import (
+    PASSES,
+    AnnotationKey,
+    PassContractError,
+    Program,
+    UsageError,
+    VerifyError,
+)
+from perfc.passes import (
+    LAUNCHES,
+    TYPED,
+    FoldShapes,
+    Pass,
+    PassContext,
+    Timing,
+    Transform,
+)
 from perfc.tools.model import Model
 
 NAME = "dlrm-ddp:tables=2,rows=1000"
@@ -223,6 +238,19 @@ def test_register_plugin(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("test-look", "fold-shapes"):
         with pytest.raises(perfc.PerfcError, match="is registered already; choose"):
             perfc.register_plugin(PASSES, name, FoldShapes)
+
+
+def test_facts(model: Model) -> None:
+    """What a pass found is read from the analysis; what none found is an error."""
+    analysis = perfc.analyze(model, "v100").analysis
+    graph = model.program.classes[0].ops
+
+    assert ("main", True) == (
+        analysis.get(LAUNCHES)[0].resources[0].name,
+        analysis.get(TYPED, graph),
+    )
+    with pytest.raises(PassContractError, match="no pass of this analysis provides"):
+        analysis.get(AnnotationKey("test.absent", Program))
 
 
 def test_errors_are_one_tree() -> None:
