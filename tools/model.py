@@ -20,6 +20,7 @@ from perfc.ir import (
     bound_copy,
     load_plugin,
     paused_collector,
+    plugin_at_work,
     plugin_names,
 )
 from perfc.passes import (
@@ -231,7 +232,9 @@ def read_program(text: str) -> Program:
     if not isinstance(frontend, _FrontendClass):
         msg = f"frontend {suffix!r} is not callable: {frontend!r}"
         raise PerfcError(msg)
-    return frontend().load(path)
+    reader = frontend()
+    with plugin_at_work(f"frontend {suffix!r}", reader):
+        return reader.load(path)
 
 
 def _prepare(

@@ -22,21 +22,28 @@ def _import(text: str) -> None:
     """Import a file, or a module that is installed or in the current folder.
 
     Raises:
-        PerfcError: it cannot be imported.
+        PerfcError: it cannot be imported, or another module has its name.
 
     """
     path = Path(text)
     is_file = path.suffix == ".py"
+    if is_file and not path.is_file():
+        msg = f"--plugin {text}: no such file"
+        raise PerfcError(msg)
     folder = str((path.parent if is_file else Path()).resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        importlib.import_module(path.stem if is_file else text)
+        module = importlib.import_module(path.stem if is_file else text)
     except PerfcError:
         raise
     except Exception as error:
         msg = f"--plugin {text}: {type(error).__name__}: {error}"
         raise PerfcError(msg) from error
+    found = Path(module.__file__ or "")
+    if is_file and found.resolve() != path.resolve():
+        msg = f"--plugin {text}: a module has this name already ({found}); rename yours"
+        raise PerfcError(msg)
 
 
 plugin_option = click.option(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.tools.command import SMALL, Command
 
-from perfc.ir import entry_points
+from perfc.ir import FRONTENDS, Program, entry_points, register_plugin
 
 TOY = "perfc-toy-plugin"
 
@@ -231,6 +231,49 @@ def test_a_module_of_plugins(
     models = {node["cost_model"] for node in report["nodes"]}
     assert "mine" in models
     assert "gemm" not in models
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("absent.py", "no such file"),
+        ("json.py", "a module has this name already ("),
+    ],
+)
+def test_a_file_that_is_not_imported(
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    name: str,
+    message: str,
+) -> None:
+    """A file that is not there, or hidden by a module of its name, is an error."""
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "json.py").touch()
+
+    line = command.refused(["passes", "--plugin", f"{tmp_path / name}"], 1)
+
+    assert line.startswith(f"--plugin {tmp_path / name}: {message}")
+
+
+def test_a_bug_of_a_frontend(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A mistake in somebody's frontend is not called perfc's."""
+    path = tmp_path / "model.mine"
+    path.touch()
+
+    class Mine:
+        def load(self, path: Path) -> Program:
+            raise KeyError(path)
+
+    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    register_plugin(FRONTENDS, "mine", Mine)
+
+    line = command.refused(["opt", str(path)], 1)
+
+    assert line.startswith("frontend 'mine' fails in test_plugin.py, line ")
 
 
 def test_a_module_of_plugins_that_breaks(
