@@ -74,6 +74,12 @@ class Page:
         return {re.sub(r"[^\w -]", "", t).replace(" ", "-") for t in titles}
 
     @property
+    def files(self) -> list[str]:
+        """Names of the files that its blocks are."""
+        titles = (_TITLE.search(block.info) for block in self.blocks)
+        return [title[1] for title in titles if title is not None]
+
+    @property
     def blocks(self) -> list[Token]:
         """Its examples, and the comments that prepare them."""
         return [t for t in self.tokens if t.type in {"fence", "html_block"}]

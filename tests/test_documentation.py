@@ -68,6 +68,15 @@ def test_links(name: Path) -> None:
         assert not anchor or anchor in Page(path).anchors, link
 
 
+@pytest.mark.parametrize("name", PAGES, ids=str)
+def test_files_are_named(name: Path) -> None:
+    """The text names every file that a reader has to write: a title is not shown."""
+    page = Page(ROOT / name)
+    text = page.path.read_text(encoding="utf-8")
+
+    assert [] == [file for file in page.files if f"`{file}`" not in text]
+
+
 def test_the_site_builds(tmp_path: Path) -> None:
     """`make docs` has nothing to complain of: links, headings, docstrings."""
     words = ["-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-b", "dummy", "-d"]
