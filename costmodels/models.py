@@ -35,4 +35,11 @@ def _load(name: str) -> CostModel:
             "register an instance of a CostModel"
         )
         raise PerfcError(message)
+    ops: object = getattr(plugin, "ops", None)
+    if not isinstance(ops, frozenset | set | None):
+        message = (
+            f"{COST_MODELS} {name!r} says ops = {ops!r}, expected a frozenset of "
+            "kernel names, or None for any"
+        )
+        raise PerfcError(message)
     return cast("CostModel", plugin)

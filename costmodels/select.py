@@ -142,7 +142,13 @@ def _checked_claims(
     return claimed
 
 
-def _check(model: CostModel, table: KernelTable, estimate: Estimate) -> None:
+def _check(model: CostModel, table: KernelTable, estimate: object) -> None:
+    if not isinstance(estimate, Estimate):
+        message = (
+            f"cost model {model.name!r} answers estimate() with "
+            f"{type(estimate).__name__}, expected an Estimate (see uniform_estimate)"
+        )
+        raise PerfcError(message)
     columns = {
         "seconds": estimate.seconds,
         "sigma_shared": estimate.sigma_shared,

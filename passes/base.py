@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 import attrs
 
@@ -21,6 +21,7 @@ from perfc.ir import (
 )
 
 T = TypeVar("T")
+_NO_KEYS: frozenset[AnyKey] = frozenset()
 
 
 class Pass(abc.ABC):
@@ -39,9 +40,32 @@ class Pass(abc.ABC):
     requires: ClassVar[frozenset[AnyKey]] = frozenset()
     provides: ClassVar[frozenset[AnyKey]] = frozenset()
 
+    def __init_subclass__(cls) -> None:
+        """Refuse a declaration that is no set of fact keys.
+
+        Raises:
+            PassContractError: one is not.
+
+        """
+        for field in ("requires", "provides", "preserves"):
+            keys: object = getattr(cls, field, _NO_KEYS)
+            if not _are_keys(keys):
+                msg = (
+                    f"{cls.__name__}.{field} is {keys!r}, expected a frozenset of fact "
+                    "keys, as frozenset({LAUNCHES})"
+                )
+                raise PassContractError(msg)
+
     @abc.abstractmethod
     def run(self, program: Program, ctx: PassContext) -> None:
         """Analyse *program*, reading `requires` and writing `provides`."""
+
+
+def _are_keys(declared: object) -> bool:
+    if not isinstance(declared, frozenset | set):
+        return False
+    keys = cast("frozenset[object] | set[object]", declared)
+    return all(isinstance(key, AnnotationKey) for key in keys)
 
 
 class Transform(Pass):

@@ -22,7 +22,7 @@ from perfc.costmodels import (
     price,
     uniform_estimate,
 )
-from perfc.ir import COST_MODELS, PerfcError, entry_points
+from perfc.ir import COST_MODELS, PerfcError, entry_points, register_plugin
 
 V100 = load_target("v100-sxm2-16g")
 
@@ -226,6 +226,26 @@ def test_the_built_in_models_are_registered() -> None:
         pytest.skip("perfc is not installed: it has no entry points")
 
     assert {m.name for m in ALL_MODELS} <= {m.name for m in cost_models()}
+
+
+def test_an_answer_that_is_no_estimate() -> None:
+    """Bare numbers lack an uncertainty and a provenance, and are refused."""
+
+    class Bare(Constant):
+        def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+            return kernels.flops  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+
+    with pytest.raises(PerfcError, match=r"estimate\(\) with ndarray, expected an Est"):
+        price([gemm(8, 8, 8)], V100, [Bare()])
+
+
+def test_ops_that_are_no_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of one op would be read letter by letter."""
+    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    register_plugin(COST_MODELS, "wrong", Constant(ops="gemm"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    with pytest.raises(PerfcError, match="'wrong' says ops = 'gemm', expected a froz"):
+        cost_models()
 
 
 def test_a_bug_of_a_model() -> None:

@@ -329,3 +329,13 @@ def test_a_target(program: Program) -> None:
     PassManager([needy]).run(program, target)
 
     assert ["v100-sxm2-16g"] == seen
+
+
+@pytest.mark.parametrize(
+    ("field", "keys"),
+    [("requires", SIZE), ("provides", {"size"}), ("preserves", [SIZE])],
+)
+def test_declarations_are_sets_of_keys(field: str, keys: object) -> None:
+    """A class that declares its facts wrongly cannot be made."""
+    with pytest.raises(PassContractError, match=f"Wrong.{field} is .*expected a froz"):
+        type("Wrong", (Transform,), {"name": "wrong", field: keys})
