@@ -12,7 +12,7 @@ import importlib
 import inspect
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from click.testing import CliRunner
@@ -34,7 +34,10 @@ html_show_copyright = False
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nitpicky = False
 myst_heading_anchors = 3
-suppress_warnings = ["docutils"]  # docstrings are Markdown: `*` and `|` mean nothing
+suppress_warnings = [
+    "docutils",  # docstrings are Markdown: `*` and `|` mean nothing
+    "ref.python",  # a type that has the name of a property, as `bytes`
+]
 default_role = "code"  # and so is what stands in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
@@ -65,16 +68,17 @@ def _printed(command: str) -> str:
     return "\n".join(["```text", *lines, "```"])
 
 
-def _documented(name: str) -> str:
-    """Return directives that document everything a package exports."""
+def _documented(text: str) -> str:
+    """Return directives that document what a package exports, or some of it."""
+    name, *some = text.split()
     package = importlib.import_module(name)
-    directives = "\n".join(_directives(package))
+    directives = "\n".join(_directives(package, some or package.__all__))
     return f"```{{eval-rst}}\n.. py:module:: {name}\n   :no-index:\n\n{directives}\n```"
 
 
-def _directives(package: ModuleType) -> Iterator[str]:
+def _directives(package: ModuleType, names: Sequence[str]) -> Iterator[str]:
     homes = _homes(package)
-    for name in package.__all__:
+    for name in names:
         path = f"{package.__name__}.{name}"
         exported = getattr(package, name)
         home = homes.get(name, (package.__name__, name))
