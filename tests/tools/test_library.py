@@ -244,13 +244,14 @@ def test_facts(model: Model) -> None:
     """What a pass found is read from the analysis; what none found is an error."""
     analysis = perfc.analyze(model, "v100").analysis
     graph = model.program.classes[0].ops
+    absent: AnnotationKey[int] = AnnotationKey("test.absent", Program)
 
     assert ("main", True) == (
         analysis.get(LAUNCHES)[0].resources[0].name,
         analysis.get(TYPED, graph),
     )
     with pytest.raises(PassContractError, match="no pass of this analysis provides"):
-        analysis.get(AnnotationKey("test.absent", Program))
+        analysis.get(absent)
 
 
 def test_errors_are_one_tree() -> None:
