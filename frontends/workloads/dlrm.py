@@ -185,9 +185,7 @@ class _Builder:
         pairs = [(i, j) for i in range(vectors) for j in range(i)]
         flat = [number for pair in pairs for number in pair]
         indices = self._constant("interact.pairs", (len(pairs), 2), flat)
-        outer = self._op("transpose", "interact.outer", (dots,), perm=(1, 2, 0))
-        picked = self._op("gather_nd", "interact.index", (outer, indices))
-        triangle = self._op("transpose", "interact.back", (picked,), perm=(1, 0))
+        triangle = self._op("index", "interact.index", (dots, indices), axis=1)
         return self._op("concat", "interact.out", (x, triangle), axis=1)
 
 
