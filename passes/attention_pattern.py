@@ -70,7 +70,7 @@ def match_attention(
     """Return the attention that ends in the product *root*, or None."""
     trail = Trail(elements)
     trail.step(root.results[0], "matmul")
-    weights, values = root.operands
+    weights, values = root.operands[:2]
     softmax = _softmax(trail, weights)
     if softmax is None or root.results[0].type is None:
         return None
@@ -262,7 +262,12 @@ def _shared(trail: Trail, value: Value) -> Value:
 
 
 def _fits(root: Node, queries: Value, turned: Value, values: Value) -> bool:
-    """Whether queries, keys and values are of one batch, none of them broadcast."""
+    """Whether queries, keys and values are of one batch, none of them broadcast.
+
+    They are floats: a quantised product has zero points, too.
+    """
+    if queries.type is None or not queries.type.dtype.is_float:
+        return False
     types = [v.type for v in (queries, turned, values, root.results[0])]
     shapes = [t.shape for t in types if t is not None]
     if len(shapes) != len(types) or len(shapes[0]) not in _RANKS:

@@ -69,6 +69,8 @@ class _Matcher:
         )
 
     def _product(self, node: Node) -> Raised | None:
+        if len(node.operands) != 2:  # noqa: PLR2004 - zero points of a quantised one
+            return None
         x, weight = node.operands
         attributes: dict[str, AttrValue] = {"weight_is_kn": True}
         turned = weight.producer
