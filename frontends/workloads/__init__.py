@@ -6,11 +6,14 @@ import difflib
 
 from perfc.frontends.workloads.dlrm import DLRM_WORKLOADS
 from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.recommenders import RECOMMENDER_WORKLOADS
 from perfc.ir import Program, UsageError
 
 __all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload"]
 
-WORKLOADS: dict[str, Workload] = {w.name: w for w in DLRM_WORKLOADS}
+WORKLOADS: dict[str, Workload] = {
+    w.name: w for w in (*DLRM_WORKLOADS, *RECOMMENDER_WORKLOADS)
+}
 """Every built-in workload by name."""
 
 
