@@ -5,14 +5,20 @@ from __future__ import annotations
 import difflib
 
 from perfc.frontends.workloads.dlrm import DLRM_WORKLOADS
+from perfc.frontends.workloads.inception import INCEPTION_WORKLOADS
 from perfc.frontends.workloads.protocol import Workload
 from perfc.frontends.workloads.recommenders import RECOMMENDER_WORKLOADS
+from perfc.frontends.workloads.resnet import RESNET_WORKLOADS
 from perfc.ir import Program, UsageError
 
 __all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload"]
 
 WORKLOADS: dict[str, Workload] = {
-    w.name: w for w in (*DLRM_WORKLOADS, *RECOMMENDER_WORKLOADS)
+    w.name: w
+    for w in (
+        *(*DLRM_WORKLOADS, *RECOMMENDER_WORKLOADS),
+        *(*RESNET_WORKLOADS, *INCEPTION_WORKLOADS),
+    )
 }
 """Every built-in workload by name."""
 
