@@ -58,16 +58,26 @@ class Builder:
         self, op: str, name: str, *operands: Value, **attributes: AttrValue
     ) -> Value:
         """Append a node of one result; what *name* has before its last dot is where."""
-        location = Location(name=name, module=name.rpartition(".")[0])
-        result = self.graph.fresh_name(name)
-        node = self.graph.add(op, operands, [result], attributes, location=location)
-        return node.results[0]
+        return self.ops(op, (name,), *operands, **attributes)[0]
 
-    def integers(self, name: str, values: Sequence[int], *dims: int) -> Value:
+    def ops(
+        self, op: str, names: Sequence[str], *operands: Value, **attributes: AttrValue
+    ) -> Sequence[Value]:
+        """Append a node of several results; it belongs where the first one does."""
+        location = Location(name=names[0], module=names[0].rpartition(".")[0])
+        results = [self.graph.fresh_name(name) for name in names]
+        node = self.graph.add(op, operands, results, attributes, location=location)
+        return node.results
+
+    def integers(self, name: str, values: Sequence[Dim], *dims: int) -> Value:
         """Return an i64 constant with these elements: a list, or of shape *dims*."""
         shape = dims or (len(values),)
         elements = tuple(values)
         return self.op("constant", name, dtype=I64, shape=shape, elements=elements)
+
+    def buffer(self, name: str, dtype: DType, *dims: Dim) -> Value:
+        """Return a constant whose elements do not matter."""
+        return self.op("constant", name, dtype=dtype, shape=dims)
 
     def scalar(self, name: str, value: float) -> Value:
         """Return a constant of one number."""
@@ -80,6 +90,17 @@ class Builder:
     def transpose(self, x: Value, name: str, *perm: int) -> Value:
         """View *x* with its axes in another order."""
         return self.op("transpose", name, x, perm=perm)
+
+    def pick(self, x: Value, name: str, *, axis: int, index: int) -> Value:
+        """View what *x* has at one index of an axis."""
+        name_of_index = f"{name}_index"
+        at = self.op("constant", name_of_index, dtype=I64, shape=(), elements=(index,))
+        return self.op("gather", name, x, at, axis=axis)
+
+    def split(self, x: Value, name: str, *sizes: int) -> Sequence[Value]:
+        """View consecutive pieces of the last axis."""
+        names = [f"{name}_{piece}" for piece in range(len(sizes))]
+        return self.ops("split", names, x, axis=-1, sizes=sizes)
 
     def linear(
         self, x: Value, path: str, sizes: tuple[int, int], *, bias: bool = True

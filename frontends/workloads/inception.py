@@ -146,14 +146,14 @@ class _Inception(ConvBuilder):
         """1x1; 3x3 split in two; 3x3 and the same; pooling."""
         y1 = self.basic(x, f"{path}.branch1x1", square(channels, 320, 1))
         y3 = self.basic(x, f"{path}.branch3x3_1", square(channels, 384, 1))
-        y3 = self.split(y3, f"{path}.branch3x3_2")
+        y3 = self.both_ways(y3, f"{path}.branch3x3_2")
         yd = self.basic(x, f"{path}.branch3x3dbl_1", square(channels, 448, 1))
         widened = square(448, 384, 3, padding=1)
         yd = self.basic(yd, f"{path}.branch3x3dbl_2", widened)
-        yd = self.split(yd, f"{path}.branch3x3dbl_3")
+        yd = self.both_ways(yd, f"{path}.branch3x3dbl_3")
         return self.join(path, y1, y3, yd, self.smoothed(x, path, (channels, 192)))
 
-    def split(self, x: Value, path: str) -> Value:
+    def both_ways(self, x: Value, path: str) -> Value:
         """1x3 and 3x1 side by side."""
         wide = Window(channels=(384, 384), size=(1, 3), padding=(0, 1))
         high = Window(channels=(384, 384), size=(3, 1), padding=(1, 0))
