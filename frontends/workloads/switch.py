@@ -2,7 +2,7 @@
 
 `switch-xl-4` has the sizes of T5-3B ("XL"), with the feed-forward layer of every
 second block, in encoder and decoder, replaced by four experts: the model of NeuSight
-(Lee et al., arXiv 2407.13853). 5,275,553,792 parameters.
+(Lee et al., arXiv 2407.13853). 5,267,615,744 parameters.
 
 Routing: each token goes to the one expert of the greatest probability. An expert
 takes at most `capacity` tokens of a sequence (64 in the published configurations of
