@@ -100,6 +100,20 @@ def test_replace() -> None:
 """ == print_graph(graph)
 
 
+def test_replace_two_in_a_row() -> None:
+    """A new node that reads what another one replaces reads the new value."""
+    graph = parse_graph(CHAIN)
+    graph.replace(
+        {
+            _node(graph, "a"): _identity(graph, "a", "x"),
+            _node(graph, "b"): _identity(graph, "b", "a"),
+        }
+    )
+
+    verify(graph, BUILTIN_OPS)
+    assert "%b.raised = identity(%a.raised)" in print_graph(graph)
+
+
 def test_replace_what_regions_return() -> None:
     """A region that returns an outer value returns the new one."""
     graph = parse_graph(LOOPED)
