@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import attrs
@@ -90,9 +89,7 @@ def attend(  # noqa: PLR0913 - attention has these parts
     Spelled out, a causal mask is a tensor that is added like any other.
     """
     masks = () if mask is None else (mask,)
-    attributes: dict[str, AttrValue] = {"scale": 1 / math.sqrt(heads.size)}
-    if not scaled:
-        attributes["scale"] = 1.0
+    attributes: dict[str, AttrValue] = {} if scaled else {"scale": 1.0}
     if causal:
         attributes["causal"] = True
     if heads.spelled_out:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.workloads.attention import (
+    MINIMUM,
     TRANSFORMER_CHOICES,
     TRANSFORMER_LIMITS,
     Heads,
@@ -73,12 +74,14 @@ def _embeddings(
 
 
 def _mask(builder: Builder, mask: Value, seq: int) -> Value:
-    """Say for each pair of positions whether it counts: [batch, 1, seq, seq]."""
+    """Return what is added to the scores of each pair: [batch, 1, seq, seq]."""
     kept = builder.op("cast", "bert.to", mask, dtype=_BOOL)
     places = builder.buffer("bert.places", I64, BATCH, 1, 1, seq, 2)
     picked = builder.op("gather_nd", "bert.index", kept, places, batch_dims=0)
     every = builder.buffer("bert.every", _BOOL, 1, 1, seq, 1)
-    return builder.op("and", "bert.and", every, picked)
+    shown = builder.op("and", "bert.and", every, picked)
+    zero, least = builder.scalar("bert.zero", 0.0), builder.scalar("bert.min", MINIMUM)
+    return builder.op("where", "bert.where", shown, zero, least)
 
 
 def _layer(
