@@ -39,6 +39,14 @@ class Workload:
     make: Callable[[Mapping[str, int | str]], Program]
     least: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
+    @property
+    def usage(self) -> str:
+        """Parameters with their defaults, words with their alternatives."""
+        return ",".join(
+            f"{key}={'|'.join(self.choices.get(key, (str(default),)))}"
+            for key, default in self.parameters.items()
+        )
+
     def build(self, options: str) -> Program:
         """Build the program from `key=value,…` on top of the defaults.
 
@@ -51,10 +59,8 @@ class Workload:
         for item in filter(None, options.split(",")):
             key, equals, text = item.partition("=")
             if not equals or key not in values:
-                known = ", ".join(f"{k}={v}" for k, v in self.parameters.items())
-                msg = (
-                    f"workload {self.name!r} has no parameter {item!r}; it has {known}"
-                )
+                msg = f"workload {self.name!r} has no parameter {item!r}; "
+                msg += f"it has {self.usage}"
                 raise UsageError(msg)
             if key in given:
                 msg = f"parameter {key} of {self.name!r} is given twice"

@@ -20,7 +20,7 @@ def counted_flops(model: nn.Module, *inputs: Tensor) -> int:
     """Return what PyTorch counts for one forward pass, on the meta device."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(*inputs)
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
 
 
 def parameter_count(model: nn.Module) -> int:
@@ -77,7 +77,8 @@ class ResNet50(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Classify images [batch, 3, height, width]."""
         x = self.maxpool(functional.relu(self.bn1(self.conv1(x))))
-        return self.fc(torch.flatten(self.avgpool(self.blocks(x)), 1))
+        logits: Tensor = self.fc(torch.flatten(self.avgpool(self.blocks(x)), 1))
+        return logits
 
 
 class Attention(nn.Module):
@@ -100,7 +101,8 @@ class Attention(nn.Module):
             for project in (self.query, self.key, self.value)
         )
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.out(y.transpose(1, 2).reshape(batch, seq, hidden))
+        mixed: Tensor = self.out(y.transpose(1, 2).reshape(batch, seq, hidden))
+        return mixed
 
 
 class Block(nn.Module):
@@ -120,9 +122,11 @@ class Block(nn.Module):
         """Transform [batch, seq, hidden]."""
         if self.first:
             x = x + self.attention(self.norm_1(x))
-            return x + self.down(functional.gelu(self.up(self.norm_2(x))))
+            y: Tensor = self.down(functional.gelu(self.up(self.norm_2(x))))
+            return x + y
         x = self.norm_1(x + self.attention(x))
-        return self.norm_2(x + self.down(functional.gelu(self.up(x))))
+        z: Tensor = self.norm_2(x + self.down(functional.gelu(self.up(x))))
+        return z
 
 
 class Bert(nn.Module):
@@ -194,8 +198,24 @@ class Bags(nn.Module):
         return [table(*pair) for table, pair in zip(self.tables, pairs, strict=True)]
 
 
+class Cross(nn.Module):
+    """A cross layer of low rank, as TorchRec spells it."""
+
+    def __init__(self, width: int, rank: int) -> None:
+        """Make two products and a bias that is added apart."""
+        super().__init__()
+        self.down = nn.Parameter(torch.rand(rank, width))
+        self.up = nn.Parameter(torch.rand(width, rank))
+        self.bias = nn.Parameter(torch.rand(width))
+
+    def forward(self, first: Tensor, x: Tensor) -> Tensor:
+        """Return first * (up down x + bias) + x."""
+        low = functional.linear(x, self.down)
+        return first * (functional.linear(low, self.up) + self.bias) + x
+
+
 class Dcnv2(nn.Module):
-    """DCNv2 with low-rank cross layers, as TorchRec spells it."""
+    """DCNv2: pooled and dense vectors, crossed, then an MLP."""
 
     def __init__(self, rows: Sequence[int], dim: int, layers: int, rank: int) -> None:
         """Make MLPs, tables and cross layers."""
@@ -203,11 +223,7 @@ class Dcnv2(nn.Module):
         width = dim * (len(rows) + 1)
         self.bottom = perceptrons((13, 512, 256, dim), last=True)
         self.bags = Bags(rows, dim)
-        shapes = {"down": (rank, width), "up": (width, rank), "bias": (width,)}
-        self.cross = nn.ModuleList(
-            nn.ParameterDict({k: torch.rand(shape) for k, shape in shapes.items()})
-            for _ in range(layers)
-        )
+        self.cross = nn.ModuleList(Cross(width, rank) for _ in range(layers))
         self.top = perceptrons((width, 1024, 1024, 512, 256, 1), last=False)
 
     def forward(self, dense: Tensor, *bags: Tensor) -> Tensor:
@@ -215,9 +231,9 @@ class Dcnv2(nn.Module):
         first = torch.cat([self.bottom(dense), *self.bags(bags)], dim=1)
         x = first
         for layer in self.cross:
-            low = functional.linear(x, layer["down"])
-            x = first * (functional.linear(low, layer["up"]) + layer["bias"]) + x
-        return self.top(x)
+            x = layer(first, x)
+        logits: Tensor = self.top(x)
+        return logits
 
 
 class LinearModel(nn.Module):
@@ -232,7 +248,8 @@ class LinearModel(nn.Module):
     def forward(self, dense: Tensor, bags: Sequence[Tensor]) -> Tensor:
         """Return one number a sample, [batch, 1]."""
         weights = torch.cat(self.bags(bags), dim=1)
-        return weights.sum(1, keepdim=True) + self.dense(dense)
+        numeric: Tensor = self.dense(dense)
+        return weights.sum(1, keepdim=True) + numeric
 
 
 class WideAndDeep(nn.Module):
