@@ -21,6 +21,7 @@ import attrs
 from perfc.frontends.workloads.attention import (
     MINIMUM,
     TRANSFORMER_CHOICES,
+    TRANSFORMER_LIMITS,
     Heads,
     attend,
     split_heads,
@@ -28,7 +29,7 @@ from perfc.frontends.workloads.attention import (
 )
 from perfc.frontends.workloads.builder import BATCH, I64, Builder
 from perfc.frontends.workloads.protocol import Workload
-from perfc.ir import Program, Value, single
+from perfc.ir import Program, UsageError, Value, single
 
 _EPSILON = 1e-6
 _BUCKETS = 32
@@ -37,8 +38,8 @@ _BUCKETS = 32
 _SPARSE_STEP = 2
 """Every second block has experts."""
 
-_MAX_LAYERS = 100
-_MAX_EXPERTS = 128
+_MAX_EXPERTS = 4_000
+"""Experts of all layers; a graph of more would not fit into memory."""
 
 _T5_NORM = ("pow(x)", "mean(x)", "add(r)", "rsqrt(r)", "mul(x, r)", "mul(x, w)")
 """The calls of T5's layer norm, which neither centres nor adds a bias."""
@@ -71,15 +72,25 @@ class SwitchConfig:
 
 
 def build_switch(name: str, values: Mapping[str, int | str]) -> Program:
-    """Build encoder and decoder over `seq` tokens each."""
+    """Build encoder and decoder over `seq` tokens each.
+
+    Raises:
+        UsageError: there are too many experts in all.
+
+    """
     number = {key: value for key, value in values.items() if isinstance(value, int)}
+    if number["layers"] * number["experts"] > _MAX_EXPERTS:
+        msg = f"{name!r}: layers x experts is more than {_MAX_EXPERTS}"
+        raise UsageError(msg)
     config = SwitchConfig(
+        layers=number["layers"],
+        hidden=number["hidden"],
         heads=Heads(count=number["heads"], size=number["head_dim"], spelled_out=True),
+        ffn=number["ffn"],
+        experts=number["experts"],
         capacity=min(number["capacity"], number["seq"]),
-        **{
-            key: number[key]
-            for key in ("layers", "hidden", "ffn", "experts", "seq", "vocab")
-        },
+        seq=number["seq"],
+        vocab=number["vocab"],
     )
     builder = transformer(name, values)
     sources = builder.input("input_ids", config.seq, dtype=I64)
@@ -294,7 +305,7 @@ SWITCH_WORKLOADS = (
             "dtype": "f32",
         },
         choices={"dtype": TRANSFORMER_CHOICES["dtype"], "head": ("lm", "none")},
-        limits={"layers": _MAX_LAYERS, "experts": _MAX_EXPERTS},
+        limits={**TRANSFORMER_LIMITS, "experts": _MAX_EXPERTS},
         make=_make,
     ),
 )

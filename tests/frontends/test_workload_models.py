@@ -282,6 +282,7 @@ def test_half_precision_halves_the_weights(dtype: str) -> None:
             "parameter head='mlm' of 'opt-1.3b': expected lm or none",
         ),
         ("switch-xl-4:experts=0", "expected an integer from 1 to"),
+        ("switch-xl-4:experts=200", "layers x experts is more than 4000"),
         ("gpt2:tables=3", "workload 'gpt2' has no parameter 'tables=3'"),
     ],
 )
