@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -119,8 +120,7 @@ class Builder:
         ones; the activation is relu, and *last* (none, if empty) at the end.
         """
         layers = len(widths) - 1
-        for layer in range(layers):
-            sizes = (widths[layer], widths[layer + 1])
+        for layer, sizes in enumerate(pairwise(widths)):
             x = self.linear(x, f"{path}.{2 * layer}", sizes)
             if activation := last if layer == layers - 1 else "relu":
                 x = self.op(activation, f"{path}.{2 * layer + 1}.{activation}", x)
