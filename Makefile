@@ -60,6 +60,7 @@ bench: $(CORE) ## Measure perfc's own speed
 fixtures: $(TEST) ## Write the model files of tests and demo again
 	$(BIN)/python examples/export_dlrm.py tests/fixtures/onnx
 	$(BIN)/python examples/embedding_bag_op.py tests/fixtures/custom_op/dlrm_small_custom_op.onnx
+	$(BIN)/python examples/export_transformers.py tests/fixtures/transformers
 	$(BIN)/python examples/export_dlrm.py --model dlrm-mlperf examples/models
 
 format: $(TEST) ## Format the code and apply safe fixes

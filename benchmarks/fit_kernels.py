@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from perfc.costmodels import (
+    ATTENTION,
     CONV,
     GEMM,
     STREAMING,
@@ -105,6 +106,14 @@ def kernel_of(op: str, dtype: str, params: dict[str, Any]) -> Kernel:
             2 * pixels * depth * params["c_out"],
             size * (image + depth * params["c_out"]),
             size * pixels * params["c_out"],
+        )
+    elif op == "attention":
+        heads = params["batch"] * params["heads"]
+        q_len, kv_len, width = (params[n] for n in ("q_len", "kv_len", "head_dim"))
+        work = Work(
+            4 * heads * q_len * kv_len * width,
+            size * heads * (q_len + 2 * kv_len) * width,
+            size * heads * q_len * width,
         )
     else:
         elements = params["rows"] * params["cols"]
@@ -334,6 +343,12 @@ KIND_GRID = {
     "rereads": (0.5, 1.0, 1.5, 2.0),
     "rows_in_flight": np.geomspace(0.5, 128, 17).tolist(),
 }
+ATTENTION_GRID = {
+    "start_s": np.arange(2e-6, 9.1e-6, 1e-6).tolist(),
+    "share": np.arange(0.4, 0.71, 0.05).tolist(),
+    "half_keys": (8.0, 16.0, 32.0, 64.0, 128.0),
+    "memory_share": (0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+}
 CONV_GRID = {
     "direct_overhead": np.arange(0.9, 1.8, 0.05).tolist(),
     "winograd_gain": np.arange(1.0, 2.3, 0.1).tolist(),
@@ -365,6 +380,19 @@ def products(data: Path, *, fit: bool, leave_out: bool) -> None:
             say("left out of the fit:", out.target.name)
             others = [group for group in groups if group is not out]
             score(of_parameters(fit_products(others, start, names)), [out])
+
+
+def attention(data: Path, *, fit: bool) -> None:
+    """Score, and fit, fused attention."""
+    path = data / "attention_encoder.parquet"
+    groups = list(load(path, "attention", "bf16", ("h100-sxm-80g", "l40s")))
+    score(of_model(ATTENTION), groups)
+    if fit:
+        models = (
+            attrs.evolve(ATTENTION, flash=flash)
+            for flash in grid_of(ATTENTION.flash, ATTENTION_GRID)
+        )
+        say("fitted:", best_of(models, groups).flash)
 
 
 def others(data: Path, *, fit: bool) -> None:
@@ -406,6 +434,7 @@ def main() -> None:
     parser.add_argument("--leave-out", action="store_true")
     options = parser.parse_args()
     measurements = options.data / "measurements"
+    attention(measurements, fit=options.fit)
     others(measurements, fit=options.fit)
     products(measurements, fit=options.fit, leave_out=options.leave_out)
     unseen(measurements)

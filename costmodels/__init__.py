@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.catalog import target_names
 from perfc.costmodels.conv import CONV
@@ -43,6 +44,7 @@ from perfc.costmodels.target import (
 )
 
 __all__ = [
+    "ATTENTION",
     "CONV",
     "EMBEDDING_BAG",
     "GEMM",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfc.costmodels.causal import executed_share
 from perfc.costmodels.embedding_bag import has_tables, lookups_of
 from perfc.costmodels.memcpy import link_bytes
 from perfc.costmodels.protocol import Floats, KernelTable
@@ -50,11 +51,12 @@ def _bound_s(kernels: KernelTable, moved: Floats, target: Target) -> Floats:
     for memory in reversed(device.memories):
         rate = np.where(moved <= memory.capacity_bytes, memory.bytes_per_s, rate)
     seconds: Floats = moved / rate
-    computing = np.flatnonzero(kernels.flops > 0)
+    flops = _unavoidable_flops(kernels)
+    computing = np.flatnonzero(flops > 0)
     modes = [kernels.kernels[i].math for i in computing.tolist()]
     peaks = {mode: target.peak(mode) for mode in sorted(set(modes))}
     peak = np.array([peaks[mode] for mode in modes])
-    seconds[computing] = np.maximum(seconds[computing], kernels.flops[computing] / peak)
+    seconds[computing] = np.maximum(seconds[computing], flops[computing] / peak)
     copies = _rows_of(kernels, "memcpy")
     crossing = [i for i in copies if kernels.kernels[i].params.get("kind") != "d2d"]
     if crossing:
@@ -65,6 +67,16 @@ def _bound_s(kernels: KernelTable, moved: Floats, target: Target) -> Floats:
 
 def _rows_of(kernels: KernelTable, op: str) -> list[int]:
     return [i for i, kernel in enumerate(kernels.kernels) if kernel.op == op]
+
+
+def _unavoidable_flops(kernels: KernelTable) -> Floats:
+    """Flops of the work, but what a causal mask hides need not be computed."""
+    masked = _rows_of(kernels, "attention")
+    if not masked:
+        return kernels.flops
+    flops = kernels.flops.copy()
+    flops[masked] *= executed_share(kernels.take(np.array(masked)))
+    return flops
 
 
 def _unavoidable_bytes(kernels: KernelTable) -> Floats:

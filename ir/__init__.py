@@ -53,6 +53,7 @@ from perfc.ir.launch import (
 from perfc.ir.launch_printer import print_launches, print_program
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.activation import KINDS as ACTIVATIONS
 from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
@@ -97,6 +98,7 @@ from perfc.ir.types import (
 from perfc.ir.verifier import verify
 
 __all__ = [
+    "ACTIVATIONS",
     "BUILTIN_OPS",
     "BUSY_KINDS",
     "COST_MODELS",

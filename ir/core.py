@@ -223,9 +223,9 @@ class Graph:
     def replace(self, replacements: Mapping[Node, Replacement]) -> None:
         """Put one new node in place of each key, in one linear pass.
 
-        The new node takes over the uses (and the type) of the old node's
-        `result`; the old node goes, and so must, sooner or later, whoever still
-        reads its other results.
+        The new node takes over the uses, the type and the name of the old node's
+        `result`, by other replacements too; the old node goes, and so must, sooner
+        or later, whoever still reads its other results.
         """
         order: list[Node] = []
         moved: dict[Value, Value] = {}
@@ -236,8 +236,9 @@ class Graph:
                 order.append(node)
                 continue
             name = self.fresh_name(f"{new.result.name}.raised")
+            operands = tuple([moved.get(value, value) for value in new.operands])
             made = self._create(
-                Node(new.op, new.operands, (), new.attributes, (), new.location), [name]
+                Node(new.op, operands, (), new.attributes, (), new.location), [name]
             )
             made.results[0].type = new.result.type
             order.append(made)
@@ -248,6 +249,7 @@ class Graph:
                 order.append(node)
             else:
                 self._forget(node)
+                self._rename(made.results[0], new.result.name)
         self._nodes = order
         self._move_outputs(moved)
 
@@ -261,6 +263,26 @@ class Graph:
         finally:
             done = frozenset(self._nodes)
             self._nodes += [node for node in waiting if node not in done]
+
+    def insert(
+        self,
+        before: Node,
+        op: str,
+        operands: Iterable[Value],
+        result: tuple[str, TensorType],
+        attributes: Mapping[str, AttrValue],
+    ) -> Value:
+        """Put a typed node of one result in front of *before*; return the result.
+
+        Its location is that of *before*.
+        """
+        node = Node(op, tuple(operands), (), Record(attributes), (), before.location)
+        name, type_ = result
+        self._nodes.insert(
+            self._nodes.index(before), self._create(node, [self.fresh_name(name)])
+        )
+        node.results[0].type = type_
+        return node.results[0]
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make every reader of *old*, and every graph that returns it, use *new*."""
@@ -354,6 +376,12 @@ class Graph:
         self._by_name[value.name] = value
         self.nest.readers[value] = {}
         return value
+
+    def _rename(self, value: Value, name: str) -> None:
+        """Call *value* by a name that has become free."""
+        del self._by_name[value.name]
+        value.name = name
+        self._by_name[name] = value
 
     def _add_reader(self, node: Node, value: Value) -> None:
         self.nest.version += 1

@@ -45,7 +45,13 @@ from perfc.passes.pipeline_spec import (
     read_pipeline,
 )
 from perfc.passes.print_facts import print_analysis
+from perfc.passes.raise_activation import RaiseActivation
+from perfc.passes.raise_attention import RaiseAttention
 from perfc.passes.raise_embedding_bag import RaiseEmbeddingBag
+from perfc.passes.raise_index import RaiseIndex
+from perfc.passes.raise_linear import RaiseLinear
+from perfc.passes.raise_norm import RaiseNorm
+from perfc.passes.raise_rotary import RaiseRotary
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
@@ -93,7 +99,13 @@ __all__ = [
     "PassManager",
     "PassRequest",
     "Path",
+    "RaiseActivation",
+    "RaiseAttention",
     "RaiseEmbeddingBag",
+    "RaiseIndex",
+    "RaiseLinear",
+    "RaiseNorm",
+    "RaiseRotary",
     "Reproducer",
     "ResolveControlFlow",
     "Savings",

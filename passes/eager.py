@@ -61,10 +61,20 @@ class Layout(enum.Enum):
     CONTIGUOUS = "contiguous"
     TRANSPOSED = "transposed"
     """Contiguous but for the last two axes, which are swapped."""
+    HEADS = "heads"
+    """Contiguous but for axes 1 and 2 of four, which are swapped: attention heads."""
     STRIDED = "strided"
     """Anything else: a view cannot flatten it."""
 
     __hash__ = object.__hash__
+
+
+def dense(layout: Layout) -> Layout:
+    """Return the layout of what a kernel writes element by element.
+
+    PyTorch keeps a permutation of dense memory, and fills what has holes.
+    """
+    return Layout.CONTIGUOUS if layout is Layout.STRIDED else layout
 
 
 @attrs.frozen(cache_hash=True)
@@ -115,6 +125,8 @@ class Settings:
         fused_bias: Whether the product kernel adds the bias of `linear`.
         int8_products: Math mode of products of integers of at most 8 bits: `int8`,
             or `fp32` on a device without such a rate.
+        spelled_out: Whether an op that the source spells out in several calls is
+            launched call by call, or as the one call that PyTorch has for it.
 
     """
 
@@ -122,6 +134,7 @@ class Settings:
     fp64_products: str = "fp64"
     fused_bias: bool = True
     int8_products: str = "int8"
+    spelled_out: bool = True
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""
@@ -181,6 +194,7 @@ class Launch:
             buffer of the op's own.
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
+        op: Name of the op that begins with this launch, where it is not the first.
 
     """
 
@@ -190,6 +204,7 @@ class Launch:
     detail: str = ""
     stated_s: float = math.nan
     waits: bool = False
+    op: str = ""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Elementwise ops and normalisations in eager PyTorch.
+"""Elementwise ops, and batch norm, in eager PyTorch.
 
 Each is one kernel. The kernels that walk rows read contiguous tensors only; the
 others take any strides.
@@ -6,20 +6,21 @@ others take any strides.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from perfc.ir import ELEMENTWISE_OPS, AttrValue
+from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, AttrValue
 from perfc.passes.eager import (
     Eager,
     Launch,
     Layout,
     Rule,
     Site,
+    dense,
     elementwise_launch,
     made_contiguous,
     vector_launch,
 )
+from perfc.passes.eager_calls import calls_of, spelled_out
 
 _ATEN_NAMES = {
     "clip": "aten::clamp",
@@ -69,9 +70,14 @@ def _kept_layout(site: Site) -> Layout:
     PyTorch keeps a permutation that all full-size inputs share.
     """
     numel = site.out.numel
-    full = [t.layout for t in site.operands if t.numel == numel]
-    transposed = full and all(layout is Layout.TRANSPOSED for layout in full)
-    return Layout.TRANSPOSED if transposed else Layout.CONTIGUOUS
+    full = {t.layout for t in site.operands if t.numel == numel}
+    return dense(full.pop()) if len(full) == 1 else Layout.CONTIGUOUS
+
+
+def _activation(site: Site) -> Eager:
+    if calls_of(site):
+        return spelled_out(site, {"x": site.operands[0]}, RULES)
+    return _elementwise(site)
 
 
 def over_rows(
@@ -80,15 +86,6 @@ def over_rows(
     """Launch one kernel that walks the rows of operand 0."""
     params: dict[str, AttrValue] = {"rows": rows, "cols": columns, **extra}
     return vector_launch(op, site.operands[0].type.dtype, params, site.work)
-
-
-def _layer_norm(site: Site) -> Eager:
-    x = site.operands[0]
-    axis = site.attributes.integer("axis")
-    columns = math.prod(x.shape[axis:])
-    rows = math.prod(x.shape[:axis])
-    launches = (*made_contiguous((x,)), over_rows(site, "layer_norm", rows, columns))
-    return Eager("aten::layer_norm", launches)
 
 
 def _batch_norm(site: Site) -> Eager:
@@ -105,7 +102,7 @@ def _batch_norm(site: Site) -> Eager:
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE_OPS, _elementwise),
     **dict.fromkeys(_STEPS, _in_steps),
-    "layer_norm": _layer_norm,
+    **dict.fromkeys(ACTIVATIONS, _activation),
     "batch_norm": _batch_norm,
 }
 """Rules of the elementwise ops and of those that walk rows, by op name."""

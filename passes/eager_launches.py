@@ -13,10 +13,12 @@ import attrs
 
 from perfc.ir import EMPTY, Kernel
 from perfc.passes import (
+    eager_attention,
     eager_convolution,
     eager_einsum,
     eager_elementwise,
     eager_movement,
+    eager_normalization,
     eager_product,
     eager_quantization,
     eager_recurrent,
@@ -53,10 +55,12 @@ def _unmodelled(site: Site) -> Eager:
 
 
 RULES: Mapping[str, Rule] = {
+    **eager_attention.RULES,
     **eager_convolution.RULES,
     **eager_einsum.RULES,
     **eager_elementwise.RULES,
     **eager_movement.RULES,
+    **eager_normalization.RULES,
     **eager_product.RULES,
     **eager_quantization.RULES,
     **eager_recurrent.RULES,

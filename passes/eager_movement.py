@@ -28,6 +28,7 @@ from perfc.passes.eager import (
     Tensor,
     bound,
     copy_launch,
+    dense,
     dtype_name,
     elementwise_launch,
     made_contiguous,
@@ -71,6 +72,8 @@ def _permuted(x: Tensor, perm: tuple[int, ...]) -> Layout:
     places = list(range(len(perm)))
     if x.layout is Layout.TRANSPOSED:
         places[-2:] = places[:-3:-1]
+    if x.layout is Layout.HEADS:
+        places[1:3] = places[2:0:-1]
     order = [places[axis] for axis in perm if x.shape[axis] != 1]
     if order == sorted(order):
         return Layout.CONTIGUOUS
@@ -78,6 +81,8 @@ def _permuted(x: Tensor, perm: tuple[int, ...]) -> Layout:
     matrix = all(x.shape[axis] != 1 for axis in perm[-2:])
     if matrix and swapped == sorted(order):
         return Layout.TRANSPOSED
+    if order == [0, 2, 1, 3]:
+        return Layout.HEADS
     return Layout.STRIDED
 
 
@@ -86,6 +91,8 @@ def _axes_of_one(site: Site) -> Eager:
     x = site.operands[0]
     layout = x.layout
     if layout is Layout.TRANSPOSED and site.out.shape[-2:] != x.shape[-2:]:
+        layout = Layout.STRIDED
+    if layout is Layout.HEADS:
         layout = Layout.STRIDED
     return Eager(f"aten::{site.op}", (), (layout,))
 
@@ -104,6 +111,8 @@ def _pieces(site: Site) -> Eager:
 
 
 def _cut(x: Tensor, piece: TensorType) -> Layout:
+    if x.layout is Layout.HEADS and x.shape != piece.shape:
+        return Layout.STRIDED
     if not x.contiguous:
         return x.layout
     cut = [axis for axis, n in enumerate(x.shape) if n != piece.shape[axis]]
@@ -114,8 +123,7 @@ def _cut(x: Tensor, piece: TensorType) -> Layout:
 def _cast(site: Site) -> Eager:
     x = site.operands[0]
     launch = elementwise_launch("cast", (x,), site.out)
-    layout = Layout.TRANSPOSED if x.layout is Layout.TRANSPOSED else Layout.CONTIGUOUS
-    return Eager("aten::to", (launch,), (layout,))
+    return Eager("aten::to", (launch,), (dense(x.layout),))
 
 
 def _bit_cast(site: Site) -> Eager:
@@ -207,6 +215,11 @@ def _gather_nd(site: Site) -> Eager:
     return Eager("aten::index", (_look_up(site, batch),))
 
 
+def _index(site: Site) -> Eager:
+    """`x[:, i, j]`: one kernel, whatever axis the indices begin at."""
+    return Eager("aten::index", (_look_up(site, site.attributes.integer("axis")),))
+
+
 def _look_up(site: Site, axis: int) -> Launch:
     x, indices = site.operands
     params: dict[str, AttrValue] = {
@@ -282,6 +295,7 @@ RULES: Mapping[str, Rule] = {
     "gather": _gather,
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,
+    "index": _index,
     "embedding_bag": _embedding_bag,
 }
 """Rules of the ops that move, view or look up, by op name."""

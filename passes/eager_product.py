@@ -80,9 +80,9 @@ def _linear(site: Site) -> Eager:
     flat = x.type.rank <= _MATRIX
     launches = list(made_contiguous(() if flat else (x,)))
     transposed = flat and x.layout is Layout.TRANSPOSED
-    stored_kn = site.attributes.flag("weight_is_kn") != (
-        weight.layout is Layout.TRANSPOSED
-    )
+    kn = site.attributes.flag("weight_is_kn")
+    kn = kn and not site.attributes.flag("transposed_by_exporter")
+    stored_kn = kn != (weight.layout is Layout.TRANSPOSED)
     layout = ("t" if transposed else "n") + ("n" if stored_kn else "t")
     bias = len(site.operands) > _MATRIX
     fused = site.settings.fused_bias and n != 1
@@ -116,7 +116,8 @@ def _matrix_axes(left: Tensor, right: Tensor) -> int:
 
 def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     """A batch of more than one axis has to flatten to one; else BLAS has strides."""
-    if tensor.layout is Layout.STRIDED and tensor.type.rank > _BATCHED:
+    scattered = tensor.layout in (Layout.STRIDED, Layout.HEADS)
+    if scattered and tensor.type.rank > _BATCHED:
         return (scratch(copy_launch(tensor)),)
     return ()
 

@@ -47,6 +47,9 @@ class LowerKernels(Pass):
             it. PyTorch's default is not to for products, but to for convolutions.
         fused_bias: Whether the kernel of `linear` adds the bias, as PyTorch 2
             does; else a kernel copies the bias into the output first.
+        spelled_out: Whether attention, norms and activations that the source
+            spells out in several calls are launched call by call, as eager
+            PyTorch does; else as if it used the one call that PyTorch has.
 
     Raises:
         UsageError: `inputs` is none of the three.
@@ -61,6 +64,7 @@ class LowerKernels(Pass):
     inputs: str = "host-pinned"
     tf32: bool = False
     fused_bias: bool = True
+    spelled_out: bool = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -93,6 +97,7 @@ class LowerKernels(Pass):
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
             "int8" if target is None or "int8" in rates else "fp32",
+            self.spelled_out,
         )
 
     def _lower(

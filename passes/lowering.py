@@ -164,6 +164,8 @@ class Lowering:
         graph, thread, stream = self.graph, self._thread, self._stream
         op = graph.add_op(LaunchOp(lowered.name, name))
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
+            if launch.op:
+                op = graph.add_op(LaunchOp(launch.op, name))
             task = graph.launch(
                 launch.kind,
                 thread,

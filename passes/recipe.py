@@ -131,7 +131,8 @@ class Lowered:
         if len(launches) != len(self.launches):
             return False
         return all(
-            (a.call, a.kind, a.detail, a.waits) == (b.call, b.kind, b.detail, b.waits)
+            (a.call, a.kind, a.detail, a.waits, a.op)
+            == (b.call, b.kind, b.detail, b.waits, b.op)
             for a, b in zip(launches, self.launches, strict=True)
         )
 

@@ -31,7 +31,13 @@ from perfc.passes import (
     Instrument,
     Pass,
     PassManager,
+    RaiseActivation,
+    RaiseAttention,
     RaiseEmbeddingBag,
+    RaiseIndex,
+    RaiseLinear,
+    RaiseNorm,
+    RaiseRotary,
     ResolveControlFlow,
     ShapeInference,
     Transform,
@@ -53,6 +59,12 @@ FRONT_PIPELINE: tuple[Pass, ...] = (
     ResolveControlFlow(),
     ShapeInference(),
     FoldShapes(),
+    RaiseLinear(),
+    RaiseActivation(),
+    RaiseNorm(),
+    RaiseAttention(),
+    RaiseRotary(),
+    RaiseIndex(),
 )
 """What every op graph goes through before anything is asked of it.
 

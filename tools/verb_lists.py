@@ -105,7 +105,5 @@ def passes(*, debug: bool) -> None:
 def models(*, debug: bool) -> None:
     """List the built-in workloads and their parameters."""
     rows = [("name", "what", "parameters", "source")]
-    for workload in WORKLOADS.values():
-        parameters = ",".join(f"{k}={v}" for k, v in workload.parameters.items())
-        rows.append((workload.name, workload.summary, parameters, workload.source))
+    rows += [(w.name, w.summary, w.usage, w.source) for w in WORKLOADS.values()]
     click.echo(_table(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 
 import attrs
@@ -118,9 +119,10 @@ class _Importer:
 
     def read(self, proto: onnx.GraphProto) -> None:
         """Write inputs, initializers, nodes and outputs."""
+        numbers = _numbers(proto)
         initializers = [*proto.initializer, *map(dense, proto.sparse_initializer)]
         for tensor in initializers:
-            self._add_initializer(tensor)
+            self._add_initializer(tensor, numbers)
         given = {tensor.name for tensor in initializers}
         for info in proto.input:
             if info.name not in given:
@@ -155,11 +157,14 @@ class _Importer:
         name = self.scope.new_name(info.name, self.graph)
         self.scope.define(info.name, self.graph.add_input(name, type_))
 
-    def _add_initializer(self, tensor: onnx.TensorProto) -> None:
+    def _add_initializer(
+        self, tensor: onnx.TensorProto, numbers: AbstractSet[str]
+    ) -> None:
         """Weights are parameters; scalars and small integer tensors constants."""
         name = self.scope.new_name(tensor.name, self.graph)
         constant = convert_tensor(tensor, f"initializer {utf8(tensor.name)!r}")
-        if _is_weight(constant) and self.graph.parent is None:
+        is_number = tensor.name in numbers and constant.value is not None
+        if _is_weight(constant) and not is_number and self.graph.parent is None:
             value = self.graph.add_parameter(name, constant.type)
         else:
             attributes = constant_attributes(constant)
@@ -370,6 +375,19 @@ def _is_weight(constant: Constant) -> bool:
         return not _is_neutral(constant)
     quantised = type_.dtype.kind in ("int", "uint") and type_.dtype.bits <= 8  # noqa: PLR2004
     return constant.elements is None or (quantised and type_.rank > 1)
+
+
+_SCALING = frozenset({"Mul", "Div", "Pow"})
+
+
+def _numbers(proto: onnx.GraphProto) -> AbstractSet[str]:
+    """Names of one-element tensors that factors or exponents are read from.
+
+    PyTorch's exporter writes `x * 0.125` with an initializer of shape [1].
+    """
+    one = {t.name for t in proto.initializer if tuple(t.dims) == (1,)}
+    scaling = (node.input for node in proto.node if node.op_type in _SCALING)
+    return one.intersection(name for names in scaling for name in names)
 
 
 def _is_neutral(constant: Constant) -> bool:

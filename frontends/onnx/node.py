@@ -62,6 +62,14 @@ class OnnxNode:
         value = self.operand(index)
         return None if value is None or value.type is None else value.type.rank
 
+    def length(self, index: int) -> int | None:
+        """Return the number of elements of operand *index*, or None if not known."""
+        value = self.operand(index)
+        constant = self.constants.get(value) if value is not None else None
+        type_ = constant.type if constant else None if value is None else value.type
+        count = None if type_ is None else type_.numel
+        return count if isinstance(count, int) else None
+
     def integers(self, name: str) -> tuple[int, ...] | None:
         """Return a list-of-int attribute, or None if absent.
 
@@ -115,6 +123,12 @@ class OnnxNode:
         """Return the one element of a constant operand, or None."""
         elements = self.constant_integers(index)
         return elements[0] if elements is not None and len(elements) == 1 else None
+
+    def constant_number(self, index: int) -> float | None:
+        """Return the number that all elements of a constant operand are, or None."""
+        value = self.operand(index)
+        constant = self.constants.get(value) if value is not None else None
+        return None if constant is None else constant.value
 
     def constant_numbers(self, index: int) -> tuple[float, ...] | None:
         """Return the elements of a short constant list of floats, or None."""

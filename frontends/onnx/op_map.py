@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.op_map_contrib import CONTRIB_HANDLERS
 from perfc.frontends.onnx.op_map_control import CONTROL_HANDLERS
 from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
 from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
@@ -14,6 +15,7 @@ from perfc.frontends.onnx.op_map_quantization import QUANTIZATION_HANDLERS
 from perfc.frontends.onnx.op_map_sequences import SEQUENCE_HANDLERS
 from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
 from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
+from perfc.frontends.onnx.op_map_transformer import TRANSFORMER_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
     **CONVOLUTION_HANDLERS,
@@ -25,6 +27,8 @@ HANDLERS: Mapping[str, Handler] = {
     **TENSOR_HANDLERS,
     **CONTROL_HANDLERS,
     **EMBEDDING_HANDLERS,
+    **TRANSFORMER_HANDLERS,
+    **CONTRIB_HANDLERS,
 }
 """ONNX op type to the function that writes it."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode, plain
+from perfc.ir import AttrValue
 
 _SAME: Mapping[str, str] = {
     **{
         name: name.lower()
         for name in (
-            *("Relu", "Elu", "Celu", "Selu", "Shrink", "Sigmoid", "HardSigmoid"),
-            *("Tanh", "Softplus", "Softsign", "PRelu", "Gelu"),
+            *("Relu", "Elu", "Celu", "Selu", "Shrink", "Sigmoid"),
+            *("Tanh", "Softplus", "Softsign", "PRelu"),
             *("Erf", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Sign"),
             *("Ceil", "Floor", "Round", "IsNaN", "IsInf", "Not"),
             *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
@@ -53,6 +54,18 @@ def _chain(node: OnnxNode) -> bool:
     return True
 
 
+def _clip(node: OnnxNode) -> bool:
+    """The limits are attributes before opset 11, operands after; noted if known."""
+    attributes: dict[str, AttrValue] = {}
+    for index, name in enumerate(("min", "max"), start=1):
+        limit = node.attributes.get(name)
+        limit = node.constant_number(index) if limit is None else limit
+        if limit is not None:
+            attributes[name] = limit
+    node.emit("clip", node.present[:1], attributes)
+    return True
+
+
 def _swiglu(node: OnnxNode) -> bool:
     gate, value = node.present
     node.emit("mul", (node.emit_helper("silu", (gate,)), value))
@@ -62,6 +75,7 @@ def _swiglu(node: OnnxNode) -> bool:
 ELEMENTWISE_HANDLERS: Mapping[str, Handler] = {
     **{name: plain(op) for name, op in _SAME.items()},
     **dict.fromkeys(_CHAINS, _chain),
-    "Clip": plain("clip", operands=1),
+    "Clip": _clip,
+    "HardSigmoid": plain("hardsigmoid", alpha=0.2, beta=0.5),
     "SwiGLU": _swiglu,
 }

@@ -79,17 +79,6 @@ def _softmax(node: OnnxNode) -> bool:
     return True
 
 
-def _layer_norm(node: OnnxNode) -> bool:
-    if len(node.results) != 1:
-        return False
-    attributes: dict[str, AttrValue] = {
-        "axis": node.integer("axis", -1),
-        "epsilon": node.number("epsilon", 1e-5),
-    }
-    node.emit("layer_norm", attributes=attributes)
-    return True
-
-
 def _batch_norm(node: OnnxNode) -> bool:
     """More than one result means training, as does `training_mode` since opset 14."""
     attributes: dict[str, AttrValue] = {"epsilon": node.number("epsilon", 1e-5)}
@@ -185,7 +174,6 @@ TENSOR_HANDLERS: Mapping[str, Handler] = {
     "CumSum": _cumulative,
     "CumProd": _cumulative,
     **dict.fromkeys(_SOFTMAX, _softmax),
-    "LayerNormalization": _layer_norm,
     "BatchNormalization": _batch_norm,
     "LpNormalization": _lp_normalization,
     "MeanVarianceNormalization": _mean_variance_normalization,

@@ -298,8 +298,8 @@ def _float_constant(type_: TensorType, tensor: onnx.TensorProto) -> Constant:
 
 
 def _splat(values: npt.NDArray[Any]) -> float | None:
-    """Return the one finite number that all elements are, if there is one."""
-    if not len(values) or not np.isfinite(values[0]) or (values != values[0]).any():
+    """Return the one number that all elements are, if there is one."""
+    if not len(values) or np.isnan(values[0]) or (values != values[0]).any():
         return None
     return float(values[0])
 

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import difflib
 
+from perfc.frontends.workloads.bert import BERT_WORKLOADS
 from perfc.frontends.workloads.dlrm import DLRM_WORKLOADS
+from perfc.frontends.workloads.gpt import GPT_WORKLOADS
+from perfc.frontends.workloads.inception import INCEPTION_WORKLOADS
 from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.recommenders import RECOMMENDER_WORKLOADS
+from perfc.frontends.workloads.resnet import RESNET_WORKLOADS
+from perfc.frontends.workloads.switch import SWITCH_WORKLOADS
 from perfc.ir import Program, UsageError
 
 __all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload"]
 
-WORKLOADS: dict[str, Workload] = {w.name: w for w in DLRM_WORKLOADS}
+WORKLOADS: dict[str, Workload] = {
+    w.name: w
+    for w in (
+        *(*DLRM_WORKLOADS, *RECOMMENDER_WORKLOADS),
+        *(*RESNET_WORKLOADS, *INCEPTION_WORKLOADS),
+        *(*BERT_WORKLOADS, *GPT_WORKLOADS, *SWITCH_WORKLOADS),
+    )
+}
 """Every built-in workload by name."""
 
 

@@ -1,9 +1,14 @@
-"""DLRM as facebookresearch/dlrm computes it, in three published sizes.
+"""DLRM as facebookresearch/dlrm computes it, in published sizes.
 
-Sizes: Lin et al., "Building a Performance Model for Deep Learning Recommendation
-Model Training on GPUs" (arXiv 2201.07821), configurations DLRM_default,
-DLRM_MLPerf and DLRM_DDP; the Criteo rows are MLPerf's with indices capped at
-40 million.
+Sources of the sizes:
+
+- Lin et al., "Building a Performance Model for Deep Learning Recommendation Model
+  Training on GPUs" (arXiv 2201.07821): DLRM_default, DLRM_MLPerf and DLRM_DDP; the
+  Criteo rows are MLPerf's with indices capped at 40 million.
+- `bench/dlrm_s_criteo_terabyte.sh` of facebookresearch/dlrm: the small model on
+  Criteo Terabyte, indices capped at 10 million.
+- Gupta et al., "DeepRecSys" (arXiv 2001.02772), and its published configurations:
+  RM1, RM2 and RM3, whose interaction is a concatenation.
 """
 
 from __future__ import annotations
@@ -12,31 +17,30 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.frontends.workloads.protocol import Workload
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    DType,
-    Graph,
-    Location,
-    Program,
-    Record,
-    TensorType,
-    Value,
-    single,
-    symbol,
+from perfc.frontends.workloads.builder import Builder
+from perfc.frontends.workloads.lookups import (
+    LOOKUP_CHOICES,
+    MAX_TABLES,
+    Tables,
+    declare_bags,
+    look_up,
 )
+from perfc.frontends.workloads.protocol import Workload
+from perfc.ir import Graph, Program, Value, single
 
-F32, I64 = DTYPES["f32"], DTYPES["i64"]
-BATCH = symbol("batch")
+LIN = "arXiv 2201.07821"
+DEEPRECSYS = "arXiv 2001.02772"
+
 CRITEO_ROWS = (
     *(39884406, 39043, 17289, 7420, 20263, 3, 7120, 1543, 63, 38532951, 2953546),
     *(403346, 10, 2208, 11938, 155, 4, 976, 14, 39979771, 25641295, 39664984),
     *(585935, 12972, 108, 36),
 )
-
-MAX_TABLES = 4_000
-"""A graph of more would not fit into memory."""
+CRITEO_ROWS_10M = (
+    *(10000000, 36746, 17245, 7413, 20243, 3, 7114, 1441, 62, 10000000, 1572176),
+    *(345138, 10, 2209, 11267, 128, 4, 974, 14, 10000000, 10000000, 10000000),
+    *(452104, 12606, 104, 35),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -44,193 +48,100 @@ class DlrmConfig:
     """Sizes of one DLRM.
 
     Attributes:
-        bottom: Widths of the bottom MLP, dense features first, `dim` last.
-        rows: Rows of each embedding table.
-        dim: Columns of every table.
-        pooling: Lookups per bag.
+        bottom: Widths of the bottom MLP, dense features first.
+        tables: Its embedding tables, as wide as the bottom MLP's end.
         top: Widths of the top MLP after the interaction, 1 last.
-        batched: One lookup kernel for all tables, not one a table.
+        interaction: `dot`, of all pairs of vectors, or `cat`.
 
     """
 
     bottom: tuple[int, ...]
-    rows: tuple[int, ...]
-    dim: int
-    pooling: int
+    tables: Tables
     top: tuple[int, ...]
-    batched: bool = False
+    interaction: str = "dot"
 
 
 def build_dlrm(name: str, config: DlrmConfig) -> Program:
     """Build the forward pass; the batch is the symbol `batch`."""
-    builder = _Builder(Graph(name), config)
-    builder.build()
+    builder = Builder(Graph(name))
+    dense = builder.input("dense", config.bottom[0])
+    bags = declare_bags(builder, config.tables)
+    x = builder.mlp(dense, "bot_l", config.bottom, last="relu")
+    pooled = look_up(builder, "emb_l.", config.tables, bags)
+    vectors, dim = len(config.tables) + 1, config.tables.dim
+    if config.interaction == "dot":
+        z = _interact(builder, x, pooled, (vectors, dim))
+        width = dim + vectors * (vectors - 1) // 2
+    else:
+        z = builder.op("concat", "interact.cat", x, *pooled, axis=1)
+        width = vectors * dim
+    y = builder.mlp(z, "top_l", (width, *config.top), last="sigmoid")
+    builder.graph.outputs.append(y)
     return single(builder.graph)
 
 
-@attrs.define(eq=False)
-class _Builder:
-    graph: Graph
-    config: DlrmConfig
-
-    def build(self) -> None:
-        config = self.config
-        dense = self.graph.add_input("dense", self._type(F32, config.bottom[0]))
-        x = self._mlp("bot_l", dense, config.bottom, last="relu")
-        pooled = self._batched_lookup() if config.batched else self._lookups()
-        z = self._interact(x, pooled)
-        pairs = len(config.rows) * (len(config.rows) + 1) // 2
-        top = (config.dim + pairs, *config.top)
-        self.graph.outputs.append(self._mlp("top_l", z, top, last="sigmoid"))
-
-    def _type(self, dtype: DType, *dims: int) -> TensorType:
-        return TensorType(dtype, (BATCH, *dims))
-
-    def _op(
-        self,
-        op: str,
-        name: str,
-        operands: Sequence[Value],
-        module: str = "",
-        **attributes: AttrValue,
-    ) -> Value:
-        location = Location(name=name, module=module)
-        node = self.graph.add(op, operands, [name], attributes, location=location)
-        return node.results[0]
-
-    def _mlp(self, module: str, x: Value, widths: Sequence[int], last: str) -> Value:
-        layers = len(widths) - 1
-        for layer in range(layers):
-            path = f"{module}.{2 * layer}"
-            shape = (widths[layer + 1], widths[layer])
-            weight = self.graph.add_parameter(f"{path}.weight", TensorType(F32, shape))
-            bias = self.graph.add_parameter(f"{path}.bias", TensorType(F32, shape[:1]))
-            x = self._op("linear", f"{path}.linear", (x, weight, bias), path)
-            activation = last if layer == layers - 1 else "relu"
-            x = self._op(
-                activation, f"{path}.{activation}", (x,), f"{module}.{2 * layer + 1}"
-            )
-        return x
-
-    def _table(self, index: int) -> Value:
-        shape = (self.config.rows[index], self.config.dim)
-        return self.graph.add_parameter(f"emb_l.{index}.weight", TensorType(F32, shape))
-
-    def _records(self) -> tuple[Record, ...]:
-        config = self.config
-        return tuple(
-            Record({"rows": rows, "dim": config.dim, "pooling": config.pooling})
-            for rows in config.rows
-        )
-
-    def _lookups(self) -> list[Value]:
-        count = BATCH * self.config.pooling
-        pooled: list[Value] = []
-        for index, record in enumerate(self._records()):
-            indices = self.graph.add_input(
-                f"indices_{index}", TensorType(I64, (count,))
-            )
-            offsets = self.graph.add_input(
-                f"offsets_{index}", TensorType(I64, (BATCH,))
-            )
-            pooled.append(
-                self._op(
-                    "embedding_bag",
-                    f"emb_l.{index}.bag",
-                    (self._table(index), indices, offsets),
-                    f"emb_l.{index}",
-                    tables=(record,),
-                    mode="sum",
-                    has_offsets=True,
-                )
-            )
-        return pooled
-
-    def _batched_lookup(self) -> list[Value]:
-        tables = len(self.config.rows)
-        weights = [self._table(index) for index in range(tables)]
-        count = BATCH * (self.config.pooling * tables)
-        indices = self.graph.add_input("indices", TensorType(I64, (count,)))
-        offsets = self.graph.add_input(
-            "offsets", TensorType(I64, (BATCH * tables + 1,))
-        )
-        return [
-            self._op(
-                "embedding_bag",
-                "emb_l.bags",
-                (*weights, indices, offsets),
-                "emb_l",
-                tables=self._records(),
-                mode="sum",
-                has_offsets=True,
-                include_last_offset=True,
-            )
-        ]
-
-    def _constant(
-        self, name: str, shape: tuple[int, ...], values: Sequence[int]
-    ) -> Value:
-        return self._op(
-            "constant", name, (), dtype=I64, shape=shape, elements=tuple(values)
-        )
-
-    def _interact(self, x: Value, pooled: Sequence[Value]) -> Value:
-        """Pairwise dot products of all vectors, the lower triangle, and x again."""
-        vectors = len(self.config.rows) + 1
-        joined = self._op("concat", "interact.cat", (x, *pooled), axis=1)
-        shape = self._constant("interact.shape", (3,), (-1, vectors, self.config.dim))
-        stacked = self._op("reshape", "interact.view", (joined, shape))
-        turned = self._op("transpose", "interact.t", (stacked,), perm=(0, 2, 1))
-        dots = self._op("matmul", "interact.bmm", (stacked, turned))
-        pairs = [(i, j) for i in range(vectors) for j in range(i)]
-        flat = [number for pair in pairs for number in pair]
-        indices = self._constant("interact.pairs", (len(pairs), 2), flat)
-        outer = self._op("transpose", "interact.outer", (dots,), perm=(1, 2, 0))
-        picked = self._op("gather_nd", "interact.index", (outer, indices))
-        triangle = self._op("transpose", "interact.back", (picked,), perm=(1, 0))
-        return self._op("concat", "interact.out", (x, triangle), axis=1)
+def _interact(
+    builder: Builder, x: Value, pooled: Sequence[Value], sizes: tuple[int, int]
+) -> Value:
+    """Pairwise dot products of all vectors, the lower triangle, and x again."""
+    vectors, dim = sizes
+    joined = builder.op("concat", "interact.cat", x, *pooled, axis=1)
+    stacked = builder.reshape(joined, "interact.view", -1, vectors, dim)
+    turned = builder.transpose(stacked, "interact.t", 0, 2, 1)
+    dots = builder.op("matmul", "interact.bmm", stacked, turned)
+    pairs = [(i, j) for i in range(vectors) for j in range(i)]
+    flat = [number for pair in pairs for number in pair]
+    indices = builder.integers("interact.pairs", flat, len(pairs), 2)
+    triangle = builder.op("index", "interact.index", dots, indices, axis=1)
+    return builder.op("concat", "interact.out", x, triangle, axis=1)
 
 
-def _sized(rows: Sequence[int], values: Mapping[str, int | str]) -> tuple[int, ...]:
-    """The first `tables` of *rows*, starting over where they run out."""
-    tables, fixed = int(values["tables"]), values["rows"]
-    if isinstance(fixed, int):
-        return (fixed,) * tables
-    return tuple(rows[i % len(rows)] for i in range(tables))
-
-
-def _workload(
-    name: str, summary: str, config: DlrmConfig, *, rows: int | str
+def _workload(  # noqa: PLR0913 - name, text and sizes of a table row
+    name: str,
+    summary: str,
+    config: DlrmConfig,
+    *,
+    rows: int | str,
+    pooling: int,
+    source: str = LIN,
 ) -> Workload:
     def make(values: Mapping[str, int | str]) -> Program:
-        dim = int(values["dim"])
-        return build_dlrm(
-            name,
-            attrs.evolve(
-                config,
-                bottom=(*config.bottom[:-1], dim),
-                rows=_sized(config.rows, values),
-                dim=dim,
-                pooling=int(values["pooling"]),
-                batched=values["embedding"] == "batched",
-            ),
-        )
+        tables = config.tables.changed(values)
+        bottom = (*config.bottom[:-1], tables.dim)
+        return build_dlrm(name, attrs.evolve(config, bottom=bottom, tables=tables))
 
     return Workload(
         name=name,
         summary=summary,
-        source="arXiv 2201.07821",
-        parameters={
-            "embedding": "bag",
-            "tables": len(config.rows),
-            "rows": rows,
-            "dim": config.dim,
-            "pooling": config.pooling,
-        },
-        choices={"embedding": ("bag", "batched")},
+        source=source,
+        parameters=config.tables.parameters(rows, pooling),
+        choices=LOOKUP_CHOICES,
         limits={"tables": MAX_TABLES},
         make=make,
     )
+
+
+def _deeprecsys(
+    model: int, bottom: tuple[int, ...], tables: Tables, top: tuple[int, ...]
+) -> Workload:
+    rows, pooling = tables.rows[0], tables.pooling[0]
+    return _workload(
+        f"deeprecsys-rm{model}",
+        f"{len(tables)} tables of {rows:,} x {tables.dim}, {pooling} lookups a bag; "
+        "concatenated",
+        DlrmConfig(bottom=bottom, tables=tables, top=top, interaction="cat"),
+        rows=rows,
+        pooling=pooling,
+        source=DEEPRECSYS,
+    )
+
+
+def _alike(count: int, rows: int, dim: int, pooling: int) -> Tables:
+    return Tables(rows=(rows,) * count, dim=dim, pooling=(pooling,) * count)
+
+
+def _one_hot(rows: tuple[int, ...], dim: int) -> Tables:
+    return Tables(rows=rows, dim=dim, pooling=(1,) * len(rows))
 
 
 DLRM_WORKLOADS = (
@@ -239,35 +150,47 @@ DLRM_WORKLOADS = (
         "8 tables of 1,000,000 x 64, 100 lookups a bag; wide MLPs",
         DlrmConfig(
             bottom=(512, 512, 64),
-            rows=(1_000_000,) * 8,
-            dim=64,
-            pooling=100,
+            tables=_alike(8, 1_000_000, 64, 100),
             top=(1024, 1024, 1024, 1),
         ),
         rows=1_000_000,
+        pooling=100,
     ),
     _workload(
         "dlrm-mlperf",
         "26 Criteo tables x 128, 1 lookup a bag",
         DlrmConfig(
             bottom=(13, 512, 256, 128),
-            rows=CRITEO_ROWS,
-            dim=128,
-            pooling=1,
+            tables=_one_hot(CRITEO_ROWS, 128),
             top=(1024, 1024, 512, 256, 1),
         ),
         rows="criteo",
+        pooling=1,
     ),
     _workload(
         "dlrm-ddp",
         "8 tables of 80,000 x 128, 10 lookups a bag; small MLPs",
         DlrmConfig(
             bottom=(128, 128, 128, 128),
-            rows=(80_000,) * 8,
-            dim=128,
-            pooling=10,
+            tables=_alike(8, 80_000, 128, 10),
             top=(512, 512, 512, 256, 1),
         ),
         rows=80_000,
+        pooling=10,
     ),
+    _workload(
+        "criteo-terabyte-small",
+        "26 Criteo tables x 64, indices capped at 10,000,000, 1 lookup a bag",
+        DlrmConfig(
+            bottom=(13, 512, 256, 64),
+            tables=_one_hot(CRITEO_ROWS_10M, 64),
+            top=(512, 512, 256, 1),
+        ),
+        rows="criteo",
+        pooling=1,
+        source="facebookresearch/dlrm, dlrm_s_criteo_terabyte.sh",
+    ),
+    _deeprecsys(1, (128, 64, 32), _alike(8, 4_000_000, 32, 80), (256, 64, 1)),
+    _deeprecsys(2, (256, 128, 64), _alike(32, 500_000, 64, 120), (128, 64, 1)),
+    _deeprecsys(3, (2560, 1024, 256, 32), _alike(10, 2_000_000, 32, 20), (512, 256, 1)),
 )

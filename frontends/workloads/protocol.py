@@ -26,6 +26,7 @@ class Workload:
         choices: Allowed words of the parameters that take one.
         limits: Greatest number of the parameters that have one of their own.
         make: Builds the program from the parameters' values.
+        least: Least number of the parameters that need more than 1.
 
     """
 
@@ -36,6 +37,15 @@ class Workload:
     choices: Mapping[str, tuple[str, ...]]
     limits: Mapping[str, int]
     make: Callable[[Mapping[str, int | str]], Program]
+    least: Mapping[str, int] = attrs.field(factory=dict[str, int])
+
+    @property
+    def usage(self) -> str:
+        """Parameters with their defaults, words with their alternatives."""
+        return ",".join(
+            f"{key}={'|'.join(self.choices.get(key, (str(default),)))}"
+            for key, default in self.parameters.items()
+        )
 
     def build(self, options: str) -> Program:
         """Build the program from `key=value,…` on top of the defaults.
@@ -49,10 +59,8 @@ class Workload:
         for item in filter(None, options.split(",")):
             key, equals, text = item.partition("=")
             if not equals or key not in values:
-                known = ", ".join(f"{k}={v}" for k, v in self.parameters.items())
-                msg = (
-                    f"workload {self.name!r} has no parameter {item!r}; it has {known}"
-                )
+                msg = f"workload {self.name!r} has no parameter {item!r}; "
+                msg += f"it has {self.usage}"
                 raise UsageError(msg)
             if key in given:
                 msg = f"parameter {key} of {self.name!r} is given twice"
@@ -70,11 +78,11 @@ class Workload:
             return text
         if text == self.parameters[key]:
             return text
-        limit = self.limits.get(key, MAX_PARAMETER)
-        if not text.isdecimal() or not 1 <= int(text[:_MAX_DIGITS]) <= limit:
+        least, limit = self.least.get(key, 1), self.limits.get(key, MAX_PARAMETER)
+        if not text.isdecimal() or not least <= int(text[:_MAX_DIGITS]) <= limit:
             msg = (
                 f"parameter {key}={text[:40]!r} of {self.name!r}: "
-                f"expected an integer from 1 to {limit}"
+                f"expected an integer from {least} to {limit}"
             )
             raise UsageError(msg)
         return int(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import (
+    activation,
+    attention,
     casting,
     constant,
     control,
@@ -14,6 +16,7 @@ from perfc.ir.ops import (
     indexing,
     linalg,
     movement,
+    normalization,
     pooling,
     quantization,
     rearrangement,
@@ -31,6 +34,7 @@ BUILTIN_OPS = OpRegistry()
 """Every op of perfc's own vocabulary."""
 
 for _family in (
+    *(activation, attention, normalization),
     *(casting, constant, control, convolution, einsum, elementwise, embedding),
     *(indexing, linalg, movement, pooling, quantization, rearrangement),
     *(recurrent, reduction, resampling, selection, sequence, spectral),

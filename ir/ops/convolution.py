@@ -15,6 +15,7 @@ from perfc.ir.ops.rules import (
     UNKNOWN_DIM,
     require_equal,
     touch_all,
+    unknown_shape,
 )
 from perfc.ir.ops.window import WINDOW, auto_padded, strides_of, window_dims
 from perfc.ir.record import Record
@@ -145,11 +146,7 @@ def _infer_col2im(
     if x.rank != 3:  # noqa: PLR2004 - batch, columns, positions
         msg = f"expected [batch, channels * window, positions], got {x}"
         raise VerifyError(msg)
-    known = operands[1].type.numel
-    if not isinstance(known, int):
-        msg = f"{operands[1].type} cannot be the size of an image"
-        raise VerifyError(msg)
-    image = size.elements or (UNKNOWN_DIM,) * known
+    image = size.elements or unknown_shape(size.type)
     channels = UNKNOWN_DIM if window is None else x.shape[1] // product(window)
     return [Abstract(TensorType(x.dtype, (x.shape[0], channels, *image)))]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from perfc.ir.dims import Dim, Expr, maximum, product
 from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, InferRule, OpDef
-from perfc.ir.ops.rules import MAX_ELEMENTS, broadcast, per_result
+from perfc.ir.ops.rules import MAX_ELEMENTS, OPTIONAL_FLOAT, broadcast, per_result
 from perfc.ir.record import Record
 from perfc.ir.types import BOOL, DType, TensorType
 
@@ -78,10 +80,18 @@ def _compare(test: Callable[[int], bool]) -> _Fold:
     def fold(left: Dim, right: Dim) -> Dim:
         difference = left - right
         if isinstance(difference, Expr):
-            raise _Undecided
+            return int(test(_sign(difference)))
         return int(test(difference))
 
     return fold
+
+
+def _sign(difference: Expr) -> int:
+    """Tell the sign where sizes, which are not negative, cannot change it."""
+    signs = {coefficient > 0 for _, coefficient in difference.terms}
+    if len(signs) > 1 or not any(not monomial for monomial, _ in difference.terms):
+        raise _Undecided
+    return 1 if signs.pop() else -1
 
 
 def _number(dim: Dim) -> int:
@@ -163,13 +173,14 @@ _UNARY = (
     _unary("elu", 5, "x, or exp(x) - 1 where it is negative"),
     _unary("celu", 6, "elu with a rate inside the exponential"),
     _unary("selu", 6, "elu, scaled"),
-    _unary("hardsigmoid", 3, "a x + b limited to [0, 1]"),
+    attrs.evolve(
+        _unary("hardsigmoid", 3, "a x + b limited to [0, 1]"),
+        attributes={"alpha": OPTIONAL_FLOAT, "beta": OPTIONAL_FLOAT},
+    ),
     _unary("sigmoid", 4, "1 / (1 + exp(-x))"),
     _unary("softplus", 6, "log(1 + exp(x))"),
     _unary("softsign", 4, "x / (1 + |x|)"),
     _unary("tanh", 8, "hyperbolic tangent"),
-    _unary("gelu", 10, "Gaussian error linear unit, exact or tanh"),
-    _unary("silu", 5, "x * sigmoid(x)"),
     _unary("erf", 8, "error function"),
     _unary("exp", 3, "exponential"),
     _unary("log", 3, "natural logarithm"),
@@ -193,7 +204,10 @@ _UNARY = (
     _unary("ceil", 1, "x rounded up", _same),
     _unary("floor", 1, "x rounded down", _same),
     _unary("round", 1, "x rounded to the nearest, halves to even", _same),
-    _unary("clip", 2, "x limited to a range"),
+    attrs.evolve(
+        _unary("clip", 2, "x limited to a range"),
+        attributes={"min": OPTIONAL_FLOAT, "max": OPTIONAL_FLOAT},
+    ),
     _unary("bitwise_not", 1, "each bit negated"),
     _unary("isnan", 1, "whether each element is not a number", None, BOOL),
     _unary("isinf", 1, "whether each element is infinite", None, BOOL),

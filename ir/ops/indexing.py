@@ -258,7 +258,30 @@ REVERSE_SEQUENCE = OpDef(
     summary="x, lengths: the first elements of each sequence in reverse order",
 )
 
+
+def _infer_index(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, indices = operands[0].type, operands[1].type
+    axis = normalize_axis(attributes.integer("axis"), max(x.rank, 1))
+    depth = indices.shape[-1] if indices.rank else 0
+    if not isinstance(depth, int) or not 0 < depth <= x.rank - axis:
+        msg = f"indices {indices} do not fit {x} from axis {axis} on"
+        raise VerifyError(msg)
+    shape = (*x.shape[:axis], *indices.shape[:-1], *x.shape[axis + depth :])
+    return [Abstract(TensorType(x.dtype, shape))]
+
+
+INDEX = OpDef(
+    name="index",
+    arity=(2, 2),
+    infer=_infer_index,
+    work=_gather_work,
+    attributes={"axis": (int,)},
+    summary="elements of x named by index tuples from one axis on: x[:, i, j]",
+)
+
 OPS = (
-    *(SLICE, GATHER, GATHER_ELEMENTS, GATHER_ND),
+    *(SLICE, GATHER, GATHER_ELEMENTS, GATHER_ND, INDEX),
     *(SCATTER_ELEMENTS, SCATTER_ND, TENSOR_SCATTER, REVERSE_SEQUENCE),
 )

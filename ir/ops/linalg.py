@@ -51,7 +51,10 @@ LINEAR = OpDef(
     arity=(2, 3),
     infer=_infer_linear,
     work=_work_linear,
-    attributes={"weight_is_kn": OPTIONAL_BOOL},
+    attributes={
+        "weight_is_kn": OPTIONAL_BOOL,
+        "transposed_by_exporter": OPTIONAL_BOOL,  # the source stores [n, k]
+    },
     summary="x[..., k] times weight[n, k] (or [k, n]) plus bias[n]",
 )
 

@@ -32,7 +32,9 @@ from perfc.ir.types import TensorType
 
 def _view(x: Abstract, shape: tuple[Dim, ...]) -> Sequence[Abstract]:
     type_ = TensorType(x.type.dtype, shape, x.type.space)
-    return [Abstract(type_, x.elements)]
+    count = None if x.elements is None else len(x.elements)
+    fits = isinstance(type_.numel, Expr) or type_.numel == count
+    return [Abstract(type_, x.elements if fits else None)]
 
 
 def _infer_reshape(
@@ -226,7 +228,9 @@ def _infer_expand(
 
 def _expanded(x: Abstract, type_: TensorType) -> tuple[Dim, ...] | None:
     numel = type_.numel
-    if x.elements is None or not isinstance(numel, int) or numel > MAX_ELEMENTS:
+    if x.elements is None or not isinstance(numel, int):
+        return None
+    if not 0 < numel <= MAX_ELEMENTS:
         return None
     if x.type.numel == numel:
         return x.elements

@@ -179,14 +179,6 @@ def _along_axis(name: str, flops: int, summary: str) -> OpDef:
 SOFTMAX = _along_axis("softmax", 5, "exponentials normalised along one axis")
 LOG_SOFTMAX = _along_axis("log_softmax", 5, "logarithm of the softmax along one axis")
 HARDMAX = _along_axis("hardmax", 1, "1 for the largest element along one axis, else 0")
-LAYER_NORM = OpDef(
-    name="layer_norm",
-    arity=(1, 3),
-    infer=same_rank_axis,
-    work=per_element(8),
-    attributes={"axis": (int,), "epsilon": (float, type(None))},
-    summary="normalisation over the trailing axes, with scale and bias",
-)
 
 
 def _infer_batch_norm(
@@ -278,5 +270,5 @@ NLL_LOSS = OpDef(
 
 OPS = (
     *(REDUCE, ARGMAX, ARGMIN, CUMSUM, CUMPROD, SOFTMAX, LOG_SOFTMAX, HARDMAX),
-    *(LAYER_NORM, LOCAL_RESPONSE_NORM, BATCH_NORM, DROPOUT, NLL_LOSS),
+    *(LOCAL_RESPONSE_NORM, BATCH_NORM, DROPOUT, NLL_LOSS),
 )

@@ -26,6 +26,7 @@ OPTIONAL_INTS = (tuple, type(None))
 OPTIONAL_BOOL = (bool, type(None))
 OPTIONAL_TEXT = (str, type(None))
 OPTIONAL_FLOAT = (float, type(None))
+OPTIONAL_TEXTS = (tuple, type(None))
 OPTIONAL_DTYPE = (DType, type(None))
 
 

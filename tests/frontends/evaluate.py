@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 import numpy.typing as npt
+from tests.frontends.evaluate_raised import FORMULAS, Formula
 
 from perfc.ir import (
     AttrValue,
@@ -146,6 +147,16 @@ def _simple(function: Callable[..., Any]) -> _Rule:
     return rule
 
 
+def _raised(formula: Formula) -> _Rule:
+    """Apply the formula of a raised op."""
+
+    def rule(site: _Site) -> Sequence[Array]:
+        result = formula(site.node.attributes, site.arrays)
+        return [result.astype(site.dtype)]
+
+    return rule
+
+
 def _constant(site: _Site) -> Sequence[Array]:
     elements: AttrValue = site.node.attributes.get("elements")
     if isinstance(elements, tuple):
@@ -217,8 +228,16 @@ def _concat(site: _Site) -> Sequence[Array]:
 
 
 def _split(site: _Site) -> Sequence[Array]:
-    cuts = list(accumulate(site.integers("sizes") or ()))[:-1]
+    sizes = site.integers("sizes")
+    if sizes is None:
+        return np.split(site[0], site.integer("parts"), site.integer("axis"))
+    cuts = list(accumulate(sizes))[:-1]
     return np.split(site[0], cuts, site.integer("axis"))
+
+
+def _trilu(site: _Site) -> Sequence[Array]:
+    diagonal = site.listed(1)[0] if len(site.node.operands) > 1 else 0
+    return [(np.triu if site.flag("upper") else np.tril)(site[0], diagonal)]
 
 
 def _slice(site: _Site) -> Sequence[Array]:
@@ -280,10 +299,6 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def _gelu(x: Array) -> Array:
-    return np.asarray(x * 0.5 * (1 + _erf(x / math.sqrt(2))))
-
-
 def _erf(x: Array) -> Array:
     return np.array([math.erf(v) for v in x.reshape(-1)], x.dtype).reshape(x.shape)
 
@@ -343,7 +358,6 @@ _OPS: Mapping[str, _Rule] = {
     "sigmoid": _simple(_sigmoid),
     "tanh": _simple(np.tanh),
     "erf": _simple(_erf),
-    "gelu": _simple(_gelu),
     "sqrt": _simple(np.sqrt),
     "isnan": _simple(np.isnan),
     "not": _simple(np.logical_not),
@@ -370,6 +384,9 @@ _OPS: Mapping[str, _Rule] = {
     "concat": _concat,
     "split": _split,
     "slice": _slice,
+    "trilu": _trilu,
+    "cos": _simple(np.cos),
+    "sin": _simple(np.sin),
     "gather": _gather,
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,
@@ -377,4 +394,7 @@ _OPS: Mapping[str, _Rule] = {
     "softmax": _softmax,
     "layer_norm": _layer_norm,
     "embedding_bag": _embedding_bag,
+    "neg": _simple(np.negative),
+    "reciprocal": _simple(np.reciprocal),
+    **{name: _raised(formula) for name, formula in FORMULAS.items()},
 }

@@ -65,7 +65,7 @@ def test_a_loop_costs_what_its_turns_cost(tmp_path: Path) -> None:
         for model in (loop, written_out)
     ]
 
-    assert ["matmul", "relu"] * 5 == _ops(loop) == _ops(written_out)
+    assert ["linear", "relu"] * 5 == _ops(loop) == _ops(written_out)
     assert times[0] == times[1]
 
 
@@ -73,11 +73,11 @@ def test_binding_anew_unrolls_anew(tmp_path: Path) -> None:
     """Where a symbol is the trip count, each binding has its own ops."""
     model = perfc.load(_write(tmp_path, STEPS), batch=4, dims={"steps": 2})
 
-    assert ["matmul", "relu"] * 2 == _ops(model)
+    assert ["linear", "relu"] * 2 == _ops(model)
     longer = model.bind(batch=16, dims={"steps": 3})
-    assert ["matmul", "relu"] * 3 == _ops(longer)
+    assert ["linear", "relu"] * 3 == _ops(longer)
     assert 16 == longer.batch
-    assert ["matmul", "relu"] * 2 == _ops(model)
+    assert ["linear", "relu"] * 2 == _ops(model)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import print_graph
-from perfc.passes import PassManager, VerifyEach, parse_pipeline
+from perfc.passes import PassManager, VerifyEach
+from perfc.tools.model import FRONT_PIPELINE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 GOLDENS = Path(__file__).parent / "goldens"
-FRONT = "raise-embedding-bag,shape-inference,fold-shapes"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ FRONT = "raise-embedding-bag,shape-inference,fold-shapes"
 def test_text(name: str, request: pytest.FixtureRequest) -> None:
     """The graph prints as the golden file says; `--update-golden` writes it."""
     program = OnnxFrontend().load(FIXTURES / f"{name}.onnx")
-    PassManager(parse_pipeline(FRONT), (VerifyEach(),)).run(program)
+    PassManager(FRONT_PIPELINE, (VerifyEach(),)).run(program)
     graph = program.classes[0].ops
     assert graph is not None
     path, text = GOLDENS / f"{name}.perfc", print_graph(graph)

@@ -13,11 +13,11 @@ from tests.frontends.rewrites import shuffled, stripped, swapped
 
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph, Node
-from perfc.passes import PassManager, VerifyEach, parse_pipeline
+from perfc.passes import PassManager, VerifyEach
+from perfc.tools.model import FRONT_PIPELINE
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "onnx"
 FIXTURES = sorted(FOLDER.glob("*.onnx"))
-FRONT = "raise-embedding-bag,shape-inference,fold-shapes"
 CASES = [(0, 6, 5), (1, 8, 1), (2, 3, 9)]
 """Seed, batch, pooling; with one lookup a bag some bags are empty, where legal."""
 
@@ -93,7 +93,7 @@ def test_order_of_operands_does_not_matter(path: Path, folder: Path) -> None:
 
 def _front(path: Path) -> Graph:
     program = OnnxFrontend().load(path)
-    PassManager(parse_pipeline(FRONT), (VerifyEach(),)).run(program)
+    PassManager(FRONT_PIPELINE, (VerifyEach(),)).run(program)
     graph = program.classes[0].ops
     assert graph is not None
     return graph

@@ -20,6 +20,10 @@ PUBLISHED = {
     "dlrm-default": "lin_dlrm_default",
     "dlrm-mlperf": "mlperf_dlrm_v1",
     "dlrm-ddp": "lin_dlrm_ddp",
+    "criteo-terabyte-small": "criteo_terabyte_small",
+    "deeprecsys-rm1": "deeprecsys_rm1",
+    "deeprecsys-rm2": "deeprecsys_rm2",
+    "deeprecsys-rm3": "deeprecsys_rm3",
 }
 
 

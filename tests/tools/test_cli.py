@@ -314,9 +314,9 @@ def test_passes(command: Command) -> None:
 
 
 def test_models(command: Command) -> None:
-    """`models` lists the workloads with the defaults of their parameters."""
+    """`models` lists the workloads with their parameters."""
     assert re.search(
-        r"^dlrm-ddp .*embedding=bag,tables=8,rows=80000,dim=128,pooling=10",
+        r"^dlrm-ddp .*embedding=bag\|batched,tables=8,rows=80000,dim=128,pooling=10",
         command("models").out,
         re.MULTILINE,
     )

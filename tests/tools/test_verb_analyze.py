@@ -10,6 +10,7 @@ import pytest
 from tests.tools.command import SMALL, Command, Outcome
 
 from perfc.costmodels import catalog
+from perfc.tools.model import FRONT_PIPELINE
 
 UNKNOWN = """graph @g(%x: f32[1024,1024]) {
   %a = unknown(%x) {op = "my::op"} : f32[1024,1024]
@@ -342,8 +343,8 @@ def test_verbose(command: Command) -> None:
 
     assert command.analyze("-q").out == outcome.out
     names = [line.split(": ")[1] for line in outcome.err.splitlines()]
-    front = "raise-embedding-bag,resolve-control-flow,shape-inference,fold-shapes"
-    assert [*front.split(","), *FULL.split(",")] == names
+    front = [p.name for p in FRONT_PIPELINE]
+    assert [*front, *FULL.split(",")] == names
 
 
 def test_verify_each(command: Command) -> None:

@@ -1,0 +1,21 @@
+"""What a causal mask leaves of an attention kernel's work."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfc.costmodels.protocol import Floats, KernelTable
+
+
+def executed_share(kernels: KernelTable) -> Floats:
+    """Return the least share of the products that a causal mask leaves to compute.
+
+    Queries see the keys up to their own position; the first query is aligned
+    with the first key.
+    """
+    q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
+    causal = np.array([k.params.get("causal") is True for k in kernels.kernels])
+    seen = np.minimum(q_len, kv_len)
+    below = seen * (seen + 1) / 2 + (q_len - seen) * kv_len
+    share: Floats = np.where(causal, below / (q_len * kv_len), 1.0)
+    return share

@@ -1,0 +1,85 @@
+"""Normalisations by statistics of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir.errors import VerifyError
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import (
+    OPTIONAL_FLOAT,
+    OPTIONAL_TEXTS,
+    normalize_axis,
+    per_element,
+    require_equal,
+    same_rank_axis,
+)
+from perfc.ir.record import Record
+
+
+def _infer_layer_norm(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """The input normed, and its mean and inverse deviation for whoever asks."""
+    x = operands[0].type
+    axis = normalize_axis(attributes.integer("axis"), x.rank)
+    rows = attrs.evolve(x, shape=(*x.shape[:axis], *(1,) * (x.rank - axis)))
+    return [Abstract(x), Abstract(rows), Abstract(rows)]
+
+
+LAYER_NORM = OpDef(
+    name="layer_norm",
+    arity=(1, 3),
+    results=None,
+    infer=_infer_layer_norm,
+    work=per_element(8),
+    attributes={
+        "axis": (int,),
+        "epsilon": OPTIONAL_FLOAT,
+        "spelled_out": OPTIONAL_TEXTS,
+    },
+    summary="normalisation over the trailing axes, with scale and bias",
+)
+RMS_NORM = OpDef(
+    name="rms_norm",
+    arity=(1, 2),
+    infer=same_rank_axis,
+    work=per_element(4),
+    attributes={
+        "axis": (int,),
+        "epsilon": OPTIONAL_FLOAT,
+        "spelled_out": OPTIONAL_TEXTS,
+    },
+    summary="division by the root mean square of the trailing axes, with scale",
+)
+
+
+def _infer_group_norm(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, groups = operands[0].type, attributes.integer("groups")
+    if x.rank < 2:  # noqa: PLR2004 - batch and channels
+        msg = f"expected [batch, channels, ...], got {x}"
+        raise VerifyError(msg)
+    channels = x.shape[1]
+    if groups < 1 or (isinstance(channels, int) and channels % groups):
+        msg = f"{channels} channels cannot be cut into {groups} groups"
+        raise VerifyError(msg)
+    for operand in operands[1:]:
+        if operand.type.numel != groups:  # opset 18 has one number per group
+            require_equal("channels and weights", channels, operand.type.numel)
+    return [Abstract(x)]
+
+
+GROUP_NORM = OpDef(
+    name="group_norm",
+    arity=(1, 3),
+    infer=_infer_group_norm,
+    work=per_element(8),
+    attributes={"groups": (int,), "epsilon": OPTIONAL_FLOAT},
+    summary="normalisation per sample over each group of channels, with scale and bias",
+)
+
+OPS = (LAYER_NORM, RMS_NORM, GROUP_NORM)

@@ -1,0 +1,44 @@
+"""Whole transformers against published measurements that nothing was fitted to."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+import perfc
+from perfc.costmodels import target_names
+
+ROWS = (
+    Path(__file__).parents[3] / "shared/data/end_to_end/transformers_fp32_seen_gpus.csv"
+)
+WORKLOADS = {
+    "bert_large": "bert-large:attention=eager,head=classifier",
+    "gpt2_large": "gpt2-large:attention=eager",
+    "gpt3_xl": "gpt3-xl:hidden=3072,heads=24,attention=eager",
+    "gpt3_27": "gpt3-2.7b:attention=eager",
+    "opt_13": "opt-1.3b:attention=eager",
+    "switchxl4": "switch-xl-4:capacity=64",
+}
+"""NeuSight's configurations (arXiv 2407.13853): fp32, attention spelled out."""
+
+
+def test_published_inference_times() -> None:
+    """Predictions are 12 % off on average, none by more than 35 %."""
+    if not ROWS.exists():
+        pytest.skip(f"{ROWS.name} is not there: it is no part of the repository")
+    with ROWS.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["mode"] == "inf"]
+    known = [row for row in rows if row["target"] in target_names()]
+    errors = [abs(_predicted_ms(row) / float(row["measured_ms"]) - 1) for row in known]
+
+    assert len(errors) > 30
+    assert sum(errors) / len(errors) < 0.12
+    assert max(errors) < 0.35
+
+
+def _predicted_ms(row: dict[str, str]) -> float:
+    workload = f"{WORKLOADS[row['model']]},seq={row['seq']}"
+    model = perfc.load(workload, batch=int(row["batch"]))
+    return perfc.analyze(model, row["target"]).time_us / 1e3
