@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 import click
@@ -13,6 +14,7 @@ from perfc.passes import Transform, pass_class, pass_names
 from perfc.tools.plugin_option import plugin_option
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_PARAMETERS_WIDTH = 74
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
@@ -104,6 +106,15 @@ def passes(*, debug: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def models(*, debug: bool) -> None:
     """List the built-in workloads and their parameters."""
-    rows = [("name", "what", "parameters", "source")]
-    rows += [(w.name, w.summary, w.usage, w.source) for w in WORKLOADS.values()]
+    rows: list[tuple[str, str]] = []
+    for workload in WORKLOADS.values():
+        lines = [workload.summary, *_wrapped(workload.usage), f"from {workload.source}"]
+        names = (workload.name, *[""] * (len(lines) - 1))
+        rows += zip(names, lines, strict=True)
     click.echo(_table(rows))
+
+
+def _wrapped(usage: str) -> list[str]:
+    """Break `key=value,key=value` after commas, for a terminal."""
+    spaced = textwrap.wrap(usage.replace(",", ", "), _PARAMETERS_WIDTH)
+    return [line.replace(", ", ",") for line in spaced]

@@ -57,6 +57,19 @@ class OnnxNode:
         """Return operand *index*, or None if it was left out."""
         return self.operands[index] if index < len(self.operands) else None
 
+    def required(self, index: int) -> Value:
+        """Return operand *index*.
+
+        Raises:
+            UnsupportedModelError: it was left out.
+
+        """
+        value = self.operand(index)
+        if value is None:
+            msg = f"{self.op} {self.location.name!r} has no input {index}"
+            raise UnsupportedModelError(msg)
+        return value
+
     def rank(self, index: int) -> int | None:
         """Return the rank of operand *index*, or None if nothing declares it."""
         value = self.operand(index)

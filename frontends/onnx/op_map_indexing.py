@@ -111,7 +111,7 @@ def _resize(node: OnnxNode) -> bool:
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         attributes["keep_aspect_ratio"] = policy
-    x, sizes = node.present[0], node.operand(3)
+    x, sizes = node.required(0), node.operand(3)
     if sizes is not None:
         node.emit("resize", (x, sizes), attributes)
         return True

@@ -107,7 +107,7 @@ def _dropout(node: OnnxNode) -> bool:
 
 def _lp_normalization(node: OnnxNode) -> bool:
     """Divide by the norm, as PyTorch's `normalize` does."""
-    x = node.present[0]
+    x = node.required(0)
     kind = "l1" if node.integer("p", 2) == 1 else "l2"
     axes = (node.integer("axis", -1),)
     norm = node.emit_helper(
@@ -119,7 +119,7 @@ def _lp_normalization(node: OnnxNode) -> bool:
 
 def _mean_variance_normalization(node: OnnxNode) -> bool:
     """Subtract the mean and divide by the standard deviation, in single steps."""
-    x = node.present[0]
+    x = node.required(0)
     reduced: dict[str, AttrValue] = {
         "kind": "mean",
         "axes": node.integers("axes") or (0, 2, 3),

@@ -142,7 +142,7 @@ def _gelu(node: OnnxNode) -> bool:
 
 def _swish(node: OnnxNode) -> bool:
     """`x * sigmoid(alpha * x)`: SiLU where alpha is 1."""
-    alpha, x = node.number("alpha", 1.0), node.present[0]
+    alpha, x = node.number("alpha", 1.0), node.required(0)
     if alpha == 1:
         node.emit("silu")
         return True

@@ -67,6 +67,10 @@ MODELS: dict[str, tuple[onnx.ModelProto, str]] = {
         ),
         "the graph has a cycle through Add 'a'",
     ),
+    "without operands": (
+        model([node("Resize", "", "y")]),
+        "Resize 'y' has no input 0",
+    ),
     "defined twice": (
         model([RELU, node("Tanh", "x", "y")]),
         "value 'y' is defined twice: by Relu 'y' and by Tanh 'y'",

@@ -38,7 +38,6 @@ KEPT = ROOT / "fuzz"
 
 GRACE_S = 5.0
 _EVERY_S = 2.0
-_SHOWN = 20
 
 
 @attrs.define(eq=False)
@@ -48,6 +47,7 @@ class Tally:
     total: int
     done: int = 0
     slowest_s: float = 0.0
+    slowest: int = -1
     codes: collections.Counter[int] = attrs.field(factory=collections.Counter[int])
     failures: list[tuple[int, str]] = attrs.field(factory=list[tuple[int, str]])
     lock: Lock = attrs.field(factory=Lock)
@@ -57,7 +57,8 @@ class Tally:
         with self.lock:
             self.done += 1
             self.codes[answer["code"]] += 1
-            self.slowest_s = max(self.slowest_s, answer["seconds"])
+            if answer["seconds"] > self.slowest_s:
+                self.slowest_s, self.slowest = answer["seconds"], number
             if answer["problem"]:
                 self.failures.append((number, answer["problem"]))
 
@@ -66,7 +67,7 @@ class Tally:
         codes = ", ".join(f"exit {c}: {n}" for c, n in sorted(self.codes.items()))
         return (
             f"{self.done}/{self.total} inputs, {len(self.failures)} failures, "
-            f"slowest {self.slowest_s:.2f} s ({codes})"
+            f"slowest {self.slowest_s:.2f} s: number {self.slowest} ({codes})"
         )
 
 
@@ -138,10 +139,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         corpus = Path(folder) / "corpus.txt"
         corpus.write_text("\n".join(map(str, files)), encoding="utf-8")
-        tally = _run_all(options, corpus)
-        for number, problem in tally.failures[:_SHOWN]:
-            path = _keep(options.seed, number, by_kind(files))
-            print(f"input {number} ({path}): {problem}")
+        tally = _run_all(options, corpus, by_kind(files))
     print(tally.line())
     if tally.done < tally.total:
         again = max(options.first, options.first + tally.done - options.jobs)
@@ -160,8 +158,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run_all(options: argparse.Namespace, corpus: Path) -> Tally:
-    tally = Tally(options.inputs - options.first)
+def _run_all(
+    options: argparse.Namespace, corpus: Path, kinds: Mapping[str, list[Path]]
+) -> Tally:
+    tally, shown = Tally(options.inputs - options.first), 0
     numbers, stop = _Shared(iter(range(options.first, options.inputs))), Event()
     with ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
@@ -171,10 +171,12 @@ def _run_all(options: argparse.Namespace, corpus: Path) -> Tally:
         try:
             while not all(job.done() for job in jobs):
                 time.sleep(_EVERY_S)
+                shown = _show_failures(options.seed, kinds, tally, shown)
                 print(f"\r{tally.line()}", end="", file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             stop.set()
     print(file=sys.stderr)
+    _show_failures(options.seed, kinds, tally, shown)
     for job in jobs:
         job.result()
     return tally
@@ -198,6 +200,16 @@ def _drain(worker: Worker, numbers: _Shared, tally: Tally, stop: Event) -> None:
             tally.add(number, worker.ask(number))
     finally:
         worker.stop()
+
+
+def _show_failures(
+    seed: int, kinds: Mapping[str, list[Path]], tally: Tally, shown: int
+) -> int:
+    """Keep and print what failed since the first *shown*; return how many there are."""
+    failures = tally.failures[shown:]
+    for number, problem in failures:
+        print(f"input {number} ({_keep(seed, number, kinds)}): {problem}", flush=True)
+    return shown + len(failures)
 
 
 def _keep(seed: int, number: int, kinds: Mapping[str, list[Path]]) -> Path:
