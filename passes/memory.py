@@ -22,7 +22,6 @@ from perfc.ir import (
     Value,
 )
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.caching_allocator import reserved_bytes
 from perfc.passes.eager import SCRATCH as SCRATCH_TASK
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
@@ -123,15 +122,20 @@ class _Storages:
     _types: dict[TensorType, TensorType] = attrs.field(
         factory=dict[TensorType, TensorType], init=False
     )
+    _sizes: dict[TensorType, int] = attrs.field(
+        factory=dict[TensorType, int], init=False
+    )
+    _launched: dict[Node, _Launched] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.nodes = list(self.graph)
+        launched = _launched(self.launches)
+        self._launched = {n: launched.get(_name(n), _NOTHING) for n in self.nodes}
 
     def buffers(self, target: Target | None) -> list[Buffer]:
         """Return the storages, in the order in which they are allocated."""
-        launched = _launched(self.launches)
-        made = self._made(launched)
-        constants = self._constants(launched)
+        made = self._made()
+        constants = self._constants()
         last = self._last_reads()
         end = len(self.nodes)
         lasting = [(v, BufferKind.PARAMETER) for v in self.graph.parameters]
@@ -142,34 +146,34 @@ class _Storages:
             size = blas_workspace_bytes(target.device)
             found.append(Buffer("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
         for index, node in enumerate(self.nodes):
-            found += self._scratch(index, node, launched)
+            found += self._scratch(index, node)
             for value in made.get(node, ()):
                 until = last.get(value, index)
                 found.append(self._buffer(value, BufferKind.ACTIVATION, index, until))
         return [buffer for buffer in found if buffer.nbytes]
 
-    def _made(self, launched: Mapping[str, _Launched]) -> dict[Node, list[Value]]:
+    def _made(self) -> dict[Node, list[Value]]:
         """Find the owner of every value; return what each node allocates."""
         made: dict[Node, list[Value]] = {}
         for node in self.nodes:
-            source = self._aliased(node, launched)
+            source = self._aliased(node)
             for value in node.results:
                 if source is not None:
                     self.owner[value] = self._owner(source)
-                elif _runs(node, launched):
+                elif self._launched[node].runs:
                     made.setdefault(node, []).append(value)
                 else:
                     self.owner[value] = None
         return made
 
-    def _aliased(self, node: Node, launched: Mapping[str, _Launched]) -> Value | None:
+    def _aliased(self, node: Node) -> Value | None:
         """Return the operand whose storage the results have, if they are not new."""
         if node.op in FREE or not node.operands:
             return None
         opdef = BUILTIN_OPS.find(node.op)
         if opdef is not None and opdef.mutates:
             return node.operands[opdef.mutates[0]]
-        if _runs(node, launched):
+        if self._launched[node].runs:
             return None
         view = opdef.view if opdef is not None else None
         return node.operands[view or 0]
@@ -177,11 +181,11 @@ class _Storages:
     def _owner(self, value: Value) -> Value | None:
         return self.owner.get(value, value)
 
-    def _constants(self, launched: Mapping[str, _Launched]) -> list[Value]:
+    def _constants(self) -> list[Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""
         found: dict[Value, None] = {}
         for node in self.nodes:
-            if not _runs(node, launched):
+            if not self._launched[node].runs:
                 continue
             for value in node.operands:
                 source = value.producer
@@ -203,10 +207,8 @@ class _Storages:
                 last[owner] = len(self.nodes)
         return last
 
-    def _scratch(
-        self, index: int, node: Node, launched: Mapping[str, _Launched]
-    ) -> Iterator[Buffer]:
-        found = _of(node, launched)
+    def _scratch(self, index: int, node: Node) -> Iterator[Buffer]:
+        found = self._launched[node]
         if not found.runs:
             return
         rule = SCRATCH.get(node.op)
@@ -219,9 +221,12 @@ class _Storages:
             yield Buffer(_name(node), BufferKind.SCRATCH, size, index, index)
 
     def _buffer(self, value: Value, kind: BufferKind, first: int, last: int) -> Buffer:
-        type_ = self._type(value)
-        on_device = type_.space is MemorySpace.DEVICE
-        size = int(type_.nbytes) if on_device else 0
+        assert value.type is not None  # noqa: S101 - the fact TYPED says so
+        size = self._sizes.get(value.type)
+        if size is None:
+            type_ = self._type(value)
+            on_device = type_.space is MemorySpace.DEVICE
+            size = self._sizes[value.type] = int(type_.nbytes) if on_device else 0
         return Buffer(value.name, kind, size, first, last)
 
     def _type(self, value: Value) -> TensorType:
@@ -235,14 +240,6 @@ class _Storages:
 def _name(node: Node) -> str:
     """Return what launches, and reports, call a node."""
     return node.results[0].name if node.results else node.location.name or node.op
-
-
-def _of(node: Node, launched: Mapping[str, _Launched]) -> _Launched:
-    return launched.get(_name(node), _NOTHING)
-
-
-def _runs(node: Node, launched: Mapping[str, _Launched]) -> bool:
-    return _of(node, launched).runs
 
 
 def _reads(node: Node) -> Iterator[Value]:
@@ -272,13 +269,13 @@ def _use(nodes: Sequence[Node], buffers: Sequence[Buffer]) -> MemoryUse:
         parameters_bytes=_sum(live, {BufferKind.PARAMETER, BufferKind.CONSTANT}),
         activations_bytes=_sum(live, frozenset(BufferKind) - LASTING),
         library_bytes=_sum(live, {BufferKind.LIBRARY}),
-        reserved_bytes=_reserved(buffers),
         node=_name(at) if at is not None else "",
         phase=at.location.phase if at is not None else "",
         live=live,
         nodes=[_name(node) for node in nodes],
         during_bytes=during[1:],
         after_bytes=after[1:],
+        buffers=buffers,
     )
 
 
@@ -286,16 +283,3 @@ def _sum(
     buffers: Sequence[Buffer], kinds: frozenset[BufferKind] | set[BufferKind]
 ) -> int:
     return sum(b.allocated_bytes for b in buffers if b.kind in kinds)
-
-
-def _reserved(buffers: Sequence[Buffer]) -> int:
-    """Return what PyTorch's allocator reserves for the buffers."""
-    lasting = [b.nbytes for b in buffers if b.kind in LASTING]
-    events: list[tuple[int, int, int, int]] = []
-    for number, buffer in enumerate(buffers):
-        if buffer.kind not in LASTING:
-            # At one node all requests come first, and ends last.
-            events.append((buffer.first, 0, number, buffer.nbytes))
-            events.append((buffer.last, 1, number, -1))
-    events.sort()
-    return reserved_bytes(lasting, [(number, size) for _, _, number, size in events])

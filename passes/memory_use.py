@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Sequence
 
 import attrs
 
 from perfc.ir import AnnotationKey, Program
-from perfc.passes.caching_allocator import rounded
+from perfc.passes.caching_allocator import reserved_bytes, rounded
 
 
 class BufferKind(enum.Enum):
@@ -66,13 +67,13 @@ class MemoryUse:
         activations_bytes: At the peak: inputs, results and scratch.
         library_bytes: Workspace that PyTorch keeps for cuBLAS.
         optimizer_bytes: State of the optimizer.
-        reserved_bytes: Segments the allocator has taken from the device.
         node: Name of the node at the peak, "" if it is before any node.
         phase: Its phase.
         live: Buffers that are allocated at the peak, largest first.
         nodes: Names of the nodes, in program order.
         during_bytes: Allocated while each node runs.
         after_bytes: Allocated when it has ended.
+        buffers: Every buffer, in the order in which they are allocated.
 
     """
 
@@ -80,13 +81,27 @@ class MemoryUse:
     activations_bytes: int = 0
     library_bytes: int = 0
     optimizer_bytes: int = 0
-    reserved_bytes: int = 0
     node: str = ""
     phase: str = ""
     live: Sequence[Buffer] = ()
     nodes: Sequence[str] = ()
     during_bytes: Sequence[int] = ()
     after_bytes: Sequence[int] = ()
+    buffers: Sequence[Buffer] = attrs.field(default=(), repr=False)
+
+    @functools.cached_property
+    def reserved_bytes(self) -> int:
+        """Segments the allocator has taken from the device; simulated when asked."""
+        lasting = [b.nbytes for b in self.buffers if b.kind in LASTING]
+        events: list[tuple[int, int, int, int]] = []
+        for number, buffer in enumerate(self.buffers):
+            if buffer.kind not in LASTING:
+                # At one node all requests come first, and ends last.
+                events.append((buffer.first, 0, number, buffer.nbytes))
+                events.append((buffer.last, 1, number, -1))
+        events.sort()
+        requests = [(number, size) for _, _, number, size in events]
+        return reserved_bytes(lasting, requests)
 
     @property
     def peak_bytes(self) -> int:

@@ -93,7 +93,7 @@ class Report:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What there is to say about the model and the analysis."""
         remarks = self.analysis.diagnostics
-        needed = self.memory["peak_bytes"]
+        needed = self.memory_use.peak_bytes
         usable = self.target.device.memory.usable_bytes
         if needed <= usable:
             return remarks
@@ -172,7 +172,7 @@ class Report:
             "time_us_p05": low_us,
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
-            "peak_memory_bytes": self.memory["peak_bytes"],
+            "peak_memory_bytes": self.memory_use.peak_bytes,
             "bound": max(self.bound_shares, key=self.bound_shares.__getitem__),
         }
 

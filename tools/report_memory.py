@@ -43,9 +43,10 @@ def memory_timeline(
 ) -> list[tuple[float, int]]:
     """Return (microseconds, allocated bytes): the curve steps at each point.
 
-    Eager PyTorch allocates when the host begins an op and frees when it ends it. A
-    node whose op costs the host nothing (in a CUDA graph, all of them) makes no
-    step: the memory of a graph stays allocated, so its curve is flat at the peak.
+    Eager PyTorch allocates when the host begins an op; what the op frees when it ends
+    shows where the next one begins. A node whose op costs the host nothing (in a CUDA
+    graph, all of them) makes no step: the memory of a graph stays allocated, so its
+    curve is flat at the peak.
 
     Args:
         results: The analysis.
@@ -55,18 +56,15 @@ def memory_timeline(
     """
     spans = _host_spans_us(results, rank)
     steps = [
-        (*spans[name], during, after)
-        for name, during, after in zip(
-            use.nodes, use.during_bytes, use.after_bytes, strict=True
-        )
+        (spans[name][0], during)
+        for name, during in zip(use.nodes, use.during_bytes, strict=True)
         if name in spans
     ]
     if not steps:
         return [(0.0, use.peak_bytes)] if use.peak_bytes else []
     before = sum(b.allocated_bytes for b in use.live if b.first < 0)
-    points = [(0.0, before)]
-    for start_us, end_us, during, after in steps:
-        points += [(start_us, during), (end_us, after)]
+    end_us = max(spans[name][1] for name in use.nodes if name in spans)
+    points = [(0.0, before), *steps, (end_us, use.after_bytes[-1])]
     return [p for i, p in enumerate(points) if i == 0 or p[1] != points[i - 1][1]]
 
 

@@ -75,10 +75,9 @@ def _row(kind: str, what: str, where: str, reason: str) -> Json:
 
 def _host(savings: Savings, all_: HostSaving) -> Json:
     share = all_.free_s / savings.time_s
-    longest = next(s.detail for s in savings.host if s is not all_)
-    reason = (
-        f"{100 * share:.0f} % of the time is the host's alone, {longest} most of it"
-    )
+    parts = [saving.detail for saving in savings.host if saving is not all_]
+    longest = f", {parts[0]} most of it" if parts else ""  # alone, none may save any
+    reason = f"{100 * share:.0f} % of the time is the host's alone{longest}"
     row = _row("host", "host overheads", "T1 to T5", reason)
     return {**row, "saved_us": all_.twice_s * US, "saved_2x_us": all_.twice_s * US}
 

@@ -39,6 +39,17 @@ def test_a_graph_that_cannot_be_captured_is_refused(tmp_path: Path) -> None:
     assert "CUDA graph" not in str(report)
 
 
+def test_host_times_that_are_lost_in_rounding(tmp_path: Path) -> None:
+    """Months of copies: the host as a whole may save what no part of it does."""
+    path = tmp_path / "long.perfc"
+    path.write_text("""graph @long(%x: f32[3,2,9007199254740992]) {
+      %y = reduce(%x) {kind = "max", keepdims = true} : f32[1,1,1]
+      return %y
+    }""")
+
+    assert "What to fix next" in str(perfc.analyze(str(path), "v100"))
+
+
 @pytest.mark.parametrize(
     ("names", "common"),
     [
