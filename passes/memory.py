@@ -255,8 +255,9 @@ def _use(nodes: Sequence[Node], buffers: Sequence[Buffer]) -> MemoryUse:
     """Add the buffers up along the nodes."""
     grown, freed = [0] * (len(nodes) + 1), [0] * (len(nodes) + 2)
     for buffer in buffers:
-        grown[buffer.first + 1] += buffer.allocated_bytes
-        freed[buffer.last + 1] += buffer.allocated_bytes
+        size = buffer.allocated_bytes
+        grown[buffer.first + 1] += size
+        freed[buffer.last + 1] += size
     during, after = [grown[0]], [grown[0]]
     for made, gone in zip(grown[1:], freed[1:-1], strict=True):
         during.append(after[-1] + made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import attrs
 
@@ -29,8 +30,7 @@ LASTING = frozenset({BufferKind.PARAMETER, BufferKind.CONSTANT, BufferKind.LIBRA
 """Kinds that stay from iteration to iteration."""
 
 
-@attrs.frozen
-class Buffer:
+class Buffer(NamedTuple):
     """One storage on the device; views of it are the same storage.
 
     Attributes:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from perfc.ir import HOST_KINDS
 from perfc.passes import LASTING, MemoryUse
-from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
-US = 1e6
 _LIVE = 20
 """Buffers that a report lists: so many that stay, and so many that do not."""
 
@@ -39,7 +37,7 @@ def memory_report(use: MemoryUse) -> Json:
 
 
 def memory_timeline(
-    results: Results, use: MemoryUse, rank: int = 0
+    use: MemoryUse, spans: Mapping[str, tuple[float, float]]
 ) -> list[tuple[float, int]]:
     """Return (microseconds, allocated bytes): the curve steps at each point.
 
@@ -49,12 +47,11 @@ def memory_timeline(
     curve is flat at the peak.
 
     Args:
-        results: The analysis.
         use: Memory of the rank class.
-        rank: Number of the rank class.
+        spans: When the host begins and ends each op, in microseconds, by the name of
+            its node; T1, the time between ops, belongs to none.
 
     """
-    spans = _host_spans_us(results, rank)
     steps = [
         (spans[name][0], during)
         for name, during in zip(use.nodes, use.during_bytes, strict=True)
@@ -66,21 +63,3 @@ def memory_timeline(
     end_us = max(spans[name][1] for name in use.nodes if name in spans)
     points = [(0.0, before), *steps, (end_us, use.after_bytes[-1])]
     return [p for i, p in enumerate(points) if i == 0 or p[1] != points[i - 1][1]]
-
-
-def _host_spans_us(results: Results, rank: int) -> dict[str, tuple[float, float]]:
-    """Return when the host begins and ends each op, by the name of its node.
-
-    T1, the time between ops, belongs to none.
-    """
-    graph, offset = results.hosted[rank].graph, results.schedule.offsets[rank]
-    schedule = results.schedule
-    spans: dict[str, tuple[float, float]] = {}
-    columns = zip(graph.op, graph.kind, graph.detail, strict=True)
-    for task, (op, kind, detail) in enumerate(columns, offset):
-        if op < 0 or kind not in HOST_KINDS or detail == "T1":
-            continue
-        start_us, end_us = schedule.start_s[task] * US, schedule.end_s[task] * US
-        name = graph.ops[op].node
-        spans[name] = (min(spans.get(name, (start_us,))[0], start_us), end_us)
-    return spans
