@@ -85,7 +85,8 @@ def _costlier(
 def _branch(unroller: Unroller, site: Site, name: str, region: Graph) -> _Branch:
     """Add one branch, up to the first op that does not take its operands."""
     unroller.work, first = 0, len(unroller.reads)
-    error, results = None, list[Item]()
+    error: VerifyError | None = None
+    results: Sequence[Item] = ()
     try:
         results = _results(site, unroller.copy_region(region, (), site.env))
     except VerifyError as problem:

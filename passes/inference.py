@@ -146,7 +146,8 @@ class Inference:
         """Whether a declared type has open sizes, for which a guess has numbers."""
         if guess is None or guess.type.dtype != declared.dtype:
             return False
-        return guess.type.symbols() <= self.symbols < (declared.symbols() | self.symbols)
+        known = self.symbols
+        return guess.type.symbols() <= known and not declared.symbols() <= known
 
     def _rule(
         self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
