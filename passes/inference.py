@@ -135,12 +135,13 @@ class Inference:
             self.graph.make_unknown(node)
         for index, value in enumerate(node.results):
             result = inferred[index] if index < len(inferred) else None
-            if result is not None and result.elements is not None:
-                self.elements[value] = result.elements
             if value.type is None or self._says_less(value.type, result):
                 guess = self._assumed(node, value) if result is None else result.type
                 value.type = attrs.evolve(guess, shape=_named(value, guess.shape))
                 self.guessed.add(value)
+            if result is None or result.elements is None or result.type != value.type:
+                continue
+            self.elements[value] = result.elements
 
     def _says_less(self, declared: TensorType, guess: Abstract | None) -> bool:
         """Whether a declared type has open sizes, for which a guess has numbers."""

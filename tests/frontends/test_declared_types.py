@@ -132,6 +132,20 @@ def test_shape_arithmetic_on_a_guess(
     assert {"Mystery": 1} == report["coverage"]["unknown_ops"]
 
 
+def test_a_declared_type_beats_the_elements_of_a_guess(tmp_path: Path) -> None:
+    """A shape of three numbers is not folded to those of a guessed matrix."""
+    proto = model(
+        [node("Mystery", "x", "h"), node("Shape", "h", "s")],
+        outputs=[info("s", [3], onnx.TensorProto.INT64)],
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    graph = perfc.load(path, batch=4).program.classes[0].ops
+
+    assert graph is not None
+    assert ["unknown", "shape"] == [node.op for node in graph]
+
+
 def test_minus_one_is_an_open_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
