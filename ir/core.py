@@ -312,6 +312,11 @@ class Graph:
             {"dtype": type_.dtype, "shape": shape, "elements": elements}
         )
 
+    def make_unknown(self, node: Node) -> None:
+        """Turn a node into an `unknown` op of its name: its own meaning fails it."""
+        self.nest.version += 1
+        node.op, node.attributes = "unknown", Record({"op": node.op})
+
     def erase_unused_parameters(self) -> None:
         """Remove parameters that nobody reads or returns."""
         returned = self._returned()

@@ -304,11 +304,12 @@ def _divide_exactly(
     dividend: tuple[tuple[Monomial, int], ...],
     divisor: tuple[tuple[Monomial, int], ...],
 ) -> Dim | None:
-    """Divide by a single term, if every term of the dividend allows it."""
-    if dividend == divisor and dividend:
-        return 1
+    """Divide by a single term, if every term of the dividend allows it.
+
+    By several terms, if the dividend is a multiple of them.
+    """
     if len(divisor) != 1:
-        return None
+        return _multiple(dividend, divisor)
     (atoms, coefficient) = divisor[0]
     quotient: list[tuple[Monomial, int]] = []
     for term_atoms, term_coefficient in dividend:
@@ -321,6 +322,19 @@ def _divide_exactly(
             return None
         quotient.append((tuple(left), term_coefficient // coefficient))
     return _build(quotient)
+
+
+def _multiple(
+    dividend: tuple[tuple[Monomial, int], ...],
+    divisor: tuple[tuple[Monomial, int], ...],
+) -> int | None:
+    """Return by which integer the divisor was multiplied, if it was."""
+    if [atoms for atoms, _ in dividend] != [atoms for atoms, _ in divisor]:
+        return None
+    pairs = zip(dividend, divisor, strict=True)
+    ratios = {divmod(c, d) for (_, c), (_, d) in pairs}
+    ratio, rest = ratios.pop()
+    return None if ratios or rest else ratio
 
 
 def _symbolic_maximum(left: Dim, right: Dim) -> Dim:

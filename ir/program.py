@@ -51,6 +51,8 @@ class Program:
         bound: Symbol and number, sorted; symbols of the graphs' shapes.
         diagnostics: What the frontend has to say about the model.
         sha256: Digest of the model file, or "".
+        types_are_hints: Whether inference may overrule the shapes that the source
+            declares, which then is reported, instead of refusing them.
 
     """
 
@@ -59,6 +61,7 @@ class Program:
     bound: tuple[tuple[str, int], ...] = attrs.field(default=(), converter=_sorted)
     diagnostics: tuple[Diagnostic, ...] = ()
     sha256: str = ""
+    types_are_hints: bool = False
 
     @property
     def bindings(self) -> dict[str, int]:

@@ -28,6 +28,7 @@ import attrs
 from perfc.ir import Graph, Node, Value
 from perfc.passes.pooled_rows import (
     SAME_ELEMENTS,
+    SAME_RANK,
     SAME_SHAPE,
     Pooled,
     Tracer,
@@ -244,7 +245,7 @@ class _Layout:
 
 def _layout(bounds: Value, indices: Value) -> _Layout | None:
     """Tell offsets, offsets with the last one included, and 2-D indices apart."""
-    rank = None if indices.type is None else indices.type.rank
+    rank = _rank(indices)
     producer = bounds.producer
     joined = producer is not None and producer.op == "concat"
     first = bounds if producer is None else producer.operands[0] if joined else bounds
@@ -258,6 +259,16 @@ def _layout(bounds: Value, indices: Value) -> _Layout | None:
     if rank != 1:
         return None
     return _Layout(starts) if joined else _Layout(bounds, include_last=True)
+
+
+def _rank(value: Value) -> int | None:
+    """Return how many axes *value* has, before types are inferred."""
+    while value.type is None:
+        producer = value.producer
+        if producer is None or producer.op not in SAME_RANK:
+            return None
+        value = producer.operands[0]
+    return value.type.rank
 
 
 @attrs.frozen(eq=False)

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, Expr, Graph, TensorType, UnsupportedModelError, Value
+from perfc.ir import (
+    AttrValue,
+    Expr,
+    Graph,
+    TensorType,
+    UnsupportedModelError,
+    Value,
+    VerifyError,
+)
 from perfc.passes.unrolling import Item, Rule, Site, Unroller
 
 _ADVICE = (
@@ -30,12 +38,16 @@ def _if(unroller: Unroller, site: Site) -> Sequence[Item]:
 
 @attrs.frozen(eq=False)
 class _Branch:
-    """A branch that may be taken: its flops plus bytes, results, and host reads."""
+    """A branch that may be taken: its flops plus bytes, results, and host reads.
+
+    And why it cannot, if it cannot.
+    """
 
     name: str
     work: int
     results: Sequence[Item]
     reads: range
+    error: VerifyError | None = None
 
 
 def _costlier(
@@ -43,27 +55,56 @@ def _costlier(
 ) -> Sequence[Item]:
     """Add both branches, and return the results of the one with more work.
 
-    The other's nodes are dead, but for those by which the host waits.
+    The other's nodes are dead, but for those by which the host waits. One whose
+    ops do not take the sizes at hand cannot be the one that runs.
+
+    Raises:
+        VerifyError: neither branch takes them.
+
     """
     before = unroller.work, unroller.weighing
     unroller.weighing = True
-    branches: list[_Branch] = []
-    for name, region in zip(("then", "else"), regions, strict=True):
-        unroller.work, first = 0, len(unroller.reads)
-        results = _results(site, unroller.copy_region(region, (), site.env))
-        reads = range(first, len(unroller.reads))
-        branches.append(_Branch(name, unroller.work, results, reads))
-    taken, other = sorted(branches, key=lambda branch: branch.work, reverse=True)
+    branches = [
+        _branch(unroller, site, name, region)
+        for name, region in zip(("then", "else"), regions, strict=True)
+    ]
+    taken, other = sorted(branches, key=_preference, reverse=True)
+    if taken.error is not None:
+        raise taken.error
     unroller.work, unroller.weighing = before[0] + taken.work, before[1]
     unroller.dropped.update(unroller.reads[index] for index in other.reads)
-    differ = "" if _types(taken) == _types(other) else "; the results' types differ"
     unroller.warn(
         "branch-assumed",
-        f"{site}: its condition depends on data; its {taken.name} branch, which does "
-        f"more, is taken to run each time{differ}",
+        f"{site}: its condition depends on data; its {taken.name} branch, "
+        f"{_reason(taken, other)}",
         str(site.node),
     )
     return taken.results
+
+
+def _branch(unroller: Unroller, site: Site, name: str, region: Graph) -> _Branch:
+    """Add one branch, up to the first op that does not take its operands."""
+    unroller.work, first = 0, len(unroller.reads)
+    error: VerifyError | None = None
+    results: Sequence[Item] = ()
+    try:
+        results = _results(site, unroller.copy_region(region, (), site.env))
+    except VerifyError as problem:
+        error = problem
+    reads = range(first, len(unroller.reads))
+    return _Branch(name, unroller.work, results, reads, error)
+
+
+def _preference(branch: _Branch) -> tuple[bool, int]:
+    return branch.error is None, branch.work
+
+
+def _reason(taken: _Branch, other: _Branch) -> str:
+    """Say why one branch is taken, and not the other."""
+    if other.error is not None:
+        return f"as the other does not take these sizes, is taken to run: {other.error}"
+    differ = "" if _types(taken) == _types(other) else "; the results' types differ"
+    return f"which does more, is taken to run each time{differ}"
 
 
 def _types(branch: _Branch) -> list[TensorType | None]:

@@ -45,12 +45,21 @@ class Inference:
         ops: Definitions of its ops.
         assumed: Per op without a rule, the values whose types nothing says.
         guessed: Values whose types rest on such an assumption.
+        hints: Whether an inferred shape beats the one that the source declares.
+        overruled: What was declared of values whose shapes are inferred otherwise.
+        misfits: Why nodes do not take the guessed types of their operands; they
+            are `unknown` now.
         elements: Elements of the integer tensors that do not depend on data.
 
     """
 
     graph: Graph
     ops: OpRegistry
+    hints: bool = False
+    overruled: dict[Value, TensorType] = attrs.field(
+        factory=dict[Value, TensorType], init=False
+    )
+    misfits: dict[Node, str] = attrs.field(factory=dict[Node, str], init=False)
     assumed: dict[str, list[Value]] = attrs.field(
         factory=dict[str, "list[Value]"], init=False
     )
@@ -114,23 +123,32 @@ class Inference:
                 self.guessed.add(value)
 
     def _guess(self, opdef: OpDef, node: Node, operands: Sequence[Abstract]) -> None:
-        """Infer from assumed types: what the source declares is better."""
+        """Infer from assumed types: what the source declares is better.
+
+        Where they do not fit the op, its rule says nothing, and it is unknown.
+        """
+        inferred: Sequence[Abstract | None] = ()
         try:
             inferred = self._rule(opdef, node, operands)
         except VerifyError as error:
-            assumed = next(v for v in node.operands if v in self.guessed)
-            msg = (
-                f"{error}; the type of {assumed} was assumed, as the model does not "
-                "declare it: add it to the model (an ONNX value_info)"
-            )
-            raise VerifyError(msg) from None
+            self.misfits[node] = f"{node}: {error}"
+            self.graph.make_unknown(node)
         for index, value in enumerate(node.results):
-            if value.type is not None:
-                continue
             result = inferred[index] if index < len(inferred) else None
-            guess = self._assumed(node, value) if result is None else result.type
-            value.type = attrs.evolve(guess, shape=_named(value, guess.shape))
-            self.guessed.add(value)
+            if value.type is None or self._says_less(value.type, result):
+                guess = self._assumed(node, value) if result is None else result.type
+                value.type = attrs.evolve(guess, shape=_named(value, guess.shape))
+                self.guessed.add(value)
+            if result is None or result.elements is None or result.type != value.type:
+                continue
+            self.elements[value] = result.elements
+
+    def _says_less(self, declared: TensorType, guess: Abstract | None) -> bool:
+        """Whether a declared type has open sizes, for which a guess has numbers."""
+        if guess is None or guess.type.dtype != declared.dtype:
+            return False
+        known = self.symbols
+        return guess.type.symbols() <= known and not declared.symbols() <= known
 
     def _rule(
         self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
@@ -181,14 +199,19 @@ class Inference:
             if UNKNOWN_DIM not in inferred.shape:
                 return inferred
             return attrs.evolve(inferred, shape=_named(value, inferred.shape))
-        if declared.rank != inferred.rank or declared.dtype != inferred.dtype:
+        if declared.dtype != inferred.dtype:
             raise VerifyError(_conflict(declared, inferred))
-        pairs = zip(declared.shape, inferred.shape, strict=True)
-        dims = [self._merged_dim(*pair) for pair in pairs]
-        if None in dims:
-            raise VerifyError(_conflict(declared, inferred))
-        shape = tuple(dim for dim in dims if dim is not None)
-        return attrs.evolve(inferred, shape=shape, space=declared.space)
+        shape: list[Dim | None] = [None]
+        if declared.rank == inferred.rank:
+            pairs = zip(declared.shape, inferred.shape, strict=True)
+            shape = [self._merged_dim(*pair) for pair in pairs]
+        dims = tuple(dim for dim in shape if dim is not None)
+        if len(dims) < len(shape):
+            if not self.hints:
+                raise VerifyError(_conflict(declared, inferred))
+            self.overruled[value] = declared
+            dims = _named(value, inferred.shape)
+        return attrs.evolve(inferred, shape=dims, space=declared.space)
 
     def _merged_dim(self, declared: Dim, inferred: Dim) -> Dim | None:
         """Choose what says more; None if the two contradict each other.

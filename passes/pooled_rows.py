@@ -16,6 +16,9 @@ SAME_SHAPE = frozenset({"identity", "cast", "cast_like"})
 SAME_ELEMENTS = SAME_SHAPE | {"reshape", "unsqueeze", "squeeze"}
 """Ops that keep the elements, in order."""
 
+SAME_RANK = SAME_SHAPE | {"slice", "split"}
+"""Ops that keep the number of axes."""
+
 _MAX_STEPS = 60
 """Longer chains than any exporter writes are not followed."""
 

@@ -10,6 +10,7 @@ from perfc.ir import BUILTIN_OPS, Graph, OpRegistry, Program
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.control_rules import CONTROL_RULES
 from perfc.passes.inference import Inference
+from perfc.passes.inference_remarks import remark_misfits
 from perfc.passes.sequence_rules import SEQUENCE_RULES
 from perfc.passes.unrolling import Unroller
 
@@ -44,8 +45,9 @@ class ResolveControlFlow(Transform):
         for rank in program.classes:
             if rank.ops is None or not has_control_flow(rank.ops):
                 continue
-            inference = Inference(rank.ops, self.ops)
+            inference = Inference(rank.ops, self.ops, hints=program.types_are_hints)
             Unroller(rank.ops, inference, RULES, ctx.warn).run()
+            remark_misfits(inference, ctx)
 
 
 def has_control_flow(graph: Graph) -> bool:

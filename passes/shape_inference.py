@@ -10,6 +10,11 @@ from perfc.ir import BUILTIN_OPS, AnyKey, OpRegistry, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.inference import Inference
+from perfc.passes.inference_remarks import (
+    remark_assumed,
+    remark_misfits,
+    remark_overruled,
+)
 
 
 @attrs.frozen
@@ -17,9 +22,12 @@ class ShapeInference(Pass):
     """Run the type rule of every op, in order.
 
     Types that the source declares are checked, not trusted: a number inferred
-    against another number declared is an error. An op without a rule keeps its
-    declared types, or takes the type of its first operand, and says so; what
-    follows from such a guess never contradicts the source.
+    against another number declared is an error, or a warning where the program's
+    types are hints, as an ONNX file's are: exporters get them wrong, and runtimes
+    go by what they infer. Another element type is an error in any case.
+    An op without a rule keeps its declared types, or takes the type of its first
+    operand, and says so; what follows from such a guess never contradicts the
+    source, and an op that does not take it is an unknown one from here on.
     Regions (loop bodies, branches) that are still there stay opaque.
     """
 
@@ -33,25 +41,11 @@ class ShapeInference(Pass):
         for rank in program.classes:
             if rank.ops is None:
                 continue
-            worker = Inference(rank.ops, self.ops)
+            worker = Inference(rank.ops, self.ops, hints=program.types_are_hints)
             for node in rank.ops:
                 worker.infer(node)
-            _remark(worker, ctx)
+            remark_assumed(worker, ctx)
+            remark_misfits(worker, ctx)
+            remark_overruled(worker, ctx)
             ctx.set(TYPED, rank.ops, True)
             ctx.set(ELEMENTS, rank.ops, worker.elements)
-
-
-def _remark(worker: Inference, ctx: PassContext) -> None:
-    """Say in one go which types were assumed."""
-    if not worker.assumed:
-        return
-    shown = [
-        f"{op} ({values[0]} is taken to be {values[0].type}"
-        + (f", and {len(values) - 1} more)" if len(values) > 1 else ")")
-        for op, values in worker.assumed.items()
-    ]
-    ctx.warn(
-        "type-assumed",
-        f"nothing declares the results of {', '.join(shown)}; declare them in the "
-        "model (an ONNX value_info)",
-    )

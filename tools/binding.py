@@ -7,6 +7,7 @@ pooling, which is reported.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -303,23 +304,30 @@ def _bind_lookups(
 def _refuse_unbound(
     graph: Graph, symbols: Symbols, bindings: Mapping[str, int]
 ) -> None:
+    """Ask for the numbers of the inputs' symbols; most others follow from them."""
     missing = symbols.every - set(bindings)
     if not missing:
         return
     inputs: set[str] = set()
     for value in graph.inputs:
         inputs |= value.type.symbols() if value.type is not None else frozenset()
-    batch = sorted(missing & symbols.batch)
-    bounds = sorted(missing & symbols.bounds)
-    lookups = missing & symbols.lookups.keys()
-    others = missing - {*batch, *bounds, *lookups}
-    advice = [f"{n} (the batch: --batch N)" for n in batch]
-    advice += [f"{n} (the batch plus one: --batch N)" for n in bounds if not batch]
-    advice += [f"{n} (--dim {n}=N)" for n in sorted(others & inputs)]
-    advice += [f"{n} (depends on data; --dim {n}=N)" for n in sorted(others - inputs)]
-    if not advice:
-        advice = [f"{n} (--dim {n}=N)" for n in sorted(lookups)]
-    msg = f"dimensions without a number: {', '.join(advice)}"
+    batch = missing & (symbols.batch | symbols.bounds)
+    others = missing - batch - symbols.lookups.keys()
+    asked = sorted(batch) + sorted(others & inputs)
+    kind = ""
+    if not asked:
+        kind = " that depend on data" if others else ""
+        asked = sorted(others) or sorted(missing)
+    shown, more = asked[:_SHOWN], ""
+    if len(asked) > _SHOWN:
+        more = f", … ({len(asked)} in all)"
+    names = [f"{n} (the batch)" if n in symbols.batch else n for n in shown]
+    options = ["--batch N"] if batch else []
+    options += [f"--dim {shlex.quote(n)}=N" for n in shown if n not in batch]
+    msg = (
+        f"dimensions without a number{kind}: {', '.join(names)}{more}; "
+        f"add {' '.join(options)}"
+    )
     raise UnboundSymbolError(msg)
 
 

@@ -77,7 +77,7 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     check_calls(file.functions, model.graph.node)
     _Importer(graph, file, Scope(opset)).read(model.graph)
     verify(graph, BUILTIN_OPS)
-    return attrs.evolve(single(graph), sha256=sha256)
+    return attrs.evolve(single(graph), sha256=sha256, types_are_hints=True)
 
 
 def _opset(model: onnx.ModelProto) -> int:

@@ -80,6 +80,8 @@ _FLOATS: Mapping[int, str] = {
     _T.BFLOAT16: "<u2",
 }
 _NO_NAMES = ("", "?")
+_OPEN = -1
+"""A size that is not known, as TensorFlow and Paddle write it."""
 _BITS_OF_A_BYTE = 8
 
 
@@ -158,8 +160,8 @@ def convert_type(
 ) -> TensorType | None:
     """Return the declared type, or None where it is absent or incomplete.
 
-    With *name_open_dims* a dimension that the file leaves without a name gets
-    one, after the value and the axis.
+    With *name_open_dims* a dimension that the file leaves without a name, or
+    writes as -1, gets one, after the value and the axis.
 
     Raises:
         VerifyError: a dimension is negative, or the shape overflows.
@@ -175,7 +177,7 @@ def convert_type(
         return None
     dims: list[Dim] = []
     for axis, dim in enumerate(tensor.shape.dim):
-        if dim.HasField("dim_value"):
+        if dim.HasField("dim_value") and dim.dim_value != _OPEN:
             dims.append(dim.dim_value)
         elif dim.dim_param not in _NO_NAMES:
             dims.append(convert_dim(utf8(dim.dim_param)))

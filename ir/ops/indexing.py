@@ -24,8 +24,9 @@ from perfc.ir.ops.rules import (
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
-_FAR = 2**31
-"""ONNX writes `to the end` as a huge number; anything this large means that."""
+_FAR = 10**9
+"""A bound this far means `to the end`: ONNX writes 2**31 - 1 or 2**63 - 1 for it,
+and JAX 10**9."""
 
 
 def _clamp(position: Dim, size: Dim) -> Dim:

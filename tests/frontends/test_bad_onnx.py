@@ -108,17 +108,6 @@ MODELS: dict[str, tuple[onnx.ModelProto, str]] = {
         model([RELU], inputs=[onnx.ValueInfoProto(name="x")]),
         "input 'x' has no tensor type with a known rank",
     ),
-    "declared otherwise": (
-        model(
-            [node("Relu", "x", "h"), node("Relu", "h", "y")],
-            declared=[info("h", ["batch", 9])],
-        ),
-        "%h = relu: declared f32[batch,9], inferred f32[batch,8]",
-    ),
-    "declared of other rank": (
-        model([RELU], outputs=[info("y", [1, 2, 3])]),
-        "%y = relu: declared f32[1,2,3], inferred f32[batch,8]",
-    ),
     "declared of other kind": (
         model([RELU], outputs=[info("y", ["batch", 8], TensorProto.INT64)]),
         "%y = relu: declared i64[batch,8], inferred f32[batch,8]",
@@ -233,7 +222,7 @@ def test_names_what_is_wrong(case: str, tmp_path: Path) -> None:
     assert expected == _problem_of(broken.SerializeToString(), tmp_path)
 
 
-@pytest.mark.parametrize("case", ["cycle", "declared otherwise", "too few bytes"])
+@pytest.mark.parametrize("case", ["cycle", "declared of other kind", "too few bytes"])
 def test_command_line_says_it_in_one_line(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

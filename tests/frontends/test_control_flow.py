@@ -85,7 +85,7 @@ def test_binding_anew_unrolls_anew(tmp_path: Path) -> None:
     [
         (
             ["--batch", "4"],
-            "dimensions without a number: steps (--dim steps=N)",
+            "dimensions without a number: steps; add --dim steps=N",
         ),
         (["--batch", "4", "--dim", "steps=5", "--dim", "depth=1"], "depth"),
     ],
@@ -142,6 +142,16 @@ g (float[batch,8] x, bool c) => (float[batch,n] y) {{
 """
 
 
+OTHER_SIZES = f"""{HEAD}
+g (float[batch,8] x, float[9,8] w, bool c) => (float[batch,8] y) {{
+    y = If (c) <
+        then_branch = b () => (float[batch,8] t) {{ t = MatMul(x, w) }},
+        else_branch = e () => (float[batch,8] v) {{ v = Relu(x) }}
+    >
+}}
+"""
+
+
 def test_branch_that_is_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +167,30 @@ def test_branch_that_is_data(
         "its condition depends on data; its then branch, which does more, is taken to "
         "run each time; the results' types differ"
     ) in text
+
+
+def test_branch_that_does_not_take_the_sizes(tmp_path: Path) -> None:
+    """A branch for other sizes cannot be the one that runs; it is said."""
+    path = _write(tmp_path, OTHER_SIZES)
+    model = perfc.load(path, batch=4)
+
+    assert ["item", "relu"] == _ops(model)
+    (remark,) = model.program.diagnostics
+    assert "branch-assumed" == remark.code
+    assert (
+        "its else branch, as the other does not take these sizes, is taken to run: "
+        "%t = matmul: inner dimensions of f32[4,8] x f32[9,8] differ: 8 and 9"
+    ) in remark.message
+
+
+def test_no_branch_takes_the_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If neither does, the file is at fault."""
+    path = _write(tmp_path, OTHER_SIZES.replace("Relu(x)", "MatMul(x, w)"))
+
+    assert 1 == main(["analyze", str(path), "--target", "a100", "--batch", "4"])
+    assert "differ: 8 and 9" in capsys.readouterr().err
 
 
 def test_branch_that_a_dimension_decides(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from tests.frontends.onnx_values import (
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "fixtures" / "onnx"
 FIXTURES = sorted(FOLDER.glob("*.onnx"))
-_FOLDERS = (ROOT / "examples" / "models", ROOT / "tests" / "fixtures" / "custom_op")
+_OTHERS = ROOT / "tests" / "fixtures"
+_FOLDERS = (ROOT / "examples/models", _OTHERS / "custom_op", _OTHERS / "torchrec")
 MODELS = sorted(path for folder in _FOLDERS for path in folder.glob("*.onnx"))
 MAX_BYTES = 150_000
 MAX_TOTAL_BYTES = 1_500_000

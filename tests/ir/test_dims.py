@@ -109,6 +109,8 @@ def test_exact_division() -> None:
     assert 2 * B == 4 * B * C // (2 * C)
     assert B + 2 == (3 * B + 6) // 3
     assert 1 == (B + 1) // (B + 1)
+    assert 8 == (8 * B + 8) // (B + 1)
+    assert isinstance((8 * B + 4) // (B + 1), Expr)
     assert 0 == 0 // B
     assert isinstance((3 * B + 5) // 3, Expr)
 

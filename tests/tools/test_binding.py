@@ -180,16 +180,33 @@ def test_contradictions(program: Program, wanted: Dimensions, message: str) -> N
 @pytest.mark.parametrize(
     ("program", "advice"),
     [
-        (_program("%x: f32[n,s]"), r"n \(the batch: --batch N\), s \(--dim s=N\)$"),
-        (_bag("nnz", "n"), r"number: n \(the batch: --batch N\)$"),
-        (_bag("nnz", "k", last=True), r"number: k \(the batch plus one: --batch N\)$"),
+        (
+            _program("%x: f32[n,s]"),
+            "number: n (the batch), s; add --batch N --dim s=N",
+        ),
+        (_program('%x: f32[4,"a b"]'), "number: a b; add --dim 'a b'=N"),
+        (_bag("nnz", "n"), "number: n (the batch); add --batch N"),
+        (_bag("nnz", "k", last=True), "number: k; add --batch N"),
         (
             _program("%x: f32[4]", '  %y = unknown(%x) {op = "a"} : f32[u]\n'),
-            r"u \(depends on data; --dim u=N\)$",
+            "number that depend on data: u; add --dim u=N",
+        ),
+        (
+            _program("%x: f32[4,s]", '  %y = unknown(%x) {op = "a"} : f32[u]\n'),
+            "number: s; add --dim s=N",
+        ),
+        (
+            _program("%x: f32[4,a,b,c,d,e,f,g]"),
+            (
+                "number: a, b, c, d, e, f, … (7 in all); add --dim a=N --dim b=N "
+                "--dim c=N --dim d=N --dim e=N --dim f=N"
+            ),
         ),
     ],
 )
 def test_missing(program: Program, advice: str) -> None:
-    """Symbols without a number are all named, with how to set each."""
-    with pytest.raises(UnboundSymbolError, match=advice):
+    """The inputs' symbols are asked for first: most others follow from them."""
+    with pytest.raises(UnboundSymbolError) as caught:
         bind_dimensions(program, Dimensions())
+
+    assert f"dimensions without a {advice}" == str(caught.value)
