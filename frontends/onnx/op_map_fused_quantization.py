@@ -97,8 +97,11 @@ def _dynamic_product(node: OnnxNode) -> bool:
     x, weight = node.operand(0), node.operand(1)
     if x is None or weight is None:
         return False
-    stem = f"{node.results[0]}.quantized"
-    names = [node.graph.fresh_name(stem) for _ in range(3)]
+    stem = node.results[0]
+    names = [
+        node.graph.fresh_name(f"{stem}.{part}")
+        for part in ("quantized", "scale", "zero_point")
+    ]
     made = node.graph.add("dynamic_quantize", (x,), names, {}, location=node.location)
     quantized, *numbers = made.results
     return _product(node, quantized, weight, (*node.operands[2:], *numbers), _FLOAT)

@@ -70,7 +70,8 @@ def _infer_group_norm(
         msg = f"{channels} channels cannot be cut into {groups} groups"
         raise VerifyError(msg)
     for operand in operands[1:]:
-        if operand.type.numel != attributes.get("groups"):  # opset 18 has one number per group
+        per_group = operand.type.numel == attributes.get("groups")  # opset 18 has it
+        if not per_group:
             require_equal("channels and weights", channels, operand.type.numel)
     return [Abstract(x)]
 
