@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.op_map_blocked import BLOCKED_HANDLERS
 from perfc.frontends.onnx.op_map_contrib import CONTRIB_HANDLERS
 from perfc.frontends.onnx.op_map_control import CONTROL_HANDLERS
 from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
@@ -33,6 +34,7 @@ HANDLERS: Mapping[str, Handler] = {
     **CONTRIB_HANDLERS,
     **FUSED_HANDLERS,
     **FUSED_QUANTIZATION_HANDLERS,
+    **BLOCKED_HANDLERS,
 }
 """ONNX op type to the function that writes it."""
 

@@ -16,12 +16,14 @@ from perfc.frontends.onnx.node import Handler, OnnxNode
 from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
 from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
 from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
+from perfc.frontends.onnx.op_map_transformer import TRANSFORMER_HANDLERS
 from perfc.ir import AttrValue, Value
 
 _BASES: Mapping[str, Handler] = {
     **CONVOLUTION_HANDLERS,
     **ELEMENTWISE_HANDLERS,
     **TENSOR_HANDLERS,
+    **TRANSFORMER_HANDLERS,
 }
 _IMAGE_RANK = 4
 _ACTIVATION_PARAMETERS = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta")}

@@ -116,6 +116,7 @@ _WRITERS: dict[str, Callable[[Path, Path], None]] = {
     "pairs": partial(_quantised, way="QDQ"),
     "dynamic": partial(_quantised, way="dynamic"),
     "optimised": partial(_optimised, level="ORT_ENABLE_EXTENDED"),
+    "optimised_for_a_cpu": partial(_optimised, level="ORT_ENABLE_ALL"),
 }
 
 
