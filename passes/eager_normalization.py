@@ -46,7 +46,7 @@ def _group_norm(site: Site) -> Eager:
     """
     x, *weights = site.operands
     batch, channels = x.shape[:2]
-    groups = site.attributes.integer("groups")
+    groups = site.attributes.integer("groups", channels)
     copies = made_contiguous((x,))
     per_sample = TensorType(x.type.dtype, (batch, channels))
     factors = Tensor(per_sample)

@@ -122,6 +122,17 @@ def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     return ()
 
 
+def _packed_linear(site: Site) -> Eager:
+    """One kernel that unpacks in registers: it reads the bytes that are stored."""
+    x = site.operands[0]
+    k = x.shape[-1]
+    m, n = math.prod(x.shape[:-1]), site.out.shape[-1]
+    bits = site.attributes.integer("bits")
+    launch = gemm_launch(site, (1, m, n, k), "nt", work=site.work)
+    launches = (*made_contiguous((x,)), launch)
+    return Eager(f"aten::_weight_int{bits}pack_mm", launches)
+
+
 def _det(site: Site) -> Eager:
     """An LU factorisation, then the product of its diagonal."""
     x = site.operands[0]
@@ -137,5 +148,10 @@ def _det(site: Site) -> Eager:
     return Eager("aten::linalg_det", (*made_contiguous((x,)), *launches))
 
 
-RULES: Mapping[str, Rule] = {"linear": _linear, "matmul": _matmul, "det": _det}
+RULES: Mapping[str, Rule] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "packed_linear": _packed_linear,
+    "det": _det,
+}
 """Rules of the products by op name."""

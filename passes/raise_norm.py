@@ -243,7 +243,7 @@ def _group_norm(
     if norm is None or inner is None or len(weights) == 1:
         del trail.inside[mark:]
         return None
-    x, groups = inner.operands[0], norm.attributes.integer("groups")
+    x, groups = inner.operands[0], norm.attributes.integer("groups", 0)
     inside = tuple(trail.inside)
     plain = [trail.uniform(v) for v in norm.operands[1:]] in ([], [1.0, 0.0])
     if not plain and one_call(inside) is not True:

@@ -46,6 +46,27 @@ def listed(node: OnnxNode, value: float) -> Value:
     return node.emit_helper("constant", (), attributes)
 
 
+def cut(
+    node: OnnxNode, x: Value, *, axis: int = -1, parts: int = 3
+) -> tuple[Value, ...]:
+    """Cut an axis into equal parts."""
+    return _split(node, x, parts, {"axis": axis, "parts": parts})
+
+
+def cut_to(node: OnnxNode, x: Value, sizes: tuple[int, ...]) -> tuple[Value, ...]:
+    """Cut the last axis into parts of these sizes."""
+    return _split(node, x, len(sizes), {"axis": -1, "sizes": sizes})
+
+
+def _split(
+    node: OnnxNode, x: Value, count: int, attributes: Mapping[str, AttrValue]
+) -> tuple[Value, ...]:
+    stem = node.results[0]
+    names = [node.graph.fresh_name(f"{stem}.part{i}") for i in range(count)]
+    made = node.graph.add("split", (x,), names, attributes, location=node.location)
+    return made.results
+
+
 def is_flat(node: OnnxNode, index: int, heads: str) -> bool:
     """Whether an operand is [batch, length, heads * width]."""
     rank = node.rank(index)
@@ -57,8 +78,12 @@ def is_flat(node: OnnxNode, index: int, heads: str) -> bool:
 def split_heads(node: OnnxNode, x: Value, heads: int) -> Value:
     """[batch, length, heads * width] to [batch, heads, length, width]."""
     shape = integers(node, 0, 0, heads, -1)
-    split = node.emit_helper("reshape", (x, shape), {})
-    return node.emit_helper("transpose", (split,), {"perm": _HEADS_FIRST})
+    return heads_first(node, node.emit_helper("reshape", (x, shape), {}))
+
+
+def heads_first(node: OnnxNode, x: Value) -> Value:
+    """[batch, length, heads, width] to [batch, heads, length, width]."""
+    return node.emit_helper("transpose", (x,), {"perm": _HEADS_FIRST})
 
 
 def merged_heads(node: OnnxNode, x: Value) -> Value:

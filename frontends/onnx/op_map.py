@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.op_map_blocked import BLOCKED_HANDLERS
 from perfc.frontends.onnx.op_map_contrib import CONTRIB_HANDLERS
 from perfc.frontends.onnx.op_map_control import CONTROL_HANDLERS
 from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
 from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
 from perfc.frontends.onnx.op_map_embedding import EMBEDDING_HANDLERS
+from perfc.frontends.onnx.op_map_fused import FUSED_HANDLERS
+from perfc.frontends.onnx.op_map_fused_quantization import FUSED_QUANTIZATION_HANDLERS
 from perfc.frontends.onnx.op_map_indexing import INDEXING_HANDLERS
 from perfc.frontends.onnx.op_map_quantization import QUANTIZATION_HANDLERS
 from perfc.frontends.onnx.op_map_sequences import SEQUENCE_HANDLERS
@@ -29,6 +32,9 @@ HANDLERS: Mapping[str, Handler] = {
     **EMBEDDING_HANDLERS,
     **TRANSFORMER_HANDLERS,
     **CONTRIB_HANDLERS,
+    **FUSED_HANDLERS,
+    **FUSED_QUANTIZATION_HANDLERS,
+    **BLOCKED_HANDLERS,
 }
 """ONNX op type to the function that writes it."""
 

@@ -17,7 +17,7 @@ from perfc.ir import DTYPES, AttrValue, DType, Value
 def _quantize(node: OnnxNode) -> bool:
     """The zero point has the type of the result; without it an attribute, or u8."""
     zero_point = node.operand(2)
-    dtype = optional_dtype(node, "output_dtype") or _dtype_of(zero_point)
+    dtype = optional_dtype(node, "output_dtype") or dtype_of(zero_point)
     attributes: dict[str, AttrValue] = {
         "dtype": dtype or DTYPES["u8"],
         "axis": node.integer("axis", 1),
@@ -40,7 +40,8 @@ def _blocked(node: OnnxNode, attributes: dict[str, AttrValue]) -> dict[str, Attr
     return {**attributes, "block_size": block} if block else attributes
 
 
-def _dtype_of(value: Value | None) -> DType | None:
+def dtype_of(value: Value | None) -> DType | None:
+    """Return the element type of a value, if it has a declared type."""
     return None if value is None or value.type is None else value.type.dtype
 
 
@@ -73,7 +74,7 @@ def _quantised(node: OnnxNode) -> bool:
     operands = _quantised_operands(node)
     if operands is None:
         return False
-    dtype = _dtype_of(node.operand(_RESULT_ZERO_POINT)) or DTYPES["u8"]
+    dtype = dtype_of(node.operand(_RESULT_ZERO_POINT)) or DTYPES["u8"]
     attributes: dict[str, AttrValue] = {"dtype": dtype}
     if node.op == "QLinearMatMul":
         node.emit("matmul", operands, attributes)

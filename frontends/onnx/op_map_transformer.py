@@ -122,14 +122,11 @@ def _group_norm(node: OnnxNode) -> bool:
 
 
 def _instance_norm(node: OnnxNode) -> bool:
-    """A group norm with a group per channel; the scale tells how many there are."""
+    """A group norm with a group per channel; the scale may tell how many there are."""
     channels = node.length(1)
-    if channels is None:
-        return False
-    attributes: dict[str, AttrValue] = {
-        "groups": channels,
-        "epsilon": node.number("epsilon", 1e-5),
-    }
+    attributes: dict[str, AttrValue] = {"epsilon": node.number("epsilon", 1e-5)}
+    if channels is not None:
+        attributes["groups"] = channels
     node.emit("group_norm", attributes=attributes)
     return True
 

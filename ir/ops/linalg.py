@@ -95,6 +95,32 @@ MATMUL = OpDef(
 )
 
 
+def _infer_packed(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, packed = operands[0].type, operands[1].type
+    inputs, features = attributes.integer("inputs"), attributes.integer("features")
+    if x.rank < 1:
+        msg = f"expected vectors to multiply, got {x}"
+        raise VerifyError(msg)
+    require_equal("inner dimensions", x.shape[-1], inputs)
+    needed = inputs * features * attributes.integer("bits")
+    if isinstance(packed.numel, int) and packed.numel * packed.dtype.bits < needed:
+        msg = f"{packed} has fewer than the {needed} bits of its numbers"
+        raise VerifyError(msg)
+    return [Abstract(TensorType(x.dtype, (*x.shape[:-1], features)))]
+
+
+PACKED_LINEAR = OpDef(
+    name="packed_linear",
+    arity=(2, 6),
+    infer=_infer_packed,
+    work=_work_matmul,
+    attributes={"inputs": (int,), "features": (int,), "bits": (int,)},
+    summary="x[..., k] times a weight of few bits in bytes; scales, zero points, bias",
+)
+
+
 def _infer_det(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0].type
     if x.rank < 2:  # noqa: PLR2004 - matrices
@@ -121,4 +147,4 @@ DET = OpDef(
     summary="determinants of square matrices",
 )
 
-OPS = (LINEAR, MATMUL, DET)
+OPS = (LINEAR, MATMUL, PACKED_LINEAR, DET)

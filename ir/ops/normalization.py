@@ -10,6 +10,7 @@ from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
+    OPTIONAL_INT,
     OPTIONAL_TEXTS,
     normalize_axis,
     per_element,
@@ -59,16 +60,18 @@ RMS_NORM = OpDef(
 def _infer_group_norm(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    x, groups = operands[0].type, attributes.integer("groups")
+    x = operands[0].type
     if x.rank < 2:  # noqa: PLR2004 - batch and channels
         msg = f"expected [batch, channels, ...], got {x}"
         raise VerifyError(msg)
     channels = x.shape[1]
+    groups = attributes.integer("groups", 1)
     if groups < 1 or (isinstance(channels, int) and channels % groups):
         msg = f"{channels} channels cannot be cut into {groups} groups"
         raise VerifyError(msg)
     for operand in operands[1:]:
-        if operand.type.numel != groups:  # opset 18 has one number per group
+        per_group = operand.type.numel == attributes.get("groups")  # opset 18 has it
+        if not per_group:
             require_equal("channels and weights", channels, operand.type.numel)
     return [Abstract(x)]
 
@@ -78,7 +81,10 @@ GROUP_NORM = OpDef(
     arity=(1, 3),
     infer=_infer_group_norm,
     work=per_element(8),
-    attributes={"groups": (int,), "epsilon": OPTIONAL_FLOAT},
+    attributes={
+        "groups": OPTIONAL_INT,  # a group per channel if absent
+        "epsilon": OPTIONAL_FLOAT,
+    },
     summary="normalisation per sample over each group of channels, with scale and bias",
 )
 

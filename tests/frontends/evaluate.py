@@ -235,6 +235,11 @@ def _split(site: _Site) -> Sequence[Array]:
     return np.split(site[0], cuts, site.integer("axis"))
 
 
+def _einsum(site: _Site) -> Sequence[Array]:
+    equation = site.node.attributes.text("equation")
+    return [np.asarray(np.einsum(equation, *site.arrays))]
+
+
 def _trilu(site: _Site) -> Sequence[Array]:
     diagonal = site.listed(1)[0] if len(site.node.operands) > 1 else 0
     return [(np.triu if site.flag("upper") else np.tril)(site[0], diagonal)]
@@ -385,6 +390,7 @@ _OPS: Mapping[str, _Rule] = {
     "split": _split,
     "slice": _slice,
     "trilu": _trilu,
+    "einsum": _einsum,
     "cos": _simple(np.cos),
     "sin": _simple(np.sin),
     "gather": _gather,

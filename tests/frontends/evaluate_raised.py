@@ -58,7 +58,8 @@ def _rms_norm(attributes: Record, operands: Sequence[Array]) -> Array:
 
 def _group_norm(attributes: Record, operands: Sequence[Array]) -> Array:
     x, *weights = operands
-    rows = x.reshape(x.shape[0], attributes.integer("groups"), -1)
+    groups = attributes.integer("groups", x.shape[1])
+    rows = x.reshape(x.shape[0], groups, -1)
     spread = np.sqrt(rows.var(-1, keepdims=True) + _epsilon(attributes))
     normal = ((rows - rows.mean(-1, keepdims=True)) / spread).reshape(x.shape)
     per_channel = [w.reshape(-1, *(1,) * (x.ndim - 2)) for w in weights]

@@ -75,6 +75,18 @@ CASES: dict[str, tuple[str, str, Shapes, dict[str, Any]]] = {
         FLAT,
         {"transB": 1, "alpha": 0.5},
     ),
+    "ms_fused_matmul_of_rows": (
+        f"{MICROSOFT}::FusedMatMul",
+        "x k",
+        {"x": (3, 2, 8), "k": (8, 2, 5)},
+        {"transBatchA": 1, "transBatchB": 1, "alpha": 0.5},
+    ),
+    "ms_fused_matmul_of_columns": (
+        f"{MICROSOFT}::FusedMatMul",
+        "x k",
+        {"x": (8, 2, 3), "k": (5, 2, 8)},
+        {"transA": 1, "transBatchA": 1, "transB": 1, "transBatchB": 1},
+    ),
     "ms_attention": (
         f"{MICROSOFT}::Attention",
         "x w b",
