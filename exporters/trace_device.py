@@ -50,7 +50,7 @@ def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
             found = parts[key] = _parts(rank, results, key, task)
         head, tail, arrow = found
         start = f"{starts[task] / 1000:.3f}"
-        correlation = rank.offset + (task if call < 0 else call) + 1
+        correlation = rank.first_correlation + (task if call < 0 else call)
         named = f'"External id":{first_id + op},' if op in rank.op_spans else ""
         critical = int(rank.offset + task in on_path)
         yield (

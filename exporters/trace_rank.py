@@ -15,6 +15,10 @@ from perfc.tools import Results
 _FIRST_HOST_PID = 100_000
 """Processes of GPUs are called by the numbers of the GPUs, hosts from here on."""
 
+_FIRST_CORRELATION = 2**16
+"""HolisticTraceAnalysis keeps row numbers in the type that the largest correlation
+needs, and fails where a graph launch leaves it too small."""
+
 _FIRST_STREAM = 7
 """What CUPTI calls the default stream of a context."""
 
@@ -83,6 +87,11 @@ class RankTrace:
     def host_pid(self) -> int:
         """The process, and the main thread, of its host."""
         return _FIRST_HOST_PID + self.number
+
+    @property
+    def first_correlation(self) -> int:
+        """Correlation of its first task, if it is a call; the others follow."""
+        return _FIRST_CORRELATION + self.offset
 
 
 def rank_traces(results: Results) -> Iterator[RankTrace]:

@@ -70,7 +70,8 @@ def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
 
 def _call_slices(rank: RankTrace) -> Iterator[str]:
     """Return runtime calls; each that issues something starts one arrow."""
-    graph, first_id, number = rank.graph, rank.first_external_id, rank.offset + 1
+    graph, first_id = rank.graph, rank.first_external_id
+    number = rank.first_correlation
     columns = zip(graph.kind, graph.detail, graph.resource, graph.op, strict=True)
     starts, ends, issuing = rank.start_ns, rank.end_ns, frozenset(graph.issue)
     parts: dict[tuple[str, int], tuple[str, str, str]] = {}

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from perfc.tools.report_what_if import common_name
+
 Json: TypeAlias = dict[str, Any]
 
 _WIDTH = 96
@@ -17,8 +19,8 @@ _BAR_WIDTH = 24
 _ROWS = 8
 _FIXES = 6
 _WORTH_FIXING = 0.005
-_OP_WIDTH = 26
-_WHERE_WIDTH = 28
+_OP_WIDTH = 20
+_WHERE_WIDTH = 18
 _HOST_LABELS = {
     "T1": "T1 between ops",
     "T2": "T2 op start to first launch",
@@ -147,7 +149,7 @@ def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]
 
 def _memory(memory: Json) -> str:
     where = memory["at_node"]
-    peak = f"peak at {_cut(where, _WHERE_WIDTH)}, " if where else ""
+    peak = f"peak at {_cut_start(where, _WHERE_WIDTH)}, " if where else ""
     return f"{peak}{format_bytes(memory['reserved_bytes'])} reserved"
 
 
@@ -205,8 +207,8 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
         first, count = nodes[0], len(nodes)
         rows.append(
             (
-                _cut(first["op"], _OP_WIDTH),
-                _cut(first["module"] or first["id"], _WHERE_WIDTH),
+                first["op"],
+                _where(nodes),
                 f"x {count}" if count > 1 else "",
                 format_us(time_us),
                 _share(time_us, report["summary"]["gpu_active_us"]),
@@ -214,6 +216,13 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
             )
         )
     return rows if times else []
+
+
+def _where(nodes: Sequence[Json]) -> str:
+    """Return what the places of equal ops have in common, or else the first."""
+    names = [node["module"] or node["id"] for node in nodes]
+    common = common_name(names)
+    return names[0] if common.startswith("*") else common
 
 
 def _to_fix(report: Json) -> list[tuple[str, ...]]:
@@ -229,8 +238,8 @@ def _to_fix(report: Json) -> list[tuple[str, ...]]:
         savings_us = (row["saved_us"], row["saved_2x_us"], row["saved_at_bound_us"])
         rows.append(
             (
-                _cut(row["what"], _OP_WIDTH),
-                _cut(row["where"], _WHERE_WIDTH),
+                row["what"],
+                row["where"],
                 f"x {count}" if count > 1 else "",
                 *("" if us is None else format_us(us) for us in savings_us),
             )
@@ -239,9 +248,19 @@ def _to_fix(report: Json) -> list[tuple[str, ...]]:
 
 
 def _columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Lay rows out; ops lose their end and places their start to fit the width."""
+    if not rows:
+        return []
+    _, _, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    ops = [_cut(row[0], _OP_WIDTH) for row in rows]
+    room = _WIDTH - max(map(len, ops)) - sum(others) - 2 * len(alignment)
+    places = [_cut_start(row[1], room) for row in rows]
+    shown = [
+        (op, place, *row[2:]) for op, place, row in zip(ops, places, rows, strict=True)
+    ]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines: list[str] = []
-    for row in rows:
+    for row in shown:
         cells = zip(row, alignment, widths, strict=True)
         padded = [f"{cell:{side}{width}}" for cell, side, width in cells]
         lines.append(f"  {'  '.join(padded)}".rstrip())
@@ -249,7 +268,11 @@ def _columns(rows: Sequence[Sequence[str]], alignment: str) -> list[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else "…" + text[1 - width :]
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _cut_start(text: str, width: int) -> str:
+    return text if len(text) <= width else f"…{text[1 - width :]}"
 
 
 def _bottleneck(

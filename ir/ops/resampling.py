@@ -137,10 +137,10 @@ def _infer_affine_grid(
 ) -> Sequence[Abstract]:
     theta, size = operands[0].type, operands[1].elements
     axes = theta.shape[1] if theta.rank == 3 else None  # noqa: PLR2004 - [n, 2|3, 3|4]
-    if axes not in (2, 3):
+    if not isinstance(axes, int) or axes not in (2, 3):
         msg = f"expected affine maps [batch, axes, axes + 1], got {theta}"
         raise VerifyError(msg)
-    image = (UNKNOWN_DIM,) * int(axes) if size is None else size[2:]
+    image = (UNKNOWN_DIM,) * axes if size is None else size[2:]
     return [Abstract(TensorType(theta.dtype, (theta.shape[0], *image, axes)))]
 
 

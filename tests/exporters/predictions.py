@@ -22,6 +22,14 @@ def report_of(name: str, target: str = "a100", inputs: str = "host-pinned") -> R
 
 
 @cache
+def replayed() -> Report:
+    """Return the report of an iteration that one call launches as a CUDA graph."""
+    return perfc.analyze(
+        perfc.load("dlrm-ddp", batch=2048), "a100", runtime="cudagraph"
+    )
+
+
+@cache
 def two_ranks() -> Report:
     """Return the report of two ranks that differ, with two streams and a collective."""
     classes = tuple(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.exporters.predictions import ONNX_FILE, report_of
+from tests.exporters.predictions import ONNX_FILE, replayed, report_of
 
 from perfc.tools import Report
 
@@ -28,11 +28,16 @@ def report() -> Report:
 
 @pytest.fixture
 def analysis(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - untyped library
-    """HTA's analysis of its trace, nanoseconds not rounded away."""
+    """HTA's analysis of its trace."""
+    return _analysis(report, tmp_path, monkeypatch)
+
+
+def _analysis(report: Report, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401
+    """Open the trace, nanoseconds not rounded away."""
     monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
-    path = tmp_path / "rank0.json.gz"
+    path = folder / "rank0.json.gz"
     report.to_trace(path)
-    return hta.TraceAnalysis(trace_files={0: str(path)}, trace_dir=str(tmp_path))
+    return hta.TraceAnalysis(trace_files={0: str(path)}, trace_dir=str(folder))
 
 
 def test_temporal_breakdown(analysis: Any, report: Report) -> None:  # noqa: ANN401
@@ -77,3 +82,18 @@ def test_launch_statistics(analysis: Any, report: Report) -> None:  # noqa: ANN4
 
     assert report.summary["launches"] == len(stats)
     assert (stats["launch_delay"] > 0).all()
+
+
+def test_cuda_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that one call launches are all found, and are the report's."""
+    report = replayed()
+    analysis = _analysis(report, tmp_path, monkeypatch)
+    row = analysis.get_temporal_breakdown(visualize=False).iloc[0]
+    _, kernels = analysis.get_gpu_kernel_breakdown(visualize=False, num_kernels=99)
+
+    busy_us = kernels["sum (us)"].sum()
+    assert report.summary["gpu_active_us"] == pytest.approx(busy_us, abs=INTEGER_US)
+    assert report.summary["gpu_active_us"] == pytest.approx(
+        row["compute_time(us)"] + row["non_compute_time(us)"],
+        abs=ROUNDING_US * report.summary["launches"],
+    )

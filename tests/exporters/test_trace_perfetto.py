@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from google.protobuf import message_factory
-from tests.exporters.predictions import ONNX_FILE, report_of, two_ranks
+from tests.exporters.predictions import ONNX_FILE, replayed, report_of, two_ranks
 
 from perfc.tools import Report
 
@@ -94,6 +94,7 @@ def _answer(messages: bytes) -> bytes:
 
 CASES: dict[str, Callable[[], Report]] = {
     "one-rank": lambda: report_of(str(ONNX_FILE)),
+    "cuda-graph": replayed,
     "two-ranks": two_ranks,
 }
 
@@ -105,7 +106,7 @@ def test_perfetto(case: str) -> None:
     text = report.to_trace()
     events = json.loads(text)["traceEvents"]
     written = Counter(e["cat"] for e in events if e["ph"] == "X")
-    arrows = sum(e["ph"] == "s" for e in events)
+    arrows = sum(e["ph"] == "f" for e in events)
 
     problems, slices, flows, (busy,), counters = _query(
         text,

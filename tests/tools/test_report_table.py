@@ -25,7 +25,15 @@ def _text(name: str, target: str, inputs: str = "host-pinned") -> str:
 
 @pytest.mark.parametrize("target", ["v100", "b200", "t4"])
 @pytest.mark.parametrize(
-    "name", ["dlrm-ddp", "dlrm-default", "dlrm-mlperf", "dlrm-mlperf:embedding=batched"]
+    "name",
+    [
+        "dlrm-ddp",
+        "dlrm-default",
+        "dlrm-mlperf",
+        "dlrm-mlperf:embedding=batched",
+        "gpt2:layers=2,seq=4",
+        "switch-xl-4:layers=2,seq=64,vocab=64",
+    ],
 )
 def test_width(name: str, target: str) -> None:
     """No line is wider than a terminal of 100 columns, or ends in spaces."""
@@ -69,8 +77,19 @@ def test_equal_ops_are_one_row() -> None:
     text = _text("dlrm-default", "v100")
     rows = text.partition("Top ops")[2].partition("What to fix")[0]
 
-    assert re.search(r"aten::embedding_bag  emb_l\.0 +x 8 +\d", rows)
+    assert re.search(r"aten::embedding_bag  emb_l\.\* +x 8 +\d", rows)
     assert 1 == rows.count("aten::embedding_bag")
+
+
+def test_long_names_fit() -> None:
+    """An op loses its end and a place its start, as far as the width demands."""
+    text = _text("switch-xl-4:layers=2,seq=64,vocab=64", "a100")
+    attention = _text("gpt2:layers=2,seq=4", "a100")
+
+    assert re.search(
+        r"^  aten::linear +…block\.0\.layer\.0\.\S+ +x 18 ", text, re.MULTILINE
+    )
+    assert "  aten::scaled_dot_pr…  transformer.h.*.attn " in attention
 
 
 def test_what_to_fix_next() -> None:
