@@ -135,7 +135,7 @@ def test_usage(command: Command, arguments: list[str], expected: str) -> None:
     ("arguments", "expected"),
     [
         (["analyze", "no/such.onnx", "--target", "t4"], "no/such.onnx: no such file"),
-        (["analyze", "dlrm-ddp", "--target", "t4"], "batch (the batch: --batch N)"),
+        (["analyze", "dlrm-ddp", "--target", "t4"], "batch (the batch); add --batch N"),
         ([*ANALYZE, "--dim", "n=3"], "--dim n: program dlrm-ddp has no such dimension"),
         ([*ANALYZE, "--dim", "batch=3"], "'batch' is the batch, so it has to be 64"),
         ([*ANALYZE, "--pooling", "3"], "the model leaves no number of lookups open"),
