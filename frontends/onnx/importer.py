@@ -294,7 +294,7 @@ class _Importer:
 
     def _captured(self, proto: onnx.NodeProto) -> Iterator[Value]:
         """Values of this graph that graphs of *proto* read."""
-        for name in sorted(set(names_captured(proto))):
+        for name in sorted({utf8(name) for name in names_captured(proto)}):
             value = self.scope.find(name, self.graph)
             if value is not None:
                 yield value

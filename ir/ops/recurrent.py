@@ -50,6 +50,9 @@ def _infer_recurrent(
     if weight.rank != 3:  # noqa: PLR2004 - directions, gates, inputs
         msg = f"expected [directions, gates * hidden, inputs], got {weight}"
         raise VerifyError(msg)
+    if isinstance(directions, int) and directions not in (1, 2):
+        msg = f"expected 1 or 2 directions, got {directions} in {recurrence}"
+        raise VerifyError(msg)
     require_equal("inputs", inputs, weight.shape[2])
     whole: tuple[Dim, ...] = (steps, directions, batch, hidden)
     last: tuple[Dim, ...] = (directions, batch, hidden)
