@@ -83,12 +83,13 @@ def _properties(target: Target) -> Json:
         "regsPerMultiprocessor": device.registers_per_sm,
         "sharedMemPerMultiprocessor": device.shared_memory_bytes_per_sm,
         "numSms": device.sm_count,
+        "warpSize": device.warp_size,
     }
     capability = _COMPUTE_CAPABILITY.fullmatch(device.compute_capability)
     if capability is None:
         return found
     major, minor = map(int, capability.groups())
-    return {**found, "computeMajor": major, "computeMinor": minor, "warpSize": 32}
+    return {**found, "computeMajor": major, "computeMinor": minor}
 
 
 def _metadata(rank: RankTrace) -> Iterator[str]:
