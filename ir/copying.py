@@ -35,10 +35,14 @@ class _Copy:
         for value in graph.inputs:
             type_ = self._bound(value.type)
             self.values[value] = made.add_input(value.name, type_)
-        for value in graph.parameters:
-            type_ = self._bound(value.type)
-            if type_ is not None:
-                self.values[value] = made.add_parameter(value.name, type_)
+        for kept, add in (
+            (graph.parameters, made.add_parameter),
+            (graph.states, made.add_state),
+        ):
+            for value in kept:
+                type_ = self._bound(value.type)
+                if type_ is not None:
+                    self.values[value] = add(value.name, type_)
         for node in graph:
             regions: list[Graph] = []
             for region in node.regions:

@@ -50,7 +50,7 @@ LOCATION_FIELDS = tuple(field.name for field in attrs.fields(Location))
 
 @attrs.define(eq=False)
 class Value:
-    """An SSA value: an input, a parameter, or one result of one node."""
+    """An SSA value: an input, a parameter, a state, or one result of one node."""
 
     name: str
     type: TensorType | None
@@ -83,6 +83,11 @@ class Node:
         results = ", ".join(map(str, self.results))
         return f"{results} = {self.op}" if results else self.op
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether the node does something besides making its results."""
+        return not self.results or bool(self.attributes.get("in_place"))
+
 
 @attrs.define(eq=False)
 class _Nest:
@@ -97,7 +102,7 @@ class _Nest:
 
 @attrs.define(eq=False)
 class Graph:
-    """A named list of nodes in program order, with inputs and parameters.
+    """A named list of nodes in program order, with inputs, parameters and states.
 
     A region (the body of a loop or a branch) is a graph with a `parent`, whose
     values it may read. All graphs of one nest share one table of uses.
@@ -107,6 +112,7 @@ class Graph:
     parent: Graph | None = attrs.field(default=None, repr=False)
     inputs: list[Value] = attrs.field(factory=list[Value], init=False)
     parameters: list[Value] = attrs.field(factory=list[Value], init=False)
+    states: list[Value] = attrs.field(factory=list[Value], init=False)
     outputs: list[Value] = attrs.field(factory=list[Value], init=False)
     _nodes: list[Node] = attrs.field(factory=list[Node], init=False)
     _by_name: dict[str, Value] = attrs.field(
@@ -139,11 +145,16 @@ class Graph:
         return f"@{self.name}"
 
     def values(self) -> Iterator[Value]:
-        """Every value defined here: inputs, parameters, results."""
-        yield from self.inputs
-        yield from self.parameters
+        """Every value defined here: inputs, parameters, states, results."""
+        yield from self.arguments()
         for node in self._nodes:
             yield from node.results
+
+    def arguments(self) -> Iterator[Value]:
+        """Every value that is there before the first node runs."""
+        yield from self.inputs
+        yield from self.parameters
+        yield from self.states
 
     def value(self, name: str) -> Value:
         """Return the visible value called *name*, without its `%`."""
@@ -202,6 +213,12 @@ class Graph:
         """Declare one parameter: a weight that stays on the device."""
         value = self._define(Value(name, type))
         self.parameters.append(value)
+        return value
+
+    def add_state(self, name: str, type: TensorType) -> Value:
+        """Declare one state of an optimizer: it stays on the device, as weights do."""
+        value = self._define(Value(name, type))
+        self.states.append(value)
         return value
 
     def add(  # noqa: PLR0913 - a node has this many parts
@@ -404,7 +421,7 @@ class Graph:
         for region in node.regions:
             for inner in reversed(tuple(region)):
                 self._forget(inner)
-            for value in (*region.inputs, *region.parameters):
+            for value in region.arguments():
                 del self.nest.readers[value]
             del self.nest.regions[region]
         for value in node.results:

@@ -22,6 +22,8 @@ from perfc.ir.reader import Reader
 from perfc.ir.record import EMPTY
 from perfc.ir.types import MAX_RANK, MemorySpace, TensorType, parse_dtype
 
+_LASTING = {"param": "parameter", "state": "state"}
+"""What stays from iteration to iteration, by its keyword."""
 _TYPE = re.compile(r"([a-z0-9.]+)\[(.*)\](?:@([a-z]+))?")
 
 
@@ -104,16 +106,18 @@ def _graph(reader: Reader) -> Graph:
 def _arguments(reader: Reader, graph: Graph) -> None:
     reader.expect("(")
     while not reader.accept(")"):
-        is_parameter = reader.accept("param")
+        kind = next((word for word in _LASTING if reader.accept(word)), "")
         name = reader.name("value")
         reader.expect(":")
         type_ = _type(reader)
-        if not is_parameter:
+        if not kind:
             graph.add_input(name, type_)
         elif type_ is None:
-            reader.fail(f"parameter %{name} needs a type")
-        else:
+            reader.fail(f"{_LASTING[kind]} %{name} needs a type")
+        elif kind == "param":
             graph.add_parameter(name, type_)
+        else:
+            graph.add_state(name, type_)
         if not reader.accept(","):
             reader.expect(")")
             break

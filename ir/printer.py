@@ -41,7 +41,8 @@ def comment_text(note: str) -> str:
 def _arguments(graph: Graph) -> str:
     inputs = [f"{_value(v)}: {_type(v.type)}" for v in graph.inputs]
     parameters = [f"param {_value(v)}: {_type(v.type)}" for v in graph.parameters]
-    return ", ".join(inputs + parameters)
+    states = [f"state {_value(v)}: {_type(v.type)}" for v in graph.states]
+    return ", ".join(inputs + parameters + states)
 
 
 def _body(graph: Graph, indent: str, comment: Comment | None) -> Iterator[str]:

@@ -23,7 +23,7 @@ def verify_types(graph: Graph, ops: OpRegistry) -> None:
 
 
 def _verify(graph: Graph, ops: OpRegistry, known: dict[Value, Abstract]) -> None:
-    for value in (*graph.inputs, *graph.parameters):
+    for value in graph.arguments():
         if value.type is not None:
             known[value] = Abstract(value.type)
     for node in graph:

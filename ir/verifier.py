@@ -33,7 +33,7 @@ class _Scope:
 
     def verify(self, graph: Graph) -> int:
         """Return how many pairs of a value and a node that reads it there are."""
-        self._define((*graph.inputs, *graph.parameters), graph, str(graph))
+        self._define(graph.arguments(), graph, str(graph))
         readers = 0
         for node in graph:
             problem = self._shape_problem(node, graph) or self._edge_problem(

@@ -42,7 +42,7 @@ def _fold(graph: Graph, elements: Mapping[Value, tuple[Dim, ...]]) -> None:
             graph.make_constant(node, elements[node.results[0]])
         elif node.op in _MAYBE_NEUTRAL and _is_neutral(node):
             graph.replace_uses(node.results[0], node.operands[0])
-    graph.erase_dead(keep=lambda node: not node.results)
+    graph.erase_dead(keep=lambda node: node.has_effect)
     graph.erase_unused_parameters()
 
 

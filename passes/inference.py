@@ -74,7 +74,7 @@ class Inference:
 
     def __attrs_post_init__(self) -> None:
         """Check the inputs: everything follows from them."""
-        for value in (*self.graph.inputs, *self.graph.parameters):
+        for value in self.graph.arguments():
             if value.type is None:
                 msg = f"input {value} has no type"
                 raise VerifyError(msg)

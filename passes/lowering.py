@@ -92,7 +92,7 @@ class Lowering:
     def lower(self, graph: Graph) -> None:
         """Lower every node, in order."""
         weights: dict[TensorType | None, Slot] = {}
-        for value in graph.parameters:
+        for value in (*graph.parameters, *graph.states):
             slot = weights.get(value.type)
             if slot is None:
                 slot = attrs.evolve(self._result(value), parameter=True)

@@ -208,7 +208,7 @@ def raise_patterns(
         )
     if replacements:
         graph.replace(replacements)
-        graph.erase_dead(keep=lambda node: not node.results)
+        graph.erase_dead(keep=lambda node: node.has_effect)
         graph.erase_unused_parameters()
 
 

@@ -56,7 +56,7 @@ def _raise_bags(graph: Graph, ctx: PassContext) -> None:
         replacements[bag.result_node] = _replacement(bag, node.location)
     if replacements:
         graph.replace(replacements)
-        graph.erase_dead(keep=lambda node: not node.results)
+        graph.erase_dead(keep=lambda node: node.has_effect)
 
 
 def _replacement(bag: Bag, location: Location) -> Replacement:

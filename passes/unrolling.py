@@ -108,7 +108,7 @@ class Unroller:
         outputs = (self._items.get(value, value) for value in self.graph.outputs)
         self.graph.outputs = list(tensors(outputs))
         self.graph.erase_dead(
-            keep=lambda node: not node.results and node not in self.dropped
+            keep=lambda node: node.has_effect and node not in self.dropped
         )
         for value, declared in self._declared.items():
             value.type = declared

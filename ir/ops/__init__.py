@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import (
     activation,
+    activation_backward,
     attention,
     casting,
     constant,
@@ -14,9 +15,13 @@ from perfc.ir.ops import (
     elementwise,
     embedding,
     indexing,
+    indexing_backward,
+    layer_backward,
     linalg,
+    loss,
     movement,
     normalization,
+    optimizer,
     pooling,
     quantization,
     rearrangement,
@@ -38,6 +43,7 @@ for _family in (
     *(casting, constant, control, convolution, einsum, elementwise, embedding),
     *(indexing, linalg, movement, pooling, quantization, rearrangement),
     *(recurrent, reduction, resampling, selection, sequence, spectral),
+    *(activation_backward, indexing_backward, layer_backward, loss, optimizer),
     *(testing, text),
 ):
     for _op in _family.OPS:

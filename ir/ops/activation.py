@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from perfc.ir.opdef import OpDef
-from perfc.ir.ops.rules import OPTIONAL_TEXT, OPTIONAL_TEXTS, first_operand, per_element
+from perfc.ir.ops.rules import (
+    IN_PLACE,
+    OPTIONAL_TEXT,
+    OPTIONAL_TEXTS,
+    first_operand,
+    per_element,
+)
 
 
 def _activation(
@@ -14,7 +20,7 @@ def _activation(
         arity=(1, 1),
         infer=first_operand,
         work=per_element(flops),
-        attributes={"spelled_out": OPTIONAL_TEXTS, **attributes},
+        attributes={"spelled_out": OPTIONAL_TEXTS, **IN_PLACE, **attributes},
         summary=summary,
     )
 

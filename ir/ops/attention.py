@@ -22,7 +22,8 @@ from perfc.ir.ops.rules import (
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
-_RANKS = (3, 4)
+ATTENTION_RANKS = (3, 4)
+"""Ranks of queries, keys and values: without and with an axis of heads."""
 
 
 def _infer_attention(
@@ -30,14 +31,14 @@ def _infer_attention(
 ) -> Sequence[Abstract]:
     """Three axes are [batch, length, head_dim]: one head."""
     q, k, v, *masks = (operand.type for operand in operands)
-    if not q.rank == k.rank == v.rank or q.rank not in _RANKS:
+    if not q.rank == k.rank == v.rank or q.rank not in ATTENTION_RANKS:
         msg = f"expected [batch, heads, length, head_dim] three times: {q}, {k}, {v}"
         raise VerifyError(msg)
     require_equal("batches of q and k", q.shape[0], k.shape[0])
     require_equal("head_dim of q and k", q.shape[-1], k.shape[-1])
     require_equal("lengths of k and v", k.shape[-2], v.shape[-2])
     require_equal("batches of k and v", k.shape[0], v.shape[0])
-    if q.rank == max(_RANKS):
+    if q.rank == max(ATTENTION_RANKS):
         require_equal("heads of k and v", k.shape[1], v.shape[1])
         _check_groups(q.shape[1], k.shape[1])
     scores = (*q.shape[:-1], k.shape[-2])

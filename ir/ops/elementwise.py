@@ -9,7 +9,13 @@ import attrs
 from perfc.ir.dims import Dim, Expr, maximum, product
 from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, InferRule, OpDef
-from perfc.ir.ops.rules import MAX_ELEMENTS, OPTIONAL_FLOAT, broadcast, per_result
+from perfc.ir.ops.rules import (
+    IN_PLACE,
+    MAX_ELEMENTS,
+    OPTIONAL_FLOAT,
+    broadcast,
+    per_result,
+)
 from perfc.ir.record import Record
 from perfc.ir.types import BOOL, DType, TensorType
 
@@ -143,6 +149,7 @@ def _unary(
         arity=(1, 1),
         infer=_infer_unary(fold, result),
         work=per_result(flops),
+        attributes=IN_PLACE,
         summary=summary,
     )
 
@@ -155,6 +162,7 @@ def _binary(
         arity=(2, 2),
         infer=_infer_binary(fold, result),
         work=per_result(flops),
+        attributes=IN_PLACE,
         summary=summary,
     )
 
@@ -175,7 +183,7 @@ _UNARY = (
     _unary("selu", 6, "elu, scaled"),
     attrs.evolve(
         _unary("hardsigmoid", 3, "a x + b limited to [0, 1]"),
-        attributes={"alpha": OPTIONAL_FLOAT, "beta": OPTIONAL_FLOAT},
+        attributes={"alpha": OPTIONAL_FLOAT, "beta": OPTIONAL_FLOAT, **IN_PLACE},
     ),
     _unary("sigmoid", 4, "1 / (1 + exp(-x))"),
     _unary("softplus", 6, "log(1 + exp(x))"),
@@ -206,7 +214,7 @@ _UNARY = (
     _unary("round", 1, "x rounded to the nearest, halves to even", _same),
     attrs.evolve(
         _unary("clip", 2, "x limited to a range"),
-        attributes={"min": OPTIONAL_FLOAT, "max": OPTIONAL_FLOAT},
+        attributes={"min": OPTIONAL_FLOAT, "max": OPTIONAL_FLOAT, **IN_PLACE},
     ),
     _unary("bitwise_not", 1, "each bit negated"),
     _unary("isnan", 1, "whether each element is not a number", None, BOOL),
@@ -263,6 +271,7 @@ WHERE = OpDef(
     arity=(3, 3),
     infer=_infer_where,
     work=per_result(1),
+    attributes=IN_PLACE,
     summary="x where the condition holds, else y",
 )
 

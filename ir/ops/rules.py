@@ -29,6 +29,9 @@ OPTIONAL_FLOAT = (float, type(None))
 OPTIONAL_TEXTS = (tuple, type(None))
 OPTIONAL_DTYPE = (DType, type(None))
 
+IN_PLACE = {"in_place": OPTIONAL_BOOL}
+"""Whether the result is written over operand 0: one storage."""
+
 
 def no_work(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]

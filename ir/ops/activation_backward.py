@@ -1,0 +1,69 @@
+"""Gradients of activations: one element out of each element in."""
+
+from __future__ import annotations
+
+from perfc.ir.opdef import OpDef
+from perfc.ir.ops.gradient import first_saved, per_saved
+from perfc.ir.ops.rules import (
+    IN_PLACE,
+    OPTIONAL_FLOAT,
+    OPTIONAL_INT,
+    OPTIONAL_TEXT,
+    first_operand,
+    per_element,
+)
+
+
+def _elementwise(
+    name: str, flops: int, saved: str, **attributes: tuple[type, ...]
+) -> OpDef:
+    return OpDef(
+        name=f"{name}_backward",
+        arity=(2, 2),
+        infer=first_saved,
+        work=per_saved(flops),
+        attributes={**IN_PLACE, **attributes},
+        summary=f"gradient of {name}: of its result, and the {saved}",
+    )
+
+
+def _along_axis(name: str, flops: int) -> OpDef:
+    return OpDef(
+        name=f"{name}_backward",
+        arity=(2, 2),
+        infer=first_saved,
+        work=per_saved(flops),
+        attributes={"axis": OPTIONAL_INT},
+        summary=f"gradient of {name} along one axis: of its result, and the result",
+    )
+
+
+# Flops as in elementwise.py; saved is what ATen's `*_backward` function reads.
+ELEMENTWISE = (
+    _elementwise("relu", 1, "result"),
+    _elementwise("leaky_relu", 2, "input", alpha=OPTIONAL_FLOAT),
+    _elementwise("elu", 3, "result", alpha=OPTIONAL_FLOAT),
+    _elementwise("sigmoid", 3, "result"),
+    _elementwise("tanh", 3, "result"),
+    _elementwise("hardsigmoid", 2, "input"),
+    _elementwise("softplus", 6, "input"),
+    _elementwise("gelu", 18, "input", approximate=OPTIONAL_TEXT),
+    _elementwise("silu", 9, "input"),
+    _elementwise("hardswish", 4, "input"),
+    _elementwise("mish", 20, "input"),
+    _elementwise("clip", 2, "input", min=OPTIONAL_FLOAT, max=OPTIONAL_FLOAT),
+)
+DROPOUT_BACKWARD = OpDef(
+    name="dropout_backward",
+    arity=(2, 2),
+    infer=first_operand,
+    work=per_element(2),
+    summary="gradient of dropout: of its result, and the mask",
+)
+KINDS = frozenset(op.name for op in (*ELEMENTWISE, DROPOUT_BACKWARD))
+"""Names of the elementwise ones."""
+
+OPS = (
+    *(*ELEMENTWISE, DROPOUT_BACKWARD),
+    *(_along_axis("softmax", 4), _along_axis("log_softmax", 6)),
+)

@@ -1,0 +1,193 @@
+"""Gradients of layers: norms, convolutions, pooling, attention, recurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfc.ir.dims import product
+from perfc.ir.errors import VerifyError
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.attention import ATTENTION_RANKS
+from perfc.ir.ops.gradient import (
+    GradientType,
+    infer_wanted,
+    like,
+    per_saved,
+    vector_like,
+    wanted,
+)
+from perfc.ir.ops.recurrent import GATES
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_FLOAT,
+    OPTIONAL_INT,
+    OPTIONAL_INTS,
+    touch_all,
+)
+from perfc.ir.ops.window import WINDOW
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
+
+WANTS = {"wants": (tuple,)}
+
+_NORM: Mapping[str, GradientType] = {"x": like(1), "weight": like(2), "bias": like(2)}
+
+
+def _norm(name: str, flops: int, **attributes: tuple[type, ...]) -> OpDef:
+    return OpDef(
+        name=f"{name}_backward",
+        arity=(2, 3),
+        results=None,
+        infer=infer_wanted(_NORM),
+        work=per_saved(flops),
+        attributes={**WANTS, **attributes},
+        summary=f"gradients of {name}: of its result, the input, and the scale",
+    )
+
+
+_CONV: Mapping[str, GradientType] = {
+    "x": like(1),
+    "weight": like(2),
+    "bias": vector_like(0, 1),
+}
+
+
+def _work_conv(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """As many flops for each of the two as forward; the bias is a sum."""
+    grad, x, weight = operands[:3]
+    images = x if attributes.flag("transposed") else grad
+    products = sum(name != "bias" for name in wanted(attributes))
+    flops = 2 * products * images.numel * product(weight.shape[1:])
+    if "bias" in wanted(attributes):
+        flops = flops + grad.numel
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+CONV_BACKWARD = OpDef(
+    name="conv_backward",
+    arity=(3, 3),
+    results=None,
+    infer=infer_wanted(_CONV),
+    work=_work_conv,
+    attributes={
+        **WANTS,
+        **WINDOW,
+        "groups": OPTIONAL_INT,
+        "transposed": OPTIONAL_BOOL,  # of conv_transpose
+        "output_padding": OPTIONAL_INTS,
+    },
+    summary="gradients of a convolution: of its result, the images, and the weight",
+)
+
+
+def _work_pool(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """An average goes to every element of its window, a maximum to one."""
+    grad = operands[0]
+    size = product(attributes.integers("window", (1,)))
+    flops = grad.numel * (1 if attributes.text("kind") == "max" else size)
+    read = grad.nbytes + sum(operand.nbytes for operand in operands[2:])
+    return Work(flops, read, results[0].nbytes)
+
+
+def _infer_pool(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    return [Abstract(operands[1].type)]
+
+
+POOL_BACKWARD = OpDef(
+    name="pool_backward",
+    arity=(2, 3),
+    infer=_infer_pool,
+    work=_work_pool,
+    attributes={
+        **WINDOW,
+        "kind": (str,),
+        "window": (tuple, type(None)),  # the whole image if absent
+        "ceil_mode": OPTIONAL_BOOL,
+    },
+    summary="gradient of pool: of its result, the images, and the places of maxima",
+)
+
+
+_infer_heads = infer_wanted({"q": like(1), "k": like(2), "v": like(3), "mask": like(5)})
+
+
+def _infer_attention(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract | None]:
+    for operand in operands[:4]:
+        if operand.type.rank not in ATTENTION_RANKS:
+            msg = f"expected [batch, heads, length, head_dim], got {operand.type}"
+            raise VerifyError(msg)
+    return _infer_heads(attributes, operands)
+
+
+def _work_attention(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Five products where forward has two: the scores are computed again.
+
+    As `torch.utils.flop_counter` counts the flash and memory-efficient kernels.
+    """
+    grad, q, k, v = operands[:4]
+    square = q.numel * k.shape[-2]
+    flops = 2 * (3 * square + 2 * grad.numel * v.shape[-2])
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+ATTENTION_BACKWARD = OpDef(
+    name="attention_backward",
+    arity=(5, None),
+    results=None,
+    infer=_infer_attention,
+    work=_work_attention,
+    attributes={
+        **WANTS,
+        "causal": OPTIONAL_BOOL,
+        "scale": OPTIONAL_FLOAT,
+        "mask_hides": OPTIONAL_BOOL,
+    },
+    summary="gradients of attention: of its result, q, k, v, the result, the masks",
+)
+
+
+def _work_recurrent(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Twice the products of forward: for the data, and for the weights."""
+    x, weight, recurrence = operands[1:4]
+    kind = attributes.text("kind")
+    if kind not in GATES:
+        msg = f"{kind!r} is none of {', '.join(GATES)}"
+        raise VerifyError(msg)
+    rows = product(x.shape[:2])
+    flops = 4 * rows * (weight.numel + recurrence.numel)
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+RECURRENT_BACKWARD = OpDef(
+    name="recurrent_backward",
+    arity=(4, 8),
+    results=None,
+    infer=infer_wanted(
+        {"x": like(1), "weight": like(2), "recurrence": like(3), "bias": like(4)}
+    ),
+    work=_work_recurrent,
+    attributes={**WANTS, "kind": (str,), "batch_first": OPTIONAL_BOOL},
+    summary="gradients of recurrent: of its result, x, both weights, the bias",
+)
+
+OPS = (
+    _norm("layer_norm", 12, axis=(int,)),
+    _norm("rms_norm", 9, axis=(int,)),
+    _norm("group_norm", 12, groups=OPTIONAL_INT),
+    _norm("batch_norm", 10, training=OPTIONAL_BOOL),
+    *(CONV_BACKWARD, POOL_BACKWARD, ATTENTION_BACKWARD, RECURRENT_BACKWARD),
+)
