@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from tests.frontends import twins
+from tests.models.vision import ResNet50
 
 import perfc
 from perfc.costmodels import target_names
@@ -160,7 +161,7 @@ def test_flops_of_products(model: str) -> None:
 @pytest.mark.parametrize(
     ("model", "make"),
     [
-        ("resnet50", twins.ResNet50),
+        ("resnet50", ResNet50),
         ("bert-base:seq=128", lambda: twins.Bert(12, 768, 12)),
         ("bert-base:seq=512", lambda: twins.Bert(12, 768, 12)),
         ("bert-large:seq=512", lambda: twins.Bert(24, 1024, 16)),

@@ -28,59 +28,6 @@ def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-class Bottleneck(nn.Module):
-    """A block of ResNet-50."""
-
-    def __init__(self, channels: int, width: int, stride: int) -> None:
-        """Make three convolutions, and one for the shortcut if shapes differ."""
-        super().__init__()
-        wide = 4 * width
-        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, wide, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(wide)
-        self.downsample: nn.Module = nn.Identity()
-        if channels != wide:
-            shortcut = nn.Conv2d(channels, wide, 1, stride, bias=False)
-            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(wide))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add the shortcut."""
-        y = functional.relu(self.bn1(self.conv1(x)))
-        y = functional.relu(self.bn2(self.conv2(y)))
-        y = self.bn3(self.conv3(y))
-        return functional.relu(y + self.downsample(x))
-
-
-class ResNet50(nn.Module):
-    """ResNet-50 v1.5."""
-
-    def __init__(self) -> None:
-        """Stack 3, 4, 6 and 3 blocks."""
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.maxpool = nn.MaxPool2d(3, 2, 1)
-        blocks: list[nn.Module] = []
-        channels = 64
-        for stage, (width, count) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
-            for block in range(count):
-                stride = 2 if block == 0 and stage else 1
-                blocks.append(Bottleneck(channels, width, stride))
-                channels = 4 * width
-        self.blocks = nn.Sequential(*blocks)
-        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
-        self.fc = nn.Linear(2048, 1000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Classify images [batch, 3, height, width]."""
-        x = self.maxpool(functional.relu(self.bn1(self.conv1(x))))
-        logits: Tensor = self.fc(torch.flatten(self.avgpool(self.blocks(x)), 1))
-        return logits
-
-
 class Attention(nn.Module):
     """Attention of several heads over one sequence."""
 
