@@ -56,6 +56,7 @@ from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_fl
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.time_interval import TimeInterval
+from perfc.passes.timeline import task_mask
 from perfc.passes.what_if import (
     WHAT_IF,
     HostSaving,
@@ -130,4 +131,5 @@ __all__ = [
     "pass_names",
     "print_analysis",
     "read_pipeline",
+    "task_mask",
 ]
