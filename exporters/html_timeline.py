@@ -58,10 +58,10 @@ def _slices(rank: RankTrace, lane: Lane) -> list[_Slice]:
     """Return what a lane shows: ops of the host, or tasks of a stream, in order."""
     graph, resource = rank.graph, rank.lanes.index(lane)
     if lane.device < 0:
-        columns = zip(*map(np.ndarray.tolist, rank.op_slices), strict=True)
+        ops: list[list[int]] = np.stack(rank.op_slices, axis=1).tolist()
         return [
             _Slice(graph.ops[op].name, start_ns, end_ns)
-            for op, place, start_ns, end_ns in columns
+            for op, place, start_ns, end_ns in ops
             if place == resource
         ]
     return [

@@ -15,7 +15,8 @@ def memory_counters(rank: RankTrace, report: Report) -> Iterator[str]:
         return
     shown, _, start_ns, end_ns = rank.op_slices
     times_us = zip((start_ns / 1e3).tolist(), (end_ns / 1e3).tolist(), strict=True)
-    nodes = [rank.graph.ops[op].node for op in shown.tolist()]
+    ops: list[int] = shown.tolist()
+    nodes = [rank.graph.ops[op].node for op in ops]
     spans = dict(zip(nodes, times_us, strict=True))
     for time_us, allocated in memory_timeline(report.memory_use, spans):
         yield (

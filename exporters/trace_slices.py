@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import compress
+from itertools import chain, compress
 from typing import TypeAlias
 
 import attrs
@@ -55,18 +55,20 @@ _INPUT_TYPES = {
 
 def rank_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     """Return every slice of a rank, and the arrows from calls to device tasks."""
-    yield from _op_slices(rank, results)
-    yield from _call_slices(rank)
-    yield from device_slices(rank, results)
+    return chain(
+        _op_slices(rank, results), _call_slices(rank), device_slices(rank, results)
+    )
 
 
 def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     graph, inputs = rank.graph, _Inputs.of_rank(rank, results)
     heads: dict[tuple[str, int], str] = {}
-    shown, resources, start_ns, end_ns = rank.op_slices
+    shown, resource_of, start_ns, end_ns = rank.op_slices
+    ops: list[int] = shown.tolist()
+    resources: list[int] = resource_of.tolist()
     columns = zip(
-        shown.tolist(),
-        resources.tolist(),
+        ops,
+        resources,
         microseconds(start_ns),
         microseconds(end_ns - start_ns),
         strict=True,

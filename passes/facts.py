@@ -177,8 +177,9 @@ class Path:
     @functools.cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The rows of `segment_table`."""
-        kind, *columns = (column.tolist() for column in self.segment_table)
-        kinds = [SEGMENT_KINDS[number] for number in kind]
+        numbers: list[int] = self.segment_table.kind.tolist()
+        kinds = [SEGMENT_KINDS[number] for number in numbers]
+        columns = [column.tolist() for column in self.segment_table[1:]]
         with paused_collector():
             return tuple(map(Segment, kinds, *columns))
 
