@@ -1,7 +1,9 @@
 """Write traces of a large synthetic graph: `trace.py [SLICES]`, 100,000 if not said.
 
 Prints wall and CPU seconds to write the trace, from a finished analysis to the file
-on disk, plain and compressed, and the bar for the plain one.
+on disk: the first write of several reports, which also works out what the trace shows
+(memory, the path), then another, and a compressed one. The bar is for the slowest
+first write.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from perfc.passes import FoldShapes, PassManager, ShapeInference
 from perfc.tools import Model
 
 BAR_S = 1.0
+REPORTS = 5
 SLICES_PER_NODE = 3.125
 """An op, and mostly a call and a kernel; views have no kernel."""
 
@@ -26,15 +29,21 @@ SLICES_PER_NODE = 3.125
 def main() -> int:
     """Write them."""
     slices = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    report = analyzed(int(slices / SLICES_PER_NODE))
+    nodes = int(slices / SLICES_PER_NODE)
+    report = analyzed(scale.BLOCK)
+    report.to_trace()  # what is imported and opened once
+    walls_s: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
+        for _ in range(REPORTS):
+            report = analyzed(nodes)
+            walls_s.append(written(report, Path(folder, "t.json")))
+        print("again:")
         for name in ("t.json", "t.json.gz"):
             written(report, Path(folder, name))
-        walls_s = [written(report, Path(folder, "t.json")) for _ in range(5)]
-    best_s = min(walls_s)
-    verdict = "ok" if best_s <= BAR_S else "MISSED"
-    print(f"best of {len(walls_s)}: {best_s:.2f} s, bar {BAR_S:.2f} s  {verdict}")
-    return 0 if best_s <= BAR_S else 1
+    worst_s = max(walls_s)
+    verdict = "ok" if worst_s <= BAR_S else "MISSED"
+    print(f"slowest first of {REPORTS}: {worst_s:.2f} s, bar {BAR_S:.2f} s  {verdict}")
+    return 0 if worst_s <= BAR_S else 1
 
 
 def analyzed(nodes: int) -> perfc.Report:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+import numpy as np
+
 from perfc.exporters.trace_rank import Lane, RankTrace, rank_traces
 from perfc.ir import BUSY_KINDS
 from perfc.tools import Report, format_us
@@ -31,7 +33,7 @@ def timeline(report: Report) -> Iterator[str]:
     any size makes a picture of a bounded one.
     """
     ranks = list(rank_traces(report.results))
-    total_ns = max((end for rank in ranks for end in rank.end_ns), default=0) or 1
+    total_ns = max(int(rank.end_ns.max(initial=1)) for rank in ranks)
     lanes = [(rank, lane) for rank in ranks for lane in rank.lanes]
     height = _LANE_HEIGHT * (len(lanes) + 1)
     yield f'<svg viewBox="0 0 {_LEFT + _WIDTH} {height}" role="img">'
@@ -54,16 +56,16 @@ def timeline(report: Report) -> Iterator[str]:
 
 def _slices(rank: RankTrace, lane: Lane) -> list[_Slice]:
     """Return what a lane shows: ops of the host, or tasks of a stream, in order."""
-    graph = rank.graph
+    graph, resource = rank.graph, rank.lanes.index(lane)
     if lane.device < 0:
+        ops: list[list[int]] = np.stack(rank.op_slices, axis=1).tolist()
         return [
             _Slice(graph.ops[op].name, start_ns, end_ns)
-            for op, (place, start_ns, end_ns) in rank.op_spans.items()
-            if place == lane
+            for op, place, start_ns, end_ns in ops
+            if place == resource
         ]
-    resource = rank.lanes.index(lane)
     return [
-        _Slice(_name(rank, task), rank.start_ns[task], rank.end_ns[task])
+        _Slice(_name(rank, task), int(rank.start_ns[task]), int(rank.end_ns[task]))
         for task, kind in enumerate(graph.kind)
         if kind in BUSY_KINDS and graph.resource[task] == resource
     ]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, TypeAlias
 
-from perfc.exporters.trace_events import arrow_end, slice_start
+import numpy as np
+
+from perfc.exporters.trace_events import arrow_end, microseconds, slice_start
 from perfc.exporters.trace_rank import RankTrace
 from perfc.ir import BUSY_KINDS, Kernel, TaskKind
+from perfc.passes import task_mask
 from perfc.tools import Results
 
 Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool]
@@ -29,33 +33,38 @@ _COLLECTIVES = {
 
 def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     """Return kernels, copies and collectives, each with the arrow that ends there."""
-    graph, ops, first_id = rank.graph, rank.graph.ops, rank.first_external_id
-    starts, ends, stated_s = rank.start_ns, rank.end_ns, graph.stated_s
-    on_path = frozenset(results.path.tasks)
+    graph, shown = rank.graph, task_mask(rank.graph, BUSY_KINDS)
+    tasks, names = np.flatnonzero(shown), [*(op.name for op in graph.ops), ""]
+    ops = list(compress(graph.op, shown))
+    keys = zip(
+        compress(graph.kernel, shown),
+        [names[op] for op in ops],
+        compress(graph.detail, shown),
+        compress(graph.resource, shown),
+        compress(graph.kind, shown),
+        [stated_s == stated_s for stated_s in compress(graph.stated_s, shown)],  # noqa: PLR0124 - not NaN
+        strict=True,
+    )
+    columns = zip(
+        tasks.tolist(),
+        keys,
+        ops,
+        compress(graph.issue, shown),
+        microseconds(rank.start_ns[tasks]),
+        microseconds(rank.end_ns[tasks] - rank.start_ns[tasks]),
+        np.isin(rank.offset + tasks, results.path.tasks).astype(np.int8).tolist(),
+        strict=True,
+    )
     parts: dict[Key, tuple[str, str, str]] = {}
-    for task, kind in enumerate(graph.kind):
-        if kind not in BUSY_KINDS:
-            continue
-        op, call = graph.op[task], graph.issue[task]
-        key = (
-            graph.kernel[task],
-            ops[op].name if op >= 0 else "",
-            graph.detail[task],
-            graph.resource[task],
-            kind,
-            stated_s[task] != stated_s[task],
-        )
+    for task, key, op, call, start, duration, critical in columns:
         found = parts.get(key)
         if found is None:
             found = parts[key] = _parts(rank, results, key, task)
         head, tail, arrow = found
-        start = f"{starts[task] / 1000:.3f}"
         correlation = rank.first_correlation + (task if call < 0 else call)
-        named = f'"External id":{first_id + op},' if op in rank.op_spans else ""
-        critical = int(rank.offset + task in on_path)
         yield (
-            f'{head}{start},"dur":{(ends[task] - starts[task]) / 1000:.3f},"args":'
-            f'{{{named}"correlation":{correlation},"critical":{critical},{tail}}}'
+            f'{head}{start},"dur":{duration},"args":{{{rank.external_ids[op]}'
+            f'"correlation":{correlation},"critical":{critical},{tail}}}'
         )
         if call >= 0:
             yield f'{arrow}{start},"id":{correlation}}}'
@@ -80,7 +89,7 @@ def _parts(
     if kernel is not None:
         args |= {"bytes": kernel.work.bytes, "flops": kernel.work.flops}
     if kernel is not None and kind is TaskKind.COPY:
-        args |= _copied(kernel, rank.end_ns[task] - rank.start_ns[task])
+        args |= _copied(kernel, int(rank.end_ns[task] - rank.start_ns[task]))
     head = slice_start(category, _name(kind, kernel, op, detail), lane)
     return head, json.dumps(args)[1:], arrow_end("ac2g", lane)
 

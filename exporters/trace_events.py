@@ -7,9 +7,21 @@ from __future__ import annotations
 
 from json.encoder import encode_basestring_ascii as quoted
 
+import numpy as np
+from numpy.typing import NDArray
+
 from perfc.exporters.trace_rank import Lane
 
-__all__ = ["arrow_end", "arrow_start", "quoted", "slice_start"]
+__all__ = ["arrow_end", "arrow_start", "microseconds", "quoted", "slice_start"]
+
+_THOUSANDTHS = [f".{number:03}" for number in range(1000)]
+
+
+def microseconds(nanoseconds: NDArray[np.int64]) -> list[str]:
+    """Return times of no less than zero as text, exact to the nanosecond."""
+    whole, rest = np.divmod(nanoseconds, 1000)
+    columns = zip(whole.tolist(), rest.tolist(), strict=True)
+    return [f"{us}{_THOUSANDTHS[ns]}" for us, ns in columns]
 
 
 def slice_start(category: str, name: str, lane: Lane) -> str:

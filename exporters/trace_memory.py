@@ -13,10 +13,11 @@ def memory_counters(rank: RankTrace, report: Report) -> Iterator[str]:
     pid = next((lane.pid for lane in rank.lanes if lane.device >= 0), None)
     if pid is None:
         return
-    spans = {
-        rank.graph.ops[op].node: (span.start_ns / 1000, span.end_ns / 1000)
-        for op, span in rank.op_spans.items()
-    }
+    shown, _, start_ns, end_ns = rank.op_slices
+    times_us = zip((start_ns / 1e3).tolist(), (end_ns / 1e3).tolist(), strict=True)
+    ops: list[int] = shown.tolist()
+    nodes = [rank.graph.ops[op].node for op in ops]
+    spans = dict(zip(nodes, times_us, strict=True))
     for time_us, allocated in memory_timeline(report.memory_use, spans):
         yield (
             f'{{"ph":"C","name":"device memory (bytes)","pid":{pid},"tid":0,'

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from perfc.exporters.trace_events import arrow_end, arrow_start
-from perfc.exporters.trace_rank import BETWEEN_OPS, RankTrace, Span
+import numpy as np
+
+from perfc.exporters.trace_events import arrow_end, arrow_start, microseconds
+from perfc.exporters.trace_rank import Integers, RankTrace
 from perfc.ir import HOST_KINDS, TaskKind
+from perfc.passes import task_mask
 from perfc.tools import Results
 
 _PATH = "critical_path"
@@ -20,36 +22,44 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> Iterator[str]:
     A task on the host stands for its op, so that the path runs from op to op; time
     between ops has no slice, and so no arrow.
     """
-    before: Span | None = None
-    arrows = 0
-    lanes = {lane for rank in ranks for lane in rank.lanes}
-    heads = {lane: arrow_start(_PATH, lane) for lane in lanes}
-    tails = {lane: arrow_end(_PATH, lane) for lane in lanes}
-    for span in _spans(ranks, results):
-        if span is before:
-            continue
-        if before is not None:
-            arrows += 1
-            # A slice that has waited began before what it waited for.
-            waited = span.start_ns < before.start_ns
-            end_ns = before.end_ns if waited else span.start_ns
-            yield (
-                f'{heads[before.lane]}{before.start_ns / 1000:.3f},"id":{arrows}}},\n'
-                f'{tails[span.lane]}{end_ns / 1000:.3f},"id":{arrows}}}'
-            )
-        before = span
+    slices = np.concatenate([_slices(rank) for rank in ranks])[results.path.tasks]
+    slices = slices[slices >= 0]
+    slices = slices[np.diff(slices, prepend=-1) != 0]
+    before, after = slices[:-1], slices[1:]
+    start_ns = np.concatenate([rank.start_ns for rank in ranks])
+    end_ns = np.concatenate([_ends_ns(rank) for rank in ranks])
+    # A slice that has waited began before what it waited for.
+    waited = start_ns[after] < start_ns[before]
+    reached_ns = np.where(waited, end_ns[before], start_ns[after])
+    lanes = [rank.lanes[resource] for rank in ranks for resource in rank.graph.resource]
+    heads = {lane: arrow_start(_PATH, lane) for rank in ranks for lane in rank.lanes}
+    tails = {lane: arrow_end(_PATH, lane) for rank in ranks for lane in rank.lanes}
+    columns = zip(
+        before.tolist(),
+        after.tolist(),
+        microseconds(start_ns[before]),
+        microseconds(reached_ns),
+        strict=True,
+    )
+    for number, (one, other, start, end) in enumerate(columns, 1):
+        yield (
+            f'{heads[lanes[one]]}{start},"id":{number}}},\n'
+            f'{tails[lanes[other]]}{end},"id":{number}}}'
+        )
 
 
-def _spans(ranks: Sequence[RankTrace], results: Results) -> Iterator[Span]:
-    """Return the slices that show the tasks of the path; some have none."""
-    offsets = results.schedule.offsets
-    for flat in results.path.tasks:
-        rank = ranks[bisect_right(offsets, flat) - 1]
-        graph, task = rank.graph, flat - rank.offset
-        kind, op = graph.kind[task], graph.op[task]
-        if kind in HOST_KINDS and op in rank.op_spans:
-            if graph.detail[task] != BETWEEN_OPS:
-                yield rank.op_spans[op]
-        elif kind not in _WITHOUT_SLICE:
-            lane = rank.lanes[graph.resource[task]]
-            yield Span(lane, rank.start_ns[task], rank.end_ns[task])
+def _slices(rank: RankTrace) -> Integers:
+    """Return the slice that shows each task, by its first task; -1 for none."""
+    tasks = np.arange(len(rank.graph))
+    own = np.where(task_mask(rank.graph, _WITHOUT_SLICE), -1, tasks)
+    of_op = np.where(rank.between, -1, rank.op_first[rank.op])
+    in_op = task_mask(rank.graph, HOST_KINDS) & (rank.op_first[rank.op] >= 0)
+    found = np.where(in_op, of_op, own)
+    return np.where(found < 0, -1, found + rank.offset)
+
+
+def _ends_ns(rank: RankTrace) -> Integers:
+    """Return when the slice ends that starts with each task."""
+    end_ns = rank.end_ns.copy()
+    end_ns[rank.op_first[rank.op_slices.op]] = rank.op_slices.end_ns
+    return end_ns

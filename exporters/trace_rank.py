@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.ir import HOST_KINDS, LaunchGraph, ResourceKind, TaskKind
+from perfc.passes import task_mask
 from perfc.tools import Results
 
 _FIRST_HOST_PID = 100_000
@@ -24,6 +27,10 @@ _FIRST_STREAM = 7
 
 BETWEEN_OPS = "T1"
 """The host time that belongs to an op, but is not in it."""
+
+
+Integers: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
 
 
 class Lane(NamedTuple):
@@ -43,12 +50,21 @@ class Lane(NamedTuple):
     device: int
 
 
-class Span(NamedTuple):
-    """A slice on a lane, in nanoseconds."""
+class OpSlices(NamedTuple):
+    """The time of the host in each op that has a slice, from the end of T1 on.
 
-    lane: Lane
-    start_ns: int
-    end_ns: int
+    Attributes:
+        op: Its number.
+        resource: Where it runs.
+        start_ns: When its first task starts.
+        end_ns: When its last task ends.
+
+    """
+
+    op: Integers
+    resource: Integers
+    start_ns: Integers
+    end_ns: Integers
 
 
 @attrs.frozen(eq=False)
@@ -69,7 +85,13 @@ class RankTrace:
             calls it, as a profiler sees it; in the schedule, when it need not
             wait any more.
         end_ns: When each task ends.
-        op_spans: The time of the host in each op, from the end of T1 on.
+        resource: Where each task runs.
+        op: What each task belongs to, -1 for none.
+        between: Whether a task is the host's time between ops.
+        op_first: First host task of each op, from the end of T1 on; -1 where there
+            is none, as for an op that is but a runtime call. One more, -1, stands
+            for no op.
+        op_last: Last host task of each op that has a first.
 
     """
 
@@ -79,9 +101,13 @@ class RankTrace:
     offset: int
     lanes: Sequence[Lane]
     first_external_id: int
-    start_ns: Sequence[int]
-    end_ns: Sequence[int]
-    op_spans: Mapping[int, Span]
+    start_ns: Integers
+    end_ns: Integers
+    resource: Integers
+    op: Integers
+    between: Flags
+    op_first: Integers
+    op_last: Integers
 
     @property
     def host_pid(self) -> int:
@@ -93,6 +119,24 @@ class RankTrace:
         """Correlation of its first task, if it is a call; the others follow."""
         return _FIRST_CORRELATION + self.offset
 
+    @functools.cached_property
+    def op_slices(self) -> OpSlices:
+        """The ops that have a slice, in order."""
+        op = np.flatnonzero(self.op_first >= 0)
+        first, last = self.op_first[op], self.op_last[op]
+        return OpSlices(
+            op, self.resource[first], self.start_ns[first], self.end_ns[last]
+        )
+
+    @functools.cached_property
+    def external_ids(self) -> Sequence[str]:
+        """What slices say of the op they belong to; the last one is of none."""
+        first_id = self.first_external_id
+        return [
+            f'"External id":{number},' if task >= 0 else ""
+            for number, task in enumerate(self.op_first.tolist(), first_id)
+        ]
+
 
 def rank_traces(results: Results) -> Iterator[RankTrace]:
     """Return the ranks of a schedule; numbers are unique across them."""
@@ -101,27 +145,30 @@ def rank_traces(results: Results) -> Iterator[RankTrace]:
     for number, hosted in enumerate(results.hosted):
         graph, offset = hosted.graph, schedule.offsets[number]
         own = slice(offset, offset + len(graph))
-        lanes = list(_lanes(graph, _FIRST_HOST_PID + number, gpus))
         end_ns = _nanoseconds(schedule.end_s[own])
-        start_ns = _called(graph, _nanoseconds(schedule.start_s[own]), end_ns)
+        start_ns = _nanoseconds(schedule.start_s[own])
+        resource = np.array(graph.resource, dtype=np.int64)
+        op = np.array(graph.op, dtype=np.int64)
+        between = np.array([detail == BETWEEN_OPS for detail in graph.detail], np.bool_)
         yield RankTrace(
             number,
             results.program.classes[number].ranks[0],
             graph,
             offset,
-            lanes,
+            list(_lanes(graph, _FIRST_HOST_PID + number, gpus)),
             first_id,
-            start_ns,
+            _called(graph, resource, start_ns, end_ns),
             end_ns,
-            _op_spans(graph, lanes, start_ns, end_ns),
+            resource,
+            op,
+            between,
+            *_op_tasks(graph, op, between),
         )
         first_id += len(graph.ops)
 
 
-def _nanoseconds(seconds: Sequence[float]) -> list[int]:
-    rounded = np.rint(np.array(seconds, dtype=np.float64) * 1e9)
-    nanoseconds: list[int] = rounded.astype(np.int64).tolist()
-    return nanoseconds
+def _nanoseconds(seconds: Sequence[float]) -> Integers:
+    return np.rint(np.array(seconds, dtype=np.float64) * 1e9).astype(np.int64)
 
 
 def _lanes(graph: LaunchGraph, host_pid: int, gpus: Iterator[int]) -> Iterator[Lane]:
@@ -140,35 +187,30 @@ def _lanes(graph: LaunchGraph, host_pid: int, gpus: Iterator[int]) -> Iterator[L
         yield Lane(pids[device], tid, label, pids[device])
 
 
-def _called(graph: LaunchGraph, start_ns: list[int], end_ns: list[int]) -> list[int]:
+def _called(
+    graph: LaunchGraph, resource: Integers, start_ns: Integers, end_ns: Integers
+) -> Integers:
     """Let every synchronisation start where the task before it ends."""
-    reached = [0] * len(graph.resources)
-    called = list(start_ns)
-    for task, kind in enumerate(graph.kind):
-        resource = graph.resource[task]
-        if kind is TaskKind.SYNC:
-            called[task] = reached[resource]
-        reached[resource] = end_ns[task]
+    waits = task_mask(graph, frozenset({TaskKind.SYNC}))
+    called = start_ns.copy()
+    for thread in set(resource[waits].tolist()):
+        tasks = np.flatnonzero(resource == thread)
+        reached_ns = np.concatenate([[0], end_ns[tasks[:-1]]])
+        called[tasks] = np.where(waits[tasks], reached_ns, start_ns[tasks])
     return called
 
 
-def _op_spans(
-    graph: LaunchGraph,
-    lanes: Sequence[Lane],
-    start_ns: Sequence[int],
-    end_ns: Sequence[int],
-) -> dict[int, Span]:
-    """Return the host's time in each op that is more than a runtime call."""
-    spans: dict[int, Span] = {}
-    ended_ns: dict[int, int] = {}
-    names = [op.name for op in graph.ops]
-    columns = zip(graph.kind, graph.op, graph.detail, strict=True)
-    for task, (kind, op, detail) in enumerate(columns):
-        if op < 0 or kind not in HOST_KINDS or detail in (BETWEEN_OPS, names[op]):
-            continue
-        if op not in ended_ns:
-            spans[op] = Span(lanes[graph.resource[task]], start_ns[task], 0)
-        ended_ns[op] = end_ns[task]
-    return {
-        op: Span(lane, start, ended_ns[op]) for op, (lane, start, _) in spans.items()
-    }
+def _op_tasks(
+    graph: LaunchGraph, op: Integers, between: Flags
+) -> tuple[Integers, Integers]:
+    """Return the first and last host task of each op that is more than a call."""
+    names = [*(launched.name for launched in graph.ops), ""]
+    details = zip(graph.detail, graph.op, strict=True)
+    is_call = np.array([detail == names[of] for detail, of in details], dtype=np.bool_)
+    on_host = task_mask(graph, HOST_KINDS)
+    tasks = np.flatnonzero(on_host & (op >= 0) & ~between & ~is_call)
+    first = np.full(len(names), -1)
+    last = np.full(len(names), -1)
+    first[op[tasks[::-1]]] = tasks[::-1]  # of several, the one assigned last stays
+    last[op[tasks]] = tasks
+    return first, last

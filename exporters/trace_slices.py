@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain, compress
 from typing import TypeAlias
 
 import attrs
+import numpy as np
 
 from perfc.exporters.trace_device import device_slices
-from perfc.exporters.trace_events import arrow_start, quoted, slice_start
+from perfc.exporters.trace_events import (
+    arrow_start,
+    microseconds,
+    quoted,
+    slice_start,
+)
 from perfc.exporters.trace_rank import Lane, RankTrace
 from perfc.ir import Node, TaskKind, TensorType, Value
+from perfc.passes import task_mask
 from perfc.tools import Results
 
 _CALLS = frozenset({TaskKind.CALL, TaskKind.SYNC})
@@ -47,46 +55,61 @@ _INPUT_TYPES = {
 
 def rank_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     """Return every slice of a rank, and the arrows from calls to device tasks."""
-    yield from _op_slices(rank, results)
-    yield from _call_slices(rank)
-    yield from device_slices(rank, results)
+    return chain(
+        _op_slices(rank, results), _call_slices(rank), device_slices(rank, results)
+    )
 
 
 def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
-    ops, first_id = rank.graph.ops, rank.first_external_id
-    heads: dict[tuple[str, Lane], str] = {}
-    inputs = _Inputs.of_rank(rank, results)
-    for op, (lane, start_ns, end_ns) in rank.op_spans.items():
-        key = ops[op].name, lane
+    graph, inputs = rank.graph, _Inputs.of_rank(rank, results)
+    heads: dict[tuple[str, int], str] = {}
+    shown, resource_of, start_ns, end_ns = rank.op_slices
+    ops: list[int] = shown.tolist()
+    resources: list[int] = resource_of.tolist()
+    columns = zip(
+        ops,
+        resources,
+        microseconds(start_ns),
+        microseconds(end_ns - start_ns),
+        strict=True,
+    )
+    for number, resource, start, duration in columns:
+        op = graph.ops[number]
+        key = op.name, resource
         head = heads.get(key)
         if head is None:
-            head = heads[key] = slice_start("cpu_op", *key)
+            lane = rank.lanes[resource]
+            head = heads[key] = slice_start("cpu_op", op.name, lane)
         yield (
-            f'{head}{start_ns / 1000:.3f},"dur":{(end_ns - start_ns) / 1000:.3f},'
-            f'"args":{{"External id":{first_id + op},"Record function id":0,'
-            f'{inputs.describe(ops[op].node)}"Ev Idx":{op}}}}}'
+            f'{head}{start},"dur":{duration},"args":{{{rank.external_ids[number]}'
+            f'"Record function id":0,{inputs.describe(op.node)}"Ev Idx":{number}}}}}'
         )
 
 
 def _call_slices(rank: RankTrace) -> Iterator[str]:
     """Return runtime calls; each that issues something starts one arrow."""
-    graph, first_id = rank.graph, rank.first_external_id
-    number = rank.first_correlation
-    columns = zip(graph.kind, graph.detail, graph.resource, graph.op, strict=True)
-    starts, ends, issuing = rank.start_ns, rank.end_ns, frozenset(graph.issue)
+    graph, shown = rank.graph, task_mask(rank.graph, _CALLS)
+    tasks, issuing = np.flatnonzero(shown), frozenset(graph.issue)
+    columns = zip(
+        tasks.tolist(),
+        compress(zip(graph.detail, graph.resource, strict=True), shown),
+        compress(graph.op, shown),
+        microseconds(rank.start_ns[tasks]),
+        microseconds(rank.end_ns[tasks] - rank.start_ns[tasks]),
+        strict=True,
+    )
     parts: dict[tuple[str, int], tuple[str, str, str]] = {}
-    for task, (kind, detail, resource, op) in enumerate(columns):
-        if kind not in _CALLS:
-            continue
-        key = detail, resource
-        if key not in parts:
-            parts[key] = _call_parts(detail or kind.value, rank.lanes[resource])
-        head, cbid, arrow = parts[key]
-        start, correlation = f"{starts[task] / 1000:.3f}", task + number
-        named = f'"External id":{first_id + op},' if op in rank.op_spans else ""
+    for task, key, op, start, duration in columns:
+        found = parts.get(key)
+        if found is None:
+            detail, resource = key
+            name = detail or graph.kind[task].value
+            found = parts[key] = _call_parts(name, rank.lanes[resource])
+        head, cbid, arrow = found
+        correlation = rank.first_correlation + task
         yield (
-            f'{head}{start},"dur":{(ends[task] - starts[task]) / 1000:.3f},'
-            f'"args":{{{named}{cbid}"correlation":{correlation}}}}}'
+            f'{head}{start},"dur":{duration},"args":{{{rank.external_ids[op]}'
+            f'{cbid}"correlation":{correlation}}}}}'
         )
         if task in issuing:
             yield f'{arrow}{start},"id":{correlation}}}'

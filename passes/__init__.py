@@ -13,6 +13,7 @@ from perfc.passes.facts import (
     KERNEL_COST,
     LAUNCHES,
     SCHEDULE,
+    SEGMENT_KINDS,
     TYPED,
     HostedLaunches,
     Interval,
@@ -56,6 +57,7 @@ from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_fl
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.time_interval import TimeInterval
+from perfc.passes.timeline import task_mask
 from perfc.passes.what_if import (
     WHAT_IF,
     HostSaving,
@@ -75,6 +77,7 @@ __all__ = [
     "LAUNCHES",
     "MEMORY",
     "SCHEDULE",
+    "SEGMENT_KINDS",
     "TYPED",
     "WHAT_IF",
     "Analysis",
@@ -130,4 +133,5 @@ __all__ = [
     "pass_names",
     "print_analysis",
     "read_pipeline",
+    "task_mask",
 ]

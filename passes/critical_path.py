@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.ir import HOST_KINDS, AnyKey, Program, TaskKind
 from perfc.passes.base import Pass, PassContext
@@ -16,13 +17,14 @@ from perfc.passes.facts import (
     CRITICAL_PATH,
     HOSTED,
     SCHEDULE,
+    SEGMENT_KINDS,
     HostedLaunches,
     Path,
     Schedule,
-    Segment,
     SegmentKind,
+    SegmentTable,
 )
-from perfc.passes.timeline import TIMELINE, Timeline, latest_ends
+from perfc.passes.timeline import TIMELINE, Timeline, latest_ends, task_mask
 
 _SEGMENT = {
     TaskKind.HOST: SegmentKind.HOST,
@@ -35,6 +37,9 @@ _SEGMENT = {
     TaskKind.RECORD: SegmentKind.IDLE,
     TaskKind.WAIT: SegmentKind.IDLE,
 }
+
+_NUMBER = {kind: number for number, kind in enumerate(SEGMENT_KINDS)}
+_OWN = {kind: _NUMBER[segment] for kind, segment in _SEGMENT.items()}
 
 _ROUNDING = 1e-12
 """Slack below this share of the time is what sums of floats differ by."""
@@ -86,28 +91,38 @@ def _segments(
     hosted: Sequence[HostedLaunches],
     timeline: Timeline,
     tasks: list[int],
-) -> list[Segment]:
-    start_s, duration_s = schedule.start_s, schedule.duration_s
-    kinds = list(chain.from_iterable(launches.graph.kind for launches in hosted))
-    segments: list[Segment] = []
-    end_s = 0.0
-    before = -1
-    for task in tasks:
-        start = start_s[task]
-        if start > end_s:
-            # The lag itself, not the difference: then every segment ends on the
-            # very float at which the next one starts.
-            if kinds[before] in HOST_KINDS:
-                kind, lag_s = SegmentKind.LAUNCH, timeline.latency_s
-            else:
-                kind, lag_s = SegmentKind.IDLE, _gap_behind_s(timeline, before, task)
-            segments.append(Segment(kind, task, end_s, lag_s))
-        duration = duration_s[task]
-        if duration > 0:
-            segments.append(Segment(_SEGMENT[kinds[task]], task, start, duration))
-        end_s = start + duration
-        before = task
-    return segments
+) -> SegmentTable:
+    """Return, for each task, the wait before it, if any, and its own time."""
+    path = np.array(tasks, dtype=np.int64)
+    start_s = np.array(schedule.start_s)[path]
+    duration_s = np.array(schedule.duration_s)[path]
+    before = np.concatenate([[-1], path])[:-1]
+    free_s = np.concatenate([[0.0], start_s + duration_s])[:-1]
+    # The lag itself, not the difference: then every segment ends on the very float
+    # at which the next one starts.
+    launched = _on_host(hosted)[before]
+    lag_s = np.full(len(path), timeline.latency_s)
+    for place in np.flatnonzero((start_s > free_s) & ~launched).tolist():
+        lag_s[place] = _gap_behind_s(timeline, tasks[place - 1], tasks[place])
+    wait = np.where(launched, _NUMBER[SegmentKind.LAUNCH], _NUMBER[SegmentKind.IDLE])
+    lasts = np.stack([start_s > free_s, duration_s > 0], axis=1).ravel()
+    return SegmentTable(
+        np.stack([wait, _kinds(hosted)[path]], axis=1).ravel()[lasts],
+        np.repeat(path, 2)[lasts],
+        np.stack([free_s, start_s], axis=1).ravel()[lasts],
+        np.stack([lag_s, duration_s], axis=1).ravel()[lasts],
+    )
+
+
+def _kinds(hosted: Sequence[HostedLaunches]) -> NDArray[np.int8]:
+    """Return the number of the kind of each task's own segment."""
+    kinds = chain.from_iterable(launches.graph.kind for launches in hosted)
+    return np.frombuffer(bytes(map(_OWN.__getitem__, kinds)), dtype=np.int8)
+
+
+def _on_host(hosted: Sequence[HostedLaunches]) -> NDArray[np.bool_]:
+    masks = [task_mask(launches.graph, HOST_KINDS) for launches in hosted]
+    return np.concatenate(masks)
 
 
 def _gap_behind_s(timeline: Timeline, before: int, task: int) -> float:

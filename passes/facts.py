@@ -128,6 +128,27 @@ class Segment(NamedTuple):
     duration_s: float
 
 
+SEGMENT_KINDS = tuple(SegmentKind)
+"""Kinds by their numbers in a `SegmentTable`."""
+
+
+class SegmentTable(NamedTuple):
+    """The segments of a path, one array a column; see `Segment`.
+
+    Attributes:
+        kind: Number of the kind in `SEGMENT_KINDS`.
+        task: Flat number of the task.
+        start_s: When each starts.
+        duration_s: How long each lasts.
+
+    """
+
+    kind: NDArray[np.int8]
+    task: NDArray[np.int64]
+    start_s: NDArray[np.float64]
+    duration_s: NDArray[np.float64]
+
+
 @attrs.frozen(eq=False)
 class Path:
     """The critical path of a schedule.
@@ -138,21 +159,29 @@ class Path:
     Attributes:
         time_s: From the first start to the last end.
         tasks: The tasks of the path, in order of time.
-        find_segments: Works out `segments`.
+        find_segments: Works out `segment_table`.
         find_slack_s: Works out `slack_s`.
 
     """
 
     time_s: float
     tasks: Sequence[int]
-    find_segments: Callable[[], Sequence[Segment]] = attrs.field(repr=False)
+    find_segments: Callable[[], SegmentTable] = attrs.field(repr=False)
     find_slack_s: Callable[[], Sequence[float]] = attrs.field(repr=False)
 
     @functools.cached_property
-    def segments(self) -> tuple[Segment, ...]:
+    def segment_table(self) -> SegmentTable:
         """The path, in order of time; durations sum to `time_s`."""
+        return self.find_segments()
+
+    @functools.cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of `segment_table`."""
+        numbers: list[int] = self.segment_table.kind.tolist()
+        kinds = [SEGMENT_KINDS[number] for number in numbers]
+        columns = [column.tolist() for column in self.segment_table[1:]]
         with paused_collector():
-            return tuple(self.find_segments())
+            return tuple(map(Segment, kinds, *columns))
 
     @functools.cached_property
     def slack_s(self) -> Sequence[float]:

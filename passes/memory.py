@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import ClassVar
 
 import attrs
@@ -61,42 +62,39 @@ class Memory(Pass):
                 continue
             storages = _Storages(rank.ops, graph, program.bindings)
             buffers = storages.buffers(ctx.system)
-            uses.append(_use(storages.nodes, buffers))
+            uses.append(_use(storages, buffers))
         ctx.set(MEMORY, program, tuple(uses))
 
 
 @attrs.frozen(eq=False)
 class _Launched:
-    """What the launches of a node say.
+    """What the launches of a graph say of its nodes, by their names.
 
     Attributes:
-        runs: Whether it has a task on the device: then its results are new.
-        scratch: Sizes of the buffers that its kernels fill besides them.
+        run: Those that have a task on the device: then their results are new.
+        scratch: Sizes of the buffers that their kernels fill besides them. A node
+            of several calls drops those of one before the next: the most counts.
 
     """
 
-    runs: bool = False
-    scratch: tuple[int, ...] = ()
+    run: frozenset[str]
+    scratch: Mapping[str, Sequence[int]]
 
-
-_NOTHING = _Launched()
-
-
-def _launched(graph: LaunchGraph) -> dict[str, _Launched]:
-    """Return what the launches of each node say, by the name of the node."""
-    scratch: defaultdict[int, list[int]] = defaultdict(list)
-    runs: set[int] = set()
-    columns = zip(graph.op, graph.kind, graph.kernel, graph.detail, strict=True)
-    for op, kind, kernel, detail in columns:
-        if kind in BUSY_KINDS:
-            runs.add(op)
-            if detail == SCRATCH_TASK and kernel >= 0:
-                scratch[op].append(graph.kernels[kernel].work.bytes_written)
-    return {
-        launched.node: _Launched(op in runs, tuple(scratch.get(op, ())))
-        for op, launched in enumerate(graph.ops)
-        if launched.node
-    }
+    @classmethod
+    def of(cls, graph: LaunchGraph) -> _Launched:
+        """Look at the tasks."""
+        busy = [kind in BUSY_KINDS for kind in graph.kind]
+        ops = frozenset(compress(graph.op, busy))
+        sizes: defaultdict[int, list[int]] = defaultdict(list)
+        for task, detail in enumerate(graph.detail):
+            if detail == SCRATCH_TASK and graph.kernel[task] >= 0:
+                work = graph.kernels[graph.kernel[task]].work
+                sizes[graph.op[task]].append(work.bytes_written)
+        scratch: dict[str, Sequence[int]] = {}
+        for op, needed in sizes.items():
+            node = graph.ops[op].node
+            scratch[node] = max(scratch.get(node, ()), needed, key=sum)
+        return cls(frozenset(graph.ops[op].node for op in ops if op >= 0), scratch)
 
 
 @attrs.define(eq=False)
@@ -108,7 +106,10 @@ class _Storages:
         launches: What it launches.
         bindings: The numbers of the symbols.
         nodes: Its nodes, in order.
-        owner: The value whose storage a value has; None where it has none.
+        names: Their names.
+        owner: The value whose storage a value has, if not its own; None where it
+            has none.
+        last: Number of the last node that reads the storage of a value.
 
     """
 
@@ -116,8 +117,12 @@ class _Storages:
     launches: LaunchGraph
     bindings: Mapping[str, int]
     nodes: Sequence[Node] = attrs.field(init=False)
+    names: Sequence[str] = attrs.field(init=False)
     owner: dict[Value, Value | None] = attrs.field(
         factory=dict["Value", "Value | None"], init=False
+    )
+    last: dict[Value | None, int] = attrs.field(
+        factory=dict["Value | None", int], init=False
     )
     _types: dict[TensorType, TensorType] = attrs.field(
         factory=dict[TensorType, TensorType], init=False
@@ -125,100 +130,85 @@ class _Storages:
     _sizes: dict[TensorType, int] = attrs.field(
         factory=dict[TensorType, int], init=False
     )
-    _launched: dict[Node, _Launched] = attrs.field(init=False)
+    _launched: _Launched = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.nodes = list(self.graph)
-        launched = _launched(self.launches)
-        self._launched = {n: launched.get(_name(n), _NOTHING) for n in self.nodes}
+        self.names = [_name(node) for node in self.nodes]
+        self._launched = _Launched.of(self.launches)
 
     def buffers(self, target: Target | None) -> list[Buffer]:
         """Return the storages, in the order in which they are allocated."""
         made = self._made()
-        constants = self._constants()
-        last = self._last_reads()
         end = len(self.nodes)
         lasting = [(v, BufferKind.PARAMETER) for v in self.graph.parameters]
-        lasting += [(v, BufferKind.CONSTANT) for v in constants]
+        lasting += [(v, BufferKind.CONSTANT) for v in self._constants(made)]
         lasting += [(v, BufferKind.INPUT) for v in self.graph.inputs]
         found = [self._buffer(v, kind, -1, end) for v, kind in lasting]
         if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(Buffer("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
-        for index, node in enumerate(self.nodes):
-            found += self._scratch(index, node)
-            for value in made.get(node, ()):
-                until = last.get(value, index)
+        for index, values in made.items():
+            found += self._scratch(index)
+            for value in values:
+                until = self.last.get(value, index)
                 found.append(self._buffer(value, BufferKind.ACTIVATION, index, until))
         return [buffer for buffer in found if buffer.nbytes]
 
-    def _made(self) -> dict[Node, list[Value]]:
-        """Find the owner of every value; return what each node allocates."""
-        made: dict[Node, list[Value]] = {}
-        for node in self.nodes:
-            source = self._aliased(node)
-            for value in node.results:
-                if source is not None:
-                    self.owner[value] = self._owner(source)
-                elif self._launched[node].runs:
-                    made.setdefault(node, []).append(value)
-                else:
-                    self.owner[value] = None
+    def _made(self) -> dict[int, Sequence[Value]]:
+        """Follow every value; return what each node that runs allocates.
+
+        One walk finds the owner of every value, and its last read.
+        """
+        owner, last, run = self.owner, self.last, self._launched.run
+        made: dict[int, Sequence[Value]] = {}
+        for index, node in enumerate(self.nodes):
+            for value in _reads(node) if node.regions else node.operands:
+                last[owner.get(value, value)] = index
+            runs = self.names[index] in run
+            source = self._aliased(node, runs=runs)
+            if source is not None:
+                owner.update(dict.fromkeys(node.results, owner.get(source, source)))
+            elif not runs:
+                owner.update(dict.fromkeys(node.results))
+            if runs:
+                made[index] = node.results if source is None else ()
+        for value in self.graph.outputs:
+            last[owner.get(value, value)] = len(self.nodes)
         return made
 
-    def _aliased(self, node: Node) -> Value | None:
+    def _aliased(self, node: Node, *, runs: bool) -> Value | None:
         """Return the operand whose storage the results have, if they are not new."""
         if node.op in FREE or not node.operands:
             return None
         opdef = BUILTIN_OPS.find(node.op)
         if opdef is not None and opdef.mutates:
             return node.operands[opdef.mutates[0]]
-        if self._launched[node].runs:
+        if runs:
             return None
         view = opdef.view if opdef is not None else None
         return node.operands[view or 0]
 
-    def _owner(self, value: Value) -> Value | None:
-        return self.owner.get(value, value)
-
-    def _constants(self) -> list[Value]:
+    def _constants(self, running: Iterable[int]) -> list[Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""
         found: dict[Value, None] = {}
-        for node in self.nodes:
-            if not self._launched[node].runs:
-                continue
-            for value in node.operands:
+        for index in running:
+            for value in self.nodes[index].operands:
                 source = value.producer
                 is_constant = source is not None and source.op == "constant"
                 if is_constant and value.type is not None and value.type.rank:
                     found[value] = None
         return list(found)
 
-    def _last_reads(self) -> dict[Value, int]:
-        last: dict[Value, int] = {}
-        for index, node in enumerate(self.nodes):
-            for value in _reads(node):
-                owner = self._owner(value)
-                if owner is not None:
-                    last[owner] = index
-        for value in self.graph.outputs:
-            owner = self._owner(value)
-            if owner is not None:
-                last[owner] = len(self.nodes)
-        return last
-
-    def _scratch(self, index: int, node: Node) -> Iterator[Buffer]:
-        found = self._launched[node]
-        if not found.runs:
-            return
+    def _scratch(self, index: int) -> list[Buffer]:
+        node, name = self.nodes[index], self.names[index]
+        sizes = self._launched.scratch.get(name, ())
         rule = SCRATCH.get(node.op)
-        sizes = [*found.scratch]
         if rule is not None:
             operands = tuple([self._type(v) for v in node.operands])
             results = tuple([self._type(v) for v in node.results])
-            sizes.append(rule(node.attributes, operands, results))
-        for size in sizes:
-            yield Buffer(_name(node), BufferKind.SCRATCH, size, index, index)
+            sizes = [*sizes, rule(node.attributes, operands, results)]
+        return [Buffer(name, BufferKind.SCRATCH, n, index, index) for n in sizes]
 
     def _buffer(self, value: Value, kind: BufferKind, first: int, last: int) -> Buffer:
         assert value.type is not None  # noqa: S101 - the fact TYPED says so
@@ -251,8 +241,9 @@ def _reads(node: Node) -> Iterator[Value]:
             yield from _reads(inner)
 
 
-def _use(nodes: Sequence[Node], buffers: Sequence[Buffer]) -> MemoryUse:
+def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
     """Add the buffers up along the nodes."""
+    nodes, names = storages.nodes, storages.names
     grown, freed = [0] * (len(nodes) + 1), [0] * (len(nodes) + 2)
     for buffer in buffers:
         size = buffer.allocated_bytes
@@ -265,22 +256,21 @@ def _use(nodes: Sequence[Node], buffers: Sequence[Buffer]) -> MemoryUse:
     peak = during.index(max(during)) - 1
     live = [b for b in buffers if b.first <= peak <= b.last]
     live.sort(key=lambda buffer: (-buffer.nbytes, buffer.first, buffer.name))
-    at = nodes[peak] if peak >= 0 else None
+    live_bytes: Counter[BufferKind] = Counter()
+    for buffer in live:
+        live_bytes[buffer.kind] += buffer.allocated_bytes
     return MemoryUse(
-        parameters_bytes=_sum(live, {BufferKind.PARAMETER, BufferKind.CONSTANT}),
-        activations_bytes=_sum(live, frozenset(BufferKind) - LASTING),
-        library_bytes=_sum(live, {BufferKind.LIBRARY}),
-        node=_name(at) if at is not None else "",
-        phase=at.location.phase if at is not None else "",
+        parameters_bytes=live_bytes[BufferKind.PARAMETER]
+        + live_bytes[BufferKind.CONSTANT],
+        activations_bytes=sum(
+            size for kind, size in live_bytes.items() if kind not in LASTING
+        ),
+        library_bytes=live_bytes[BufferKind.LIBRARY],
+        node=names[peak] if peak >= 0 else "",
+        phase=nodes[peak].location.phase if peak >= 0 else "",
         live=live,
-        nodes=[_name(node) for node in nodes],
+        nodes=names,
         during_bytes=during[1:],
         after_bytes=after[1:],
         buffers=buffers,
     )
-
-
-def _sum(
-    buffers: Sequence[Buffer], kinds: frozenset[BufferKind] | set[BufferKind]
-) -> int:
-    return sum(b.allocated_bytes for b in buffers if b.kind in kinds)

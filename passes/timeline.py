@@ -91,6 +91,8 @@ class _Constants:
 
 
 _Edges: TypeAlias = dict[_Constants, Timeline]
+_NUMBER = {kind: number for number, kind in enumerate(TaskKind)}
+_KINDS: WeakKeyDictionary[LaunchGraph, NDArray[np.uint8]] = WeakKeyDictionary()
 _LINKED: WeakKeyDictionary[LaunchGraph, _Edges] = WeakKeyDictionary()
 """Edges by structure and constants: kernels do not matter."""
 
@@ -150,7 +152,19 @@ def _link(graphs: tuple[LaunchGraph, ...], constants: _Constants) -> Timeline:
 
 def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:
     """Return which tasks of *graph* are of one of *kinds*."""
-    return np.frombuffer(bytes(map(kinds.__contains__, graph.kind)), dtype=np.bool_)
+    wanted = np.array([kind in kinds for kind in TaskKind])
+    return wanted[_kinds(graph)]
+
+
+def _kinds(graph: LaunchGraph) -> NDArray[np.uint8]:
+    """Return the number of the kind of each task; of a complete graph, remember it."""
+    found = _KINDS.get(graph.structure) if graph.complete else None
+    if found is None:
+        numbers = bytes(map(_NUMBER.__getitem__, graph.kind))
+        found = np.frombuffer(numbers, dtype=np.uint8)
+        if graph.complete:
+            _KINDS[graph.structure] = found
+    return found
 
 
 def _previous(graph: LaunchGraph) -> NDArray[np.intp]:

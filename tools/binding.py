@@ -86,15 +86,15 @@ def classify_symbols(graph: Graph, *, inputs_only: bool = False) -> Symbols:
             names = symbols_of(value.type.shape[:1])
             first |= names
             counted |= names if value.type.rank > 1 else set()
-    every: set[str] = set()
-    for value in graph.inputs if inputs_only else graph.values():
-        if value.type is not None:
-            every |= value.type.symbols()
+    values = graph.inputs if inputs_only else graph.values()
+    types = [value.type for value in values if value.type is not None]
+    # Many values, few symbols: each expression is looked into once.
+    every = symbols_of({d for t in types for d in t.shape if isinstance(d, Expr)})
     bounds &= every
     lookups = {name: count for name, count in lookups.items() if name in every}
     batch = first - ((lookups.keys() | bounds) - counted)
     return Symbols(
-        frozenset(every),
+        every,
         frozenset(batch),
         frozenset(bounds - batch),
         {name: count for name, count in lookups.items() if name not in batch},

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from itertools import compress
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from perfc.costmodels import Target
-from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, LaunchGraph, TaskKind
-from perfc.passes import Segment, SegmentKind
+from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, TaskKind
+from perfc.passes import SEGMENT_KINDS, SegmentKind, task_mask
 from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
+_LIMITS = ("host", "compute", "memory", "network")
+_HOST = _LIMITS.index("host")
 _ON_DEVICE = frozenset({SegmentKind.KERNEL, SegmentKind.COPY, SegmentKind.IDLE})
 
 
@@ -20,41 +25,38 @@ def totals(results: Results) -> Json:
     """Times in microseconds, flops, bytes and launches of the first rank class."""
     graph = results.hosted[0].graph
     busy_s = device_busy_s(results)
-    tasks = range(len(graph))
-    durations = results.schedule.duration_s
-    host_s = sum(
-        durations[i]
-        for i in tasks
-        if graph.kind[i] in HOST_KINDS and graph.kind[i] is not TaskKind.SYNC
-    )
-    comm_s = sum(durations[i] for i in tasks if graph.kind[i] is TaskKind.COLLECTIVE)
-    exposed_s = sum(
-        s.duration_s for s in results.path.segments if s.kind is SegmentKind.COMM
-    )
-    kernels = list(_launched_kernels(graph))
+    launches = Counter(graph.kernel)
+    works = [(graph.kernels[k].work, n) for k, n in launches.items() if k >= 0]
+    table = results.path.segment_table
+    exposed_s = table.duration_s[table.kind == SEGMENT_KINDS.index(SegmentKind.COMM)]
     return {
         "gpu_active_us": busy_s * US,
         "gpu_idle_us": max(0.0, results.path.time_s - busy_s) * US,
-        "host_us": host_s * US,
-        "comm_us": comm_s * US,
-        "exposed_comm_us": exposed_s * US,
-        "flops": sum(kernel.work.flops for kernel in kernels),
-        "bytes": sum(kernel.work.bytes for kernel in kernels),
-        "launches": sum(kind in BUSY_KINDS for kind in graph.kind),
+        "host_us": _sum_s(results, HOST_KINDS - {TaskKind.SYNC}) * US,
+        "comm_us": _sum_s(results, frozenset({TaskKind.COLLECTIVE})) * US,
+        "exposed_comm_us": sum(exposed_s.tolist()) * US,
+        "flops": sum(work.flops * count for work, count in works),
+        "bytes": sum(work.bytes * count for work, count in works),
+        "launches": sum(task_mask(graph, BUSY_KINDS).tolist()),
     }
 
 
-def _launched_kernels(graph: LaunchGraph) -> Iterator[Kernel]:
-    return (graph.kernels[number] for number in graph.kernel if number >= 0)
+def _sum_s(results: Results, kinds: frozenset[TaskKind]) -> float:
+    """Return the seconds of the tasks of some kinds of the first rank class."""
+    graph = results.hosted[0].graph
+    return sum(compress(results.schedule.duration_s, task_mask(graph, kinds)))
 
 
 def device_busy_s(results: Results) -> float:
     """Seconds during which any stream of the first rank class is busy."""
     graph, schedule = results.hosted[0].graph, results.schedule
+    busy = task_mask(graph, BUSY_KINDS)
     spans = sorted(
-        (schedule.start_s[i], schedule.end_s[i])
-        for i, kind in enumerate(graph.kind)
-        if kind in BUSY_KINDS
+        zip(
+            compress(schedule.start_s, busy),
+            compress(schedule.end_s, busy),
+            strict=True,
+        )
     )
     busy_s, reached_s = 0.0, 0.0
     for start_s, end_s in spans:
@@ -98,22 +100,27 @@ def bound_shares(results: Results, target: Target) -> dict[str, float]:
     it, and a task that only states its time as `compute`. The host's own time and
     the launch latency are `host`.
     """
-    shares = {"host": 0.0, "compute": 0.0, "memory": 0.0, "network": 0.0}
-    for segment in results.path.segments:
-        limit = _limit(segment, results, target)
-        shares[limit] += segment.duration_s / results.path.time_s
-    return shares
+    kind, task, _, duration_s = results.path.segment_table
+    on_device = np.isin(kind, [SEGMENT_KINDS.index(k) for k in _ON_DEVICE])
+    network = kind == SEGMENT_KINDS.index(SegmentKind.COMM)
+    limit = np.where(on_device, _device_limits(results, target)[task], _HOST)
+    limit = np.where(network, _LIMITS.index("network"), limit)
+    shares = np.bincount(
+        limit, duration_s / results.path.time_s, minlength=len(_LIMITS)
+    )
+    return dict(zip(_LIMITS, shares.tolist(), strict=True))
 
 
-def _limit(segment: Segment, results: Results, target: Target) -> str:
-    if segment.kind is SegmentKind.COMM:
-        return "network"
-    if segment.kind not in _ON_DEVICE:
-        return "host"
-    kernel = results.kernel(segment.task)
-    if kernel is None:
-        return "compute"
-    return kernel_limit(kernel, target)
+def _device_limits(results: Results, target: Target) -> NDArray[np.int64]:
+    """Return what limits each task, if it runs on the device, by its number."""
+    limits: list[NDArray[np.int64]] = []
+    for hosted in results.hosted:
+        kernels = hosted.graph.kernels
+        # The last one, which -1 finds, is for a task that only states its time.
+        names = [*(kernel_limit(kernel, target) for kernel in kernels), "compute"]
+        numbers = np.array([_LIMITS.index(name) for name in names])
+        limits.append(numbers[np.array(hosted.graph.kernel, dtype=np.int64)])
+    return np.concatenate(limits)
 
 
 def kernel_limit(kernel: Kernel, target: Target) -> str:

@@ -115,6 +115,20 @@ def test_copies_made_contiguous_are_scratch() -> None:
     assert [K, 2 * K, 2 * K] == list(use.after_bytes)
 
 
+def test_scratch_of_several_calls() -> None:
+    """Attention that is spelled out copies for its first call, not for its last."""
+    calls = '["matmul(q, k)", "softmax(s)", "matmul(s, v)"]'
+    use = memory_of(f"""graph @g(%q: f32[1,32,4,8], %k: f32[1,4,32,8]) {{
+      %t = transpose(%q) {{perm = [0, 2, 1, 3]}} : f32[1,4,32,8]
+      %y = attention(%t, %k, %k) {{spelled_out = {calls}}} : f32[1,4,32,8]
+      return %y
+    }}""")
+
+    scratch = [b.nbytes for b in use.buffers if b.kind is BufferKind.SCRATCH]
+
+    assert [K] == scratch
+
+
 def test_max_pooling_keeps_indices_while_it_runs() -> None:
     """An int64 for each result, which PyTorch drops at the end of the op."""
     use = memory_of("""graph @g(%x: f32[1,1,64,64]) {
