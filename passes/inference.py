@@ -68,6 +68,9 @@ class Inference:
     elements: dict[Value, tuple[Dim, ...]] = attrs.field(
         factory=dict["Value", "tuple[Dim, ...]"], init=False
     )
+    _types: dict[TensorType, TensorType] = attrs.field(
+        factory=dict[TensorType, TensorType], init=False
+    )
     _memo: dict[_Signature, Sequence[Abstract | None]] = attrs.field(
         factory=dict[_Signature, "Sequence[Abstract | None]"], init=False
     )
@@ -156,12 +159,18 @@ class Inference:
         key = (node.op, node.attributes, *((o.type, o.elements) for o in operands))
         found = self._memo.get(key)
         if found is None:
-            found = opdef.infer(node.attributes, operands)
-            for result in found:
-                if result is not None:
-                    result.type.checked()
-            self._memo[key] = found
+            results = opdef.infer(node.attributes, operands)
+            found = self._memo[key] = [self._shared(result) for result in results]
         return found
+
+    def _shared(self, result: Abstract | None) -> Abstract | None:
+        """Make equal types one object: whoever looks one up compares it often."""
+        if result is None:
+            return None
+        type_ = self._types.get(result.type)
+        if type_ is None:
+            type_ = self._types[result.type] = result.type.checked()
+        return Abstract(type_, result.elements)
 
     def _abstract(self, value: Value) -> Abstract:
         if value.type is None:
@@ -199,6 +208,8 @@ class Inference:
             if UNKNOWN_DIM not in inferred.shape:
                 return inferred
             return attrs.evolve(inferred, shape=_named(value, inferred.shape))
+        if declared == inferred:
+            return inferred
         if declared.dtype != inferred.dtype:
             raise VerifyError(_conflict(declared, inferred))
         shape: list[Dim | None] = [None]
