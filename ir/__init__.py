@@ -61,7 +61,7 @@ from perfc.ir.ops.recurrent import GATES as RECURRENT_GATES
 from perfc.ir.ops.recurrent import POINTWISE_FLOPS as RECURRENT_FLOPS
 from perfc.ir.ops.recurrent import recurrent_sizes
 from perfc.ir.ops.reduction import reduced_axes
-from perfc.ir.ops.rules import UNKNOWN_DIM
+from perfc.ir.ops.rules import UNKNOWN_DIM, normalize_axis
 from perfc.ir.parser import parse_graph, parse_program, parse_type
 from perfc.ir.plugins import (
     COST_MODELS,
@@ -171,6 +171,7 @@ __all__ = [
     "format_items",
     "load_plugin",
     "maximum",
+    "normalize_axis",
     "parse_dim",
     "parse_dtype",
     "parse_graph",

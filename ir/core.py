@@ -314,6 +314,20 @@ class Graph:
         if old not in node.operands:
             del self.nest.readers[old][node]
 
+    def add_result(self, node: Node, name: str, type: TensorType) -> Value:
+        """Give *node* one more result, behind those that it has."""
+        value = self._define(Value(name, type, node))
+        node.results = (*node.results, value)
+        self.nest.version += 1
+        return value
+
+    def set_attributes(self, node: Node, **changes: AttrValue) -> None:
+        """Give attributes of *node* other values; None takes one away."""
+        changed = node.attributes.updated(**changes)
+        kept = {name: value for name, value in changed.items() if value is not None}
+        node.attributes = Record(kept)
+        self.nest.version += 1
+
     def make_constant(self, node: Node, elements: tuple[Dim, ...]) -> None:
         """Turn a typed node of one result into the `constant` of known elements."""
         type_ = node.results[0].type
