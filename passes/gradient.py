@@ -28,6 +28,22 @@ class Rows:
 
 
 @attrs.frozen(eq=False)
+class Tables:
+    """What becomes of the gradients of embedding tables.
+
+    Attributes:
+        rows: Tables whose gradients are rows; a rule that meets one puts them here
+            instead of returning a gradient.
+        fused: The optimizer that the backward kernel of a batched lookup applies at
+            once; "" for none.
+
+    """
+
+    rows: dict[Value, Rows | None] = attrs.field(factory=dict["Value", "Rows | None"])
+    fused: str = ""
+
+
+@attrs.frozen(eq=False)
 class Site:
     """One node whose operands want gradients.
 
@@ -36,8 +52,7 @@ class Site:
         node: The node.
         grads: The gradient of each result; None where nothing wants that result.
         wanted: The operands that want one.
-        sparse: Tables whose gradients are to be rows, and which; a rule that meets
-            one puts them there instead of returning a gradient.
+        tables: What becomes of the gradients of tables.
 
     """
 
@@ -45,7 +60,7 @@ class Site:
     node: Node
     grads: tuple[Value | None, ...]
     wanted: frozenset[int]
-    sparse: dict[Value, Rows | None] = attrs.field(factory=dict["Value", "Rows | None"])
+    tables: Tables
 
     @property
     def grad(self) -> Value:
@@ -114,7 +129,7 @@ class Backward:
         rules: Rules by op name.
         needing: Values that want gradients.
         parameters: Those at which the walk ends.
-        sparse: Tables whose gradients are rows; they are filled in.
+        tables: What becomes of the gradients of tables.
         unknown: Names of ops without a rule that were met, and their first result.
 
     """
@@ -123,7 +138,7 @@ class Backward:
     rules: Mapping[str, Rule]
     needing: set[Value]
     parameters: frozenset[Value]
-    sparse: dict[Value, Rows | None] = attrs.field(factory=dict["Value", "Rows | None"])
+    tables: Tables
     unknown: dict[str, Value] = attrs.field(factory=dict[str, Value], init=False)
     _pending: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
     _grads: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
@@ -163,7 +178,7 @@ class Backward:
         wanted = frozenset(i for i, value in operands if value in self.needing)
         sent: dict[int, Value] = {}
         if any(grad is not None for grad in grads):
-            sent = self._sent(Site(self.tape, node, grads, wanted, self.sparse))
+            sent = self._sent(Site(self.tape, node, grads, wanted, self.tables))
         for index in sorted(wanted):
             self._receive(node.operands[index], sent.get(index))
 

@@ -107,23 +107,22 @@ def _cosh(site: Site) -> Gradients:
     return {0: site.op("mul", site.grad, site.op("sinh", site.x))}
 
 
-def _inverse(sign: float, *, square_sign: float = 1.0) -> Rule:
-    """Divide by the root of 1 ± x², or of x² - 1: arc functions."""
+def _inverse(added: float, square_sign: float = 1.0) -> Rule:
+    """Divide by the root of a number and ±x²: arc functions."""
+    return lambda site: {0: _root_of(site, added, square_sign)}
 
-    def rule(site: Site) -> Gradients:
-        square = site.op("mul", site.x, site.x)
-        if square_sign < 0:
-            square = site.op("neg", square)
-        inside = site.by("add", square, sign)
-        root = site.op("reciprocal", site.op("sqrt", inside))
-        return {0: site.op("mul", site.grad, root)}
 
-    return rule
+def _root_of(site: Site, added: float, square_sign: float) -> Value:
+    square = site.op("mul", site.x, site.x)
+    if square_sign < 0:
+        square = site.op("neg", square)
+    inside = site.by("add", square, added)
+    root = site.op("reciprocal", site.op("sqrt", inside))
+    return site.op("mul", site.grad, root)
 
 
 def _acos(site: Site) -> Gradients:
-    found = _inverse(1.0, square_sign=-1.0)(site)
-    return {0: site.op("neg", found[0])}
+    return {0: site.op("neg", _root_of(site, 1.0, -1.0))}
 
 
 def _rational(sign: float) -> Rule:
@@ -295,7 +294,7 @@ RULES: Mapping[str, Rule] = {
     "tan": _tan,
     "sinh": _sinh,
     "cosh": _cosh,
-    "asin": _inverse(1.0, square_sign=-1.0),
+    "asin": _inverse(1.0, -1.0),
     "acos": _acos,
     "atan": _rational(1.0),
     "asinh": _inverse(1.0),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Dim, Value
-from perfc.passes.gradient import Gradients, Rows, Rule, Site
+from perfc.ir import Dim, Value
+from perfc.passes.gradient import Gradients, Rule, Site
+from perfc.passes.gradient_lookup import embedding
 from perfc.passes.tape import typed
 
 _TABLE_RANK = 2
@@ -34,15 +35,9 @@ def _concat(site: Site) -> Gradients:
     for index, operand in enumerate(site.node.operands):
         end = start + typed(operand).shape[axis]
         if index in site.wanted:
-            found[index] = _cut(site, site.grad, (start, end), axis)
+            found[index] = site.tape.cut(site.grad, (start, end), axis)
         start = end
     return found
-
-
-def _cut(site: Site, x: Value, bounds: tuple[Dim, Dim], axis: int) -> Value:
-    integers = site.tape.integers
-    start, end = bounds
-    return site.op("slice", x, integers(start), integers(end), integers(axis))
 
 
 def _split(site: Site) -> Gradients:
@@ -112,9 +107,7 @@ def _gather(site: Site) -> Gradients:
         back = site.op("slice_backward", site.grad, shape=table.shape, axes=(axis,))
         return {0: back}
     if axis == 0 and table.rank == _TABLE_RANK and site.x.producer is None:
-        operands = (site.grad, site.y)
-        back = _of_table(site, site.x, "embedding_backward", operands, {})
-        return {} if back is None else {0: back}
+        return embedding(site)
     return {0: _added(site, axis, _tuples(site, site.y))}
 
 
@@ -176,43 +169,6 @@ def _pixel_shuffle(site: Site) -> Gradients:
     return {0: site.op("pixel_shuffle", site.grad, block=block, to_space=to_space)}
 
 
-def _embedding_bag(site: Site) -> Gradients:
-    """One gradient a table: its columns of the result."""
-    attributes = site.node.attributes
-    tables = len(attributes.records("tables"))
-    bags = site.node.operands[tables:]
-    offset: Dim = 0
-    found: dict[int, Value] = {}
-    for index, weight in enumerate(site.node.operands[:tables]):
-        width = typed(weight).shape[1]
-        end = offset + width
-        grad = site.grad if tables == 1 else _cut(site, site.grad, (offset, end), 1)
-        offset = end
-        if index in site.wanted:
-            kept = site.kept("mode", "weighted", "padding_index", "popularity")
-            operands = (grad, *bags)
-            table = _of_table(site, weight, "embedding_bag_backward", operands, kept)
-            if table is not None:
-                found[index] = table
-    return found
-
-
-def _of_table(
-    site: Site,
-    weight: Value,
-    op: str,
-    operands: tuple[Value, ...],
-    kept: Mapping[str, AttrValue],
-) -> Value | None:
-    """Write the gradient of a table, as a whole or as rows."""
-    shape = typed(weight).shape
-    if weight not in site.sparse:
-        return site.op(op, *operands, shape=shape, **kept)
-    rows = site.tape.ops(op, 2, *operands, shape=shape, sparse=True, **kept)
-    site.sparse[weight] = Rows(*rows)
-    return None
-
-
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
     "transpose": _transpose,
@@ -229,6 +185,5 @@ RULES: Mapping[str, Rule] = {
     "gather_elements": _gather_elements,
     "topk": _topk,
     "pixel_shuffle": _pixel_shuffle,
-    "embedding_bag": _embedding_bag,
 }
 """Rules of these ops by name."""

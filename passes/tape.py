@@ -90,6 +90,11 @@ class Tape:
             return x
         return self.op("reshape", x, self.integers(*shape), allowzero=True)
 
+    def cut(self, x: Value, bounds: tuple[Dim, Dim], axis: int) -> Value:
+        """View a range of one axis."""
+        start, end = map(self.integers, bounds)
+        return self.op("slice", x, start, end, self.integers(axis))
+
     def turned(self, x: Value) -> Value:
         """View *x* with its last two axes swapped."""
         axes = tuple(range(typed(x).rank))

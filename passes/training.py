@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import attrs
 
 from perfc.ir import (
     BUILTIN_OPS,
+    OPTIMIZER_STATES,
     AnyKey,
+    Dim,
     Graph,
     Program,
     UnsupportedModelError,
@@ -18,13 +21,14 @@ from perfc.ir import (
 from perfc.passes import (
     gradient_elementwise,
     gradient_layers,
+    gradient_lookup,
     gradient_loss,
     gradient_movement,
     gradient_products,
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.gradient import Backward, Rows, needs_gradient
+from perfc.passes.gradient import BACKWARD, Backward, Rows, Tables, needs_gradient
 from perfc.passes.inference import Inference
 from perfc.passes.tape import Tape
 from perfc.passes.training_loss import AUTO, LOSSES, chosen_loss, write_loss
@@ -48,6 +52,7 @@ RULES = {
     **gradient_products.RULES,
     **gradient_movement.RULES,
     **gradient_layers.RULES,
+    **gradient_lookup.RULES,
     **gradient_loss.RULES,
 }
 """How the gradients of each op are computed."""
@@ -119,29 +124,30 @@ class Training(Transform):
             self._extend(rank.ops, ctx)
 
     def _extend(self, graph: Graph, ctx: PassContext) -> None:
+        if is_training_step(graph):
+            msg = f"{graph}: is a training step already, with a backward pass"
+            raise UnsupportedModelError(msg)
         inference = Inference(graph, BUILTIN_OPS)
-        inference.elements.update(ctx.get(ELEMENTS, graph))
+        known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
+        inference.elements.update(known)
         self._prepare(graph, ctx)
         parameters = trained(graph)
-        sparse = self._sparse_tables(graph, frozenset(parameters))
+        tables = Tables(
+            self._sparse_tables(graph, frozenset(parameters)), self._fused()
+        )
         tape = Tape(graph, inference)
         needing = needs_gradient(graph, frozenset(parameters))
         output = self._output(graph, needing, ctx)
         kind = chosen_loss(output) if self.loss == AUTO else self.loss
         ctx.note(
-            "training-loss",
-            f"the loss is {kind} of {output}"
-            + (
-                "; loss=... of the pass training takes another"
-                if self.loss == AUTO
-                else ""
-            ),
+            "training-step",
+            f"the loss is {kind} of {output}, the optimizer {self.optimizer}",
         )
         loss = write_loss(tape, output, kind)
         needing |= needs_gradient(graph, frozenset(parameters))
-        backward = Backward(tape, RULES, needing, frozenset(parameters), sparse)
+        backward = Backward(tape, RULES, needing, frozenset(parameters), tables)
         grads = backward.run(loss)
-        rows = {table: found for table, found in sparse.items() if found is not None}
+        rows = {table: r for table, r in tables.rows.items() if r is not None}
         ordered = {p: grads[p] for p in parameters if p in grads}
         write_step(tape, self.optimizer, Parameters(ordered, rows), fused=self.fused)
         graph.outputs = [*graph.outputs, loss]
@@ -184,11 +190,12 @@ class Training(Transform):
         for node in graph:
             if not self._is_sparse(node.op, noted_sparse(node)):
                 continue
-            count = len(node.attributes.records("tables")) or 1
-            for table in node.operands[:count]:
-                if table in parameters and len(graph.uses(table)) == 1:
-                    self._check_rows(str(node))
-                    tables[table] = None
+            table = node.operands[0]
+            if len(node.attributes.records("tables")) > 1 or table not in parameters:
+                continue
+            if len(graph.uses(table)) == 1:
+                self._check_rows(str(node))
+                tables[table] = None
         return tables
 
     def _is_sparse(self, op: str, noted: bool | None) -> bool:  # noqa: FBT001 - a fact
@@ -198,6 +205,10 @@ class Training(Transform):
         if noted is not None and self.optimizer != ROWWISE:
             return noted
         return bool(noted) or (bag and self.optimizer in TAKE_ROWS)
+
+    def _fused(self) -> str:
+        """Return the optimizer that batched lookups apply, as fbgemm's do."""
+        return self.optimizer if self.optimizer in OPTIMIZER_STATES else ""
 
     def _check_rows(self, where: str) -> None:
         if self.optimizer not in TAKE_ROWS:
@@ -217,3 +228,8 @@ class Training(Transform):
                 "by their bytes",
                 str(value),
             )
+
+
+def is_training_step(graph: Graph) -> bool:
+    """Whether a graph has a backward pass."""
+    return any(node.location.phase == BACKWARD for node in graph)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, DType, Location, TensorType, Value
+from perfc.ir import AttrValue, DType, Location, Value, state_types
 from perfc.passes.gradient import Rows
+from perfc.passes.optimizer_state import STATES, declare_state
 from perfc.passes.tape import Tape, typed
 
 OPTIMIZER = "optimizer"
@@ -47,14 +48,10 @@ class _Step:
     tape: Tape
     kind: str
 
-    def state(self, parameter: Value, name: str, type_: TensorType) -> Value:
-        """Declare the state of a parameter."""
-        graph = self.tape.graph
-        return graph.add_state(graph.fresh_name(f"{parameter.name}.{name}"), type_)
-
     def states(self, parameters: Sequence[Value], name: str) -> list[Value]:
         """Declare a state like each parameter."""
-        return [self.state(p, name, typed(p)) for p in parameters]
+        graph = self.tape.graph
+        return [declare_state(graph, p, name, typed(p)) for p in parameters]
 
     def update(self, kind: str, *lists: Sequence[Value]) -> None:
         """Write a `_foreach` function that works in place on the first list."""
@@ -135,18 +132,9 @@ def _adamw(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None
     _adam(step, params, grads)
 
 
-_STATES: Mapping[str, tuple[str, ...]] = {
-    "sgd": (),
-    "adagrad": ("sum",),
-    "rowwise_adagrad": ("sum",),
-    "adam": ("exp_avg", "exp_avg_sq"),
-    "adamw": ("exp_avg", "exp_avg_sq"),
-}
-
-
 def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
     """All in one multi-tensor kernel: `torch._fused_adam_` and its like."""
-    states = [step.states(params, name) for name in _STATES[step.kind]]
+    states = [step.states(params, name) for name in STATES[step.kind]]
     operands = [value for values in (params, grads, *states) for value in values]
     kind = "adagrad" if step.kind == ROWWISE else step.kind
     step.tape.effect(
@@ -156,10 +144,12 @@ def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -
 
 def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
     """Update the rows that were looked up; one number a row if row-wise."""
-    type_ = typed(table)
-    if step.kind == ROWWISE:
-        type_ = attrs.evolve(type_, shape=type_.shape[:1])
-    states = [step.state(table, name, type_) for name in _STATES[step.kind]]
+    names, types = STATES[step.kind], state_types(step.kind, typed(table))
+    graph = step.tape.graph
+    states = [
+        declare_state(graph, table, name, type_)
+        for name, type_ in zip(names, types, strict=True)
+    ]
     operands = [table, rows.indices, rows.values, *states]
     name = step.tape.graph.fresh_name(f"{step.kind}.{table.name}")
     step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind)
