@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import attrs
 
 from perfc.ir import (
     AttrValue,
@@ -25,11 +27,47 @@ def _reduce(site: Site) -> Gradients | None:
     axes = _axes(site)
     if rule is None or axes is None:
         return None
-    shape = typed(site.x).shape
-    kept = tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
-    count = product(dim for axis, dim in enumerate(shape) if axis in axes)
-    grad, out = (site.tape.reshape(v, *kept) for v in (site.grad, site.out))
-    return {0: rule(site, grad, out, count)}
+    return {0: rule(_Reduction(site, axes))}
+
+
+@attrs.frozen(eq=False)
+class _Reduction:
+    """A `reduce`, and the axes that it removes."""
+
+    site: Site
+    axes: tuple[int, ...]
+
+    @property
+    def grad(self) -> Value:
+        """The gradient, with axes of size 1 where they were removed."""
+        return self._kept(self.site.grad)
+
+    @property
+    def out(self) -> Value:
+        """The result, in the same way."""
+        return self._kept(self.site.out)
+
+    @property
+    def count(self) -> Dim:
+        """How many elements became one."""
+        shape = typed(self.site.x).shape
+        count: Dim = product(shape[axis] for axis in self.axes)
+        return count
+
+    def wide(self, x: Value) -> Value:
+        """Repeat *x* along the axes that were removed."""
+        shape = typed(self.site.x).shape
+        if typed(x).shape == shape:
+            return x
+        return self.site.op("expand", x, self.site.tape.integers(*shape))
+
+    def _kept(self, x: Value) -> Value:
+        """One number for all needs no axes."""
+        if typed(x).rank == 0:
+            return x
+        shape = enumerate(typed(self.site.x).shape)
+        kept = tuple(1 if axis in self.axes else dim for axis, dim in shape)
+        return self.site.tape.reshape(x, *kept)
 
 
 def _axes(site: Site) -> tuple[int, ...] | None:
@@ -42,64 +80,60 @@ def _axes(site: Site) -> tuple[int, ...] | None:
     return tuple(normalize_axis(a, rank) for a in elements if isinstance(a, int))
 
 
-def _wide(site: Site, x: Value) -> Value:
-    shape = typed(site.x).shape
-    if typed(x).shape == shape:
-        return x
-    return site.op("expand", x, site.tape.integers(*shape))
+def _sum(reduction: _Reduction) -> Value:
+    return reduction.wide(reduction.grad)
 
 
-def _sum(site: Site, grad: Value, out: Value, count: Dim) -> Value:
-    return _wide(site, grad)
-
-
-def _mean(site: Site, grad: Value, out: Value, count: Dim) -> Value:
+def _mean(reduction: _Reduction) -> Value:
     """Divide by how many there are: a number, unknown where a size is a symbol."""
+    count = reduction.count
     number = float(count) if isinstance(count, int) else 1.0
-    return site.by("div", _wide(site, grad), number)
+    return reduction.site.by("div", reduction.wide(reduction.grad), number)
 
 
-def _largest(site: Site, grad: Value, out: Value, count: Dim) -> Value:
+def _largest(reduction: _Reduction) -> Value:
     """Share it among all that are as large: `evenly_distribute_backward`."""
-    mask = site.op("equal", out, site.x)
+    site, grad = reduction.site, reduction.grad
+    mask = site.op("equal", reduction.out, site.x)
     ones = site.op("cast", mask, dtype=typed(grad).dtype)
-    axes = tuple(
-        axis
-        for axis, (left, right) in enumerate(
-            zip(typed(out).shape, typed(site.x).shape, strict=True)
-        )
-        if left != right
-    )
+    axes = reduction.axes
     ties = site.op("reduce", ones, kind="sum", axes=axes, keepdims=True)
     return site.op("mul", site.op("div", grad, ties), ones)
 
 
-def _l1(site: Site, grad: Value, out: Value, count: Dim) -> Value:
-    return site.op("mul", site.op("sign", site.x), grad)
+def _l1(reduction: _Reduction) -> Value:
+    site = reduction.site
+    return site.op("mul", site.op("sign", site.x), reduction.grad)
 
 
-def _l2(site: Site, grad: Value, out: Value, count: Dim) -> Value:
+def _l2(reduction: _Reduction) -> Value:
     """Divide by the norm; where that is 0, nothing."""
+    site, out = reduction.site, reduction.out
     unit = site.op("div", site.x, out)
     none = site.by("equal", out, 0.0)
     zero = site.tape.number(unit, 0.0)
     unit = site.op("where", none, zero, unit)
-    return site.op("mul", grad, unit)
+    return site.op("mul", reduction.grad, unit)
 
 
-def _sum_square(site: Site, grad: Value, out: Value, count: Dim) -> Value:
-    return site.op("mul", grad, site.by("mul", site.x, 2.0))
+def _sum_square(reduction: _Reduction) -> Value:
+    site = reduction.site
+    return site.op("mul", reduction.grad, site.by("mul", site.x, 2.0))
 
 
-def _log_sum(site: Site, grad: Value, out: Value, count: Dim) -> Value:
-    return _wide(site, site.op("div", grad, site.op("exp", out)))
+def _log_sum(reduction: _Reduction) -> Value:
+    site = reduction.site
+    rate = site.op("div", reduction.grad, site.op("exp", reduction.out))
+    return reduction.wide(rate)
 
 
-def _log_sum_exp(site: Site, grad: Value, out: Value, count: Dim) -> Value:
-    return site.op("mul", grad, site.op("exp", site.op("sub", site.x, out)))
+def _log_sum_exp(reduction: _Reduction) -> Value:
+    site = reduction.site
+    power = site.op("exp", site.op("sub", site.x, reduction.out))
+    return site.op("mul", reduction.grad, power)
 
 
-_REDUCTIONS = {
+_REDUCTIONS: Mapping[str, Callable[[_Reduction], Value]] = {
     "sum": _sum,
     "mean": _mean,
     "max": _largest,

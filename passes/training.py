@@ -161,8 +161,8 @@ class Training(Transform):
         if merged:
             ctx.note(
                 "merged-parameters",
-                f"{merged} biases and scales that the exporter merged, being equal, "
-                "are trained apart: a vector a module",
+                "biases and scales that the exporter merged, being equal, are trained "
+                f"apart, one for each module: {merged} more",
             )
         switch_to_training(graph)
 

@@ -62,11 +62,12 @@ class _Step:
 
     def new(self, kind: str, values: Sequence[Value]) -> tuple[Value, ...]:
         """Write a `_foreach` function that returns new tensors."""
-        self.tape.stem = self.kind
-        self.tape.location = attrs.evolve(
-            self.tape.location, name=f"{self.kind}.{kind}"
-        )
-        return self.tape.ops("foreach", len(values), *values, kind=kind, lists=1)
+        name = f"{self.kind}.{kind}"
+        self.tape.location = attrs.evolve(self.tape.location, name=name)
+        fresh = self.tape.graph.fresh_name
+        results = [fresh(f"{name}.{number}") for number, _ in enumerate(values)]
+        made = self.tape.node("foreach", values, results, {"kind": kind, "lists": 1})
+        return made.results
 
 
 def write_step(tape: Tape, kind: str, found: Parameters, *, fused: bool) -> None:
