@@ -84,6 +84,11 @@ class Node:
         return f"{results} = {self.op}" if results else self.op
 
     @property
+    def name(self) -> str:
+        """What launches and reports call it: its first result, or itself."""
+        return self.results[0].name if self.results else self.location.name or self.op
+
+    @property
     def has_effect(self) -> bool:
         """Whether the node does something besides making its results."""
         return not self.results or bool(self.attributes.get("in_place"))

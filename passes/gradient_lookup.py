@@ -50,7 +50,7 @@ def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) 
         for number, name in enumerate(STATES[kind])
         for table in tables
     ]
-    name = graph.fresh_name(f"{site.out.name}.{kind}")
+    name = f"{site.out.name}.{kind}"
     site.tape.effect(
         "embedding_bag_backward",
         (*operands, *tables, *states),

@@ -40,6 +40,7 @@ class Tape:
     inference: Inference
     location: Location = attrs.field(factory=Location)
     stem: str = ""
+    _effects: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     _integers: dict[tuple[Dim, ...], Value] = attrs.field(
         factory=dict["tuple[Dim, ...]", Value], init=False
     )
@@ -64,7 +65,9 @@ class Tape:
     def effect(
         self, op: str, operands: Sequence[Value], name: str, **attributes: AttrValue
     ) -> None:
-        """Append a node without results, called *name*."""
+        """Append a node without results, called *name*, or *name* with a number."""
+        number = self._effects[name] = self._effects.get(name, -1) + 1
+        name = f"{name}_{number}" if number else name
         self.location = attrs.evolve(self.location, name=name)
         self.node(op, operands, (), attributes)
 

@@ -56,7 +56,7 @@ class _Step:
     def update(self, kind: str, *lists: Sequence[Value]) -> None:
         """Write a `_foreach` function that works in place on the first list."""
         operands = [value for values in lists for value in values]
-        name = self.tape.graph.fresh_name(f"{self.kind}.{kind}")
+        name = f"{self.kind}.{kind}"
         attributes: dict[str, AttrValue] = {"kind": kind, "lists": len(lists)}
         self.tape.effect("foreach", operands, name, **attributes, in_place=True)
 
@@ -152,7 +152,7 @@ def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
         for name, type_ in zip(names, types, strict=True)
     ]
     operands = [table, rows.indices, rows.values, *states]
-    name = step.tape.graph.fresh_name(f"{step.kind}.{table.name}")
+    name = f"{step.kind}.{table.name}"
     step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind)
 
 

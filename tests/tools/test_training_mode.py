@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +19,12 @@ def _report(command: Command, *arguments: str) -> Any:  # noqa: ANN401 - JSON
     outcome = command.analyze("--format", "json", *arguments)
     assert 0 == outcome.code
     return outcome.report
+
+
+def _written(folder: Path, text: str) -> str:
+    path = folder / "graph.perfc"
+    path.write_text(text)
+    return str(path)
 
 
 def test_a_step_has_all_its_phases_in_order(command: Command) -> None:
@@ -100,14 +106,15 @@ def test_wrong_options_of_the_pass(command: Command, options: str, said: str) ->
 
 
 def test_a_graph_that_trains_is_not_trained_again(
-    command: Command, write: Callable[[str], str]
+    command: Command, tmp_path: Path
 ) -> None:
     """A training step keeps its own optimizer."""
-    path = write(
+    path = _written(
+        tmp_path,
         "graph @g(%x: f32[2,2], param %w: f32[2,2]) {\n"
         "  %y = matmul(%x, %w) : f32[2,2]\n"
         '  %g = matmul(%x, %y) : f32[2,2] loc{phase = "backward"}\n'
-        "  return %g\n}\n"
+        "  return %g\n}\n",
     )
     outcome = command("analyze", path, "--target", "v100", *TRAINING)
 
@@ -159,9 +166,10 @@ def test_the_pass_may_stand_among_other_transforms() -> None:
     assert said.message == "the loss is mse of %top_l.9.sigmoid, the optimizer adagrad"
 
 
-def test_nothing_to_train(command: Command, write: Callable[[str], str]) -> None:
+def test_nothing_to_train(command: Command, tmp_path: Path) -> None:
     """A graph without parameters has no training step."""
-    path = write("graph @g(%x: f32[2]) {\n  %y = relu(%x) : ?\n  return %y\n}\n")
+    text = "graph @g(%x: f32[2]) {\n  %y = relu(%x) : ?\n  return %y\n}\n"
+    path = _written(tmp_path, text)
     outcome = command("analyze", path, "--target", "v100", *TRAINING)
 
     assert 1 == outcome.code
