@@ -138,7 +138,7 @@ class _Inputs:
         sources: dict[str, Node | Value] = {}
         if graph is not None:
             sources.update((value.name, value) for value in graph.inputs)
-            sources.update((n.results[0].name, n) for n in graph if n.results)
+            sources.update((node.name, node) for node in graph)
         return cls(sources, results.program.bindings)
 
     def describe(self, name: str) -> str:

@@ -57,11 +57,13 @@ from perfc.ir.ops.activation import KINDS as ACTIVATIONS
 from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
+from perfc.ir.ops.embedding_backward import inputs_of_backward
+from perfc.ir.ops.optimizer import OPTIMIZER_STATES, state_types
 from perfc.ir.ops.recurrent import GATES as RECURRENT_GATES
 from perfc.ir.ops.recurrent import POINTWISE_FLOPS as RECURRENT_FLOPS
 from perfc.ir.ops.recurrent import recurrent_sizes
 from perfc.ir.ops.reduction import reduced_axes
-from perfc.ir.ops.rules import UNKNOWN_DIM
+from perfc.ir.ops.rules import UNKNOWN_DIM, normalize_axis
 from perfc.ir.parser import parse_graph, parse_program, parse_type
 from perfc.ir.plugins import (
     COST_MODELS,
@@ -110,6 +112,7 @@ __all__ = [
     "HOST_KINDS",
     "NOWHERE",
     "NO_WORK",
+    "OPTIMIZER_STATES",
     "PASSES",
     "RECURRENT_FLOPS",
     "RECURRENT_GATES",
@@ -169,8 +172,10 @@ __all__ = [
     "evaluate",
     "format_attribute",
     "format_items",
+    "inputs_of_backward",
     "load_plugin",
     "maximum",
+    "normalize_axis",
     "parse_dim",
     "parse_dtype",
     "parse_graph",
@@ -187,6 +192,7 @@ __all__ = [
     "reduced_axes",
     "register_plugin",
     "single",
+    "state_types",
     "symbol",
     "symbols_of",
     "verify",

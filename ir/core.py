@@ -84,6 +84,11 @@ class Node:
         return f"{results} = {self.op}" if results else self.op
 
     @property
+    def name(self) -> str:
+        """What launches and reports call it: its first result, or itself."""
+        return self.results[0].name if self.results else self.location.name or self.op
+
+    @property
     def has_effect(self) -> bool:
         """Whether the node does something besides making its results."""
         return not self.results or bool(self.attributes.get("in_place"))
@@ -313,6 +318,20 @@ class Graph:
         node.operands = (*node.operands[:index], value, *node.operands[index + 1 :])
         if old not in node.operands:
             del self.nest.readers[old][node]
+
+    def add_result(self, node: Node, name: str, type: TensorType) -> Value:
+        """Give *node* one more result, behind those that it has."""
+        value = self._define(Value(name, type, node))
+        node.results = (*node.results, value)
+        self.nest.version += 1
+        return value
+
+    def set_attributes(self, node: Node, **changes: AttrValue) -> None:
+        """Give attributes of *node* other values; None takes one away."""
+        changed = node.attributes.updated(**changes)
+        kept = {name: value for name, value in changed.items() if value is not None}
+        node.attributes = Record(kept)
+        self.nest.version += 1
 
     def make_constant(self, node: Node, elements: tuple[Dim, ...]) -> None:
         """Turn a typed node of one result into the `constant` of known elements."""

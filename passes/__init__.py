@@ -58,6 +58,8 @@ from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.time_interval import TimeInterval
 from perfc.passes.timeline import task_mask
+from perfc.passes.training import Training, is_training_step
+from perfc.passes.training_optimizer import OPTIMIZERS
 from perfc.passes.what_if import (
     WHAT_IF,
     HostSaving,
@@ -76,6 +78,7 @@ __all__ = [
     "LASTING",
     "LAUNCHES",
     "MEMORY",
+    "OPTIMIZERS",
     "SCHEDULE",
     "SEGMENT_KINDS",
     "TYPED",
@@ -120,6 +123,7 @@ __all__ = [
     "StreamSchedule",
     "TimeInterval",
     "Timing",
+    "Training",
     "Transform",
     "VerifyEach",
     "WhatIf",
@@ -127,6 +131,7 @@ __all__ = [
     "format_pipeline",
     "has_control_flow",
     "host_launches",
+    "is_training_step",
     "make_pass",
     "parse_pipeline",
     "pass_class",

@@ -105,8 +105,7 @@ class Lowering:
                 self._slots[node.results[0]] = self._slot(node.operands[0])
                 continue
             lowered = self._lowered(node)
-            name = node.results[0].name if node.results else node.location.name
-            self._emit(lowered, name)
+            self._emit(lowered, node.name)
 
     def synchronize(self) -> None:
         """Wait for everything on the device."""

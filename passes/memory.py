@@ -134,7 +134,7 @@ class _Storages:
 
     def __attrs_post_init__(self) -> None:
         self.nodes = list(self.graph)
-        self.names = [_name(node) for node in self.nodes]
+        self.names = [node.name for node in self.nodes]
         self._launched = _Launched.of(self.launches)
 
     def buffers(self, target: Target | None) -> list[Buffer]:
@@ -225,11 +225,6 @@ class _Storages:
         if found is None:
             found = self._types[value.type] = value.type.bind(self.bindings)
         return found
-
-
-def _name(node: Node) -> str:
-    """Return what launches, and reports, call a node."""
-    return node.results[0].name if node.results else node.location.name or node.op
 
 
 def _reads(node: Node) -> Iterator[Value]:

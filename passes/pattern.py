@@ -185,8 +185,18 @@ def raise_patterns(
     graph: Graph,
     roots: Collection[str],
     match: Callable[[Node], Raised | None],
+    *,
+    spelled_out: bool = True,
 ) -> None:
-    """Replace what *match* finds, from the end, so that the longest form wins."""
+    """Replace what *match* finds, from the end, so that the longest form wins.
+
+    Args:
+        graph: The op graph.
+        roots: Ops that a pattern may end with.
+        match: Finds the pattern that ends with a node.
+        spelled_out: Whether to replace what the source itself spells out.
+
+    """
     replacements: dict[Node, Replacement] = {}
     taken: set[Node] = set()
     returned = set(graph.outputs)
@@ -195,6 +205,8 @@ def raise_patterns(
             continue
         raised = match(node)
         if raised is None or not taken.isdisjoint(raised.inside):
+            continue
+        if not spelled_out and "spelled_out" in raised.attributes:
             continue
         if _is_read_elsewhere(graph, node, raised.inside, returned):
             continue

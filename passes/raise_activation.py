@@ -35,18 +35,30 @@ class RaiseActivation(Transform):
     Where the exporter notes that the source makes several calls of it, or the
     form is one that no exporter writes for one call, the attribute `spelled_out`
     lists the calls, which are what eager PyTorch launches.
+
+    Attributes:
+        spelled_out: Whether to raise what the source itself spells out in several
+            calls. A training step is derived from these calls.
+
     """
 
     name: ClassVar[str] = "raise-activation"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
+    spelled_out: bool = True
+
     def run(self, program: Program, ctx: PassContext) -> None:
         """Raise in every op graph."""
         for rank in program.classes:
             if rank.ops is not None:
                 matcher = _Matcher(ctx.get(ELEMENTS, rank.ops))
-                raise_patterns(rank.ops, ("mul", "div"), matcher.match)
+                raise_patterns(
+                    rank.ops,
+                    ("mul", "div"),
+                    matcher.match,
+                    spelled_out=self.spelled_out,
+                )
 
 
 @attrs.frozen(eq=False)

@@ -23,28 +23,34 @@ class RaiseAttention(Transform):
     attribute `spelled_out` lists them. That is told by the call the exporter
     notes; without notes, by the scale: nobody but the exporters multiplies both
     the queries and the keys by its root.
+
+    Attributes:
+        spelled_out: Whether to raise what the source itself spells out in several
+            calls. A training step is derived from these calls.
+
     """
 
     name: ClassVar[str] = "raise-attention"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
+    spelled_out: bool = True
+
     def run(self, program: Program, ctx: PassContext) -> None:
         """Raise in every op graph."""
         for rank in program.classes:
             if rank.ops is not None:
-                _raise(rank.ops, ctx)
+                self._raise(rank.ops, ctx)
 
+    def _raise(self, graph: Graph, ctx: PassContext) -> None:
+        elements = ctx.get(ELEMENTS, graph)
 
-def _raise(graph: Graph, ctx: PassContext) -> None:
-    elements = ctx.get(ELEMENTS, graph)
+        def match(node: Node) -> Raised | None:
+            found = match_attention(node, elements)
+            if found is None:
+                return None
+            operands = (found.queries, found.keys, found.values, *found.masks)
+            turned = (1,) if found.turned else ()
+            return Raised("attention", operands, found.attributes, found.inside, turned)
 
-    def match(node: Node) -> Raised | None:
-        found = match_attention(node, elements)
-        if found is None:
-            return None
-        operands = (found.queries, found.keys, found.values, *found.masks)
-        turned = (1,) if found.turned else ()
-        return Raised("attention", operands, found.attributes, found.inside, turned)
-
-    raise_patterns(graph, ("matmul",), match)
+        raise_patterns(graph, ("matmul",), match, spelled_out=self.spelled_out)

@@ -32,11 +32,18 @@ class RaiseNorm(Transform):
     instance norm between reshapes below 18, `F.rms_norm` below 23. A layer norm
     that nothing is noted of is taken for one call, an RMS norm for calls of the
     source: PyTorch's other exporter cannot export `F.rms_norm`.
+
+    Attributes:
+        spelled_out: Whether to raise what the source itself spells out in several
+            calls. A training step is derived from these calls.
+
     """
 
     name: ClassVar[str] = "raise-norm"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    spelled_out: bool = True
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Raise in every op graph."""
@@ -45,7 +52,7 @@ class RaiseNorm(Transform):
                 continue
             matcher = _Matcher(ctx.get(ELEMENTS, rank.ops), set(rank.ops.parameters))
             roots = ("add", "mul", "div", "reshape")
-            raise_patterns(rank.ops, roots, matcher.match)
+            raise_patterns(rank.ops, roots, matcher.match, spelled_out=self.spelled_out)
 
 
 @attrs.frozen(eq=False)

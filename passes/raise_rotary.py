@@ -18,18 +18,28 @@ _CALLS = ("mul(x, c)", "neg(h)", "cat(x)", "mul(x, s)", "add(x, x)")
 
 @attrs.frozen
 class RaiseRotary(Transform):
-    """Turn `x cos + (-x2, x1) sin`, x1 and x2 the halves of x, into `rotary`."""
+    """Turn `x cos + (-x2, x1) sin`, x1 and x2 the halves of x, into `rotary`.
+
+    Attributes:
+        spelled_out: Whether to raise what the source itself spells out in several
+            calls. A training step is derived from these calls.
+
+    """
 
     name: ClassVar[str] = "raise-rotary"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    spelled_out: bool = True
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Raise in every op graph."""
         for rank in program.classes:
             if rank.ops is not None:
                 matcher = _Matcher(ctx.get(ELEMENTS, rank.ops))
-                raise_patterns(rank.ops, ("add",), matcher.match)
+                raise_patterns(
+                    rank.ops, ("add",), matcher.match, spelled_out=self.spelled_out
+                )
 
 
 @attrs.frozen(eq=False)

@@ -23,7 +23,7 @@ from perfc.passes import (
     format_pipeline,
     read_pipeline,
 )
-from perfc.tools.model import GIVEN, Model, load
+from perfc.tools.model import GIVEN, INFERENCE, Model, load
 from perfc.tools.report import Report
 
 RUNTIMES = ("eager", "cudagraph")
@@ -66,6 +66,8 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     runtime: str = "eager",
     inputs: str = "host-pinned",
     dtype: str = "fp32",
+    mode: str = INFERENCE,
+    optimizer: str | None = None,
     overheads: str | None = None,
     passes: Sequence[str] = (),
     pipeline: str | None = None,
@@ -80,6 +82,10 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
         runtime: `eager` or `cudagraph`.
         inputs: `host-pinned`, `host-pageable` or `device`.
         dtype: `fp32` or `tf32`.
+        mode: `inference`, or `training` for a whole training step; a loaded model has
+            its mode already.
+        optimizer: Of a training step: `sgd` (if None), `adagrad`, `rowwise_adagrad`,
+            `adam` or `adamw`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes as `name{option=value}`.
         pipeline: The whole back pipeline, instead of the default one.
@@ -104,8 +110,20 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     system = _target(target, overrides or {})
     if not isinstance(model, Model):
         transforms, others = split_passes(passes)
-        model = load(model, transforms=transforms, instruments=instruments)
+        model = load(
+            model,
+            mode=mode,
+            optimizer=optimizer,
+            transforms=transforms,
+            instruments=instruments,
+        )
         options = attrs.evolve(options, passes=others)
+    elif optimizer is not None or mode not in (INFERENCE, model.mode):
+        msg = (
+            f"{model.name} is loaded for {model.mode}; give mode and optimizer to "
+            "perfc.load"
+        )
+        raise UsageError(msg)
     return _run(model, system, back_passes(options), instruments)
 
 

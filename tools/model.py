@@ -40,8 +40,10 @@ from perfc.passes import (
     RaiseRotary,
     ResolveControlFlow,
     ShapeInference,
+    Training,
     Transform,
     has_control_flow,
+    is_training_step,
 )
 from perfc.tools.binding import (
     Dimensions,
@@ -50,6 +52,10 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
+
+INFERENCE, TRAINING = "inference", "training"
+MODES = (INFERENCE, TRAINING)
+"""What an iteration is: a forward pass, or a step of training."""
 
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
@@ -99,6 +105,13 @@ class Model:
     source: Path | None = None
     late: _Late | None = None
 
+    @property
+    def mode(self) -> str:
+        """`training` if the graphs have a backward pass, else `inference`."""
+        graphs = [rank.ops for rank in self.program.classes if rank.ops is not None]
+        trains = any(is_training_step(graph) for graph in graphs)
+        return TRAINING if trains else INFERENCE
+
     def bind(
         self,
         batch: int | None = None,
@@ -138,6 +151,8 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     batch: int | None = None,
     pooling: int | None = None,
     dims: Mapping[str, int] | None = None,
+    mode: str = INFERENCE,
+    optimizer: str | None = None,
     transforms: Sequence[Pass] = (),
     instruments: Sequence[Instrument] = (),
 ) -> Model:
@@ -148,15 +163,21 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         batch: Samples in the batch; binds the symbols recognised as the batch.
         pooling: Lookups per embedding bag where the model leaves it open.
         dims: Other symbols and their numbers.
-        transforms: Passes that change the graph, run once, here.
+        mode: `inference`, or `training` for a whole training step: the loss, the
+            backward pass and the optimizer are derived (pass `training`).
+        optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
+        transforms: Passes that change the graph, run once, here. A pass `training`
+            among them stands where it is; else it runs before them.
         instruments: Observers of the passes.
 
     Raises:
-        UsageError: nothing has this name, or no frontend reads this suffix.
+        UsageError: nothing has this name, no frontend reads this suffix, or the mode
+            and the optimizer do not fit.
         PerfcError: the file is at fault.
 
     """
     wanted = Dimensions(batch, pooling, dims or {})
+    transforms = training_passes(mode, optimizer, transforms)
     with paused_collector():
         raised = PassManager(FRONT_PIPELINE[:1], instruments).run(
             read_program(str(model))
@@ -259,8 +280,46 @@ def _prepare(
     if all(rank.ops is None for rank in program.classes):
         return Analysis(program, Annotations(), None, program.diagnostics)
     passes = [*FRONT_PIPELINE[1:]]
+    if any(isinstance(p, Training) for p in transforms):
+        passes = [_as_called(p) for p in passes]
     for p in transforms:
         passes.append(p)
         if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
             passes.append(ShapeInference())
     return PassManager(passes, instruments).run(program)
+
+
+def training_passes(
+    mode: str, optimizer: str | None, transforms: Sequence[Pass]
+) -> Sequence[Pass]:
+    """Return *transforms* with the pass that *mode* asks for, set to *optimizer*.
+
+    Raises:
+        UsageError: the mode is unknown, or there is an optimizer without training.
+
+    """
+    if mode not in MODES:
+        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
+        raise UsageError(msg)
+    if mode == INFERENCE:
+        if optimizer is not None:
+            msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
+            raise UsageError(msg)
+        return transforms
+    if not any(isinstance(p, Training) for p in transforms):
+        transforms = [Training(), *transforms]
+    if optimizer is None:
+        return transforms
+    return [
+        attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
+        for p in transforms
+    ]
+
+
+def _as_called(p: Pass) -> Pass:
+    """Let a pass leave alone what the source spells out call by call.
+
+    Its backward pass is that of the calls.
+    """
+    raises = (RaiseActivation, RaiseNorm, RaiseAttention, RaiseRotary)
+    return attrs.evolve(p, spelled_out=False) if isinstance(p, raises) else p

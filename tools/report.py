@@ -200,7 +200,7 @@ class Report:
             "model": {
                 "name": self.model.name,
                 "sha256": self.analysis.program.sha256,
-                "mode": "inference",
+                "mode": self.model.mode,
                 "batch": self.model.batch,
                 "dtype": self.dtype,
                 "inputs": self.inputs,

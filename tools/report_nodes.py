@@ -63,10 +63,10 @@ def node_entries(results: Results) -> list[Json]:
 
 
 def _locations(graph: Graph | None) -> Mapping[str, Location]:
-    """Where each node comes from, by the name of its first result."""
+    """Where each node comes from, by its name."""
     if graph is None:
         return {}
-    return {n.results[0].name: n.location for n in graph if n.results}
+    return {node.name: node.location for node in graph}
 
 
 def node_modules(results: Results, rank: int) -> Mapping[str, str]:

@@ -10,13 +10,13 @@ import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes import Timing, VerifyEach
+from perfc.passes import OPTIMIZERS, Timing, VerifyEach
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_result
-from perfc.tools.model import load
+from perfc.tools.model import INFERENCE, MODES, load
 from perfc.tools.plugin_option import plugin_option
 from perfc.tools.report import OUT_OF_MEMORY, Report
 
@@ -57,7 +57,16 @@ EXIT_OUT_OF_MEMORY = 5
     help="Lookups per embedding bag, where the model leaves it open.",
 )
 @click.option(
-    "--mode", type=click.Choice(["inference"]), default="inference", show_default=True
+    "--mode",
+    type=click.Choice(MODES),
+    default=INFERENCE,
+    show_default=True,
+    help="training: forward, loss, backward and optimizer.",
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(OPTIMIZERS),
+    help="Of --mode training; sgd if not given.",
 )
 @click.option(
     "--dtype",
@@ -153,6 +162,8 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
         batch=options["batch"],
         pooling=options["pooling"],
         dims=integers(options["dims"], "--dim"),
+        mode=options["mode"],
+        optimizer=options["optimizer"],
         transforms=transforms,
         instruments=instruments,
     )

@@ -14,6 +14,7 @@ from perfc.ir.ops import (
     einsum,
     elementwise,
     embedding,
+    embedding_backward,
     indexing,
     indexing_backward,
     layer_backward,
@@ -43,7 +44,8 @@ for _family in (
     *(casting, constant, control, convolution, einsum, elementwise, embedding),
     *(indexing, linalg, movement, pooling, quantization, rearrangement),
     *(recurrent, reduction, resampling, selection, sequence, spectral),
-    *(activation_backward, indexing_backward, layer_backward, loss, optimizer),
+    *(activation_backward, embedding_backward, indexing_backward, layer_backward),
+    *(loss, optimizer),
     *(testing, text),
 ):
     for _op in _family.OPS:

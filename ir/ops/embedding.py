@@ -7,7 +7,7 @@ One op class carries what recommendation models need: each table is a record of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.errors import VerifyError
@@ -20,12 +20,37 @@ from perfc.ir.types import TensorType
 MODES = ("sum", "mean", "max")
 
 
-def _dim(record: Record, name: str) -> Dim:
-    value = record.get(name)
+BAG_ATTRIBUTES: Mapping[str, tuple[type, ...]] = {
+    "tables": (tuple,),
+    "mode": (str,),
+    "has_offsets": OPTIONAL_BOOL,
+    "include_last_offset": OPTIONAL_BOOL,
+    "weighted": OPTIONAL_BOOL,
+    "padding_index": OPTIONAL_INT,
+    "popularity": OPTIONAL_TEXT,
+}
+"""Attributes of a lookup, and of its gradient."""
+
+
+def dim_of(table: Record, name: str) -> Dim:
+    """Return a size of a table.
+
+    Raises:
+        VerifyError: the table has none of this name.
+
+    """
+    value = table.get(name)
     if isinstance(value, int | Expr) and not isinstance(value, bool):
         return value
-    msg = f"a table has no {name!r}: {record}"
+    msg = f"a table has no {name!r}: {table}"
     raise VerifyError(msg)
+
+
+def require_mode(attributes: Record) -> None:
+    """Raise `VerifyError` unless rows are pooled in a way that there is."""
+    if attributes.text("mode") not in MODES:
+        msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
+        raise VerifyError(msg)
 
 
 def _expected_operands(attributes: Record, tables: int) -> int:
@@ -55,11 +80,9 @@ def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstrac
     if not tables or len(types) != _expected_operands(attributes, len(tables)):
         msg = f"{len(types)} operands do not fit {len(tables)} tables"
         raise VerifyError(msg)
-    if attributes.text("mode") not in MODES:
-        msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
-        raise VerifyError(msg)
+    require_mode(attributes)
     for table, weight in zip(tables, types, strict=False):
-        if weight.shape != (_dim(table, "rows"), _dim(table, "dim")):
+        if weight.shape != (dim_of(table, "rows"), dim_of(table, "dim")):
             msg = f"table {table} does not describe weight {weight}"
             raise VerifyError(msg)
     if attributes.flag("has_offsets") and types[len(tables) + 1].rank != 1:
@@ -70,7 +93,7 @@ def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstrac
         raise VerifyError(msg)
     width: Dim = 0
     for table in tables:
-        width = width + _dim(table, "dim")
+        width = width + dim_of(table, "dim")
     batch = bags(attributes, types)
     return [Abstract(TensorType(types[0].dtype, (batch, width)))]
 
@@ -87,8 +110,8 @@ def _work(
     read = sum(operand.nbytes for operand in operands[len(tables) :])
     flops = 0
     for table, weight in zip(tables, operands, strict=False):
-        read = read + weight.dtype.row_bytes(_dim(table, "dim")) * lookups
-        flops = flops + lookups * _dim(table, "dim")
+        read = read + weight.dtype.row_bytes(dim_of(table, "dim")) * lookups
+        flops = flops + lookups * dim_of(table, "dim")
     return Work(flops, read, results[0].nbytes)
 
 
@@ -97,15 +120,7 @@ EMBEDDING_BAG = OpDef(
     arity=(2, None),
     infer=_infer,
     work=_work,
-    attributes={
-        "tables": (tuple,),
-        "mode": (str,),
-        "has_offsets": OPTIONAL_BOOL,
-        "include_last_offset": OPTIONAL_BOOL,
-        "weighted": OPTIONAL_BOOL,
-        "padding_index": OPTIONAL_INT,
-        "popularity": OPTIONAL_TEXT,
-    },
+    attributes=BAG_ATTRIBUTES,
     summary="weights..., indices[, offsets][, sample weights]: pooled rows per bag",
 )
 

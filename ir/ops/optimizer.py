@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import IN_PLACE, OPTIONAL_INT
+from perfc.ir.ops.rules import IN_PLACE, OPTIONAL_INT, OPTIONAL_TEXT
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -43,6 +43,50 @@ OPTIMIZER_FLOPS: Mapping[str, int] = {
     "adamw": 15,
 }
 """Kinds, and flops for each element of the parameters."""
+
+OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = {
+    "sgd": (),
+    "adagrad": ("element",),
+    "rowwise_adagrad": ("row",),
+    "adam": ("element", "element"),
+}
+"""Optimizers of embedding tables: each state has a number per element, or per row.
+
+`torch.optim.SGD`, `Adagrad` and `SparseAdam` take sparse gradients, and so does the
+`RWSAdagrad` of facebookresearch/dlrm; fbgemm fuses the same four into its lookups.
+AdamW takes dense gradients alone.
+"""
+
+
+def state_types(kind: str, table: TensorType) -> tuple[TensorType, ...]:
+    """Return the types of the states that an optimizer keeps for a table.
+
+    Raises:
+        VerifyError: *kind* takes no sparse gradients.
+
+    """
+    if kind not in OPTIMIZER_STATES:
+        known = ", ".join(OPTIMIZER_STATES)
+        msg = f"optimizer {kind!r} takes no sparse gradients; those that do: {known}"
+        raise VerifyError(msg)
+    row = TensorType(table.dtype, table.shape[:1])
+    states = OPTIMIZER_STATES[kind]
+    return tuple(table if state == "element" else row for state in states)
+
+
+def check_states(
+    kind: str, tables: Sequence[TensorType], states: Sequence[TensorType]
+) -> None:
+    """Raise `VerifyError` unless *states* have the shapes of `state_types`.
+
+    They come list by list: the first state of every table, then the second.
+    """
+    per_table = [state_types(kind, table) for table in tables]
+    expected = [type_ for types in zip(*per_table, strict=True) for type_ in types]
+    if [state.shape for state in states] != [type_.shape for type_ in expected]:
+        names = (", ".join(map(str, types)) or "none" for types in (expected, states))
+        msg = "states of {}: expected {}, got {}".format(kind, *names)
+        raise VerifyError(msg)
 
 
 def _lists(attributes: Record, operands: Sequence[object]) -> tuple[int, int]:
@@ -136,11 +180,11 @@ OPTIMIZER_STEP = OpDef(
 def _infer_sparse(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    _known(attributes, OPTIMIZER_FLOPS)
     weight, indices, values = (operand.type for operand in operands[:3])
     if weight.rank != 2 or indices.rank != 1 or values.rank != 2:  # noqa: PLR2004
         msg = f"expected a table, indices and their rows: {weight}, {indices}, {values}"
         raise VerifyError(msg)
+    check_states(attributes.text("kind"), [weight], [o.type for o in operands[3:]])
     return []
 
 
@@ -150,7 +194,7 @@ def _work_sparse(
     """Every look-up counts: how many rows differ is the cost model's business."""
     flops = _known(attributes, OPTIMIZER_FLOPS)
     indices, values = operands[1:3]
-    row_states = sum(s.nbytes // max(s.shape[0], 1) for s in operands[3:] if s.rank)
+    row_states = sum(state.nbytes // state.shape[0] for state in operands[3:])
     touched = values.nbytes + indices.numel * row_states
     return Work(flops * values.numel, indices.nbytes + values.nbytes + touched, touched)
 
@@ -161,7 +205,11 @@ SPARSE_OPTIMIZER_STEP = OpDef(
     results=0,
     infer=_infer_sparse,
     work=_work_sparse,
-    attributes={"kind": (str,), "unique": OPTIONAL_INT},
+    attributes={
+        "kind": (str,),
+        "unique": OPTIONAL_INT,  # how many rows the indices name, where it is known
+        "popularity": OPTIONAL_TEXT,
+    },
     summary="table, indices, rows, states...: the rows that the indices name, updated",
 )
 

@@ -1,0 +1,276 @@
+"""Reverse mode: from a loss back to the parameters, as eager autograd goes.
+
+Autograd runs the recorded ops by descending sequence number, which is the order of
+the nodes reversed. What arrives at a value from several readers is added up, in
+place where nothing else holds the sum; a parameter takes over the last of it,
+unless it is a view that parameters must not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from perfc.ir import BUILTIN_OPS, AttrValue, Graph, Location, Node, Value
+from perfc.passes.tape import Tape, typed
+
+BACKWARD = "backward"
+
+
+@attrs.frozen(eq=False)
+class Rows:
+    """A sparse gradient: rows of a table, and which rows of it they are."""
+
+    indices: Value
+    values: Value
+
+
+@attrs.frozen(eq=False)
+class Tables:
+    """What becomes of the gradients of embedding tables.
+
+    Attributes:
+        rows: Tables whose gradients are rows; a rule that meets one puts them here
+            instead of returning a gradient.
+        fused: The optimizer that the backward kernel of a batched lookup applies at
+            once; "" for none.
+
+    """
+
+    rows: dict[Value, Rows | None] = attrs.field(factory=dict["Value", "Rows | None"])
+    fused: str = ""
+
+
+@attrs.frozen(eq=False)
+class Site:
+    """One node whose operands want gradients.
+
+    Attributes:
+        tape: Where the rule writes.
+        node: The node.
+        grads: The gradient of each result; None where nothing wants that result.
+        wanted: The operands that want one.
+        tables: What becomes of the gradients of tables.
+
+    """
+
+    tape: Tape
+    node: Node
+    grads: tuple[Value | None, ...]
+    wanted: frozenset[int]
+    tables: Tables
+
+    @property
+    def grad(self) -> Value:
+        """The gradient of the first result; zeros, if only others have readers."""
+        return self.grad_of(0)
+
+    @property
+    def x(self) -> Value:
+        """Operand 0."""
+        return self.node.operands[0]
+
+    @property
+    def y(self) -> Value:
+        """Operand 1."""
+        return self.node.operands[1]
+
+    @property
+    def out(self) -> Value:
+        """Result 0."""
+        return self.node.results[0]
+
+    def grad_of(self, index: int) -> Value:
+        """Return the gradient of a result; zeros, if nobody reads it."""
+        grad = self.grads[index]
+        if grad is None:
+            return self.tape.full(typed(self.node.results[index]), 0.0)
+        return grad
+
+    def op(self, op: str, *operands: Value, **attributes: AttrValue) -> Value:
+        """Write a node of one result."""
+        return self.tape.op(op, *operands, **attributes)
+
+    def by(self, op: str, x: Value, number: float) -> Value:
+        """Write a node of a tensor and a number."""
+        return self.tape.op(op, x, self.tape.number(x, number))
+
+    def kept(self, *names: str) -> dict[str, AttrValue]:
+        """Return those of the node's attributes that it has."""
+        found = self.node.attributes
+        return {name: found[name] for name in names if found.get(name) is not None}
+
+
+Gradients: TypeAlias = Mapping[int, Value]
+"""Gradients by the number of the operand; in the order in which autograd has them."""
+
+Rule: TypeAlias = Callable[[Site], Gradients | None]
+"""Writes the gradients of the operands that want one; None where it has no formula."""
+
+
+def needs_gradient(graph: Graph, parameters: frozenset[Value]) -> set[Value]:
+    """Return the values that depend on *parameters* through ops of real numbers."""
+    found = set(parameters)
+    for node in graph:
+        if found.isdisjoint(node.operands):
+            continue
+        found.update(v for v in node.results if typed(v).dtype.is_float)
+    return found
+
+
+@attrs.define(eq=False)
+class Backward:
+    """One walk from a loss back to the parameters.
+
+    Attributes:
+        tape: Where the gradients are written.
+        rules: Rules by op name.
+        needing: Values that want gradients.
+        parameters: Those at which the walk ends.
+        tables: What becomes of the gradients of tables.
+        unknown: Names of ops without a rule that were met, and their first result.
+
+    """
+
+    tape: Tape
+    rules: Mapping[str, Rule]
+    needing: set[Value]
+    parameters: frozenset[Value]
+    tables: Tables
+    unknown: dict[str, Value] = attrs.field(factory=dict[str, Value], init=False)
+    _pending: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
+    _grads: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
+    _awaited: dict[Value, int] = attrs.field(factory=dict[Value, int], init=False)
+
+    def run(self, loss: Value) -> Mapping[Value, Value]:
+        """Return the dense gradient of each parameter that *loss* depends on."""
+        nodes = [n for n in self.tape.graph if not self.needing.isdisjoint(n.results)]
+        reached = self._reached(nodes, loss)
+        self.tape.stem = f"{loss.name}.grad"
+        self.tape.location = Location(phase=BACKWARD)
+        self._pending[loss] = self.tape.full(typed(loss), 1.0)
+        for node in reversed(reached):
+            self._step(node)
+        return self._grads
+
+    def _reached(self, nodes: list[Node], loss: Value) -> list[Node]:
+        """Return the nodes that *loss* depends on; count who sends gradients."""
+        wanted = {loss}
+        reached: list[Node] = []
+        for node in reversed(nodes):
+            if wanted.isdisjoint(node.results):
+                continue
+            reached.append(node)
+            for value in self._takers(node):
+                wanted.add(value)
+                self._awaited[value] = self._awaited.get(value, 0) + 1
+        return reached[::-1]
+
+    def _takers(self, node: Node) -> list[Value]:
+        """Return the operands that want a gradient, as often as they are read."""
+        return [value for value in node.operands if value in self.needing]
+
+    def _step(self, node: Node) -> None:
+        grads = tuple(self._pending.pop(value, None) for value in node.results)
+        operands = enumerate(node.operands)
+        wanted = frozenset(i for i, value in operands if value in self.needing)
+        sent: dict[int, Value] = {}
+        if any(grad is not None for grad in grads):
+            sent = self._sent(Site(self.tape, node, grads, wanted, self.tables))
+        for index in sorted(wanted):
+            self._receive(node.operands[index], sent.get(index))
+
+    def _sent(self, site: Site) -> dict[int, Value]:
+        """Apply the rule of a node; add up what was broadcast."""
+        node = site.node
+        self.tape.stem = node.results[0].name
+        self.tape.location = attrs.evolve(node.location, phase=BACKWARD, origin="")
+        rule = self.rules.get(node.op)
+        found = None if rule is None else rule(site)
+        if found is None:
+            self.unknown.setdefault(node.op, node.results[0])
+            found = _unknown(site)
+        return {
+            index: self.tape.summed(grad, typed(node.operands[index]).shape)
+            for index, grad in found.items()
+            if index in site.wanted
+        }
+
+    def _receive(self, value: Value, grad: Value | None) -> None:
+        """Add up what arrives at *value*; a parameter ends the walk."""
+        self._awaited[value] -= 1
+        held = self._pending.get(value)
+        if grad is not None and held is not None:
+            free = self._is_free(value, held)
+            in_place: dict[str, AttrValue] = {"in_place": True} if free else {}
+            grad = self.tape.op("add", held, grad, **in_place)
+        if grad is not None:
+            self._pending[value] = grad
+        if value in self.parameters and not self._awaited[value]:
+            last = self._pending.pop(value, None)
+            if last is not None:
+                self._grads[value] = self._owned(value, last)
+
+    def _is_free(self, value: Value, held: Value) -> bool:
+        """Whether the sum so far is dense and nothing else will be read from it."""
+        source = _storage(held)
+        if source is None:
+            return False
+        return not any(
+            _storage(other) is source
+            for holder, other in (*self._pending.items(), *self._grads.items())
+            if holder is not value
+        )
+
+    def _owned(self, parameter: Value, grad: Value) -> Value:
+        """Copy what autograd does not let a parameter take over: see AccumulateGrad."""
+        if self._is_free(parameter, grad) and not _is_turned(grad):
+            return grad
+        return self.tape.op("copy", grad)
+
+
+def _storage(value: Value) -> Value | None:
+    """Return the result whose memory *value* is; None for one with holes or repeats."""
+    while (node := value.producer) is not None:
+        if node.op == "expand" and typed(value).shape != typed(node.operands[0]).shape:
+            return None
+        if node.op in ("slice", "split"):
+            return None
+        opdef = BUILTIN_OPS[node.op]
+        in_place = node.attributes.get("in_place")
+        if opdef.view is None and not in_place:
+            return value
+        value = node.operands[opdef.view or 0]
+    return None
+
+
+def _is_turned(grad: Value) -> bool:
+    """Whether views permute the axes of what a kernel wrote."""
+    perm: tuple[int, ...] | None = None
+    while (node := grad.producer) is not None and BUILTIN_OPS[node.op].view is not None:
+        if node.op == "transpose":
+            step = node.attributes.integers("perm")
+            perm = step if perm is None else tuple(step[axis] for axis in perm)
+        elif perm is not None:
+            return perm != tuple(range(len(perm)))
+        grad = node.operands[0]
+    return perm is not None and perm != tuple(range(len(perm)))
+
+
+def _unknown(site: Site) -> Gradients:
+    """Read everything, write gradients of the operands' types: nobody knows how."""
+    wanted = sorted(site.wanted)
+    grads = [grad for grad in site.grads if grad is not None]
+    names = [site.tape.graph.fresh_name(f"{site.out.name}.grad") for _ in wanted[:1]]
+    for number in range(1, len(wanted)):
+        names.append(f"{names[0]}.{number}")
+    node = site.tape.node(
+        "unknown",
+        (*grads, *site.node.operands),
+        names,
+        {"op": f"{site.node.op}_backward"},
+        [typed(site.node.operands[index]) for index in wanted],
+    )
+    return dict(zip(wanted, node.results, strict=True))

@@ -1,0 +1,237 @@
+"""Gradients of reductions, norms, convolutions, pooling, attention, recurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from perfc.ir import (
+    AttrValue,
+    Dim,
+    Value,
+    normalize_axis,
+    product,
+    reduced_axes,
+)
+from perfc.passes.gradient import Gradients, Rule, Site
+from perfc.passes.tape import typed
+
+_WINDOW = ("stride", "padding", "dilation", "auto_pad")
+
+
+def _reduce(site: Site) -> Gradients | None:
+    """Repeat the gradient along the axes that are gone, and scale it."""
+    kind = site.node.attributes.text("kind")
+    rule = _REDUCTIONS.get(kind)
+    axes = _axes(site)
+    if rule is None or axes is None:
+        return None
+    return {0: rule(_Reduction(site, axes))}
+
+
+@attrs.frozen(eq=False)
+class _Reduction:
+    """A `reduce`, and the axes that it removes."""
+
+    site: Site
+    axes: tuple[int, ...]
+
+    @property
+    def grad(self) -> Value:
+        """The gradient, with axes of size 1 where they were removed."""
+        return self._kept(self.site.grad)
+
+    @property
+    def out(self) -> Value:
+        """The result, in the same way."""
+        return self._kept(self.site.out)
+
+    @property
+    def count(self) -> Dim:
+        """How many elements became one."""
+        shape = typed(self.site.x).shape
+        count: Dim = product(shape[axis] for axis in self.axes)
+        return count
+
+    def wide(self, x: Value) -> Value:
+        """Repeat *x* along the axes that were removed."""
+        shape = typed(self.site.x).shape
+        if typed(x).shape == shape:
+            return x
+        return self.site.op("expand", x, self.site.tape.integers(*shape))
+
+    def _kept(self, x: Value) -> Value:
+        """One number for all needs no axes."""
+        if typed(x).rank == 0:
+            return x
+        shape = enumerate(typed(self.site.x).shape)
+        kept = tuple(1 if axis in self.axes else dim for axis, dim in shape)
+        return self.site.tape.reshape(x, *kept)
+
+
+def _axes(site: Site) -> tuple[int, ...] | None:
+    rank = typed(site.x).rank
+    if len(site.node.operands) == 1:
+        return reduced_axes(site.node.attributes, rank)
+    elements = site.tape.inference.elements.get(site.y)
+    if elements is None:
+        return None
+    return tuple(normalize_axis(a, rank) for a in elements if isinstance(a, int))
+
+
+def _sum(reduction: _Reduction) -> Value:
+    return reduction.wide(reduction.grad)
+
+
+def _mean(reduction: _Reduction) -> Value:
+    """Divide by how many there are: a number, unknown where a size is a symbol."""
+    count = reduction.count
+    number = float(count) if isinstance(count, int) else 1.0
+    return reduction.site.by("div", reduction.wide(reduction.grad), number)
+
+
+def _largest(reduction: _Reduction) -> Value:
+    """Share it among all that are as large: `evenly_distribute_backward`."""
+    site, grad = reduction.site, reduction.grad
+    mask = site.op("equal", reduction.out, site.x)
+    ones = site.op("cast", mask, dtype=typed(grad).dtype)
+    axes = reduction.axes
+    ties = site.op("reduce", ones, kind="sum", axes=axes, keepdims=True)
+    return site.op("mul", site.op("div", grad, ties), ones)
+
+
+def _l1(reduction: _Reduction) -> Value:
+    site = reduction.site
+    return site.op("mul", site.op("sign", site.x), reduction.grad)
+
+
+def _l2(reduction: _Reduction) -> Value:
+    """Divide by the norm; where that is 0, nothing."""
+    site, out = reduction.site, reduction.out
+    unit = site.op("div", site.x, out)
+    none = site.by("equal", out, 0.0)
+    zero = site.tape.number(unit, 0.0)
+    unit = site.op("where", none, zero, unit)
+    return site.op("mul", reduction.grad, unit)
+
+
+def _sum_square(reduction: _Reduction) -> Value:
+    site = reduction.site
+    return site.op("mul", reduction.grad, site.by("mul", site.x, 2.0))
+
+
+def _log_sum(reduction: _Reduction) -> Value:
+    site = reduction.site
+    rate = site.op("div", reduction.grad, site.op("exp", reduction.out))
+    return reduction.wide(rate)
+
+
+def _log_sum_exp(reduction: _Reduction) -> Value:
+    site = reduction.site
+    power = site.op("exp", site.op("sub", site.x, reduction.out))
+    return site.op("mul", reduction.grad, power)
+
+
+_REDUCTIONS: Mapping[str, Callable[[_Reduction], Value]] = {
+    "sum": _sum,
+    "mean": _mean,
+    "max": _largest,
+    "min": _largest,
+    "l1": _l1,
+    "l2": _l2,
+    "sum_square": _sum_square,
+    "log_sum": _log_sum,
+    "log_sum_exp": _log_sum_exp,
+}
+
+
+def _cumsum(site: Site) -> Gradients:
+    reverse = not site.node.attributes.flag("reverse")
+    kept = site.kept("axis", "exclusive")
+    axis = site.node.operands[1:]
+    return {0: site.op("cumsum", site.grad, *axis, reverse=reverse, **kept)}
+
+
+def _along_axis(site: Site) -> Gradients:
+    axis = site.node.attributes.integer("axis")
+    op = f"{site.node.op}_backward"
+    return {0: site.op(op, site.grad, site.out, axis=axis)}
+
+
+def _wants(site: Site, names: Mapping[int, str]) -> dict[int, str]:
+    return {index: name for index, name in names.items() if index in site.wanted}
+
+
+def _several(
+    site: Site, operands: tuple[Value, ...], wants: Mapping[int, str], *kept: str
+) -> Gradients:
+    """Apply a backward op that computes several gradients at once."""
+    attributes: dict[str, AttrValue] = {"wants": tuple(wants.values())}
+    attributes |= site.kept(*kept)
+    op = f"{site.node.op}_backward"
+    found = site.tape.ops(op, len(wants), *operands, **attributes)
+    return dict(zip(wants, found, strict=True))
+
+
+def _norm(site: Site) -> Gradients:
+    wants = _wants(site, {0: "x", 1: "weight", 2: "bias"})
+    weight = site.node.operands[1:2]
+    operands = (site.grad, site.x, *weight)
+    return _several(site, operands, wants, "axis", "groups", "training")
+
+
+def _conv(site: Site) -> Gradients:
+    """`convolution_backward`: the three at once."""
+    wants = _wants(site, {0: "x", 1: "weight", 2: "bias"})
+    attributes: dict[str, AttrValue] = {"wants": tuple(wants.values())}
+    attributes |= site.kept(*_WINDOW, "groups", "output_padding")
+    if site.node.op == "conv_transpose":
+        attributes["transposed"] = True
+    operands = (site.grad, site.x, site.y)
+    found = site.tape.ops("conv_backward", len(wants), *operands, **attributes)
+    return dict(zip(wants, found, strict=True))
+
+
+def _pool(site: Site) -> Gradients:
+    """A maximum goes back to its place, which the forward pass has kept."""
+    places = site.node.results[1:2]
+    kept = site.kept(*_WINDOW, "kind", "window", "ceil_mode")
+    return {0: site.op("pool_backward", site.grad, site.x, *places, **kept)}
+
+
+def _attention(site: Site) -> Gradients:
+    q, k, v, *masks = site.node.operands
+    names = {0: "q", 1: "k", 2: "v", **({3: "mask"} if masks else {})}
+    operands = (site.grad, q, k, v, site.out, *masks)
+    return _several(
+        site, operands, _wants(site, names), "causal", "scale", "mask_hides"
+    )
+
+
+def _rotary(site: Site) -> Gradients:
+    """Turn back: by the angles' negatives."""
+    cos, sin = site.node.operands[1:]
+    back = site.op("neg", sin)
+    kept = site.kept("interleaved", "width")
+    return {0: site.op("rotary", site.grad, cos, back, **kept)}
+
+
+def _recurrent(site: Site) -> Gradients:
+    names = {0: "x", 1: "weight", 2: "recurrence", 3: "bias"}
+    operands = (site.grad, *site.node.operands[:4])
+    return _several(site, operands, _wants(site, names), "kind", "batch_first")
+
+
+RULES: Mapping[str, Rule] = {
+    "reduce": _reduce,
+    "cumsum": _cumsum,
+    **dict.fromkeys(("softmax", "log_softmax"), _along_axis),
+    **dict.fromkeys(("layer_norm", "rms_norm", "group_norm", "batch_norm"), _norm),
+    **dict.fromkeys(("conv", "conv_transpose"), _conv),
+    "pool": _pool,
+    "attention": _attention,
+    "rotary": _rotary,
+    "recurrent": _recurrent,
+}
+"""Rules of these ops by name."""

@@ -1,0 +1,64 @@
+"""Gradients of look-ups in embedding tables: of tables, of rows, or applied at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.ir import AttrValue, Value, state_types
+from perfc.passes.gradient import Gradients, Rows, Rule, Site
+from perfc.passes.optimizer_state import STATES, declare_state
+from perfc.passes.tape import typed
+
+_BAG = (
+    *("tables", "mode", "has_offsets", "include_last_offset", "weighted"),
+    *("padding_index", "popularity"),
+)
+
+
+def embedding(site: Site) -> Gradients:
+    """`embedding_dense_backward` of a table, or the rows that were looked up."""
+    shape: tuple[AttrValue, ...] = typed(site.x).shape
+    operands, op = (site.grad, site.y), "embedding_backward"
+    if site.x not in site.tables.rows:
+        return {0: site.op(op, *operands, shape=shape)}
+    rows = site.tape.ops(op, 2, *operands, shape=shape, sparse=True)
+    site.tables.rows[site.x] = Rows(*rows)
+    return {}
+
+
+def _embedding_bag(site: Site) -> Gradients:
+    """`_embedding_bag_backward`; of several tables fbgemm's, which updates them."""
+    count = len(site.node.attributes.records("tables"))
+    tables = site.node.operands[:count]
+    operands = (site.grad, *site.node.operands[count:])
+    kept, op = site.kept(*_BAG), "embedding_bag_backward"
+    if count > 1 and site.tables.fused:
+        _update(site, tables, operands)
+        return {}
+    if tables[0] in site.tables.rows:
+        rows = site.tape.ops(op, 2, *operands, sparse=True, **kept)
+        site.tables.rows[tables[0]] = Rows(*rows)
+        return {}
+    return dict(enumerate(site.tape.ops(op, count, *operands, **kept)))
+
+
+def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) -> None:
+    """Update tables and states in place; the states come list by list."""
+    kind, graph = site.tables.fused, site.tape.graph
+    states = [
+        declare_state(graph, table, name, state_types(kind, typed(table))[number])
+        for number, name in enumerate(STATES[kind])
+        for table in tables
+    ]
+    name = f"{site.out.name}.{kind}"
+    site.tape.effect(
+        "embedding_bag_backward",
+        (*operands, *tables, *states),
+        name,
+        **site.kept(*_BAG),
+        optimizer=kind,
+    )
+
+
+RULES: Mapping[str, Rule] = {"embedding_bag": _embedding_bag}
+"""Rules of look-ups by name."""

@@ -1,0 +1,189 @@
+"""Gradients of ops that move, join, cut and pick elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.ir import Dim, Value
+from perfc.passes.gradient import Gradients, Rule, Site
+from perfc.passes.gradient_lookup import embedding
+from perfc.passes.tape import typed
+
+_TABLE_RANK = 2
+
+
+def _reshape(site: Site) -> Gradients:
+    return {0: site.tape.reshape(site.grad, *typed(site.x).shape)}
+
+
+def _transpose(site: Site) -> Gradients:
+    perm = site.node.attributes.integers("perm")
+    inverse = tuple(perm.index(axis) for axis in range(len(perm)))
+    return {0: site.op("transpose", site.grad, perm=inverse)}
+
+
+def _expand(site: Site) -> Gradients:
+    """Hand the gradient on: what was broadcast is added up for every op."""
+    return {0: site.grad}
+
+
+def _concat(site: Site) -> Gradients:
+    """View the piece of each operand; a copy is not made."""
+    axis = site.node.attributes.integer("axis") % typed(site.out).rank
+    found: dict[int, Value] = {}
+    start: Dim = 0
+    for index, operand in enumerate(site.node.operands):
+        end = start + typed(operand).shape[axis]
+        if index in site.wanted:
+            found[index] = site.tape.cut(site.grad, (start, end), axis)
+        start = end
+    return found
+
+
+def _split(site: Site) -> Gradients:
+    """Join the gradients of the pieces; zeros of those that nobody reads."""
+    axis = site.node.attributes.integer("axis")
+    pieces = [site.grad_of(index) for index in range(len(site.node.results))]
+    return {0: site.op("concat", *pieces, axis=axis)}
+
+
+def _slice(site: Site) -> Gradients:
+    """`slice_backward`, once for each axis, as slices are taken one by one."""
+    elements = site.tape.inference.elements
+    axes = elements.get(site.node.operands[3]) if len(site.node.operands) > 3 else None  # noqa: PLR2004 - x, starts, ends, axes
+    cut = _changed(site.x, site.out) if axes is None else axes
+    shape = list(typed(site.out).shape)
+    rank, grad = len(shape), site.grad
+    for axis in reversed([a % rank for a in cut if isinstance(a, int)]):
+        if shape[axis] == typed(site.x).shape[axis]:
+            continue
+        shape[axis] = typed(site.x).shape[axis]
+        grad = site.op("slice_backward", grad, shape=tuple(shape), axes=(axis,))
+    return {0: grad}
+
+
+def _changed(x: Value, y: Value) -> tuple[int, ...]:
+    pairs = zip(typed(x).shape, typed(y).shape, strict=True)
+    return tuple(axis for axis, (left, right) in enumerate(pairs) if left != right)
+
+
+def _trilu(site: Site) -> Gradients:
+    diagonal = site.node.operands[1:]
+    return {0: site.op("trilu", site.grad, *diagonal, **site.kept("upper"))}
+
+
+def _pad(site: Site) -> Gradients:
+    """Cut the borders off, by a pad of negative sizes; only constant ones are cut."""
+    pads = site.tape.inference.elements.get(site.y)
+    if pads is None:
+        return {0: _zeros(site)}
+    negative = site.tape.integers(*(-size for size in pads))
+    axes = site.node.operands[2:]
+    return {0: site.op("pad", site.grad, negative, *axes)}
+
+
+def _tile(site: Site) -> Gradients:
+    """Add up the copies: an axis of them in front of every axis."""
+    apart: list[Dim] = []
+    for dim, wide in zip(typed(site.x).shape, typed(site.out).shape, strict=True):
+        apart += [wide // dim, dim]
+    axes = tuple(range(0, len(apart), 2))
+    grad = site.tape.reshape(site.grad, *apart)
+    return {0: site.op("reduce", grad, kind="sum", axes=axes)}
+
+
+def _zeros(site: Site) -> Value:
+    return site.tape.full(typed(site.x), 0.0)
+
+
+def _gather(site: Site) -> Gradients:
+    """Look rows of a table up: `embedding_dense_backward`; else add slices up.
+
+    One index is a `select`, whose gradient is put into zeros.
+    """
+    axis = site.node.attributes.integer("axis") % typed(site.x).rank
+    table, indices = typed(site.x), typed(site.y)
+    if indices.rank == 0:
+        back = site.op("slice_backward", site.grad, shape=table.shape, axes=(axis,))
+        return {0: back}
+    if axis == 0 and table.rank == _TABLE_RANK and site.x.producer is None:
+        return embedding(site)
+    return {0: _added(site, axis, _tuples(site, site.y))}
+
+
+def _tuples(site: Site, indices: Value) -> Value:
+    """View indices as tuples of one."""
+    return site.tape.reshape(indices, *typed(indices).shape, 1)
+
+
+def _added(site: Site, axis: int, indices: Value) -> Value:
+    """`index_put_(accumulate=True)` into zeros."""
+    return site.op(
+        "index_put",
+        _zeros(site),
+        site.grad,
+        indices,
+        axis=axis,
+        accumulate=True,
+        in_place=True,
+    )
+
+
+def _index(site: Site) -> Gradients:
+    axis = site.node.attributes.integer("axis") % typed(site.x).rank
+    return {0: _added(site, axis, site.y)}
+
+
+def _gather_nd(site: Site) -> Gradients:
+    """Add at index tuples; batches are one more index each."""
+    if site.node.attributes.integer("batch_dims", 0):
+        return {0: _added(site, site.node.attributes.integer("batch_dims"), site.y)}
+    return {0: _added(site, 0, site.y)}
+
+
+def _gather_elements(site: Site) -> Gradients:
+    axis = site.node.attributes.integer("axis")
+    back = site.op(
+        "scatter_elements",
+        _zeros(site),
+        site.y,
+        site.grad,
+        axis=axis,
+        reduction="add",
+    )
+    return {0: back}
+
+
+def _topk(site: Site) -> Gradients:
+    """Put the gradients of the values where they came from."""
+    axis = site.node.attributes.integer("axis")
+    places = site.node.results[1]
+    back = site.op("scatter_elements", _zeros(site), places, site.grad, axis=axis)
+    return {0: back}
+
+
+def _pixel_shuffle(site: Site) -> Gradients:
+    attributes = site.node.attributes
+    to_space = not attributes.flag("to_space")
+    block = attributes.integer("block")
+    return {0: site.op("pixel_shuffle", site.grad, block=block, to_space=to_space)}
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
+    "transpose": _transpose,
+    "expand": _expand,
+    "concat": _concat,
+    "split": _split,
+    "slice": _slice,
+    "trilu": _trilu,
+    "pad": _pad,
+    "tile": _tile,
+    "gather": _gather,
+    "index": _index,
+    "gather_nd": _gather_nd,
+    "gather_elements": _gather_elements,
+    "topk": _topk,
+    "pixel_shuffle": _pixel_shuffle,
+}
+"""Rules of these ops by name."""

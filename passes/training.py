@@ -1,0 +1,235 @@
+"""The pass `training`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import (
+    BUILTIN_OPS,
+    OPTIMIZER_STATES,
+    AnyKey,
+    Dim,
+    Graph,
+    Program,
+    UnsupportedModelError,
+    UsageError,
+    Value,
+)
+from perfc.passes import (
+    gradient_elementwise,
+    gradient_layers,
+    gradient_lookup,
+    gradient_loss,
+    gradient_movement,
+    gradient_products,
+)
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.gradient import BACKWARD, Backward, Rows, Tables, needs_gradient
+from perfc.passes.inference import Inference
+from perfc.passes.tape import Tape
+from perfc.passes.training_loss import AUTO, LOSSES, chosen_loss, write_loss
+from perfc.passes.training_optimizer import (
+    OPTIMIZERS,
+    ROWWISE,
+    TAKE_ROWS,
+    Parameters,
+    write_step,
+)
+from perfc.passes.training_source import (
+    noted_sparse,
+    separate_vectors,
+    switch_to_training,
+    trained,
+    turn_weights_back,
+)
+
+RULES = {
+    **gradient_elementwise.RULES,
+    **gradient_products.RULES,
+    **gradient_movement.RULES,
+    **gradient_layers.RULES,
+    **gradient_lookup.RULES,
+    **gradient_loss.RULES,
+}
+"""How the gradients of each op are computed."""
+
+SPARSE = (AUTO, "always", "never")
+"""Which tables get sparse gradients."""
+
+
+@attrs.frozen
+class Training(Transform):
+    """Turn a forward graph into a training step.
+
+    The loss, the backward pass and the optimizer are appended, op by op in the
+    order in which eager PyTorch runs them. Gradients that no parameter needs are
+    not computed. The loss compares the first output with `labels`, a new input.
+    What inference has taken out of the graph stays out: dropout, and batch norms
+    folded into convolutions.
+
+    Attributes:
+        optimizer: `sgd`, `adagrad`, `rowwise_adagrad`, `adam` or `adamw`, as
+            `torch.optim` sets them up by default. Row-wise Adagrad keeps one number
+            a row of an embedding bag's table, and is Adagrad for everything else.
+        loss: `bce`, `bce_with_logits`, `cross_entropy`, `mse`, `sum`, or `auto`:
+            `bce` of probabilities, `cross_entropy` of logits, `mse` of the rest.
+        fused: Whether the optimizer is one kernel over all parameters.
+        sparse_gradients: Whether embedding bags get sparse gradients: `always`,
+            `never`, or `auto`: as the source notes it; if it does not, where the
+            optimizer takes them.
+
+    Raises:
+        UsageError: an option has another value.
+        UnsupportedModelError: nothing depends on parameters, or the source asks for
+            sparse gradients that the optimizer does not take.
+
+    """
+
+    name: ClassVar[str] = "training"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    optimizer: str = "sgd"
+    loss: str = AUTO
+    fused: bool = False
+    sparse_gradients: str = AUTO
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        for option, value, known in (
+            ("optimizer", self.optimizer, OPTIMIZERS),
+            ("loss", self.loss, (AUTO, *LOSSES)),
+            ("sparse-gradients", self.sparse_gradients, SPARSE),
+        ):
+            if value not in known:
+                msg = f"{option}={value!r} of {self.name}: expected {', '.join(known)}"
+                raise UsageError(msg)
+        if self.sparse_gradients == "always" and self.optimizer not in TAKE_ROWS:
+            msg = (
+                f"{self.optimizer} takes no sparse gradients, as in PyTorch; "
+                f"{', '.join(sorted(TAKE_ROWS))} do"
+            )
+            raise UsageError(msg)
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Extend every op graph."""
+        for rank in program.classes:
+            if rank.ops is None:
+                msg = f"{program.name}: a launch graph has no ops to train"
+                raise UnsupportedModelError(msg)
+            self._extend(rank.ops, ctx)
+
+    def _extend(self, graph: Graph, ctx: PassContext) -> None:
+        if is_training_step(graph):
+            msg = f"{graph}: is a training step already, with a backward pass"
+            raise UnsupportedModelError(msg)
+        inference = Inference(graph, BUILTIN_OPS)
+        known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
+        inference.elements.update(known)
+        self._prepare(graph, ctx)
+        parameters = trained(graph)
+        tables = Tables(
+            self._sparse_tables(graph, frozenset(parameters)), self._fused()
+        )
+        tape = Tape(graph, inference)
+        needing = needs_gradient(graph, frozenset(parameters))
+        output = self._output(graph, needing, ctx)
+        kind = chosen_loss(output) if self.loss == AUTO else self.loss
+        ctx.note(
+            "training-step",
+            f"the loss is {kind} of {output}, the optimizer {self.optimizer}",
+        )
+        loss = write_loss(tape, output, kind)
+        needing |= needs_gradient(graph, frozenset(parameters))
+        backward = Backward(tape, RULES, needing, frozenset(parameters), tables)
+        grads = backward.run(loss)
+        rows = {table: r for table, r in tables.rows.items() if r is not None}
+        ordered = {p: grads[p] for p in parameters if p in grads}
+        write_step(tape, self.optimizer, Parameters(ordered, rows), fused=self.fused)
+        graph.outputs = [*graph.outputs, loss]
+        self._remark(backward, ctx)
+        ctx.set(TYPED, graph, True)
+        ctx.set(ELEMENTS, graph, inference.elements)
+
+    def _prepare(self, graph: Graph, ctx: PassContext) -> None:
+        turn_weights_back(graph)
+        merged = separate_vectors(graph)
+        if merged:
+            ctx.note(
+                "merged-parameters",
+                "biases and scales that the exporter merged, being equal, are trained "
+                f"apart, one for each module: {merged} more",
+            )
+        switch_to_training(graph)
+
+    def _output(self, graph: Graph, needing: set[Value], ctx: PassContext) -> Value:
+        found = [value for value in graph.outputs if value in needing]
+        if not found:
+            msg = (
+                f"{graph}: no output depends on a parameter of real numbers, so there "
+                "is nothing to train"
+            )
+            raise UnsupportedModelError(msg)
+        if len(found) > 1:
+            names = ", ".join(map(str, found[1:]))
+            ctx.note(
+                "training-outputs",
+                f"only the first output has a loss; none of {names}",
+            )
+        return found[0]
+
+    def _sparse_tables(
+        self, graph: Graph, parameters: frozenset[Value]
+    ) -> dict[Value, Rows | None]:
+        """Return the tables whose gradients are rows: looked up once, nowhere else."""
+        tables: dict[Value, Rows | None] = {}
+        for node in graph:
+            if not self._is_sparse(node.op, noted_sparse(node)):
+                continue
+            table = node.operands[0]
+            if len(node.attributes.records("tables")) > 1 or table not in parameters:
+                continue
+            if len(graph.uses(table)) == 1:
+                self._check_rows(str(node))
+                tables[table] = None
+        return tables
+
+    def _is_sparse(self, op: str, noted: bool | None) -> bool:  # noqa: FBT001 - a fact
+        bag = op == "embedding_bag"
+        if self.sparse_gradients != AUTO or op not in ("embedding_bag", "gather"):
+            return bag and self.sparse_gradients == "always"
+        if noted is not None and self.optimizer != ROWWISE:
+            return noted
+        return bool(noted) or (bag and self.optimizer in TAKE_ROWS)
+
+    def _fused(self) -> str:
+        """Return the optimizer that batched lookups apply, as fbgemm's do."""
+        return self.optimizer if self.optimizer in OPTIMIZER_STATES else ""
+
+    def _check_rows(self, where: str) -> None:
+        if self.optimizer not in TAKE_ROWS:
+            msg = (
+                f"{where}: the source asks for sparse gradients, which "
+                f"{self.optimizer} does not take, as in PyTorch; choose "
+                f"{', '.join(sorted(TAKE_ROWS))}, or give --pass "
+                "'training{sparse-gradients=never}'"
+            )
+            raise UnsupportedModelError(msg)
+
+    def _remark(self, backward: Backward, ctx: PassContext) -> None:
+        for op, value in backward.unknown.items():
+            ctx.warn(
+                "no-gradient-rule",
+                f"the backward pass of {op!r} is not known: its gradients are costed "
+                "by their bytes",
+                str(value),
+            )
+
+
+def is_training_step(graph: Graph) -> bool:
+    """Whether a graph has a backward pass."""
+    return any(node.location.phase == BACKWARD for node in graph)

@@ -1,0 +1,86 @@
+"""The loss of a training step: chosen as users of PyTorch do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from perfc.ir import DTYPES, Location, TensorType, Value, product
+from perfc.passes.tape import Tape, typed
+
+AUTO = "auto"
+LOSS = "loss"
+_I64 = DTYPES["i64"]
+_VIEWS = frozenset(("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast"))
+_PRODUCTS = frozenset(("linear", "matmul", "packed_linear"))
+
+
+def chosen_loss(output: Value) -> str:
+    """Return the kind of loss that fits what a model ends with.
+
+    A sigmoid of one number a sample is a probability: `bce`. A product of several
+    numbers a sample is logits: `cross_entropy`. Anything else: `mse`.
+    """
+    end, shape = _end(output), typed(output).shape
+    if end == "sigmoid" and product(shape[1:]) == 1:
+        return "bce"
+    classes = shape[-1] if len(shape) > 1 else 1
+    if end in _PRODUCTS and classes != 1:
+        return "cross_entropy"
+    return "mse"
+
+
+def _end(output: Value) -> str:
+    """Return the op that *output* comes from, behind views and a bias."""
+    node = output.producer
+    while node is not None and node.op in _VIEWS:
+        node = node.operands[0].producer
+    if node is not None and node.op == "add":
+        before = [v.producer for v in node.operands if v.producer is not None]
+        if any(p.op in _PRODUCTS for p in before) and len(before) == 1:
+            return before[0].op
+    return "" if node is None else node.op
+
+
+def write_loss(tape: Tape, output: Value, kind: str) -> Value:
+    """Append the loss of *output* against labels, a new input; return it."""
+    tape.location = Location(name=LOSS, phase=LOSS)
+    tape.stem = LOSS
+    return LOSSES[kind](tape, output)
+
+
+def _elementwise(kind: str) -> Callable[[Tape, Value], Value]:
+    """Compare with labels of the output's own type."""
+
+    def write(tape: Tape, output: Value) -> Value:
+        labels = _labels(tape, typed(output))
+        return tape.op("loss", output, labels, kind=kind, reduction="mean")
+
+    return write
+
+
+def _cross_entropy(tape: Tape, output: Value) -> Value:
+    """`log_softmax` of each row of classes, then `nll_loss` of its label."""
+    *batch, classes = typed(output).shape
+    labels = _labels(tape, TensorType(_I64, tuple(batch)))
+    rows = product(batch)
+    flat = tape.reshape(output, rows, classes)
+    scores = tape.op("log_softmax", flat, axis=-1)
+    return tape.op("nll_loss", scores, tape.reshape(labels, rows), reduction="mean")
+
+
+def _sum(tape: Tape, output: Value) -> Value:
+    return tape.op("reduce", output, kind="sum")
+
+
+def _labels(tape: Tape, type_: TensorType) -> Value:
+    return tape.graph.add_input(tape.graph.fresh_name("labels"), attrs.evolve(type_))
+
+
+LOSSES: Mapping[str, Callable[[Tape, Value], Value]] = {
+    **{kind: _elementwise(kind) for kind in ("bce", "bce_with_logits", "mse")},
+    "cross_entropy": _cross_entropy,
+    "sum": _sum,
+}
+"""Losses by kind."""

@@ -1,0 +1,171 @@
+"""Steps of optimizers, call by call as `torch.optim` makes them on a GPU.
+
+By default PyTorch takes its `foreach` implementations there, which are sequences of
+`torch._foreach_*` functions over all parameters of one type (`_multi_tensor_*` in
+`torch/optim/*.py` of PyTorch 2.13). Counts of steps lie in host memory and launch
+nothing. Tables with sparse gradients are updated one by one, and so is then, as in
+PyTorch, everything else of their group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from perfc.ir import AttrValue, DType, Location, Value, state_types
+from perfc.passes.gradient import Rows
+from perfc.passes.optimizer_state import STATES, declare_state
+from perfc.passes.tape import Tape, typed
+
+OPTIMIZER = "optimizer"
+
+
+@attrs.frozen(eq=False)
+class Parameters:
+    """What one step updates.
+
+    Attributes:
+        grads: Parameters with dense gradients, and these.
+        rows: Tables with sparse gradients, and these.
+
+    """
+
+    grads: Mapping[Value, Value]
+    rows: Mapping[Value, Rows]
+
+
+@attrs.frozen(eq=False)
+class _Step:
+    """One step in the making.
+
+    Attributes:
+        tape: Where it is written.
+        kind: The optimizer.
+
+    """
+
+    tape: Tape
+    kind: str
+
+    def states(self, parameters: Sequence[Value], name: str) -> list[Value]:
+        """Declare a state like each parameter."""
+        graph = self.tape.graph
+        return [declare_state(graph, p, name, typed(p)) for p in parameters]
+
+    def update(self, kind: str, *lists: Sequence[Value]) -> None:
+        """Write a `_foreach` function that works in place on the first list."""
+        operands = [value for values in lists for value in values]
+        name = f"{self.kind}.{kind}"
+        attributes: dict[str, AttrValue] = {"kind": kind, "lists": len(lists)}
+        self.tape.effect("foreach", operands, name, **attributes, in_place=True)
+
+    def new(self, kind: str, values: Sequence[Value]) -> tuple[Value, ...]:
+        """Write a `_foreach` function that returns new tensors."""
+        name = f"{self.kind}.{kind}"
+        self.tape.location = attrs.evolve(self.tape.location, name=name)
+        fresh = self.tape.graph.fresh_name
+        results = [fresh(f"{name}.{number}") for number, _ in enumerate(values)]
+        made = self.tape.node("foreach", values, results, {"kind": kind, "lists": 1})
+        return made.results
+
+
+def write_step(tape: Tape, kind: str, found: Parameters, *, fused: bool) -> None:
+    """Append one step of an optimizer over all parameters that have gradients."""
+    tape.location = Location(phase=OPTIMIZER)
+    step = _Step(tape, kind)
+    groups = _groups(found)
+    for params in groups:
+        grads = [found.grads[p] for p in params if p in found.grads]
+        dense = [p for p in params if p in found.grads]
+        tables = [p for p in params if p in found.rows]
+        if fused and dense:
+            _write_fused(step, dense, grads)
+        elif dense and (not tables or kind == ROWWISE):
+            _DENSE[kind](step, dense, grads)
+        else:
+            for parameter, grad in zip(dense, grads, strict=True):
+                _DENSE[kind](step, [parameter], [grad])
+        for table in tables:
+            _write_rows(step, table, found.rows[table])
+
+
+def _groups(found: Parameters) -> list[list[Value]]:
+    """Sort parameters by element type."""
+    groups: dict[DType, list[Value]] = {}
+    for parameter in (*found.grads, *found.rows):
+        groups.setdefault(typed(parameter).dtype, []).append(parameter)
+    return list(groups.values())
+
+
+_Lists = Callable[[_Step, Sequence[Value], Sequence[Value]], None]
+
+
+def _sgd(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    """No momentum, no weight decay: the defaults."""
+    step.update("add", params, grads)
+
+
+def _adagrad(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    sums = step.states(params, "sum")
+    step.update("addcmul", sums, grads, grads)
+    std = step.new("sqrt", sums)
+    step.update("add", std)
+    scaled = step.new("mul", grads)
+    step.update("addcdiv", params, scaled, std)
+
+
+def _adam(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    means = step.states(params, "exp_avg")
+    squares = step.states(params, "exp_avg_sq")
+    step.update("lerp", means, grads)
+    step.update("mul", squares)
+    step.update("addcmul", squares, grads, grads)
+    below = step.new("sqrt", squares)
+    step.update("div", below)
+    step.update("add", below)
+    step.update("addcdiv", params, means, below)
+
+
+def _adamw(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    """Weights decay first: by 0.01 if nothing else is said."""
+    step.update("mul", params)
+    _adam(step, params, grads)
+
+
+def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    """All in one multi-tensor kernel: `torch._fused_adam_` and its like."""
+    states = [step.states(params, name) for name in STATES[step.kind]]
+    operands = [value for values in (params, grads, *states) for value in values]
+    kind = "adagrad" if step.kind == ROWWISE else step.kind
+    step.tape.effect(
+        "optimizer_step", operands, step.kind, kind=kind, lists=2 + len(states)
+    )
+
+
+def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
+    """Update the rows that were looked up; one number a row if row-wise."""
+    names, types = STATES[step.kind], state_types(step.kind, typed(table))
+    graph = step.tape.graph
+    states = [
+        declare_state(graph, table, name, type_)
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    operands = [table, rows.indices, rows.values, *states]
+    name = f"{step.kind}.{table.name}"
+    step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind)
+
+
+ROWWISE = "rowwise_adagrad"
+_DENSE: Mapping[str, _Lists] = {
+    "sgd": _sgd,
+    "adagrad": _adagrad,
+    ROWWISE: _adagrad,
+    "adam": _adam,
+    "adamw": _adamw,
+}
+OPTIMIZERS = tuple(_DENSE)
+"""Optimizers by name."""
+
+TAKE_ROWS = frozenset(("sgd", "adagrad", ROWWISE))
+"""Optimizers that take sparse gradients."""
