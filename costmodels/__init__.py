@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.catalog import target_names
-from perfc.costmodels.conv import CONV
+from perfc.costmodels.conv import CONV, fits_winograd
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.gemm import GEMM
@@ -20,6 +20,8 @@ from perfc.costmodels.host_profile import (
 )
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models
+from perfc.costmodels.multi_tensor import MULTI_TENSOR
+from perfc.costmodels.products import SIMT_MODES
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -51,7 +53,9 @@ __all__ = [
     "GRAPH_LAUNCH",
     "MATH_MODES",
     "MEMCPY",
+    "MULTI_TENSOR",
     "ROOFLINE",
+    "SIMT_MODES",
     "STREAMING",
     "CostModel",
     "Device",
@@ -71,6 +75,7 @@ __all__ = [
     "cost_models",
     "describe",
     "extrapolation_remark",
+    "fits_winograd",
     "load_profile",
     "load_target",
     "lower_bound",

@@ -4,7 +4,9 @@
 
 A thread block takes a tile of queries of one head through all keys. It runs at a
 share of the peak of its math mode; few keys do not fill its pipeline. Bytes stay
-behind the products but for short sequences, which the bound covers.
+behind the products but for short sequences, which the bound covers. The gradients
+take five products where forward takes two, at `BACKWARD_RATE` of forward's rate: an
+analytic factor, of which no rows were measured.
 """
 
 from __future__ import annotations
@@ -21,6 +23,13 @@ from perfc.costmodels.target import Target
 
 QUERY_TILE = 128
 """Queries of a thread block (FlashAttention-2 and the CUTLASS kernel)."""
+
+BACKWARD_FLOPS = 2.5
+"""Products of the backward kernel, which computes the scores again, over forward's."""
+
+BACKWARD_RATE = 0.86
+"""FlashAttention-2 reaches 63 % of an A100's peak backward and 73 % forward (Dao,
+arXiv 2307.08691)."""
 
 TENSOR_MODES = frozenset({"fp16", "bf16", "fp8"})
 
@@ -97,13 +106,19 @@ class AttentionModel:
         )
         shared = (self.flash.sigma_shared, self.efficient.sigma_shared)
         own = (self.flash.sigma_independent, self.efficient.sigma_independent)
+        fitted = narrow & ~_is_backward(kernels)
         return Estimate(
             seconds,
-            np.where(narrow, *shared),
-            np.where(narrow, *own),
+            np.where(fitted, *shared),
+            np.where(fitted, *own),
             [self.name] * len(kernels),
-            [Provenance.FITTED if n else Provenance.ANALYTIC for n in narrow.tolist()],
+            [Provenance.FITTED if f else Provenance.ANALYTIC for f in fitted.tolist()],
         )
+
+
+def _is_backward(kernels: KernelTable) -> NDArray[np.bool_]:
+    phases = [kernel.params.get("phase") for kernel in kernels.kernels]
+    return np.array([phase == "backward" for phase in phases], dtype=np.bool_)
 
 
 def attention_seconds(
@@ -115,6 +130,9 @@ def attention_seconds(
     blocks = heads * np.ceil(q_len / QUERY_TILE)
     flops = 4 * kernels.param("head_dim", 1.0) * kv_len * QUERY_TILE
     flops = flops * executed_share(kernels)
+    flops = np.where(
+        _is_backward(kernels), flops * BACKWARD_FLOPS / BACKWARD_RATE, flops
+    )
     sms = target.device.sm_count
     waves = np.where(blocks > 4 * sms, blocks / sms, np.ceil(blocks / sms))
     share = parameters.share * kv_len / (kv_len + parameters.half_keys)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from perfc.costmodels.causal import executed_share
@@ -11,6 +14,11 @@ from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
 
 _MIN_INDEX_BYTES = 4
+
+WINOGRAD_SAVES: Mapping[str, float] = MappingProxyType(
+    {"winograd": 4.0, "fused_winograd": 2.25}
+)
+"""Multiplications of a 3x3 convolution over those of F(4x4, 3x3) and F(2x2, 3x3)."""
 
 
 def at_least_bound(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
@@ -70,12 +78,24 @@ def _rows_of(kernels: KernelTable, op: str) -> list[int]:
 
 
 def _unavoidable_flops(kernels: KernelTable) -> Floats:
-    """Flops of the work, but what a causal mask hides need not be computed."""
+    """Flops of the work, but for those that an algorithm saves.
+
+    What a causal mask hides need not be computed, nor what Winograd's algorithm trades
+    for additions of its transforms, which are kernels of their own.
+    """
     masked = _rows_of(kernels, "attention")
-    if not masked:
+    winograd = [
+        i
+        for i in _rows_of(kernels, "conv2d")
+        if kernels.kernels[i].params.get("algorithm") in WINOGRAD_SAVES
+    ]
+    if not masked and not winograd:
         return kernels.flops
     flops = kernels.flops.copy()
-    flops[masked] *= executed_share(kernels.take(np.array(masked)))
+    if masked:
+        flops[masked] *= executed_share(kernels.take(np.array(masked)))
+    for row in winograd:
+        flops[row] /= WINOGRAD_SAVES[str(kernels.kernels[row].params["algorithm"])]
     return flops
 
 

@@ -1,4 +1,8 @@
-"""Convolutions as the matrix product that an implicit-GEMM kernel computes."""
+"""Convolutions as the matrix product that an implicit-GEMM kernel computes.
+
+A gradient is the same product over again: of the images one of as many pixels, of the
+filters one that sums over the pixels, split over as many blocks as forward has tiles.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.beside import without_beside
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.gemm import math_seconds, sized, uses_simt
 from perfc.costmodels.products import Products
@@ -15,10 +20,10 @@ from perfc.costmodels.protocol import (
     Estimate,
     Floats,
     KernelTable,
-    uniform_estimate,
+    Provenance,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
+from perfc.ir import Kernel, Record
 
 _WINOGRAD_KERNEL = 3
 _WINOGRAD_CHANNELS = 32.0
@@ -38,6 +43,8 @@ class ConvModel:
     sigma_shared: float = 0.24
     sigma_independent: float = 0.6
     """From held-out 3x3 rows; other windows have not been compared."""
+    sigma_backward: float = 0.3
+    """Shared, of gradients: they are priced as the forward product, not measured."""
     fitted_on: frozenset[str] = frozenset({"6.0", "7.0", "7.5"})
     """Compute capabilities of the GPUs of these rows."""
 
@@ -50,14 +57,20 @@ class ConvModel:
         simt = uses_simt(kernels)
         seconds = math_seconds(_as_products(kernels, target), simt, target)
         start_s = target.device.kernel_floor_s
-        gain = np.where(simt & _fits_winograd(kernels), self.winograd_gain, 1.0)
+        winograd = np.array([fits_winograd(k.params) for k in kernels.kernels])
+        gain = np.where(simt & winograd, self.winograd_gain, 1.0)
+        whole_s = start_s + (seconds - start_s) * self.direct_overhead / gain
+        whole_s = np.maximum(whole_s, kernels.flops / kernels.peak_flops_per_s(target))
+        # Of kernels on tensor cores the rows are plain products, without layouts.
+        left_s = np.where(simt, without_beside(whole_s, kernels, target), whole_s)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
-        return uniform_estimate(
-            start_s + (seconds - start_s) * self.direct_overhead / gain,
-            model=self.name,
-            provenance=provenance,
-            sigma_shared=sigma_shared,
-            sigma_independent=self.sigma_independent,
+        backward = np.array(["phase" in k.params for k in kernels.kernels])
+        return Estimate(
+            left_s,
+            np.where(backward, max(sigma_shared, self.sigma_backward), sigma_shared),
+            np.full(len(kernels), self.sigma_independent),
+            [self.name] * len(kernels),
+            [Provenance.ANALYTIC if b else provenance for b in backward.tolist()],
         )
 
 
@@ -88,15 +101,14 @@ def _points(kernel: Kernel) -> float:
     return float(sizes) ** axes if isinstance(sizes, int | float) else 1.0
 
 
-def _fits_winograd(kernels: KernelTable) -> NDArray[np.bool_]:
+def fits_winograd(params: Record) -> bool:
     """Whether cuDNN takes Winograd's algorithm for these sizes in fp32."""
-    fits: NDArray[np.bool_] = (
-        (kernels.param("kernel") == _WINOGRAD_KERNEL)
-        & (kernels.param("stride", 1.0) == 1)
-        & (kernels.param("groups", 1.0) <= 1)
-        & (kernels.param("c_in") >= _WINOGRAD_CHANNELS)
-    )
-    return fits
+    moved = (params.get("stride", 1), params.get("dilation", 1))
+    if params.get("kernel") != _WINOGRAD_KERNEL or moved != (1, 1):
+        return False
+    channels = params.get("c_in", 0)
+    wide = isinstance(channels, int | float) and channels >= _WINOGRAD_CHANNELS
+    return wide and params.get("groups", 1) == 1
 
 
 CONV = ConvModel()

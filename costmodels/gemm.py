@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.beside import without_beside
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.products import (
     SIMT,
@@ -35,8 +36,9 @@ class GemmModel:
         simt = uses_simt(kernels)
         on_simt, sigma_simt = trust(SIMT.sigma_shared, SIMT.fitted_on, target)
         on_tensor, sigma_tensor = trust(TENSOR.sigma_shared, TENSOR.fitted_on, target)
+        whole_s = math_seconds(products_of(kernels, target), simt, target)
         return Estimate(
-            math_seconds(products_of(kernels, target), simt, target),
+            without_beside(whole_s, kernels, target),
             np.where(simt, sigma_simt, sigma_tensor),
             np.where(simt, SIMT.sigma_independent, TENSOR.sigma_independent),
             [self.name] * len(kernels),

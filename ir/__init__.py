@@ -54,11 +54,17 @@ from perfc.ir.launch_printer import print_launches, print_program
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
+from perfc.ir.ops.activation_backward import KINDS as ACTIVATION_GRADIENTS
 from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
 from perfc.ir.ops.embedding_backward import inputs_of_backward
-from perfc.ir.ops.optimizer import OPTIMIZER_STATES, state_types
+from perfc.ir.ops.optimizer import (
+    FOREACH_FLOPS,
+    OPTIMIZER_FLOPS,
+    OPTIMIZER_STATES,
+    state_types,
+)
 from perfc.ir.ops.recurrent import GATES as RECURRENT_GATES
 from perfc.ir.ops.recurrent import POINTWISE_FLOPS as RECURRENT_FLOPS
 from perfc.ir.ops.recurrent import recurrent_sizes
@@ -101,6 +107,7 @@ from perfc.ir.verifier import verify
 
 __all__ = [
     "ACTIVATIONS",
+    "ACTIVATION_GRADIENTS",
     "BUILTIN_OPS",
     "BUSY_KINDS",
     "COST_MODELS",
@@ -108,10 +115,12 @@ __all__ = [
     "ELEMENTWISE_OPS",
     "EMPTY",
     "EXPORTERS",
+    "FOREACH_FLOPS",
     "FRONTENDS",
     "HOST_KINDS",
     "NOWHERE",
     "NO_WORK",
+    "OPTIMIZER_FLOPS",
     "OPTIMIZER_STATES",
     "PASSES",
     "RECURRENT_FLOPS",

@@ -33,6 +33,7 @@ from perfc.ir import (
 
 LAUNCH_KERNEL = "cudaLaunchKernel"
 MEMCPY = "cudaMemcpyAsync"
+MEMSET = "cudaMemsetAsync"
 STREAM_SYNC = "cudaStreamSynchronize"
 DEVICE_SYNC = "cudaDeviceSynchronize"
 
@@ -127,6 +128,10 @@ class Settings:
             or `fp32` on a device without such a rate.
         spelled_out: Whether an op that the source spells out in several calls is
             launched call by call, or as the one call that PyTorch has for it.
+        large_arguments: Whether a kernel takes 32 KB of arguments, so that an
+            optimizer needs fewer of them: PyTorch built with CUDA 13.
+        sm_count: SMs of the device, which decide whether a product is split.
+        newer_than_volta: Whether kernels for Ampere and later run: flash attention.
 
     """
 
@@ -135,6 +140,9 @@ class Settings:
     fused_bias: bool = True
     int8_products: str = "int8"
     spelled_out: bool = True
+    large_arguments: bool = False
+    sm_count: int = 108
+    newer_than_volta: bool = True
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""
@@ -255,6 +263,12 @@ def vector_math(dtype: DType) -> str:
     type they read (`at::opmath_type`), and in fp64 for fp64.
     """
     return "fp64" if dtype_name(dtype) == "fp64" else "fp32"
+
+
+def wanted_gradients(site: Site) -> tuple[str, ...]:
+    """Return the names of the gradients that an op of a backward pass computes."""
+    wants = site.attributes.get("wants")
+    return tuple(map(str, wants)) if isinstance(wants, tuple) else ()
 
 
 def rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int]:

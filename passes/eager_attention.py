@@ -1,10 +1,10 @@
 """Attention in eager PyTorch.
 
 `F.scaled_dot_product_attention` is one kernel: flash attention for half
-precision without a mask, else the memory-efficient kernel. The latter has no
-grouped queries: PyTorch then falls back on copies of the keys and values and
-plain products (`sdp_utils.cpp`, PyTorch 2.5 and later). Both read heads where
-they lie, and write them as the model wants to join them.
+precision without a mask from Ampere on, else the memory-efficient kernel. The
+latter has no grouped queries: PyTorch then falls back on copies of the keys and
+values and plain products (`sdp_utils.cpp`, PyTorch 2.5 and later). Both read heads
+where they lie, and write them as the model wants to join them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _attention(site: Site) -> Eager:
     if calls_of(site):
         return spelled_out(site, _letters(site), _PRODUCTS)
     q, k = site.operands[:2]
-    flash = _is_flash(site)
+    flash = is_flash(site)
     grouped = q.shape[:-2] != k.shape[:-2]
     if grouped and not flash:
         return _with_copied_heads(site)
@@ -49,21 +49,25 @@ def _attention(site: Site) -> Eager:
         "attention",
         dtype_name(q.type.dtype),
         site.settings.product_math(q.type.dtype),
-        Record({**_sizes(site), "algorithm": "flash" if flash else "efficient"}),
+        Record(
+            {**attention_sizes(site), "algorithm": "flash" if flash else "efficient"}
+        ),
         site.work,
     )
     layout = Layout.HEADS if q.type.rank == _HEADS_RANK else Layout.CONTIGUOUS
     return Eager(_NAME, (*_turned(site), Launch(kernel)), (layout,))
 
 
-def _is_flash(site: Site) -> bool:
+def is_flash(site: Site) -> bool:
+    """Whether flash attention computes it."""
     q = site.operands[0]
     masked = len(site.operands) > 3  # noqa: PLR2004 - q, k, v and masks
     narrow = dtype_name(q.type.dtype) in _FLASH and q.shape[-1] <= _FLASH_HEAD_DIM
-    return narrow and not masked
+    return narrow and not masked and site.settings.newer_than_volta
 
 
-def _sizes(site: Site) -> dict[str, AttrValue]:
+def attention_sizes(site: Site) -> dict[str, AttrValue]:
+    """Describe the attention of operands 0 to 2 as measured rows do."""
     q, k = site.operands[:2]
     batch, heads = (q.shape[0], q.shape[1] if q.type.rank == _HEADS_RANK else 1)
     sizes: dict[str, AttrValue] = {

@@ -1,11 +1,11 @@
-"""Convolutions in eager PyTorch, as cuDNN computes them."""
+"""Convolutions and their gradients in eager PyTorch, as cuDNN computes them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
+from perfc.ir import AttrValue, TensorType, Work
 from perfc.passes.eager import (
     Eager,
     Launch,
@@ -13,11 +13,13 @@ from perfc.passes.eager import (
     Site,
     Tensor,
     copy_launch,
-    dtype_name,
     elementwise_launch,
     made_contiguous,
     scratch,
+    vector_launch,
+    wanted_gradients,
 )
+from perfc.passes.eager_cudnn import DATA, FORWARD, WEIGHT, Convolution, contiguous
 from perfc.passes.eager_product import gemm_launch
 from perfc.passes.eager_selection import kernel_launch
 
@@ -30,82 +32,24 @@ def _conv(site: Site) -> Eager:
     x, weight = site.operands[:2]
     axes = x.type.rank - 2
     fused = site.attributes.get("dtype") is not None
-    work = site.work if fused else _without_bias(site)
-    params = _params(site, x.shape, (x.shape[1], weight.shape[0]))
+    conv = Convolution(site, contiguous(x), contiguous(weight), site.out)
+    flops = int(site.work.flops)
     launches = [
         *made_contiguous((x, weight)),
-        *_asymmetric_padding(site),
-        _kernel(site, axes, params, work),
+        *_asymmetric_padding(conv),
+        *conv.launches(FORWARD, flops, alone=fused),
     ]
     if len(site.operands) > _BIAS and not fused:
         launches.append(_add_bias(site))
     return Eager(f"aten::conv{axes}d", tuple(launches))
 
 
-def _kernel(site: Site, axes: int, params: dict[str, AttrValue], work: Work) -> Launch:
-    dtype = site.operands[0].type.dtype
-    op = "conv3d" if axes > 2 else "conv2d"  # noqa: PLR2004 - 1-d runs as 2-d
-    mode = site.settings.product_math(dtype)
-    return Launch(Kernel(op, dtype_name(dtype), mode, Record(params), work))
-
-
-def _params(
-    site: Site, image: tuple[int, ...], channels: tuple[int, int]
-) -> dict[str, AttrValue]:
-    """Describe a convolution from images of this shape, as measured rows do."""
-    weight, attributes = site.operands[1], site.attributes
-    axes = len(image) - 2
-    params: dict[str, AttrValue] = {
-        "n": image[0],
-        "c_in": channels[0],
-        "c_out": channels[1],
-        "kernel": _per_axis(weight.shape[2:], 1),
-        "size": _per_axis(image[2:], 1),
-        "stride": _per_axis(attributes.integers("stride") or (1,) * axes, 1),
-        "padding": _per_axis(_padding(site, image), 0),
-    }
-    if (groups := attributes.integer("groups", 1)) != 1:
-        params["groups"] = groups
-    if max(dilation := attributes.integers("dilation") or (1,)) > 1:
-        params["dilation"] = _per_axis(dilation, 1)
-    return params
-
-
-def _per_axis(sizes: tuple[int, ...], missing: int) -> AttrValue:
-    """One number where all axes agree, as in measured rows; a list is an image."""
-    if len(sizes) == 1:
-        sizes = (missing, *sizes)
-    return sizes[0] if len(set(sizes)) == 1 else sizes
-
-
-def _padding(site: Site, image: tuple[int, ...]) -> tuple[int, ...]:
-    """Padding before each axis; where the sides differ, the larger one."""
-    before, behind = _sides(site, image)
-    return tuple(map(max, before, behind))
-
-
-def _sides(
-    site: Site, image: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    axes = len(image) - 2
-    attributes = site.attributes
-    if attributes.get("auto_pad") is None:
-        padding = attributes.integers("padding") or (0,) * (2 * axes)
-        return padding[:axes], padding[axes:]
-    stride = attributes.integers("stride") or (1,) * axes
-    dilation = attributes.integers("dilation") or (1,) * axes
-    sizes = zip(image[2:], site.operands[1].shape[2:], stride, dilation, strict=True)
-    total = [max(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n) for n, k, s, d in sizes]
-    less = tuple(n // 2 for n in total)
-    return less, tuple(n - half for n, half in zip(total, less, strict=True))
-
-
-def _asymmetric_padding(site: Site) -> tuple[Launch, ...]:
+def _asymmetric_padding(conv: Convolution) -> tuple[Launch, ...]:
     """CuDNN pads both sides alike; PyTorch writes what is more in front of it."""
-    x = site.operands[0]
-    before, behind = _sides(site, x.shape)
+    before, behind = conv.sides()
     if before == behind:
         return ()
+    x = conv.images
     sides = zip(x.shape[2:], before, behind, strict=True)
     shape = (*x.shape[:2], *(n + abs(b - a) for n, a, b in sides))
     padded = Tensor(TensorType(x.type.dtype, shape))
@@ -117,23 +61,51 @@ def _add_bias(site: Site) -> Launch:
     return elementwise_launch("add", inputs, site.out, site.out.numel)
 
 
-def _without_bias(site: Site) -> Work:
-    work = site.work
-    bias = sum(tensor.nbytes for tensor in site.operands[_BIAS:])
-    return Work(work.flops, work.bytes_read - bias, work.bytes_written)
-
-
 def _conv_transpose(site: Site) -> Eager:
     """The data gradient of the convolution that maps the result to the operand."""
     x, weight = site.operands[:2]
     axes = x.type.rank - 2
-    params = _params(site, site.out.shape, (site.out.shape[1], x.shape[1]))
-    params["phase"] = "backward_data"
+    conv = Convolution(site, site.out, contiguous(weight), contiguous(x))
     launches = [*made_contiguous((x, weight))]
-    launches.append(_kernel(site, axes, params, _without_bias(site)))
+    launches += conv.launches(DATA, int(site.work.flops))
     if len(site.operands) > _BIAS:
         launches.append(_add_bias(site))
     return Eager(f"aten::conv_transpose{axes}d", tuple(launches))
+
+
+def _conv_backward(site: Site) -> Eager:
+    """One call for each wanted gradient; that of the bias is a sum.
+
+    `convolution_backward` in `Convolution.cpp` of ATen. Of a transposed convolution
+    the gradient of the operand is a convolution.
+    """
+    grad, x, weight = site.operands
+    maps, images = contiguous(grad), contiguous(x)
+    transposed = site.attributes.flag("transposed")
+    if transposed:
+        maps, images = images, maps
+    conv = Convolution(site, images, contiguous(weight), maps)
+    wants = wanted_gradients(site)
+    flops = 2 * maps.numel * math.prod(weight.shape[1:])
+    launches = [*made_contiguous(site.operands)]
+    if "x" in wants:
+        launches += conv.launches(FORWARD if transposed else DATA, flops)
+    if "weight" in wants:
+        launches += conv.launches(WEIGHT, flops)
+    if "bias" in wants:
+        launches.append(_sum_bias(grad))
+    return Eager("aten::convolution_backward", tuple(launches))
+
+
+def _sum_bias(grad: Tensor) -> Launch:
+    channels = grad.shape[1]
+    params: dict[str, AttrValue] = {
+        "rows": channels,
+        "cols": grad.numel // max(channels, 1),
+        "kind": "sum",
+    }
+    work = Work(grad.numel, grad.nbytes, channels * grad.type.dtype.bits // 8)
+    return vector_launch("reduction", grad.type.dtype, params, work)
 
 
 _PARALLEL_IMAGES = 32
@@ -167,6 +139,7 @@ def _deform_conv(site: Site) -> Eager:
 RULES: Mapping[str, Rule] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
+    "conv_backward": _conv_backward,
     "deform_conv": _deform_conv,
 }
 """Rules of the convolutions, by op name."""

@@ -60,11 +60,12 @@ def _in_steps(site: Site) -> Eager:
 
 def _elementwise(site: Site) -> Eager:
     name = _ATEN_NAMES.get(site.op, f"aten::{site.op}")
+    name += "_" * site.attributes.flag("in_place")
     launch = elementwise_launch(site.op, site.operands, site.out, site.work.flops)
-    return Eager(name, (launch,), (_kept_layout(site),))
+    return Eager(name, (launch,), (kept_layout(site),))
 
 
-def _kept_layout(site: Site) -> Layout:
+def kept_layout(site: Site) -> Layout:
     """Return the layout of the result.
 
     PyTorch keeps a permutation that all full-size inputs share.

@@ -14,11 +14,16 @@ import attrs
 from perfc.ir import EMPTY, Kernel
 from perfc.passes import (
     eager_attention,
+    eager_attention_backward,
+    eager_backward,
     eager_convolution,
     eager_einsum,
     eager_elementwise,
+    eager_loss,
     eager_movement,
+    eager_norm_backward,
     eager_normalization,
+    eager_optimizer,
     eager_product,
     eager_quantization,
     eager_recurrent,
@@ -56,11 +61,16 @@ def _unmodelled(site: Site) -> Eager:
 
 RULES: Mapping[str, Rule] = {
     **eager_attention.RULES,
+    **eager_attention_backward.RULES,
+    **eager_backward.RULES,
     **eager_convolution.RULES,
     **eager_einsum.RULES,
     **eager_elementwise.RULES,
+    **eager_loss.RULES,
     **eager_movement.RULES,
+    **eager_norm_backward.RULES,
     **eager_normalization.RULES,
+    **eager_optimizer.RULES,
     **eager_product.RULES,
     **eager_quantization.RULES,
     **eager_recurrent.RULES,

@@ -13,9 +13,12 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
+import attrs
+
 from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.passes.eager import (
     BYTE,
+    MEMSET,
     Eager,
     Launch,
     Layout,
@@ -57,6 +60,109 @@ def gemm_launch(
     return Launch(Kernel("gemm", dtype_name(dtype), math_mode, Record(params), work))
 
 
+def product_launches(
+    site: Site,
+    sizes: Sizes,
+    layout: str,
+    *,
+    bias: bool = False,
+    work: Work | None = None,
+) -> tuple[Launch, ...]:
+    """Launch a product as cuBLAS does, with what it launches beside it.
+
+    Where the tiles of the result leave SMs idle and the sum is deep, cuBLAS cuts the
+    sum into parts, which a second kernel (`splitKreduce_kernel`) adds up. In 150 shapes
+    of fp32 and TF32 products in traces of V100 and A100 (DLRM, ResNet-50) that goes
+    with depth over 64 x 64 tiles; `_SPLIT_RATIO` divides all but those few whose kernel
+    adds the parts up itself. No narrower type was seen to have a second kernel. Of
+    those, large products find their counters set to zero by a memset: in traces of
+    A100 (Megatron) and H100 (Qwen) 6 of 7 shapes by this rule.
+    """
+    product = gemm_launch(site, sizes, layout, bias=bias, work=work)
+    if parts := _split_parts(site, sizes, product.kernel.math):
+        b, m, n, _ = sizes
+        joined = _joined_parts(site, (b * m, n), parts)
+        return (_with_beside(product, joined), joined)
+    if _has_counters(site, sizes):
+        counters = attrs.evolve(
+            vector_launch("elementwise", site.operands[0].type.dtype, _FILL, _FILLED),
+            call=MEMSET,
+        )
+        return (counters, _with_beside(product, counters))
+    return (product,)
+
+
+def _split_parts(site: Site, sizes: Sizes, math_mode: str) -> int:
+    """Return into how many parts the sum is cut; 0 for one that is not."""
+    b, m, n, k = sizes
+    if b > 1 or min(m, n) <= 1 or math_mode not in _SPLIT_MODES:
+        return 0
+    tiles = -(-m // _TILE) * -(-n // _TILE)
+    least = _SPLIT_DEPTH if min(m, n) > _SKINNY else 2 * _SPLIT_DEPTH
+    if k < least or k * site.settings.sm_count < _SPLIT_RATIO * tiles:
+        return 0
+    idle = max(2, site.settings.sm_count // tiles)
+    return min(_MOST_PARTS, 1 << (idle.bit_length() - 1), max(2, k // _TILE))
+
+
+_TILE = 64
+_SPLIT_MODES = frozenset({"fp32", "tf32"})
+_SPLIT_DEPTH = 256
+"""Least depth; twice that where a matrix has few rows, for which there is a kernel."""
+_SKINNY = 16
+_SPLIT_RATIO = 1400
+"""Depth times SMs for each tile from which on a sum is split."""
+_MOST_PARTS = 16
+_PARTIAL_BYTES = 4
+
+
+def _joined_parts(site: Site, shape: tuple[int, int], parts: int) -> Launch:
+    rows, columns = shape
+    item = site.operands[0].type.dtype.bits // BYTE
+    elements = rows * columns
+    work = Work(parts * elements, parts * elements * _PARTIAL_BYTES, elements * item)
+    params: dict[str, AttrValue] = {
+        "kind": "join_parts",
+        "rows": rows,
+        "cols": columns,
+        "tensor_inputs": parts,
+        "bytes": work.bytes,
+    }
+    dtype = site.operands[0].type.dtype
+    return vector_launch("elementwise", dtype, params, work)
+
+
+def _with_beside(product: Launch, beside: Launch) -> Launch:
+    """Say what was launched beside: measured rows are of both together."""
+    params = product.kernel.params.updated(
+        beside=1, beside_bytes=int(beside.kernel.work.bytes)
+    )
+    return attrs.evolve(product, kernel=attrs.evolve(product.kernel, params=params))
+
+
+def _has_counters(site: Site, sizes: Sizes) -> bool:
+    b, m, n, k = sizes
+    dtype = site.operands[0].type.dtype
+    if b > 1 or not dtype.is_float or dtype.bits >= _WIDE or k < _COUNTED_DEPTH:
+        return False
+    tiles = -(-m // _LARGE_TILE) * -(-n // _LARGE_TILE)
+    return tiles >= 2 * site.settings.sm_count
+
+
+_WIDE = 32
+_LARGE_TILE = 128
+_COUNTED_DEPTH = 1024
+_COUNTERS_BYTES = 4096
+_FILLED = Work(0, 0, _COUNTERS_BYTES)
+_FILL: dict[str, AttrValue] = {
+    "kind": "memset",
+    "rows": 1,
+    "cols": _COUNTERS_BYTES,
+    "tensor_inputs": 0,
+    "bytes": _COUNTERS_BYTES,
+}
+
+
 def _product_work(sizes: Sizes, item_bytes: float) -> Work:
     b, m, n, k = sizes
     read = math.ceil(b * (m * k + k * n) * item_bytes)
@@ -88,7 +194,8 @@ def _linear(site: Site) -> Eager:
     fused = site.settings.fused_bias and n != 1
     if bias and not fused:
         launches.append(elementwise_launch("copy", site.operands[2:], site.out))
-    launches.append(gemm_launch(site, (1, m, n, k), layout, bias=bias, work=site.work))
+    sizes = (1, m, n, k)
+    launches += product_launches(site, sizes, layout, bias=bias, work=site.work)
     return Eager("aten::linear", tuple(launches))
 
 
@@ -105,7 +212,7 @@ def _matmul(site: Site) -> Eager:
     launches = [*_flattened(left), *_flattened(right)]
     layout = _letter(left) + _letter(right)
     sizes = (b, m, n, left.shape[-1])
-    launches.append(gemm_launch(site, sizes, layout, work=site.work))
+    launches += product_launches(site, sizes, layout, work=site.work)
     return Eager(name, tuple(launches))
 
 

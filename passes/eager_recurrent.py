@@ -16,12 +16,14 @@ from typing import cast
 from perfc.ir import (
     RECURRENT_FLOPS,
     RECURRENT_GATES,
+    AttrValue,
     Dim,
     TensorType,
     Work,
     recurrent_sizes,
 )
 from perfc.passes.eager import (
+    BYTE,
     Eager,
     Launch,
     Rule,
@@ -30,6 +32,8 @@ from perfc.passes.eager import (
     elementwise_launch,
     made_contiguous,
     unmodelled_launch,
+    vector_launch,
+    wanted_gradients,
 )
 from perfc.passes.eager_product import gemm_launch
 from perfc.passes.eager_selection import kernel_launch
@@ -65,6 +69,48 @@ def _gates(site: Site, kind: str, batch: int, hidden: int) -> Launch:
     state = Tensor(TensorType(dtype, (batch, hidden)))
     flops = RECURRENT_FLOPS[kind] * batch * hidden
     return elementwise_launch(kind, (product, product, state), state, flops)
+
+
+def _recurrent_backward(site: Site) -> Eager:
+    """Back through the steps, then one product for each of the other gradients.
+
+    Each step is a kernel for all that is elementwise and a product with the
+    recurrent weights; the inputs' gradient and those of the weights are products
+    over all steps, the biases' a sum (`cudnnRNNBackwardData_v8` and `…Weights_v8`,
+    by the algorithm above).
+    """
+    x, recurrence = site.operands[1], site.operands[3]
+    kind = site.attributes.text("kind")
+    name = "aten::_cudnn_rnn_backward"
+    found = recurrent_sizes(site.attributes, x.type, recurrence.type)
+    steps, batch, inputs, hidden, directions = cast("tuple[int, ...]", found)
+    if steps > MAX_STEPS:
+        return Eager(name, (unmodelled_launch(kind, site),))
+    columns = RECURRENT_GATES[kind] * hidden
+    step = (
+        _gates(site, kind, batch, hidden),
+        gemm_launch(site, (1, batch, hidden, columns), "nn"),
+    )
+    rows = steps * batch
+    sizes = {
+        "x": ((1, rows, inputs, columns), "nn"),
+        "weight": ((1, columns, inputs, rows), "tn"),
+        "recurrence": ((1, columns, hidden, rows), "tn"),
+    }
+    wants = wanted_gradients(site)
+    products = [gemm_launch(site, *sizes[want]) for want in wants if want in sizes]
+    if "bias" in wants:
+        products.append(_bias_sum(site, rows, columns))
+    direction = (*step * steps, *products)
+    return Eager(name, (*made_contiguous((x,)), *direction * directions))
+
+
+def _bias_sum(site: Site, rows: int, columns: int) -> Launch:
+    dtype = site.operands[0].type.dtype
+    item = dtype.bits // BYTE
+    params: dict[str, AttrValue] = {"rows": columns, "cols": rows, "kind": "sum"}
+    work = Work(rows * columns, rows * columns * item, columns * item)
+    return vector_launch("reduction", dtype, params, work)
 
 
 def _linear_attention(site: Site) -> Eager:
@@ -116,6 +162,7 @@ def _window(site: Site) -> Eager:
 
 RULES: Mapping[str, Rule] = {
     "recurrent": _recurrent,
+    "recurrent_backward": _recurrent_backward,
     "linear_attention": _linear_attention,
     "causal_conv": _causal_conv,
     "dft": _dft,

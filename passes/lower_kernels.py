@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Target
+from perfc.costmodels import Device, Target
 from perfc.ir import (
     AnyKey,
     Expr,
@@ -25,6 +25,9 @@ from perfc.passes.eager import Settings
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering import Lowering
 from perfc.passes.recipe import RECIPES, Binding, Recipe
+
+_VOLTA = 7
+"""Major compute capability, Turing's too."""
 
 INPUTS = ("host-pinned", "host-pageable", "device")
 """Where the inputs of an iteration are when it starts."""
@@ -50,6 +53,8 @@ class LowerKernels(Pass):
         spelled_out: Whether attention, norms and activations that the source
             spells out in several calls are launched call by call, as eager
             PyTorch does; else as if it used the one call that PyTorch has.
+        large_arguments: Whether PyTorch is built with CUDA 13, whose kernels take
+            32 KB of arguments: optimizers then launch fewer.
 
     Raises:
         UsageError: `inputs` is none of the three.
@@ -65,6 +70,7 @@ class LowerKernels(Pass):
     tf32: bool = False
     fused_bias: bool = True
     spelled_out: bool = True
+    large_arguments: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -92,13 +98,15 @@ class LowerKernels(Pass):
 
     def _settings(self, target: Target | None) -> Settings:
         rates: Container[str] = () if target is None else target.device.flops_per_s
-        return Settings(
+        settings = Settings(
             self._fp32_products(rates),
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
             "int8" if target is None or "int8" in rates else "fp32",
             self.spelled_out,
+            self.large_arguments,
         )
+        return settings if target is None else _device_settings(settings, target.device)
 
     def _lower(
         self,
@@ -137,6 +145,16 @@ class LowerKernels(Pass):
         recipe = lowering.recipe(rank.ops.version)
         ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
         return lowering.graph
+
+
+def _device_settings(settings: Settings, device: Device) -> Settings:
+    """Add what the kernels that run depend on of the device.
+
+    Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of.
+    """
+    major = device.compute_capability.partition(".")[0]
+    newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
+    return attrs.evolve(settings, sm_count=device.sm_count, newer_than_volta=newer)
 
 
 _MODELLED = frozenset({"rows", "dim", "pooling", "popularity"})

@@ -83,13 +83,13 @@ def test_transposed_convolution() -> None:
         "%x: f32[2,16,8,8], param %w: f32[16,4,4,4], param %b: f32[4]",
         "conv_transpose(%x, %w, %b) {stride = [2, 2], padding = [1, 1, 1, 1]}",
     )
-    convolution, bias = kernels(lower(text))
+    cleared, convolution, bias = kernels(lower(text))
     params = convolution.params
 
     assert ("conv2d", "backward_data") == (convolution.op, params["phase"])
     assert (4, 16, 16) == (params["c_in"], params["c_out"], params["size"])
     assert 2 * 2 * 16 * 64 * 4 * 16 == convolution.work.flops
-    assert "elementwise" == bias.op
+    assert ("clear", "add") == (cleared.params["kind"], bias.params["kind"])
 
 
 def test_automatic_padding() -> None:
@@ -98,8 +98,11 @@ def test_automatic_padding() -> None:
     even = one_op(arguments, 'conv(%x, %w) {auto_pad = "same_upper"}')
     odd = one_op(arguments, 'conv(%x, %w) {auto_pad = "same_upper", stride = [2, 2]}')
 
-    assert ["conv2d"] == [kernel.op for kernel in kernels(lower(even))]
-    assert ["fill", "copy", None] == [k.params.get("kind") for k in kernels(lower(odd))]
+    def kinds(text: str) -> list[object]:
+        return [k.params.get("kind", k.op) for k in kernels(lower(text))]
+
+    assert ["offsets", "conv2d"] == kinds(even)
+    assert ["fill", "copy", "offsets", "conv2d"] == kinds(odd)
 
 
 def test_deformable_convolution() -> None:

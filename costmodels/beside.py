@@ -1,0 +1,27 @@
+"""Kernels beside a product: what a library launches with it in one call.
+
+Measured rows, and so the models, are of whole calls. Where the launch graph has the
+other kernels of a call on their own (params `beside`, how many, and `beside_bytes`,
+what they move), the product is what is left of the call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfc.costmodels.memory import stream_seconds
+from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.streaming import KINDS
+from perfc.costmodels.target import Target
+
+
+def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
+    """Take off what the kernels beside take; at least the floor of a kernel stays."""
+    count = kernels.param("beside")
+    if not count.any():
+        return seconds
+    floor_s = target.device.kernel_floor_s
+    each_s = floor_s + KINDS["elementwise"].start_s
+    beside_s = count * each_s + stream_seconds(kernels.param("beside_bytes"), target)
+    left: Floats = np.maximum(seconds - beside_s, floor_s)
+    return np.where(count > 0, left, seconds)

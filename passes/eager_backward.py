@@ -1,0 +1,128 @@
+"""Gradients of activations, pools and look-ups in eager PyTorch.
+
+Names and kernels are those of ATen's `*_backward` functions (PyTorch 2.x). Traces
+show one kernel of `threshold_backward`, `sigmoid_backward` and `tanh_backward`, two of
+`max_pool2d_with_indices_backward`, `select_backward` and `slice_backward`, and eight
+of `_index_put_impl_` that accumulates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, TensorType, Work
+from perfc.passes.eager import (
+    Eager,
+    Launch,
+    Rule,
+    Site,
+    Tensor,
+    elementwise_launch,
+    made_contiguous,
+    vector_launch,
+)
+from perfc.passes.eager_elementwise import kept_layout
+from perfc.passes.eager_selection import kernel_launch
+
+_NAMES: Mapping[str, str] = {
+    "relu_backward": "threshold_backward",
+    "clip_backward": "hardtanh_backward",
+    "dropout_backward": "native_dropout_backward",
+}
+"""ATen's names that are not the op's."""
+
+_INDEX_BYTES = 8
+
+
+def _elementwise(site: Site) -> Eager:
+    """One kernel reads the gradient and what was saved."""
+    name = _NAMES.get(site.op, site.op)
+    launch = elementwise_launch(name, site.operands, site.out, site.work.flops)
+    return Eager(f"aten::{name}", (launch,), (kept_layout(site),))
+
+
+def _pool_backward(site: Site) -> Eager:
+    """Zeros and a scatter for maxima; an average reaches each element once.
+
+    The average of the whole image is a mean, whose gradient is one division.
+    """
+    grad, x = site.operands[:2]
+    window = site.attributes.integers("window")
+    copies = made_contiguous((grad,))
+    if site.attributes.text("kind") != "max" and not window:
+        div = elementwise_launch("div", (grad,), x, x.numel)
+        return Eager("aten::div", (div,))
+    params: dict[str, AttrValue] = {
+        "rows": math.prod(x.shape[:2]),
+        "cols": math.prod(x.shape[2:]),
+        "window": window,
+        "kind": "max" if site.attributes.text("kind") == "max" else "avg",
+        "phase": "backward",
+    }
+    launch = vector_launch("pool", x.type.dtype, params, site.work)
+    axes = len(window) or x.type.rank - 2
+    if params["kind"] == "avg":
+        return Eager(f"aten::avg_pool{axes}d_backward", (*copies, launch))
+    zeros = elementwise_launch("fill", (), site.out)
+    name = f"aten::max_pool{axes}d_with_indices_backward"
+    return Eager(name, (*copies, zeros, launch))
+
+
+def _slice_backward(site: Site) -> Eager:
+    """Zeros, then the gradient copied into its place."""
+    grad = Tensor(site.operands[0].type)
+    zeros = elementwise_launch("fill", (), site.out)
+    return Eager(
+        "aten::slice_backward", (zeros, elementwise_launch("copy", (grad,), grad))
+    )
+
+
+def _index_put(site: Site) -> Eager:
+    """One kernel that writes; to add, indices are sorted so that equal ones meet.
+
+    `index_put_with_sort_kernel` in `Indexing.cu`: linear indices, their rows, a
+    range, a radix sort of pairs (one pass of cub's for 8 bits of the keys, with a
+    histogram and a scan in front), and the kernel that adds.
+    """
+    x, values, *indices = site.operands
+    in_place = site.attributes.flag("in_place")
+    first = () if in_place else (elementwise_launch("copy", (x,), site.out),)
+    name = "aten::index_put_" if in_place else "aten::index_put"
+    work = Work(values.numel, values.nbytes + _nbytes(indices), values.nbytes)
+    params: dict[str, AttrValue] = {"kind": "index_put", "shape": x.shape}
+    put = vector_launch("gather", x.type.dtype, params, work)
+    if not site.attributes.flag("accumulate"):
+        return Eager(name, (*first, put))
+    return Eager(name, (*first, *_sorted(site, indices), put))
+
+
+def _nbytes(tensors: list[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def _sorted(site: Site, indices: list[Tensor]) -> list[Launch]:
+    """Sort the linear indices, with the places they come from."""
+    count = max((tensor.numel for tensor in indices), default=0)
+    linear = Tensor(TensorType(indices[0].type.dtype, (count,)))
+    steps = ["mul", *["add"] * (len(indices) - 1), "floor_divide"]
+    launches = [elementwise_launch(s, (linear,), linear, count) for s in steps]
+    launches.append(elementwise_launch("arange", (), linear))
+    keys = Work(count, linear.nbytes, linear.nbytes)
+    histogram = {"kind": "histogram"}
+    launches += [
+        kernel_launch(site, "sort", Work(count, linear.nbytes, 0), **histogram),
+        kernel_launch(site, "scan", Work(0, 0, _INDEX_BYTES), kind="histogram"),
+    ]
+    digits = max(1, math.ceil(math.log2(max(2, site.operands[0].numel)) / 8))
+    pairs = Work(keys.flops, 2 * linear.nbytes, 2 * linear.nbytes)
+    return launches + [kernel_launch(site, "sort", pairs, kind="pairs")] * digits
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(sorted(ACTIVATION_GRADIENTS), _elementwise),
+    "pool_backward": _pool_backward,
+    "slice_backward": _slice_backward,
+    "index_put": _index_put,
+}
+"""Rules of gradients, by op name."""

@@ -1,0 +1,127 @@
+"""Prices of the kernels of training."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from tests.passes.lowering import kernels, lower, one_op
+
+from perfc.costmodels import (
+    Provenance,
+    Target,
+    cost_models,
+    load_target,
+    lower_bound,
+    price,
+)
+from perfc.costmodels.protocol import KernelTable
+from perfc.ir import AttrValue, Kernel, Record, Work
+
+V100 = load_target("v100")
+A100 = load_target("a100")
+CHUNK = 65536
+
+
+def _us(found: list[Kernel], target: Target = V100) -> float:
+    return float(price(found, target, cost_models()).seconds.sum()) * 1e6
+
+
+def _lists(elements: int, chunks: int, passes: int) -> Kernel:
+    params: dict[str, AttrValue] = {
+        "kind": "add",
+        "chunks": chunks,
+        "largest_chunk": min(elements, CHUNK),
+        "elements": elements,
+    }
+    work = Work(elements, (passes - 1) * elements * 4, elements * 4)
+    return Kernel("foreach", "fp32", "fp32", Record(params), work)
+
+
+def _product(op: str, params: dict[str, AttrValue], flops: int) -> Kernel:
+    return Kernel(op, "fp32", "fp32", Record(params), Work(flops, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("target", "chunks", "elements", "passes", "measured_us"),
+    [
+        (V100, 8, 410_600, 2, 21.7),
+        (V100, 71, 1_230_400, 3, 32.4),
+        (V100, 155, 7_311_872, 3, 114.3),
+        (V100, 282, 17_014_760, 3, 257.7),
+        (A100, 8, 410_600, 2, 22.9),
+        (A100, 71, 1_230_400, 3, 28.4),
+    ],
+)
+def test_chunks_of_resnet50(
+    target: Target, chunks: int, elements: int, passes: int, measured_us: float
+) -> None:
+    """`_foreach_mul_` and `_foreach_add_` in traces: few chunks are bound by one."""
+    assert measured_us == pytest.approx(
+        _us([_lists(elements, chunks, passes)], target), rel=0.2
+    )
+
+
+def test_steps_of_a_convolution_add_up_to_the_call() -> None:
+    """What is launched beside a product of SIMT is taken off it: rows are of calls."""
+    text = """graph @g(%x: f32[32,128,28,28], param %w: f32[128,128,3,3]) {
+      %y = conv(%x, %w) {padding = [1, 1, 1, 1]} : ?
+      return %y }"""
+    parts = kernels(lower(text, target="v100"))
+    (main,) = (part for part in parts if part.op == "conv2d")
+    whole = _without_beside(main)
+
+    assert 4 == len(parts)
+    assert _us([whole]) == pytest.approx(_us(parts), rel=0.05)
+
+
+def _without_beside(main: Kernel) -> Kernel:
+    beside = ("algorithm", "beside", "beside_bytes")
+    params = {name: v for name, v in main.params.items() if name not in beside}
+    return attrs.evolve(main, params=Record(params))
+
+
+def test_split_product_adds_up_to_the_call() -> None:
+    """The kernel that joins the parts is taken off the product."""
+    text = one_op("%a: f32[32,2048], %b: f32[2048,1000]", "matmul(%a, %b)")
+    product, join = kernels(lower(text, target="v100"))
+    whole = _without_beside(product)
+
+    assert _us([product]) < _us([whole])
+    assert _us([whole]) == pytest.approx(_us([product, join]), rel=0.1)
+
+
+def test_winograd_may_beat_the_multiplications() -> None:
+    """The bound of a product in Winograd's algorithm is that of its own flops."""
+    params: dict[str, AttrValue] = {"n": 32, "c_in": 128, "c_out": 128, "kernel": 3}
+    flops = 2 * 32 * 128 * 128 * 9 * 28 * 28
+    plain = _product("conv2d", params, flops)
+    fewer = _product("conv2d", {**params, "algorithm": "winograd"}, flops)
+    bounds = lower_bound(KernelTable([plain, fewer]), V100)
+
+    assert 4.0 == pytest.approx(bounds[0] / bounds[1])
+
+
+def test_gradients_of_attention_are_analytic() -> None:
+    """Five products where forward has two, at a rate that a paper gives."""
+    names = ("batch", "heads", "q_len", "kv_len", "head_dim")
+    sizes = Record(dict(zip(names, (8, 16, 2048, 2048, 64), strict=True)))
+    forward = Kernel("attention", "bf16", "bf16", sizes, Work(4, 4, 4))
+    backward = attrs.evolve(forward, params=sizes.updated(phase="backward"))
+    h100 = load_target("h100")
+    found = price([forward, backward], h100, cost_models())
+
+    assert [Provenance.FITTED, Provenance.ANALYTIC] == list(found.provenance)
+    assert 2.5 / 0.86 == pytest.approx(found.seconds[1] / found.seconds[0], rel=0.05)
+
+
+def test_gradients_of_a_convolution_are_analytic() -> None:
+    """They are priced as the forward product: no rows of them are public."""
+    params: dict[str, AttrValue] = {"n": 32, "c_in": 64, "c_out": 256, "kernel": 1}
+    flops = 2 * 32 * 64 * 256 * 56 * 56
+    forward = _product("conv2d", params, flops)
+    data = _product("conv2d", {**params, "phase": "backward_data"}, flops)
+    found = price([forward, data], V100, cost_models())
+
+    assert [Provenance.FITTED, Provenance.ANALYTIC] == list(found.provenance)
+    assert found.seconds[0] == found.seconds[1]
+    assert found.sigma_shared[0] < found.sigma_shared[1]
