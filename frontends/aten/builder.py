@@ -8,18 +8,15 @@ from typing import TypeAlias
 import attrs
 
 from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
-from perfc.frontends.aten.node import (
-    AtenNode,
-    Misfit,
-    NodeArgument,
+from perfc.frontends.aten.node import AtenNode, Misfit, NodeArgument, call_label
+from perfc.frontends.aten.op_map import find_handler
+from perfc.frontends.aten.template import (
     Operand,
     Place,
     SparseOperand,
     Step,
     Template,
-    call_label,
 )
-from perfc.frontends.aten.op_map import find_handler
 from perfc.ir import (
     BUILTIN_OPS,
     Diagnostic,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.frontends.aten.node import AtenNode, Handler, Operand
+from perfc.frontends.aten.node import AtenNode, Handler
 from perfc.frontends.aten.op_map_normalization import emit_wanted
+from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 
 _MASKS = ("attn_mask", "attn_bias")

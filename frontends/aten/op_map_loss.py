@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.frontends.aten.node import AtenNode, Handler, Misfit, Operand
+from perfc.frontends.aten.node import AtenNode, Handler, Misfit
+from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 
 _REDUCTIONS = ("none", "mean", "sum")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.frontends.aten.node import AtenNode, Handler, Operand
+from perfc.frontends.aten.node import AtenNode, Handler
+from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 
 GRADIENTS = ("x", "weight", "bias")

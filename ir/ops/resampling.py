@@ -104,8 +104,11 @@ RESIZE = OpDef(
 def _infer_resize_backward(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    shape = attributes.dims("shape")
-    return [Abstract(TensorType(operands[0].type.dtype, shape).checked())]
+    grad, shape = operands[0].type, attributes.dims("shape")
+    if len(shape) != grad.rank:
+        msg = f"an image of {len(shape)} axes does not fit {grad}"
+        raise VerifyError(msg)
+    return [Abstract(TensorType(grad.dtype, shape).checked())]
 
 
 def _work_resize_backward(

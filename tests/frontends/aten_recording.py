@@ -48,8 +48,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """Run the call and note it."""
-        names: list[str] = [a.name for a in vars(func)["_schema"].arguments]
-        given = dict(zip(names, args, strict=False))
+        parameters: list[torch.Argument] = vars(func)["_schema"].arguments
+        given = dict(zip([p.name for p in parameters], args, strict=False))
         given.update(kwargs or {})
         arguments = {name: self._argument(value) for name, value in given.items()}
         made = func(*args, **(kwargs or {}))
