@@ -28,6 +28,7 @@ _ATEN_NAMES = {
     "and": "aten::logical_and",
     "or": "aten::logical_or",
     "equal": "aten::eq",
+    "not_equal": "aten::ne",
     "less": "aten::lt",
     "less_equal": "aten::le",
     "greater": "aten::gt",

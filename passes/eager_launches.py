@@ -29,6 +29,7 @@ from perfc.passes import (
     eager_recurrent,
     eager_reduction,
     eager_selection,
+    eager_storage,
 )
 from perfc.passes.eager import (
     Eager,
@@ -76,6 +77,7 @@ RULES: Mapping[str, Rule] = {
     **eager_recurrent.RULES,
     **eager_reduction.RULES,
     **eager_selection.RULES,
+    **eager_storage.RULES,
     "test.op": _test_op,
 }
 """Rules by op name."""

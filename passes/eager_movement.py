@@ -6,6 +6,7 @@ the layout decides whether a later `reshape` is a view, too, or a copy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from perfc.ir import (
@@ -48,10 +49,18 @@ def _reshape(site: Site) -> Eager:
     if x.contiguous:
         return Eager("aten::view")
     shape = site.out.shape
+    if site.attributes.flag("view"):
+        return Eager("aten::view", (), (_viewed(x, shape),))
     matrices_stay = shape[-2:] == x.shape[-2:] and x.layout is Layout.TRANSPOSED
     if shape == x.shape or matrices_stay:
         return Eager("aten::view", (), (x.layout,))
     return Eager("aten::reshape", (copy_launch(x),))
+
+
+def _viewed(x: Tensor, shape: tuple[int, ...]) -> Layout:
+    """Return the layout of a view that is known to be one."""
+    matrices_stay = shape[-2:] == x.shape[-2:] and x.layout is Layout.TRANSPOSED
+    return x.layout if shape == x.shape or matrices_stay else Layout.STRIDED
 
 
 def _transpose(site: Site) -> Eager:
@@ -138,7 +147,7 @@ def _concat(site: Site) -> Eager:
         _cat_launch(tensors[start : start + CAT_TENSORS], axis)
         for start in range(0, len(tensors), CAT_TENSORS)
     )
-    return Eager("aten::cat", launches)
+    return Eager("aten::stack" if site.op == "stack" else "aten::cat", launches)
 
 
 def _cat_launch(tensors: Sequence[Tensor], axis: int) -> Launch:
@@ -162,10 +171,14 @@ def memcpy_launch(nbytes: int, kind: str, *, pinned: bool, dtype: str) -> Launch
 
 def _copy(site: Site) -> Eager:
     x, out = site.operands[0], site.out
+    if site.attributes.flag("unless_contiguous") and x.contiguous:
+        return Eager("aten::contiguous")
     spaces = (x.type.space, out.type.space)
     ends = "".join("d" if s is MemorySpace.DEVICE else "h" for s in spaces)
     if ends == "hh":
         return Eager("aten::to")  # on the host: no task of the device
+    if ends == "dd" and not x.contiguous:
+        return Eager("aten::clone", (copy_launch(x),))
     launch = memcpy_launch(
         out.nbytes,
         f"{ends[0]}2{ends[1]}",
@@ -217,16 +230,20 @@ def _gather_nd(site: Site) -> Eager:
 
 def _index(site: Site) -> Eager:
     """`x[:, i, j]`: one kernel, whatever axis the indices begin at."""
-    return Eager("aten::index", (_look_up(site, site.attributes.integer("axis")),))
+    axes = site.attributes.integers("axes") or (site.attributes.integer("axis"),)
+    return Eager("aten::index", (_look_up(site, axes[0]),))
 
 
 def _look_up(site: Site, axis: int) -> Launch:
-    x, indices = site.operands
+    x, indices, *others = site.operands
+    shape = indices.shape
+    if others:  # one list for each axis: as tuples they are another axis
+        shape = (math.prod(shape), 1 + len(others))
     params: dict[str, AttrValue] = {
         "kind": site.op,
         "axis": axis,
         "shape": x.shape,
-        "indices": indices.shape,
+        "indices": shape,
     }
     return vector_launch("gather", x.type.dtype, params, site.work)
 
@@ -288,6 +305,7 @@ RULES: Mapping[str, Rule] = {
     "cast_like": _cast,
     "bit_cast": _bit_cast,
     "concat": _concat,
+    "stack": _concat,
     "copy": _copy,
     "item": _item,
     "fill": _fill,

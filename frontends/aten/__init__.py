@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfc.frontends.aten.builder import AtenBuilder
 from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
 
-__all__ = ["Argument", "AtenCall", "AtenTensor", "Ref"]
+__all__ = ["Argument", "AtenBuilder", "AtenCall", "AtenTensor", "Ref"]

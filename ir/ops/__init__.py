@@ -20,6 +20,7 @@ from perfc.ir.ops import (
     layer_backward,
     linalg,
     loss,
+    memory,
     movement,
     normalization,
     optimizer,
@@ -42,7 +43,7 @@ BUILTIN_OPS = OpRegistry()
 for _family in (
     *(activation, attention, normalization),
     *(casting, constant, control, convolution, einsum, elementwise, embedding),
-    *(indexing, linalg, movement, pooling, quantization, rearrangement),
+    *(indexing, linalg, memory, movement, pooling, quantization, rearrangement),
     *(recurrent, reduction, resampling, selection, sequence, spectral),
     *(activation_backward, embedding_backward, indexing_backward, layer_backward),
     *(loss, optimizer),

@@ -9,6 +9,7 @@ from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
+    OPTIONAL_BOOL,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     UNKNOWN_DIM,
@@ -122,7 +123,8 @@ def _infer_range(
         raise VerifyError(msg)
     count = maximum(ceil_div(limit - start, delta), 0)
     elements = None
-    if isinstance(count, int) and count <= MAX_ELEMENTS:
+    small = isinstance(count, int) and count <= MAX_ELEMENTS
+    if isinstance(count, int) and small and not attributes.flag("written"):
         elements = tuple(start + i * delta for i in range(count))
     return [Abstract(TensorType(dtype, (count,)), elements)]
 
@@ -132,6 +134,7 @@ RANGE = OpDef(
     arity=(3, 3),
     infer=_infer_range,
     work=lambda attributes, operands, results: touch_all(attributes, (), results),
+    attributes={"written": OPTIONAL_BOOL},  # by a kernel: it is no shape arithmetic
     summary="start, limit, step: an arithmetic progression",
 )
 

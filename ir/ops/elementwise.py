@@ -13,7 +13,10 @@ from perfc.ir.ops.rules import (
     IN_PLACE,
     MAX_ELEMENTS,
     OPTIONAL_FLOAT,
+    RESULT_DTYPE,
     broadcast,
+    converted,
+    first_operand,
     per_result,
 )
 from perfc.ir.record import Record
@@ -21,6 +24,7 @@ from perfc.ir.types import BOOL, DType, TensorType
 
 _TOO_LARGE = 2**63
 _MAX_POWER = 64
+_ATTRIBUTES = {**IN_PLACE, **RESULT_DTYPE}
 _UnaryFold = Callable[[Dim], Dim]
 _Fold = Callable[[Dim, Dim], Dim]
 
@@ -31,6 +35,7 @@ def _infer_unary(fold: _UnaryFold | None, result: DType | None) -> InferRule:
         type_ = x.type
         if result is not None:
             type_ = TensorType(result, type_.shape, type_.space)
+        type_ = converted(attributes, type_)
         if fold is None or x.elements is None:
             return [Abstract(type_)]
         try:
@@ -46,6 +51,7 @@ def _infer_binary(fold: _Fold | None, result: DType | None) -> InferRule:
         shape = broadcast([operand.type.shape for operand in operands])
         dtype = result or operands[0].type.dtype
         type_ = TensorType(dtype, shape, operands[0].type.space)
+        type_ = converted(attributes, type_)
         exact = fold is _quotient and dtype.is_float
         return [_checked(type_, _folded(_ratio if exact else fold, operands))]
 
@@ -149,7 +155,7 @@ def _unary(
         arity=(1, 1),
         infer=_infer_unary(fold, result),
         work=per_result(flops),
-        attributes=IN_PLACE,
+        attributes=_ATTRIBUTES,
         summary=summary,
     )
 
@@ -162,7 +168,18 @@ def _binary(
         arity=(2, 2),
         infer=_infer_binary(fold, result),
         work=per_result(flops),
-        attributes=IN_PLACE,
+        attributes=_ATTRIBUTES,
+        summary=summary,
+    )
+
+
+def _ternary(name: str, flops: int, summary: str) -> OpDef:
+    return OpDef(
+        name=name,
+        arity=(3, 3),
+        infer=_infer_binary(None, None),
+        work=per_result(flops),
+        attributes=_ATTRIBUTES,
         summary=summary,
     )
 
@@ -183,7 +200,7 @@ _UNARY = (
     _unary("selu", 6, "elu, scaled"),
     attrs.evolve(
         _unary("hardsigmoid", 3, "a x + b limited to [0, 1]"),
-        attributes={"alpha": OPTIONAL_FLOAT, "beta": OPTIONAL_FLOAT, **IN_PLACE},
+        attributes={"alpha": OPTIONAL_FLOAT, "beta": OPTIONAL_FLOAT, **_ATTRIBUTES},
     ),
     _unary("sigmoid", 4, "1 / (1 + exp(-x))"),
     _unary("softplus", 6, "log(1 + exp(x))"),
@@ -192,6 +209,18 @@ _UNARY = (
     _unary("erf", 8, "error function"),
     _unary("exp", 3, "exponential"),
     _unary("log", 3, "natural logarithm"),
+    _unary("log2", 3, "logarithm to base 2"),
+    _unary("log10", 4, "logarithm to base 10"),
+    _unary("log1p", 4, "log(1 + x)"),
+    _unary("exp2", 3, "2 to the power x"),
+    _unary("expm1", 4, "exp(x) - 1"),
+    _unary("rsqrt", 2, "1 / sqrt(x)"),
+    _unary("erfc", 8, "1 - erf(x)"),
+    _unary("erfinv", 12, "inverse of erf"),
+    _unary("lgamma", 20, "logarithm of the absolute value of the gamma function"),
+    _unary("digamma", 20, "derivative of lgamma"),
+    _unary("logit", 5, "log(x / (1 - x))"),
+    _unary("log_sigmoid", 6, "log(sigmoid(x))"),
     _unary("sqrt", 2, "square root"),
     _unary("reciprocal", 2, "1 / x"),
     _unary("sin", 8, "sine"),
@@ -212,13 +241,16 @@ _UNARY = (
     _unary("ceil", 1, "x rounded up", _same),
     _unary("floor", 1, "x rounded down", _same),
     _unary("round", 1, "x rounded to the nearest, halves to even", _same),
+    _unary("trunc", 1, "x rounded towards 0", _same),
+    _unary("frac", 2, "x without what is before the point"),
     attrs.evolve(
         _unary("clip", 2, "x limited to a range"),
-        attributes={"min": OPTIONAL_FLOAT, "max": OPTIONAL_FLOAT, **IN_PLACE},
+        attributes={"min": OPTIONAL_FLOAT, "max": OPTIONAL_FLOAT, **_ATTRIBUTES},
     ),
     _unary("bitwise_not", 1, "each bit negated"),
     _unary("isnan", 1, "whether each element is not a number", None, BOOL),
     _unary("isinf", 1, "whether each element is infinite", None, BOOL),
+    _unary("isfinite", 1, "whether each element is a finite number", None, BOOL),
     _unary("not", 1, "logical negation", lambda x: 1 - _number(x), BOOL),
 )
 
@@ -231,12 +263,20 @@ _BINARY = (
     _binary("maximum", 1, maximum, None, "the larger of x and y"),
     _binary("minimum", 1, lambda a, b: a + b - maximum(a, b), None, "the smaller"),
     _binary("mod", 2, _remainder, None, "remainder of x / y"),
+    _binary("fmod", 2, None, None, "remainder of x / y, with the sign of x"),
+    _binary("floor_divide", 2, None, None, "x / y rounded down"),
+    _binary("atan2", 14, None, None, "angle of the point (y, x)"),
+    _binary("hypot", 5, None, None, "sqrt(x * x + y * y)"),
+    _binary("copysign", 1, None, None, "x with the sign of y"),
+    _binary("logaddexp", 10, None, None, "log(exp(x) + exp(y))"),
+    _binary("xlogy", 4, None, None, "x * log(y), 0 where x is 0"),
     _binary("prelu", 2, None, None, "x, or y times it where it is negative"),
     _binary("bit_shift", 1, None, None, "the bits of x moved by y places"),
     _binary("bitwise_and", 1, None, None, "the bits that both have"),
     _binary("bitwise_or", 1, None, None, "the bits that one of both has"),
     _binary("bitwise_xor", 1, None, None, "the bits that differ"),
     _binary("equal", 1, _compare(lambda d: d == 0), BOOL, "x == y"),
+    _binary("not_equal", 1, _compare(lambda d: d != 0), BOOL, "x != y"),
     _binary("less", 1, _compare(lambda d: d < 0), BOOL, "x < y"),
     _binary("less_equal", 1, _compare(lambda d: d <= 0), BOOL, "x <= y"),
     _binary("greater", 1, _compare(lambda d: d > 0), BOOL, "x > y"),
@@ -252,7 +292,7 @@ def _infer_where(
 ) -> Sequence[Abstract]:
     shape = broadcast([operand.type.shape for operand in operands])
     condition, left, right = (operand.elements for operand in operands)
-    type_ = TensorType(operands[1].type.dtype, shape)
+    type_ = converted(attributes, TensorType(operands[1].type.dtype, shape))
     if condition is None or left is None or right is None:
         return [Abstract(type_)]
     size = max(len(condition), len(left), len(right))
@@ -271,10 +311,23 @@ WHERE = OpDef(
     arity=(3, 3),
     infer=_infer_where,
     work=per_result(1),
-    attributes=IN_PLACE,
+    attributes=_ATTRIBUTES,
     summary="x where the condition holds, else y",
 )
+_TERNARY = (
+    _ternary("addcmul", 3, "x + a * y * z, with a number a"),
+    _ternary("addcdiv", 3, "x + a * y / z, with a number a"),
+    _ternary("lerp", 3, "x + w * (y - x)"),
+)
+MASKED_FILL = OpDef(
+    name="masked_fill",
+    arity=(3, 3),
+    infer=first_operand,
+    work=per_result(1),
+    attributes=IN_PLACE,
+    summary="x, mask, value: the value where the mask holds, else x",
+)
 
-OPS = (*_UNARY, *_BINARY, WHERE)
+OPS = (*_UNARY, *_BINARY, *_TERNARY, WHERE, MASKED_FILL)
 KINDS = frozenset(op.name for op in OPS)
 """Names of the elementwise ops."""

@@ -12,10 +12,12 @@ from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_INT,
+    OPTIONAL_INTS,
     OPTIONAL_TEXT,
     UNKNOWN_DIM,
     all_of,
     as_int,
+    broadcast,
     no_work,
     normalize_axis,
     picked,
@@ -264,6 +266,8 @@ def _infer_index(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, indices = operands[0].type, operands[1].type
+    if attributes.get("axes") is not None:
+        return [Abstract(TensorType(x.dtype, _indexed(attributes, operands)))]
     axis = normalize_axis(attributes.integer("axis"), max(x.rank, 1))
     depth = indices.shape[-1] if indices.rank else 0
     if not isinstance(depth, int) or not 0 < depth <= x.rank - axis:
@@ -273,13 +277,34 @@ def _infer_index(
     return [Abstract(TensorType(x.dtype, shape))]
 
 
+def _indexed(attributes: Record, operands: Sequence[Abstract]) -> tuple[Dim, ...]:
+    """Replace the indexed axes; where they are not neighbours, put them in front."""
+    x, *indices = (operand.type for operand in operands)
+    axes = [normalize_axis(axis, x.rank) for axis in attributes.integers("axes")]
+    if len(axes) != len(indices) or len(set(axes)) < len(axes):
+        msg = f"{len(indices)} index tensors do not fit axes {axes} of {x}"
+        raise VerifyError(msg)
+    joined = broadcast([index.shape for index in indices])
+    neighbours = axes == list(range(axes[0], axes[0] + len(axes)))
+    first = axes[0] if neighbours else 0
+    kept = [dim for axis, dim in enumerate(x.shape) if axis not in axes]
+    return (*kept[:first], *joined, *kept[first:])
+
+
+def _work_index(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    out = results[0].nbytes
+    return Work(0, out + sum(index.nbytes for index in operands[1:]), out)
+
+
 INDEX = OpDef(
     name="index",
-    arity=(2, 2),
+    arity=(2, None),
     infer=_infer_index,
-    work=_gather_work,
-    attributes={"axis": (int,)},
-    summary="elements of x named by index tuples from one axis on: x[:, i, j]",
+    work=_work_index,
+    attributes={"axis": (int, type(None)), "axes": OPTIONAL_INTS},
+    summary="elements of x at index tuples from one axis on, or at lists of some axes",
 )
 
 OPS = (

@@ -13,6 +13,7 @@ from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
+    OPTIONAL_BOOL,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     UNKNOWN_DIM,
@@ -79,7 +80,10 @@ RESHAPE = OpDef(
     arity=(2, 2),
     infer=_infer_reshape,
     work=no_work,
-    attributes={"allowzero": (bool, type(None))},
+    attributes={
+        "allowzero": OPTIONAL_BOOL,
+        "view": OPTIONAL_BOOL,  # the source knows that nothing has to be copied
+    },
     view=0,
     summary="the same elements in another shape (operand 1; -1 solves, 0 copies)",
 )
@@ -289,6 +293,31 @@ CONCAT = OpDef(
 )
 
 
+def _infer_stack(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    first = operands[0].type
+    axis = normalize_axis(attributes.integer("axis"), first.rank + 1)
+    for operand in operands:
+        if operand.type.rank != first.rank:
+            msg = f"cannot stack {first} and {operand.type}: ranks differ"
+            raise VerifyError(msg)
+        for left, right in zip(first.shape, operand.type.shape, strict=True):
+            require_equal(f"dimensions of {first} and {operand.type}", left, right)
+    shape = (*first.shape[:axis], len(operands), *first.shape[axis:])
+    return [Abstract(TensorType(first.dtype, shape))]
+
+
+STACK = OpDef(
+    name="stack",
+    arity=(1, None),
+    infer=_infer_stack,
+    work=touch_all,
+    attributes={"axis": (int,)},
+    summary="tensors of one shape joined along a new axis",
+)
+
+
 def _infer_split(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -348,10 +377,11 @@ COPY = OpDef(
     arity=(1, 1),
     infer=lambda attributes, operands: [None],
     work=_work_copy,
+    attributes={"unless_contiguous": OPTIONAL_BOOL},
     summary="a copy into the result's memory space",
 )
 
 OPS = (
     *(RESHAPE, FLATTEN, TRANSPOSE, SQUEEZE, UNSQUEEZE, IDENTITY, EXPAND),
-    *(CONCAT, SPLIT, COPY),
+    *(CONCAT, STACK, SPLIT, COPY),
 )

@@ -185,6 +185,23 @@ EYE_LIKE = OpDef(
 )
 
 
+def _infer_rearranged(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = attributes.dims("shape")
+    return [Abstract(TensorType(operands[0].type.dtype, shape).checked())]
+
+
+REARRANGE = OpDef(
+    name="rearrange",
+    arity=(1, 1),
+    infer=_infer_rearranged,
+    work=_written_and_read,
+    attributes={"kind": (str,), "shape": (tuple,)},
+    summary="elements copied to other places: flip, roll, repeat_interleave, ...",
+)
+
+
 def _infer_random(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -232,6 +249,6 @@ MULTINOMIAL = OpDef(
 )
 
 OPS = (
-    *(TILE, PAD, CENTER_CROP_PAD, PIXEL_SHUFFLE, TRILU, EYE_LIKE),
+    *(TILE, REARRANGE, PAD, CENTER_CROP_PAD, PIXEL_SHUFFLE, TRILU, EYE_LIKE),
     *(RANDOM, MULTINOMIAL),
 )

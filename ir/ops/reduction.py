@@ -15,8 +15,10 @@ from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
     OPTIONAL_INTS,
+    RESULT_DTYPE,
     UNKNOWN_DIM,
     as_int,
+    converted,
     first_operand,
     normalize_axis,
     per_element,
@@ -52,7 +54,16 @@ def _infer_reduce(
     elements: tuple[Dim, ...] | None = None
     if x.elements and product(shape) == 1 and attributes["kind"] in _FOLDS:
         elements = _folded(str(attributes["kind"]), x.elements)
-    return [Abstract(TensorType(x.type.dtype, shape), elements)]
+    type_ = converted(attributes, TensorType(x.type.dtype, shape))
+    first = Abstract(type_, elements)
+    if attributes["kind"] in _WITH_PLACES:
+        return [first, Abstract(TensorType(I64, shape))]
+    return [first, Abstract(type_)] if attributes["kind"] in _PAIRS else [first]
+
+
+_WITH_PLACES = ("max", "min")
+_PAIRS = ("min_max", "var_mean", "std_mean")
+"""Kinds whose kernel writes a second result, for whoever asks."""
 
 
 def _axes(operand: Abstract) -> Sequence[Dim]:
@@ -89,6 +100,7 @@ _FOLDS = frozenset({"sum", "prod", "max", "min"})
 REDUCE = OpDef(
     name="reduce",
     arity=(1, 2),
+    results=None,
     infer=_infer_reduce,
     work=per_element(1),
     attributes={
@@ -96,8 +108,9 @@ REDUCE = OpDef(
         "axes": OPTIONAL_INTS,
         "first_axis": OPTIONAL_INT,
         "keepdims": OPTIONAL_BOOL,
+        **RESULT_DTYPE,
     },
-    summary="sum, mean, max, min, prod, l1, l2, ... over axes (computed: operand 1)",
+    summary="sum, mean, max (and its place), ... over axes (computed: operand 1)",
 )
 
 
@@ -133,9 +146,10 @@ def _infer_cumulative(name: str) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         x = operands[0]
         plain = not (attributes.flag("exclusive") or attributes.flag("reverse"))
+        type_ = converted(attributes, x.type)
         if x.elements is None or x.type.rank != 1 or not plain:
-            return [Abstract(x.type)]
-        return [Abstract(x.type, tuple(accumulate(x.elements, step)))]
+            return [Abstract(type_)]
+        return [Abstract(type_, tuple(accumulate(x.elements, step)))]
 
     return infer
 
@@ -150,6 +164,7 @@ def _cumulative(name: str, summary: str) -> OpDef:
             "axis": OPTIONAL_INT,
             "exclusive": OPTIONAL_BOOL,
             "reverse": OPTIONAL_BOOL,
+            **RESULT_DTYPE,
         },
         summary=summary,
     )
@@ -171,7 +186,7 @@ def _along_axis(name: str, flops: int, summary: str) -> OpDef:
         arity=(1, 1),
         infer=same_rank_axis,
         work=per_element(flops),
-        attributes={"axis": (int,), "flat": OPTIONAL_BOOL},
+        attributes={"axis": (int,), "flat": OPTIONAL_BOOL, **RESULT_DTYPE},
         summary=summary,
     )
 

@@ -101,6 +101,35 @@ RESIZE = OpDef(
 )
 
 
+def _infer_resize_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    grad, shape = operands[0].type, attributes.dims("shape")
+    if len(shape) != grad.rank:
+        msg = f"an image of {len(shape)} axes does not fit {grad}"
+        raise VerifyError(msg)
+    return [Abstract(TensorType(grad.dtype, shape).checked())]
+
+
+def _work_resize_backward(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """As many multiply-adds as forward, by which each is added to its sources."""
+    grad, x = operands[0], results[0]
+    work = _work_resize(attributes, (x,), (grad,))
+    return Work(work.flops, grad.nbytes, x.nbytes)
+
+
+RESIZE_BACKWARD = OpDef(
+    name="resize_backward",
+    arity=(1, 1),
+    infer=_infer_resize_backward,
+    work=_work_resize_backward,
+    attributes={"mode": (str,), "shape": (tuple,)},
+    summary="gradient of resize: of its result, in the shape of the image",
+)
+
+
 def _infer_grid_sample(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -159,4 +188,4 @@ AFFINE_GRID = OpDef(
     summary="maps, size: the place in the input for each pixel of the output",
 )
 
-OPS = (RESIZE, GRID_SAMPLE, AFFINE_GRID)
+OPS = (RESIZE, RESIZE_BACKWARD, GRID_SAMPLE, AFFINE_GRID)

@@ -32,6 +32,17 @@ OPTIONAL_DTYPE = (DType, type(None))
 IN_PLACE = {"in_place": OPTIONAL_BOOL}
 """Whether the result is written over operand 0: one storage."""
 
+RESULT_DTYPE = {"dtype": OPTIONAL_DTYPE}
+"""Element type of result 0, where it is not the one that the rule gives: kernels
+convert what they read and write."""
+
+
+def converted(attributes: Record, type_: TensorType) -> TensorType:
+    """Return *type_* with the element type that the attribute `dtype` asks for."""
+    if attributes.get("dtype") is None:
+        return type_
+    return TensorType(attributes.dtype("dtype"), type_.shape, type_.space)
+
 
 def no_work(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
@@ -101,7 +112,7 @@ def same_rank_axis(
 
     """
     normalize_axis(attributes.integer("axis"), operands[0].type.rank)
-    return [Abstract(operands[0].type)]
+    return [Abstract(converted(attributes, operands[0].type))]
 
 
 def normalize_axis(axis: int, rank: int) -> int:

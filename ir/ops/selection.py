@@ -45,6 +45,23 @@ TOPK = OpDef(
 )
 
 
+def _infer_sort(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    type_ = operands[0].type
+    normalize_axis(attributes.integer("axis"), max(type_.rank, 1))
+    return [Abstract(type_), Abstract(TensorType(I64, type_.shape))]
+
+
+SORT = OpDef(
+    name="sort",
+    arity=(1, 1),
+    results=None,
+    infer=_infer_sort,
+    work=per_element(8),  # a radix sort passes over 32-bit keys and places
+    attributes={"axis": (int,)},
+    summary="x sorted along one axis, and the places it was at",
+)
+
+
 def _infer_nonzero(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -170,4 +187,4 @@ ONE_HOT = OpDef(
     summary="indices, classes, [off, on]: a new axis that is on at each index",
 )
 
-OPS = (TOPK, NONZERO, COMPRESS, UNIQUE, NON_MAX_SUPPRESSION, ONE_HOT)
+OPS = (TOPK, SORT, NONZERO, COMPRESS, UNIQUE, NON_MAX_SUPPRESSION, ONE_HOT)

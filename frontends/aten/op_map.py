@@ -1,0 +1,51 @@
+"""ATen ops to perfc ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.aten.node import Handler
+from perfc.frontends.aten.op_map_attention import ATTENTION_HANDLERS
+from perfc.frontends.aten.op_map_convolution import CONVOLUTION_HANDLERS
+from perfc.frontends.aten.op_map_creation import CREATION_HANDLERS
+from perfc.frontends.aten.op_map_elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.aten.op_map_embedding import EMBEDDING_HANDLERS
+from perfc.frontends.aten.op_map_host import HOST_HANDLERS
+from perfc.frontends.aten.op_map_image import IMAGE_HANDLERS
+from perfc.frontends.aten.op_map_indexing import INDEXING_HANDLERS
+from perfc.frontends.aten.op_map_loss import LOSS_HANDLERS
+from perfc.frontends.aten.op_map_normalization import NORMALIZATION_HANDLERS
+from perfc.frontends.aten.op_map_optimizer import OPTIMIZER_HANDLERS
+from perfc.frontends.aten.op_map_product import PRODUCT_HANDLERS
+from perfc.frontends.aten.op_map_reduction import REDUCTION_HANDLERS
+from perfc.frontends.aten.op_map_selection import SELECTION_HANDLERS
+from perfc.frontends.aten.op_map_sparse import SPARSE_HANDLERS
+from perfc.frontends.aten.op_map_views import VIEW_HANDLERS
+
+HANDLERS: Mapping[str, Handler] = {
+    **ATTENTION_HANDLERS,
+    **CONVOLUTION_HANDLERS,
+    **CREATION_HANDLERS,
+    **ELEMENTWISE_HANDLERS,
+    **EMBEDDING_HANDLERS,
+    **HOST_HANDLERS,
+    **IMAGE_HANDLERS,
+    **INDEXING_HANDLERS,
+    **LOSS_HANDLERS,
+    **NORMALIZATION_HANDLERS,
+    **OPTIMIZER_HANDLERS,
+    **PRODUCT_HANDLERS,
+    **REDUCTION_HANDLERS,
+    **SELECTION_HANDLERS,
+    **VIEW_HANDLERS,
+    **SPARSE_HANDLERS,
+}
+"""Namespace and name of an op (`aten.add`; all its overloads) to the function that
+writes it. An op that works in place has the name of the one that does not."""
+
+
+def find_handler(target: str) -> Handler | None:
+    """Return the function that writes calls of *target*, or None."""
+    namespace, _, rest = target.partition(".")
+    name = f"{namespace}.{rest.split('.')[0]}"
+    return HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))

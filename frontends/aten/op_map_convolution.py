@@ -1,0 +1,180 @@
+"""ATen ops that move a window over images, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.aten.node import AtenNode, Handler
+from perfc.frontends.aten.op_map_normalization import emit_wanted
+from perfc.frontends.aten.template import Operand
+from perfc.ir import AttrValue
+
+
+def _per_axis(node: AtenNode, name: str, axes: int, default: int) -> tuple[int, ...]:
+    """Return a number for each axis; one number, or none, stands for all."""
+    values = node.integers(name, ()) or (default,)
+    return values if len(values) == axes else values[:1] * axes
+
+
+def _window(node: AtenNode, axes: int) -> dict[str, AttrValue]:
+    """Return stride, padding and dilation; padding is in front, then behind."""
+    attributes: dict[str, AttrValue] = {
+        "stride": _per_axis(node, "stride", axes, 1),
+        "dilation": _per_axis(node, "dilation", axes, 1),
+    }
+    padding = node.arguments.get("padding")
+    if padding == "same":
+        attributes["auto_pad"] = "same_upper"
+    elif padding != "valid":
+        attributes["padding"] = _per_axis(node, "padding", axes, 0) * 2
+    return attributes
+
+
+def _images(node: AtenNode) -> Operand:
+    return node.tensor("input" if node.is_given("input") else "self")
+
+
+def _conv(node: AtenNode) -> None:
+    x, weight = _images(node), node.tensor("weight")
+    axes = x.rank - 2
+    attributes = {**_window(node, axes), "groups": node.integer("groups", 1)}
+    bias = node.optional("bias")
+    operands = (x, weight, bias) if bias else (x, weight)
+    if not (node.flag("transposed") or "transpose" in node.name):
+        node.emit("conv", operands, attributes)
+        return
+    attributes["output_padding"] = _per_axis(node, "output_padding", axes, 0)
+    node.emit("conv_transpose", operands, attributes)
+
+
+def _conv_backward(node: AtenNode) -> None:
+    x, weight = node.tensor("input"), node.tensor("weight")
+    axes = x.rank - 2
+    attributes = {**_window(node, axes), "groups": node.integer("groups", 1)}
+    if node.flag("transposed"):
+        attributes["transposed"] = True
+        attributes["output_padding"] = _per_axis(node, "output_padding", axes, 0)
+    operands = (node.tensor("grad_output"), x, weight)
+    emit_wanted(node, "conv_backward", operands, attributes)
+
+
+def _pool_attributes(node: AtenNode, kind: str, axes: int) -> dict[str, AttrValue]:
+    """Without a stride the window moves by its own size."""
+    window = _per_axis(node, "kernel_size", axes, 1)
+    stride = node.integers("stride", ()) or window
+    return {
+        "kind": kind,
+        "window": window,
+        "stride": stride if len(stride) == axes else stride * axes,
+        "padding": _per_axis(node, "padding", axes, 0) * 2,
+        "dilation": _per_axis(node, "dilation", axes, 1),
+        "ceil_mode": node.flag("ceil_mode"),
+    }
+
+
+def _axes(node: AtenNode) -> int:
+    """Return for how many axes an op is: its name says so."""
+    return next((n for n in (1, 2, 3) if f"{n}d" in node.name), 2)
+
+
+def _pool(kind: str) -> Handler:
+    def handler(node: AtenNode) -> None:
+        attributes = _pool_attributes(node, kind, _axes(node))
+        results = range(len(node.results))
+        node.emit("pool", (node.tensor("self"),), attributes, results=results)
+
+    return handler
+
+
+def _pool_backward(kind: str) -> Handler:
+    def handler(node: AtenNode) -> None:
+        operands = [node.tensor("grad_output"), node.tensor("self")]
+        if node.is_given("indices"):
+            operands.append(node.tensor("indices"))
+        attributes = _pool_attributes(node, kind, _axes(node))
+        node.emit("pool_backward", operands, attributes)
+
+    return handler
+
+
+def _adaptive(kind: str) -> Handler:
+    """A window and a stride that give the size that is asked for."""
+
+    def handler(node: AtenNode) -> None:
+        x, out = node.tensor("self"), node.result()
+        window: list[int] = []
+        stride: list[int] = []
+        for size, wanted in zip(x.type.shape[2:], out.shape[2:], strict=True):
+            if not isinstance(size, int) or not isinstance(wanted, int) or not wanted:
+                _whole(node, kind)
+                return
+            stride.append(max(size // wanted, 1))
+            window.append(max(size - (wanted - 1) * stride[-1], 1))
+        attributes: dict[str, AttrValue] = {
+            "kind": kind,
+            "window": tuple(window),
+            "stride": tuple(stride),
+        }
+        results = range(len(node.results))
+        node.emit("pool", (x,), attributes, results=results)
+
+    return handler
+
+
+def _whole(node: AtenNode, kind: str) -> None:
+    """Reduce images of a size that is not known yet to one element."""
+    x = node.tensor("self")
+    name = "mean" if kind == "average" else kind
+    axes = tuple(range(2, x.rank))
+    attributes: dict[str, AttrValue] = {"kind": name, "axes": axes, "keepdims": True}
+    node.emit("reduce", (x,), attributes, results=range(len(node.results)))
+
+
+def _adaptive_backward(kind: str) -> Handler:
+    def handler(node: AtenNode) -> None:
+        operands = [node.tensor("grad_output"), node.tensor("self")]
+        if node.is_given("indices"):
+            operands.append(node.tensor("indices"))
+        node.emit("pool_backward", operands, {"kind": kind})
+
+    return handler
+
+
+_CONVOLUTIONS = (
+    *("convolution", "_convolution", "cudnn_convolution", "miopen_convolution"),
+    *("conv1d", "conv2d", "conv3d", "cudnn_convolution_transpose"),
+    *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+    *("convolution_overrideable", "_conv_depthwise2d", "conv_depthwise3d"),
+    *("thnn_conv2d", "_slow_conv2d_forward", "mkldnn_convolution"),
+)
+
+CONVOLUTION_HANDLERS: Mapping[str, Handler] = {
+    **dict.fromkeys((f"aten.{name}" for name in _CONVOLUTIONS), _conv),
+    "aten.convolution_backward": _conv_backward,
+    **{
+        f"aten.{name}": _pool("max")
+        for n in (1, 2, 3)
+        for name in (f"max_pool{n}d", f"max_pool{n}d_with_indices")
+    },
+    **{f"aten.avg_pool{n}d": _pool("average") for n in (1, 2, 3)},
+    **{f"aten.avg_pool{n}d_backward": _pool_backward("average") for n in (2, 3)},
+    **{
+        f"aten.max_pool{n}d_with_indices_backward": _pool_backward("max")
+        for n in (2, 3)
+    },
+    **{
+        f"aten.{prefix}adaptive_avg_pool{n}d": _adaptive("average")
+        for n in (1, 2, 3)
+        for prefix in ("", "_")
+    },
+    **{f"aten.adaptive_max_pool{n}d": _adaptive("max") for n in (1, 2, 3)},
+    **{
+        f"aten._adaptive_avg_pool{n}d_backward": _adaptive_backward("average")
+        for n in (2, 3)
+    },
+    **{
+        f"aten.adaptive_max_pool{n}d_backward": _adaptive_backward("max")
+        for n in (2, 3)
+    },
+}
+"""ATen ops to the functions that write them."""

@@ -1,0 +1,89 @@
+"""ATen ops that look rows of tables up, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.aten.node import AtenNode, Handler, Misfit
+from perfc.ir import AttrValue, Record
+
+_MODES = ("sum", "mean", "max")
+
+
+def _embedding(node: AtenNode) -> None:
+    operands = (node.tensor("weight"), node.tensor("indices"))
+    node.emit("gather", operands, {"axis": 0})
+
+
+def _mode(node: AtenNode) -> str:
+    code = node.integer("mode", 0)
+    if not 0 <= code < len(_MODES):
+        msg = f"mode {code}"
+        raise Misfit(msg)
+    return _MODES[code]
+
+
+def _bag(node: AtenNode) -> None:
+    """The other results are the kernel's notes for its own backward."""
+    weight, indices = node.tensor("weight"), node.tensor("indices")
+    weights = node.optional("per_sample_weights")
+    rows, dim = weight.type.shape
+    attributes: dict[str, AttrValue] = {
+        "tables": (Record({"rows": rows, "dim": dim}),),
+        "mode": _mode(node),
+        "has_offsets": True,
+        "include_last_offset": node.flag("include_last_offset"),
+        "weighted": weights is not None,
+    }
+    if (padding := node.integer("padding_idx", -1)) >= 0:
+        attributes["padding_index"] = padding
+    operands = [weight, indices, node.tensor("offsets")]
+    if weights is not None:
+        operands.append(weights)
+    node.emit("embedding_bag", operands, attributes)
+
+
+def _gradient(
+    node: AtenNode, op: str, names: tuple[str, ...], attributes: dict[str, AttrValue]
+) -> None:
+    """A dense gradient is the table's; a sparse one the indices and their rows."""
+    grad = "grad" if node.is_given("grad") else "grad_output"
+    operands = [node.tensor(grad), *(node.tensor(name) for name in names)]
+    weights = node.optional("per_sample_weights")
+    if weights is not None:
+        attributes["weighted"] = True
+        operands.append(weights)
+    width = operands[0].type.shape[-1]
+    attributes["shape"] = (node.dim("num_weights"), width)
+    if (padding := node.integer("padding_idx", -1)) >= 0:
+        attributes["padding_index"] = padding
+    if "sparse" not in node.name and not node.flag("sparse"):
+        node.emit(op, operands, attributes)
+        return
+    made = node.helper(op, operands, {**attributes, "sparse": True}, count=2)
+    node.alias_sparse(0, *made)
+
+
+def _embedding_backward(node: AtenNode) -> None:
+    _gradient(node, "embedding_backward", ("indices",), {})
+
+
+def _bag_backward(node: AtenNode) -> None:
+    bounds = "offsets" if node.is_given("offsets") else "offset2bag"
+    names = ("indices", bounds)
+    _gradient(node, "embedding_bag_backward", names, {"mode": _mode(node)})
+
+
+EMBEDDING_HANDLERS: Mapping[str, Handler] = {
+    "aten.embedding": _embedding,
+    "aten.embedding_backward": _embedding_backward,
+    "aten.embedding_dense_backward": _embedding_backward,
+    "aten.embedding_sparse_backward": _embedding_backward,
+    "aten.embedding_bag": _bag,
+    "aten._embedding_bag": _bag,
+    "aten._embedding_bag_forward_only": _bag,
+    "aten._embedding_bag_backward": _bag_backward,
+    "aten._embedding_bag_dense_backward": _bag_backward,
+    "aten._embedding_bag_sparse_backward": _bag_backward,
+}
+"""ATen ops to the functions that write them."""

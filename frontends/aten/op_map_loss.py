@@ -1,0 +1,94 @@
+"""ATen ops that compute losses, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfc.frontends.aten.node import AtenNode, Handler, Misfit
+from perfc.frontends.aten.template import Operand
+from perfc.ir import AttrValue
+
+_REDUCTIONS = ("none", "mean", "sum")
+_KINDS = {
+    "mse_loss": "mse",
+    "l1_loss": "l1",
+    "smooth_l1_loss": "smooth_l1",
+    "huber_loss": "huber",
+    "binary_cross_entropy": "bce",
+    "binary_cross_entropy_with_logits": "bce_with_logits",
+}
+
+
+def _reduction(node: AtenNode) -> str:
+    code = node.integer("reduction", 1)
+    if not 0 <= code < len(_REDUCTIONS):
+        msg = f"reduction {code}"
+        raise Misfit(msg)
+    return _REDUCTIONS[code]
+
+
+def _weights(node: AtenNode) -> list[Operand]:
+    names = ("weight", "pos_weight")
+    return [node.tensor(name) for name in names if node.is_given(name)]
+
+
+def _loss(kind: str) -> Handler:
+    def handler(node: AtenNode) -> None:
+        operands = (node.tensor("self"), node.tensor("target"), *_weights(node))
+        attributes: dict[str, AttrValue] = {
+            "kind": kind,
+            "reduction": _reduction(node),
+        }
+        node.emit("loss", operands, attributes)
+
+    return handler
+
+
+def _loss_backward(kind: str) -> Handler:
+    def handler(node: AtenNode) -> None:
+        saved = (node.tensor("self"), node.tensor("target"), *_weights(node))
+        attributes: dict[str, AttrValue] = {
+            "kind": kind,
+            "reduction": _reduction(node),
+        }
+        node.emit("loss_backward", (node.tensor("grad_output"), *saved), attributes)
+
+    return handler
+
+
+def _nll_loss(node: AtenNode) -> None:
+    """The total weight is another result of the kernel."""
+    operands = (node.tensor("self"), node.tensor("target"), *_weights(node))
+    node.emit("nll_loss", operands, {"reduction": _reduction(node)})
+
+
+def _nll_loss_backward(node: AtenNode) -> None:
+    saved = (node.tensor("self"), node.tensor("target"), *_weights(node))
+    operands = (node.tensor("grad_output"), *saved)
+    node.emit("nll_loss_backward", operands, {"reduction": _reduction(node)})
+
+
+def _cross_entropy(node: AtenNode) -> None:
+    """Labels: a softmax and a look-up. Probabilities are not known here."""
+    scores, labels = node.tensor("self"), node.tensor("target")
+    axis = min(1, scores.rank - 1)
+    (likely,) = node.helper("log_softmax", (scores,), {"axis": axis})
+    operands = (likely, labels, *_weights(node))
+    node.emit("nll_loss", operands, {"reduction": _reduction(node)})
+
+
+LOSS_HANDLERS: Mapping[str, Handler] = {
+    **{f"aten.{name}": _loss(kind) for name, kind in _KINDS.items()},
+    **{f"aten.{name}_backward": _loss_backward(k) for name, k in _KINDS.items()},
+    **dict.fromkeys(
+        (
+            *("aten.nll_loss", "aten.nll_loss_forward", "aten.nll_loss_nd"),
+            *("aten.nll_loss2d", "aten.nll_loss2d_forward"),
+        ),
+        _nll_loss,
+    ),
+    "aten.nll_loss_backward": _nll_loss_backward,
+    "aten.nll_loss2d_backward": _nll_loss_backward,
+    "aten.cross_entropy_loss": _cross_entropy,
+}
+"""ATen ops to the functions that write them."""

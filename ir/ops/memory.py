@@ -1,0 +1,104 @@
+"""Tensors as pieces of memory: allocated, overwritten, or another name for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir.launch import Work
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.rules import (
+    IN_PLACE,
+    OPTIONAL_FLOAT,
+    declared,
+    first_operand,
+    no_work,
+)
+from perfc.ir.record import Record
+from perfc.ir.types import DType, TensorType
+
+ALIAS = OpDef(
+    name="alias",
+    arity=(1, 1),
+    infer=first_operand,
+    work=no_work,
+    attributes={"call": (str,)},
+    view=0,
+    summary="the same tensor under another name: a call that costs the host time",
+)
+
+
+def _infer_empty(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    shape = attributes.dims("shape")
+    return [Abstract(TensorType(attributes.dtype("dtype"), shape).checked())]
+
+
+EMPTY = OpDef(
+    name="empty",
+    arity=(0, 0),
+    infer=_infer_empty,
+    work=no_work,
+    attributes={"dtype": (DType,), "shape": (tuple,)},
+    summary="memory for a tensor, not written",
+)
+
+
+def _work_overwrite(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    return Work(0, 0, results[0].nbytes)
+
+
+OVERWRITE = OpDef(
+    name="overwrite",
+    arity=(1, 1),
+    infer=first_operand,
+    work=_work_overwrite,
+    attributes={"value": OPTIONAL_FLOAT, **IN_PLACE},
+    summary="every element of a tensor replaced by one number",
+)
+
+
+def _work_assign(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    return Work(0, operands[1].nbytes, results[0].nbytes)
+
+
+ASSIGN = OpDef(
+    name="assign",
+    arity=(2, 2),
+    infer=first_operand,
+    work=_work_assign,
+    attributes=IN_PLACE,
+    summary="x, source: every element of x replaced by the source's, converted",
+)
+
+
+VIEW = OpDef(
+    name="view",
+    arity=(1, 1),
+    infer=declared,
+    work=no_work,
+    attributes={"call": (str,)},
+    view=0,
+    summary="some elements of a tensor in place, by strides that no other op says",
+)
+
+
+def _keep(attributes: Record, operands: Sequence[Abstract]) -> Sequence[None]:
+    return []
+
+
+HOST = OpDef(
+    name="host",
+    arity=(0, None),
+    results=None,
+    infer=_keep,
+    work=no_work,
+    attributes={"op": (str,), **IN_PLACE},
+    summary="an op on tensors of the host: nothing for the device to do",
+)
+
+OPS = (ALIAS, EMPTY, OVERWRITE, ASSIGN, VIEW, HOST)

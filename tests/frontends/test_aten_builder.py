@@ -1,0 +1,233 @@
+"""Calls of ATen ops become an op graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from tests.frontends.aten_recording import graph_of, ops_of, record
+from tests.passes.lowering import lower
+from torch import nn
+from torch.nn import functional
+
+from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.ir import (
+    DTYPES,
+    MemorySpace,
+    Program,
+    TensorType,
+    UnsupportedModelError,
+    VerifyError,
+    print_graph,
+)
+
+F32, I64 = DTYPES["f32"], DTYPES["i64"]
+
+
+def _tensor(name: str, *shape: int, host: bool = False) -> AtenTensor:
+    space = MemorySpace.HOST if host else MemorySpace.DEVICE
+    return AtenTensor(name, TensorType(F32, shape, space))
+
+
+def _mlp() -> None:
+    model = nn.Sequential(
+        *(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(), nn.LayerNorm(16)),
+        *(nn.GELU(), nn.Linear(16, 4)),
+    )
+    x, labels = torch.randn(5, 8), torch.randint(0, 4, (5,))
+    torch.autograd.backward(functional.cross_entropy(model(x), labels))
+    torch.optim.AdamW(model.parameters(), foreach=True).step()
+
+
+def _convnet() -> None:
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)),
+        *(nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=2), nn.AdaptiveAvgPool2d((2, 2))),
+        *(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, 3)),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, fused=True)
+    torch.autograd.backward(model(torch.randn(2, 3, 16, 16)).sum())
+    optimizer.step()
+
+
+def _recommender(*, sparse: bool) -> None:
+    bag, bottom = nn.EmbeddingBag(50, 8, mode="sum", sparse=sparse), nn.Linear(4, 8)
+    top = nn.Linear(9, 1)
+    dense = torch.relu(bottom(torch.randn(3, 4)))
+    pooled = bag(torch.randint(0, 50, (7,)), torch.tensor([0, 2, 4]))
+    features = torch.stack([dense, pooled], 1)
+    products = torch.bmm(features, features.transpose(1, 2))
+    joined = torch.cat([dense, products[:, [1], [0]]], 1)
+    clicks = torch.sigmoid(top(joined))
+    loss = functional.binary_cross_entropy(clicks, torch.rand(3, 1))
+    torch.autograd.backward(loss)
+    torch.optim.SGD(bag.parameters(), 0.1).step()
+
+
+def _transformer() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    torch.autograd.backward(layer(torch.randn(2, 5, 16)).mean())
+
+
+def _unknown(program: Program) -> list[object]:
+    nodes = graph_of(program)
+    return [node.attributes["op"] for node in nodes if node.op == "unknown"]
+
+
+@pytest.mark.parametrize("step", [_mlp, _convnet, _transformer])
+def test_training_steps_are_known(step: object) -> None:
+    """A step of these models, forward to optimizer, needs no unknown op."""
+    assert callable(step)
+    program = record(step)
+
+    assert [] == _unknown(program)
+    assert () == program.diagnostics
+    assert lower(program).kernels
+
+
+def test_gradients_are_single_ops() -> None:
+    """Each layer's backward is the op that PyTorch calls."""
+    found = Counter(ops_of(record(_convnet)))
+
+    assert 2 == found["conv_backward"]
+    assert 3 == found["pool_backward"]
+    assert 1 == found["batch_norm_backward"]
+    assert 1 == found["relu_backward"]
+    assert 1 == found["optimizer_step"]
+
+
+def test_dense_gradient_of_a_table() -> None:
+    """A bag's dense gradient is the whole table's, and SGD adds it like any other."""
+    found = Counter(ops_of(record(lambda: _recommender(sparse=False))))
+
+    assert 1 == found["embedding_bag"]
+    assert 1 == found["embedding_bag_backward"]
+    assert 0 == found["sparse_optimizer_step"]
+
+
+def test_sparse_gradient_of_a_table() -> None:
+    """A bag's sparse gradient is indices and rows, which SGD adds to the table."""
+    graph = graph_of(record(lambda: _recommender(sparse=True)))
+    (backward,) = (n for n in graph if n.op == "embedding_bag_backward")
+    (step,) = (n for n in graph if n.op == "sparse_optimizer_step")
+
+    assert ["i64[7]", "f32[7,8]"] == [str(v.type) for v in backward.results]
+    assert backward.results == step.operands[1:]
+
+
+def test_numbers_are_shared_constants() -> None:
+    """Numbers and sizes become constants, one for all calls that have them."""
+    builder = AtenBuilder("m")
+    builder.input(_tensor("x", 2, 3))
+    for source, name in (("x", "y"), ("y", "z")):
+        arguments: dict[str, Argument] = {"self": Ref(source), "other": 2}
+        result = (_tensor(name, 2, 3),)
+        builder.call(AtenCall("aten.mul.Tensor", arguments, result))
+    builder.outputs(["z"])
+
+    assert print_graph(graph_of(builder.program())).splitlines() == [
+        "graph @m(%x: f32[2,3]) {",
+        "  %constant = constant() {dtype = !f32, shape = [], value = 2.0} : f32[]",
+        "  %y = mul(%x, %constant) : f32[2,3]",
+        "  %z = mul(%y, %constant) : f32[2,3]",
+        "  return %z",
+        "}",
+    ]
+
+
+def test_work_in_place_is_marked() -> None:
+    """An op whose name ends in `_` writes over its first operand."""
+    graph = graph_of(record(lambda: torch.ones(3).relu_()))
+    (node,) = (n for n in graph if n.op == "relu")
+
+    assert True is node.attributes["in_place"]
+
+
+def test_types_of_mixed_operands() -> None:
+    """What kernels convert as they write is an attribute, not another op."""
+    graph = graph_of(record(lambda: torch.ones(3, dtype=torch.int64) / 2))
+    (node,) = (n for n in graph if n.op == "div")
+
+    assert F32 == node.attributes["dtype"]
+    assert "f32[3]" == str(node.results[0].type)
+
+
+def test_an_op_that_is_not_in_the_maps() -> None:
+    """It becomes an unknown op of its name, with its operands and results."""
+    builder = AtenBuilder("m")
+    builder.input(_tensor("x", 2))
+    call = AtenCall("mine.twist.default", {"x": Ref("x")}, (_tensor("y", 2),))
+    builder.call(call)
+    builder.outputs(["y"])
+    program = builder.program()
+
+    assert ["mine::twist"] == _unknown(program)
+    assert () == program.diagnostics
+
+
+def test_a_call_that_does_not_fit_its_rule() -> None:
+    """It becomes an unknown op, and the program says why."""
+    builder = AtenBuilder("m")
+    builder.input(_tensor("x", 2, 3))
+    arguments = {"self": Ref("x"), "mat2": Ref("x")}
+    builder.call(AtenCall("aten.mm.default", arguments, (_tensor("y", 2, 2),)))
+    builder.outputs(["y"])
+    program = builder.program()
+    (remark,) = program.diagnostics
+
+    assert ["aten::mm"] == _unknown(program)
+    assert "unknown-use" == remark.code
+    assert "inner dimensions" in remark.message
+
+
+def test_byproducts_are_defined_when_they_are_read() -> None:
+    """What a kernel notes for its backward costs nothing of its own."""
+    builder = AtenBuilder("m")
+    for name in ("q", "k", "v"):
+        builder.input(_tensor(name, 1, 2, 4, 8))
+    heads = {"query": Ref("q"), "key": Ref("k"), "value": Ref("v")}
+    results = (_tensor("out", 1, 2, 4, 8), _tensor("lse", 1, 2, 4), None)
+    target = "aten._scaled_dot_product_efficient_attention.default"
+    builder.call(AtenCall(target, heads, results))
+    builder.call(AtenCall("mine.use.default", {"x": Ref("lse")}, (_tensor("u", 1),)))
+    builder.outputs(["out", "u"])
+
+    ops = [node.op for node in graph_of(builder.program())]
+    assert ["attention", "constant", "unknown"] == ops
+
+
+def test_tensors_of_the_host() -> None:
+    """Calls on tensors of the host, as step counters are, launch nothing."""
+    builder = AtenBuilder("m")
+    builder.state(_tensor("step", host=True))
+    arguments: dict[str, Argument] = {"self": Ref("step"), "other": 1}
+    result = (_tensor("step_1", host=True),)
+    builder.call(AtenCall("aten.add_.Tensor", arguments, result))
+    (node,) = graph_of(builder.program())
+
+    assert ("host", "aten::add_") == (node.op, node.attributes["op"])
+
+
+def test_a_tensor_that_nothing_defines() -> None:
+    """Reading it is an error that names tensor and call."""
+    builder = AtenBuilder("m")
+    call = AtenCall("aten.relu.default", {"self": Ref("x")}, (_tensor("y", 2),))
+
+    with pytest.raises(UnsupportedModelError, match="'x' is read by aten"):
+        builder.call(call)
+    with pytest.raises(UnsupportedModelError, match="'y' is read by an output"):
+        builder.outputs(["y"])
+
+
+def test_a_name_that_is_taken() -> None:
+    """Names are unique in the whole graph."""
+    builder = AtenBuilder("m")
+    builder.input(_tensor("x", 2))
+
+    with pytest.raises(VerifyError, match="%x is defined twice"):
+        builder.parameter(_tensor("x", 2))
+    with pytest.raises(VerifyError, match="%x is defined twice"):
+        builder.call(
+            AtenCall("aten.relu.default", {"self": Ref("x")}, (_tensor("x", 2),))
+        )
