@@ -6,13 +6,8 @@ from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Sce
 from perfc.ir.collector import paused_collector
 from perfc.ir.copying import bind_record, bound_copy
 from perfc.ir.core import (
-    NOWHERE,
     Graph,
-    Location,
-    Node,
     Replacement,
-    Use,
-    Value,
 )
 from perfc.ir.diagnostics import Diagnostic, Level
 from perfc.ir.dim_parser import parse_dim
@@ -51,6 +46,13 @@ from perfc.ir.launch import (
     verify_launches,
 )
 from perfc.ir.launch_printer import print_launches, print_program
+from perfc.ir.node import (
+    NOWHERE,
+    Location,
+    Node,
+    Use,
+    Value,
+)
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
