@@ -6,7 +6,8 @@ from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.catalog import target_names
 from perfc.costmodels.conv import CONV, fits_winograd
-from perfc.costmodels.embedding_bag import EMBEDDING_BAG
+from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
+from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.gemm import GEMM
 from perfc.costmodels.host_profile import (
@@ -49,6 +50,7 @@ __all__ = [
     "ATTENTION",
     "CONV",
     "EMBEDDING_BAG",
+    "EMBEDDING_UPDATE",
     "GEMM",
     "GRAPH_LAUNCH",
     "MATH_MODES",
@@ -74,6 +76,7 @@ __all__ = [
     "TargetError",
     "cost_models",
     "describe",
+    "distinct_rows",
     "extrapolation_remark",
     "fits_winograd",
     "load_profile",

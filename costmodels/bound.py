@@ -12,6 +12,7 @@ from perfc.costmodels.embedding_bag import has_tables, lookups_of
 from perfc.costmodels.memcpy import link_bytes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
+from perfc.ir import Kernel
 
 _MIN_INDEX_BYTES = 4
 
@@ -99,6 +100,10 @@ def _unavoidable_flops(kernels: KernelTable) -> Floats:
     return flops
 
 
+def _is_forward(kernel: Kernel) -> bool:
+    return kernel.params.get("phase", "forward") == "forward"
+
+
 def _unavoidable_bytes(kernels: KernelTable) -> Floats:
     """Bytes of the work, but a row looked up twice need not be read twice."""
     moved = kernels.bytes
@@ -113,8 +118,12 @@ def _unavoidable_bytes(kernels: KernelTable) -> Floats:
     distinct = np.where(
         lookups.uniform, lookups.distinct(), np.minimum(lookups.count, 1.0)
     )
-    needed = distinct * lookups.row_bytes + lookups.count * _MIN_INDEX_BYTES
-    least = lookups.per_kernel(needed, len(bags)) + part.bytes_written
+    forward = np.array([_is_forward(kernel) for kernel in part.kernels])
+    # A gradient writes the rows that it reads, and its own rows are read, too.
+    times = np.where(forward, 1, 2)[lookups.kernel]
+    needed = times * distinct * lookups.row_bytes + lookups.count * _MIN_INDEX_BYTES
+    written = np.where(forward, part.bytes_written, 0.0)
+    least = lookups.per_kernel(needed, len(bags)) + written
     moved = moved.copy()
     moved[bags] = np.minimum(moved[bags], least)
     return moved

@@ -64,6 +64,17 @@ ROW_FORMATS: Mapping[str, tuple[float, int]] = MappingProxyType(
 """Bytes per element, and per row for its scale, as FBGEMM stores tables."""
 
 
+def distinct_rows(rows: Floats, count: Floats) -> Floats:
+    """Return how many of *rows* equally popular rows *count* lookups touch, on average.
+
+    E (1 - (1 - 1/E)^N): never more than there are rows, or lookups.
+    """
+    spread = np.maximum(rows, 1 + 1e-12)  # the logarithm of one row's is -inf
+    missed = np.expm1(count * np.log1p(-1 / spread))
+    touched: Floats = np.minimum(-rows * missed, count)
+    return touched
+
+
 @attrs.frozen(eq=False)
 class Lookups:
     """All tables of all kernels, one per row.
@@ -85,10 +96,7 @@ class Lookups:
 
     def distinct(self) -> Floats:
         """Return how many different rows are looked up, if all are equally popular."""
-        with np.errstate(divide="ignore"):  # a table of one row
-            missed = np.expm1(self.count * np.log1p(-1 / self.rows))
-        touched: Floats = np.minimum(-self.rows * missed, self.count)
-        return touched
+        return distinct_rows(self.rows, self.count)
 
     def per_kernel(self, amounts: Floats, kernels: int) -> Floats:
         """Sum *amounts* over the tables of each kernel."""

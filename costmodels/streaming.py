@@ -77,6 +77,9 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
             ("gather", 2.5e-6, 0.4, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("radix_sort", 8.0e-6, 0.75, 0.0, 8.0, NOWHERE, 0.2, 0.3),
+            ("run_length", 4.0e-6, 0.5, 0.0, 8.0, NOWHERE, 0.2, 0.3),
+            ("scan", 3.0e-6, 0.85, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("pool", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
         )
@@ -86,7 +89,8 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
 
 Elementwise, softmax and layer norm: `benchmarks/fit_kernels.py`, 2026-11. The
 others: round numbers near what single kernels do in Kineto traces of DLRM
-training on V100 (owensgroup/ml_perf_model, BSD-3).
+training on V100 (owensgroup/ml_perf_model, BSD-3), sorts and scans on V100 and A100
+(PARAM and HolisticTraceAnalysis, MIT): 15.8 million keys take 295 to 443 us a pass.
 """
 
 

@@ -19,6 +19,7 @@ from perfc.passes import (
     eager_convolution,
     eager_einsum,
     eager_elementwise,
+    eager_embedding,
     eager_loss,
     eager_movement,
     eager_norm_backward,
@@ -29,6 +30,7 @@ from perfc.passes import (
     eager_recurrent,
     eager_reduction,
     eager_selection,
+    eager_sparse,
     eager_storage,
 )
 from perfc.passes.eager import (
@@ -68,6 +70,7 @@ RULES: Mapping[str, Rule] = {
     **eager_einsum.RULES,
     **eager_elementwise.RULES,
     **eager_loss.RULES,
+    **eager_embedding.RULES,
     **eager_movement.RULES,
     **eager_norm_backward.RULES,
     **eager_normalization.RULES,
@@ -78,6 +81,7 @@ RULES: Mapping[str, Rule] = {
     **eager_reduction.RULES,
     **eager_selection.RULES,
     **eager_storage.RULES,
+    **eager_sparse.RULES,
     "test.op": _test_op,
 }
 """Rules by op name."""

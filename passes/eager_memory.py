@@ -15,6 +15,8 @@ from typing import TypeAlias
 from perfc.costmodels import Device
 from perfc.ir import Record, TensorType
 from perfc.passes.eager import bound
+from perfc.passes.eager_embedding import FEW_INDICES
+from perfc.passes.eager_rows import distinct
 
 MIB = 2**20
 _INDEX_BYTES = 8
@@ -61,10 +63,75 @@ def _embedding_bag(
     return int(indices.nbytes) + bound(bags) * _INDEX_BYTES
 
 
+_LISTS_OF_A_SORT = 9
+"""Of indices: numbered, sorted, the sort's own, and where runs and parts begin."""
+
+_FUSED_BYTES = 72
+"""Of a lookup in fbgemm: keys and bags, sorted, the sort's own copies, and the runs."""
+
+_LIVE_ROWS: Mapping[str, int] = {"adagrad": 3, "rowwise_adagrad": 2, "adam": 6}
+"""How many tensors like the summed rows a step holds at once; SGD holds none."""
+
+
+def _summed_runs(lookups: int, table: TensorType) -> int:
+    """`embedding_backward_cuda_kernel`: lists, and a sum for as many parts as could be.
+
+    Nothing is read back, so there is room for one partial sum a lookup, in fp32.
+    """
+    row = bound(table.shape[1]) * max(_STATISTIC_BYTES, table.dtype.bits // 8)
+    return lookups * (_LISTS_OF_A_SORT * _INDEX_BYTES + row)
+
+
+def _embedding_backward(
+    attributes: Record,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+) -> int:
+    lookups = int(operands[1].numel)
+    if attributes.flag("sparse") or lookups <= FEW_INDICES:
+        return 0
+    return _summed_runs(lookups, results[0])
+
+
+def _embedding_bag_backward(
+    attributes: Record,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+) -> int:
+    """What sorts the lookups, and the bag of each, which the forward op saved."""
+    lookups = int(operands[1].numel)
+    fused = len(attributes.records("tables")) > 1 or "optimizer" in attributes
+    if fused:
+        return lookups * _FUSED_BYTES
+    saved = lookups * _INDEX_BYTES
+    if attributes.flag("sparse") or attributes.text("mode") == "max":
+        return saved
+    return saved + _summed_runs(lookups, results[0])
+
+
+def _sparse_step(
+    attributes: Record,
+    operands: tuple[TensorType, ...],
+    results: tuple[TensorType, ...],
+) -> int:
+    """Indices while they are sorted, or rows once equal indices are summed."""
+    table, indices, rows = operands[:3]
+    lookups = int(indices.numel)
+    live = _LIVE_ROWS.get(attributes.text("kind"), 0)
+    if not live or not lookups:
+        return 0
+    touched = distinct(bound(table.shape[0]), lookups)
+    summed = touched * (int(rows.nbytes) // lookups)
+    return max(summed + 4 * _INDEX_BYTES * lookups, live * summed)
+
+
 SCRATCH: Mapping[str, ScratchRule] = {
     "pool": _pool,
     "layer_norm": _layer_norm,
     "embedding_bag": _embedding_bag,
+    "embedding_backward": _embedding_backward,
+    "embedding_bag_backward": _embedding_bag_backward,
+    "sparse_optimizer_step": _sparse_step,
 }
 """Bytes by op name."""
 

@@ -17,7 +17,6 @@ from perfc.ir import (
     TaskKind,
     TensorType,
     Work,
-    bags,
 )
 from perfc.passes.eager import (
     MEMCPY,
@@ -27,13 +26,11 @@ from perfc.passes.eager import (
     Rule,
     Site,
     Tensor,
-    bound,
     copy_launch,
     dense,
     dtype_name,
     elementwise_launch,
     made_contiguous,
-    scratch,
     vector_launch,
 )
 
@@ -248,50 +245,6 @@ def _look_up(site: Site, axis: int) -> Launch:
     return vector_launch("gather", x.type.dtype, params, site.work)
 
 
-_INDEX_BYTES = 8
-"""Of an index, where the signature of a lookup does not say."""
-
-
-def _embedding_bag(site: Site) -> Eager:
-    """One kernel; two-dimensional indices need offsets made by `arange` first."""
-    tables = site.attributes.records("tables")
-    weights = site.operands[: len(tables)]
-    rest = site.operands[len(tables) :]
-    launches = list(made_contiguous(rest))
-    types = [operand.type for operand in site.operands]
-    batch = bound(bags(site.attributes, types))
-    if len(tables) > 1:
-        name = "fbgemm::split_embedding_codegen_lookup"
-    else:
-        name = "aten::embedding_bag"
-        if not site.attributes.flag("has_offsets"):
-            offsets = Tensor(TensorType(rest[0].type.dtype, (batch,)))
-            launches.append(scratch(elementwise_launch("arange", (), offsets)))
-    lookups = rest[0].numel // len(tables)
-    params: dict[str, AttrValue] = {
-        "batch": batch,
-        "tables": tuple(_table(table, lookups, batch) for table in tables),
-        "mode": site.attributes.text("mode"),
-        "weighted": site.attributes.flag("weighted"),
-    }
-    if (popularity := site.attributes.get("popularity")) is not None:
-        params["popularity"] = popularity
-    index_bytes = rest[0].type.dtype.bits // 8
-    if index_bytes != _INDEX_BYTES:
-        params["index_bytes"] = index_bytes
-    dtype = weights[0].type.dtype
-    launches.append(vector_launch("embedding_bag", dtype, params, site.work))
-    return Eager(name, tuple(launches))
-
-
-def _table(table: Record, lookups: int, batch: int) -> Record:
-    """Complete a table: its mean pooling is known once the shapes are."""
-    if "pooling" in table or not batch:
-        return table
-    mean = lookups / batch
-    return table.updated(pooling=int(mean) if mean.is_integer() else mean)
-
-
 RULES: Mapping[str, Rule] = {
     "reshape": _reshape,
     "flatten": _reshape,
@@ -314,6 +267,5 @@ RULES: Mapping[str, Rule] = {
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,
     "index": _index,
-    "embedding_bag": _embedding_bag,
 }
 """Rules of the ops that move, view or look up, by op name."""

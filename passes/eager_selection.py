@@ -58,7 +58,7 @@ def _pointwise(name: str, kind: str) -> Rule:
     return rule
 
 
-def _read_back(site: Site) -> Launch:
+def read_back() -> Launch:
     """The host waits for the number of results."""
     return memcpy_launch(_COUNT_BYTES, "d2h", pinned=False, dtype="int64")
 
@@ -100,16 +100,17 @@ def _topk(site: Site) -> Eager:
 
 def _nonzero(site: Site) -> Eager:
     """Count, read the count back, then write the places."""
-    return Eager("aten::nonzero", _places(site, site.operands[0], site.out))
+    return Eager("aten::nonzero", places(site.operands[0], site.out))
 
 
-def _places(site: Site, flags: Tensor, out: Tensor) -> tuple[Launch, ...]:
+def places(flags: Tensor, out: Tensor) -> tuple[Launch, ...]:
+    """Count the flags that are set, read the count back, then write their places."""
     params: dict[str, AttrValue] = {"rows": 1, "cols": flags.numel, "kind": "count"}
     dtype = flags.type.dtype
     count = Work(flags.numel, flags.nbytes, _COUNT_BYTES)
     return (
         vector_launch("reduction", dtype, params, count),
-        _read_back(site),
+        read_back(),
         vector_launch("select", dtype, params, Work(0, flags.nbytes, out.nbytes)),
     )
 
@@ -120,8 +121,8 @@ def _compress(site: Site) -> Eager:
     moved = kernel_launch(site, "gather", kind="index_select")
     if condition.known:
         return Eager("aten::index_select", (moved,))
-    places = Tensor(TensorType(condition.type.dtype, (site.out.numel,)))
-    return Eager("aten::index", (*_places(site, condition, places), moved))
+    kept = Tensor(TensorType(condition.type.dtype, (site.out.numel,)))
+    return Eager("aten::index", (*places(condition, kept), moved))
 
 
 def _unique(site: Site) -> Eager:
@@ -134,7 +135,7 @@ def _unique(site: Site) -> Eager:
         kernel_launch(site, "sort", sort),
         elementwise_launch("ne", (x, x), x, x.numel),
         kernel_launch(site, "scan", number),
-        _read_back(site),
+        read_back(),
         kernel_launch(site, "gather", kind="scatter"),
     )
     return Eager("aten::_unique2", launches)
@@ -148,7 +149,7 @@ def _non_max_suppression(site: Site) -> Eager:
         kernel_launch(site, "sort", sort),
         kernel_launch(site, "gather", Work(0, boxes.nbytes, boxes.nbytes)),
         kernel_launch(site, "nms"),
-        _read_back(site),
+        read_back(),
     )
     return Eager("torchvision::nms", launches)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
-from perfc.ir import AttrValue, Record
+from perfc.frontends.aten.template import Operand
+from perfc.ir import AttrValue, Dim, Record
 
 _MODES = ("sum", "mean", "max")
 
@@ -43,18 +44,24 @@ def _bag(node: AtenNode) -> None:
     node.emit("embedding_bag", operands, attributes)
 
 
+def _grad(node: AtenNode) -> Operand:
+    return node.tensor("grad" if node.is_given("grad") else "grad_output")
+
+
+def _shape(node: AtenNode) -> tuple[Dim, Dim]:
+    """Return rows and columns of the table."""
+    return node.dim("num_weights"), _grad(node).type.shape[-1]
+
+
 def _gradient(
     node: AtenNode, op: str, names: tuple[str, ...], attributes: dict[str, AttrValue]
 ) -> None:
     """A dense gradient is the table's; a sparse one the indices and their rows."""
-    grad = "grad" if node.is_given("grad") else "grad_output"
-    operands = [node.tensor(grad), *(node.tensor(name) for name in names)]
+    operands = [_grad(node), *(node.tensor(name) for name in names)]
     weights = node.optional("per_sample_weights")
     if weights is not None:
         attributes["weighted"] = True
         operands.append(weights)
-    width = operands[0].type.shape[-1]
-    attributes["shape"] = (node.dim("num_weights"), width)
     if (padding := node.integer("padding_idx", -1)) >= 0:
         attributes["padding_index"] = padding
     if "sparse" not in node.name and not node.flag("sparse"):
@@ -65,13 +72,19 @@ def _gradient(
 
 
 def _embedding_backward(node: AtenNode) -> None:
-    _gradient(node, "embedding_backward", ("indices",), {})
+    _gradient(node, "embedding_backward", ("indices",), {"shape": _shape(node)})
 
 
 def _bag_backward(node: AtenNode) -> None:
     bounds = "offsets" if node.is_given("offsets") else "offset2bag"
     names = ("indices", bounds)
-    _gradient(node, "embedding_bag_backward", names, {"mode": _mode(node)})
+    rows, dim = _shape(node)
+    attributes: dict[str, AttrValue] = {
+        "tables": (Record({"rows": rows, "dim": dim}),),
+        "mode": _mode(node),
+        "has_offsets": True,
+    }
+    _gradient(node, "embedding_bag_backward", names, attributes)
 
 
 EMBEDDING_HANDLERS: Mapping[str, Handler] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfc.costmodels import (
     CONV,
     EMBEDDING_BAG,
+    EMBEDDING_UPDATE,
     GEMM,
     MEMCPY,
     ROOFLINE,
@@ -18,6 +19,7 @@ ALL_MODELS: tuple[CostModel, ...] = (
     CONV,
     STREAMING,
     EMBEDDING_BAG,
+    EMBEDDING_UPDATE,
     MEMCPY,
     ROOFLINE,
 )
@@ -90,6 +92,28 @@ def bag(  # noqa: PLR0913 - what a lookup depends on
     read = lookups * (dim * size + 8) + 8 * tables * (batch + 1)
     work = Work(lookups * dim, read, batch * tables * dim * size)
     return Kernel("embedding_bag", dtype, "fp32", Record(params), work)
+
+
+def update(  # noqa: PLR0913 - what an update of rows depends on
+    batch: int,
+    tables: int,
+    rows: int,
+    pooling: int,
+    dim: int,
+    *,
+    optimizer: str = "sgd",
+    algorithm: str = "warp_per_row",
+    popularity: str = "uniform",
+) -> Kernel:
+    """Return the signature of the update of equal tables; "" is the whole of it."""
+    lookup = bag(batch, tables, rows, pooling, dim, popularity=popularity)
+    params = lookup.params.updated(phase="backward", optimizer=optimizer)
+    if algorithm:
+        params = params.updated(algorithm=algorithm)
+    lookups, touched = batch * tables * pooling, min(rows, batch * pooling) * tables
+    moved = 4 * dim * touched
+    work = Work(lookups * dim, 4 * dim * lookups + moved, moved)
+    return Kernel("embedding_bag", "fp32", "fp32", params, work)
 
 
 def copy(nbytes: int, kind: str = "h2d", *, pinned: bool = True) -> Kernel:

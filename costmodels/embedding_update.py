@@ -1,0 +1,212 @@
+"""Gradients of embedding bags and the rows that they update, by their traffic.
+
+Per table with E rows and N = batch * pooling lookups, uniformly popular, U of the rows
+are touched (`embedding_bag.py`); the gradient has one row a bag.
+
+Sorted (fbgemm: `warp_per_row`, `cta_per_row`): equal rows lie together, so each of the
+U rows and its state is read and written once; every lookup reads its bag's gradient,
+from L2 as far as the gradient of the table fits there:
+
+    bytes = gradient misses * row + 2 U (row + state) + 8 N
+
+`algorithm = "atomic"` (`index_add_`, and the `batched_embedding_backward_sgd` kernel of
+Lin et al., whose formula this is): every lookup adds to its row in memory, and each
+bag's gradient is read once:
+
+    bytes = batch * row + 2 * row misses * row + 8 N
+
+A row whose `algorithm` is not said is the whole of a sorted update: linearising,
+sorting and finding runs come on top. Rows that are read, changed and written reach a
+smaller share of the memory rate than streams do: `UPDATE_SHARE`.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.embedding_bag import (
+    LOAD_LATENCY_S,
+    SECTOR_BYTES,
+    START_S,
+    USABLE_L2,
+    Lookups,
+    distinct_rows,
+    has_tables,
+    lookups_of,
+)
+from perfc.costmodels.extrapolation import NOWHERE, trust
+from perfc.costmodels.memory import L2_SHARE, stream_share
+from perfc.costmodels.protocol import Estimate, Floats, KernelTable
+from perfc.costmodels.target import Target
+from perfc.ir import OPTIMIZER_STATES, Kernel
+
+UPDATE_SHARE = 0.69
+"""Share of a stream's rate that rows read, changed and written back reach.
+
+Five nvprof samples of `batched_embedding_backward_sgd` on V100 (owensgroup/
+ml_perf_model, BSD-3): 0.56 on 8 GB of tables, where 0.84 is reached on the 2 GB of
+DLRM_default; the geometric mean is kept, and the interval holds both.
+"""
+
+SORTED = ("warp_per_row", "cta_per_row")
+"""Algorithms of a kernel whose lookups another one has sorted."""
+
+_INFO_BYTES = 8
+"""Of a lookup: the bag it is of, and where its run begins."""
+
+_SORT_PASS_BYTES = 24
+"""Key of 8 and value of 4, read and written in one pass over 8 bits of the keys."""
+
+_OTHER_SORT_BYTES = 60
+"""Indices linearised (20), keys counted (8), run lengths cleared, found and summed."""
+
+_SORT_SHARE = 0.75
+"""Share of a stream's rate in those kernels; see `streaming.py`."""
+
+_SORT_LAUNCHES = 18
+"""Kernels and memsets besides the passes, and what updates the rows."""
+
+_BAGS_OF_A_WARP = 32
+"""Bags whose indices one warp linearises, one after another."""
+
+_ROWS_OF_A_BLOCK = 32
+"""Rows that the kernel for few indices adds between two barriers."""
+
+
+@attrs.frozen
+class EmbeddingUpdateModel:
+    """Traffic of gradients and updated rows; latency where few blocks run."""
+
+    name: str = "embedding-update"
+    priority: int = 61
+    ops: frozenset[str] = frozenset(
+        {"embedding_bag", "embedding_backward", "linearize_indices"}
+    )
+    sigma_shared: float = 0.25
+    sigma_independent: float = 0.3
+    """Both guessed: twelve kernels of two sources are off by 0.2, up or down."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim what is not a forward lookup, if it says what it looks up."""
+        return np.array([_is_update(kernel) for kernel in kernels.kernels])
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        count = len(kernels)
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        ops = np.array([kernel.op for kernel in kernels.kernels])
+        busy_s = np.zeros(count)
+        for op, seconds in (
+            ("embedding_bag", _update_seconds),
+            ("embedding_backward", _feature_seconds),
+            ("linearize_indices", _linearize_seconds),
+        ):
+            rows = np.flatnonzero(ops == op)
+            if len(rows):
+                busy_s[rows] = seconds(kernels.take(rows), target)
+        return Estimate(
+            target.device.kernel_floor_s + START_S + busy_s,
+            np.full(count, sigma_shared),
+            np.full(count, self.sigma_independent),
+            [self.name] * count,
+            [provenance] * count,
+        )
+
+
+def _is_update(kernel: Kernel) -> bool:
+    if kernel.op != "embedding_bag":
+        return True
+    phase = kernel.params.get("phase", "forward")
+    return phase != "forward" and has_tables(kernel)
+
+
+def _state_bytes(optimizer: str, row_bytes: Floats) -> Floats:
+    """Return the bytes of the states of one row; a single number takes a sector."""
+    states = OPTIMIZER_STATES.get(optimizer, ())
+    elements, rows = states.count("element"), states.count("row")
+    found: Floats = elements * row_bytes + rows * SECTOR_BYTES
+    return found
+
+
+def _update_seconds(kernels: KernelTable, target: Target) -> Floats:
+    count, device = len(kernels), target.device
+    lookups = lookups_of(kernels)
+    row = np.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
+    held = USABLE_L2 * device.l2.capacity_bytes / row
+    batch = np.maximum(kernels.param("batch", 1.0), 1.0)[lookups.kernel]
+    atomic = _is(kernels, "atomic")[lookups.kernel]
+    distinct = lookups.distinct()
+    row_misses = _misses(lookups.rows, lookups.count, held)
+    state = _states(kernels, lookups, row)
+    updated = np.where(atomic, row_misses * row, distinct * (row + state))
+    gradient = np.where(atomic, batch, _misses(batch, lookups.count, held)) * row
+    listed = lookups.count * _INFO_BYTES
+    memory_rate = device.memory.bytes_per_s * stream_share(target)
+    moved_s = (gradient + listed + 2 * updated / UPDATE_SHARE) / memory_rate
+    from_l2 = row * lookups.count * np.where(atomic, 2.0, 1.0) + listed
+    l2_s = from_l2 / (device.l2.bytes_per_s * L2_SHARE)
+    busy_s = np.maximum(
+        lookups.per_kernel(moved_s, count), lookups.per_kernel(l2_s, count)
+    )
+    whole = ~_is(kernels, "atomic", *SORTED)
+    return busy_s + np.where(whole, _sort_seconds(lookups, count, target), 0.0)
+
+
+def _is(kernels: KernelTable, *algorithms: str) -> NDArray[np.bool_]:
+    named = (kernel.params.get("algorithm") for kernel in kernels.kernels)
+    return np.array([name in algorithms for name in named])
+
+
+def _states(kernels: KernelTable, lookups: Lookups, row: Floats) -> Floats:
+    found = np.zeros_like(row)
+    for index, kernel in enumerate(kernels.kernels):
+        mine = lookups.kernel == index
+        found[mine] = _state_bytes(kernel.params.text("optimizer", ""), row[mine])
+    return found
+
+
+def _misses(rows: Floats, count: Floats, held: Floats) -> Floats:
+    """Return how many of *count* reads of *rows* find their row not in L2."""
+    distinct = distinct_rows(rows, count)
+    misses: Floats = distinct + (count - distinct) * (1 - np.minimum(1.0, held / rows))
+    return misses
+
+
+def _sort_seconds(lookups: Lookups, count: int, target: Target) -> Floats:
+    """Sort all lookups of a kernel by table and row, and find the runs."""
+    device = target.device
+    items = lookups.per_kernel(lookups.count, count)
+    rows = np.maximum(lookups.per_kernel(lookups.rows, count), 2.0)
+    passes = np.ceil((np.floor(np.log2(rows)) + 1) / 8)
+    moved = items * (_SORT_PASS_BYTES * passes + _OTHER_SORT_BYTES)
+    rate = device.memory.bytes_per_s * stream_share(target) * _SORT_SHARE
+    launches = _SORT_LAUNCHES + 2 * passes
+    seconds: Floats = moved / rate + launches * (device.kernel_floor_s + START_S)
+    return seconds
+
+
+def _feature_seconds(kernels: KernelTable, target: Target) -> Floats:
+    """`embedding_dense_backward` of few indices: a block for each 32 columns.
+
+    A block goes over all indices, 32 at a time; each time a load of the gradient is
+    followed by one of the row that it is added to.
+    """
+    rounds = np.ceil(kernels.param("lookups") / _ROWS_OF_A_BLOCK)
+    chained_s: Floats = 2 * LOAD_LATENCY_S * rounds
+    return chained_s
+
+
+def _linearize_seconds(kernels: KernelTable, target: Target) -> Floats:
+    """A thread finds a bag; its warp writes the bags one after another."""
+    device = target.device
+    threads = device.sm_count * device.max_threads_per_sm
+    rounds = np.maximum(1.0, kernels.param("bags") / threads)
+    rate = device.memory.bytes_per_s * stream_share(target)
+    seconds: Floats = rounds * _BAGS_OF_A_WARP * LOAD_LATENCY_S + kernels.bytes / rate
+    return seconds
+
+
+EMBEDDING_UPDATE = EmbeddingUpdateModel()
+"""The built-in instance."""
