@@ -161,7 +161,7 @@ def _attribute(ops: Sequence[Op], spans: Sequence[Event]) -> list[str]:
     calls = [event for event in spans if _category(event) in _CALLS]
     calls = [e for e in calls if e.get("args", {}).get("correlation") in device]
     calls.sort(key=lambda event: float(event["ts"]))
-    unowned = []
+    unowned: list[str] = []
     for event, op in _around(calls, ops):
         task = device[event["args"]["correlation"]]
         if op is None:

@@ -154,7 +154,7 @@ def _group_factors(
     """Factors of each channel and group, and the input's gradient made of them."""
     grad, x = _saved(site)
     rows = x.shape[0] * groups
-    launches = []
+    launches: list[Launch] = []
     if scale:
         scaled = (per_channel, *scale)
         launches.append(elementwise_launch("scale", scaled, per_channel))

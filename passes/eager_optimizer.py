@@ -210,7 +210,7 @@ def _norms(site: Site) -> tuple[Launch, ...]:
     lists = _Lists(site, "foreach", sum(sizes), read, FOREACH_FLOPS["norm"])
     parts = map(lists.launch, packed(sizes, 1, _capacity(site)))
     item = dtype.bits // 8
-    joins = []
+    joins: list[Launch] = []
     for start in range(0, len(own), NORM_TENSORS):
         rows = min(NORM_TENSORS, len(own) - start)
         params: dict[str, AttrValue] = {"rows": rows, "cols": most, "kind": "norm"}
