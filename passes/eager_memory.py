@@ -35,7 +35,8 @@ def _pool(
     results: tuple[TensorType, ...],
 ) -> int:
     """`max_pool2d_with_indices`: an int64 per result."""
-    if attributes.text("kind") != "max" or results[0].rank != _IMAGE:
+    kept = len(results) > 1
+    if kept or attributes.text("kind") != "max" or results[0].rank != _IMAGE:
         return 0
     return int(results[0].numel) * _INDEX_BYTES
 

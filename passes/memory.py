@@ -27,8 +27,9 @@ from perfc.passes.eager import SCRATCH as SCRATCH_TASK
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
-from perfc.passes.memory_use import LASTING, MEMORY, Buffer, BufferKind, MemoryUse
+from perfc.passes.memory_use import MEMORY, Buffer, BufferKind, MemoryUse
 
+_BACKWARD, _OPTIMIZER = "backward", "optimizer"
 _BLAS = "gemm"
 """Canonical name of the kernels that make PyTorch allocate the workspace."""
 
@@ -41,8 +42,10 @@ class Memory(Pass):
     tensor any more: a result lives from its node to the last node that reads it or
     a view of it, inputs and outputs live throughout, and what an op needs besides
     its results lives as long as the op. An op that launches nothing makes a view; a
-    written operand and the result are one storage. Parameters, the constants that
-    kernels read, and the BLAS workspace (with a target) stay.
+    written operand and the result are one storage. Parameters, the states of the
+    optimizer, the constants that kernels read, and the BLAS workspace (with a target)
+    stay. What backward reads of forward lives till then. Gradients that the optimizer
+    reads live to the end of the iteration: the next one begins with `zero_grad`.
 
     Not counted: the CUDA context, cuDNN's workspaces, what Python keeps longer than
     the graph needs it. A rank class given as a launch graph has no tensors: zeros.
@@ -142,17 +145,21 @@ class _Storages:
         made = self._made()
         end = len(self.nodes)
         lasting = [(v, BufferKind.PARAMETER) for v in self.graph.parameters]
+        lasting += [(v, BufferKind.OPTIMIZER) for v in self.graph.states]
         lasting += [(v, BufferKind.CONSTANT) for v in self._constants(made)]
         lasting += [(v, BufferKind.INPUT) for v in self.graph.inputs]
         found = [self._buffer(v, kind, -1, end) for v, kind in lasting]
         if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(Buffer("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
+        gradients = self._gradients()
         for index, values in made.items():
             found += self._scratch(index)
             for value in values:
-                until = self.last.get(value, index)
-                found.append(self._buffer(value, BufferKind.ACTIVATION, index, until))
+                until, kind = self.last.get(value, index), BufferKind.ACTIVATION
+                if value in gradients:
+                    until, kind = end, BufferKind.GRADIENT
+                found.append(self._buffer(value, kind, index, until))
         return [buffer for buffer in found if buffer.nbytes]
 
     def _made(self) -> dict[int, Sequence[Value]]:
@@ -184,10 +191,22 @@ class _Storages:
         opdef = BUILTIN_OPS.find(node.op)
         if opdef is not None and opdef.mutates:
             return node.operands[opdef.mutates[0]]
+        if node.attributes.get("in_place"):
+            return node.operands[0]
         if runs:
             return None
         view = opdef.view if opdef is not None else None
         return node.operands[view or 0]
+
+    def _gradients(self) -> set[Value | None]:
+        """Return the storages that backward makes and the optimizer reads."""
+        return {
+            self.owner.get(value, value)
+            for node in self.nodes
+            if node.location.phase == _OPTIMIZER
+            for value in node.operands
+            if value.producer and value.producer.location.phase == _BACKWARD
+        }
 
     def _constants(self, running: Iterable[int]) -> list[Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""
@@ -258,8 +277,11 @@ def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
         parameters_bytes=live_bytes[BufferKind.PARAMETER]
         + live_bytes[BufferKind.CONSTANT],
         activations_bytes=sum(
-            size for kind, size in live_bytes.items() if kind not in LASTING
+            live_bytes[kind]
+            for kind in (BufferKind.INPUT, BufferKind.ACTIVATION, BufferKind.SCRATCH)
         ),
+        gradients_bytes=live_bytes[BufferKind.GRADIENT],
+        optimizer_bytes=live_bytes[BufferKind.OPTIMIZER],
         library_bytes=live_bytes[BufferKind.LIBRARY],
         node=names[peak] if peak >= 0 else "",
         phase=nodes[peak].location.phase if peak >= 0 else "",

@@ -18,15 +18,24 @@ class BufferKind(enum.Enum):
 
     PARAMETER = "parameter"
     CONSTANT = "constant"
+    OPTIMIZER = "optimizer"
     LIBRARY = "library"
     INPUT = "input"
     ACTIVATION = "activation"
+    GRADIENT = "gradient"
     SCRATCH = "scratch"
 
     __hash__ = object.__hash__
 
 
-LASTING = frozenset({BufferKind.PARAMETER, BufferKind.CONSTANT, BufferKind.LIBRARY})
+LASTING = frozenset(
+    {
+        BufferKind.PARAMETER,
+        BufferKind.CONSTANT,
+        BufferKind.OPTIMIZER,
+        BufferKind.LIBRARY,
+    }
+)
 """Kinds that stay from iteration to iteration."""
 
 
@@ -65,6 +74,7 @@ class MemoryUse:
     Attributes:
         parameters_bytes: Weights and constants.
         activations_bytes: At the peak: inputs, results and scratch.
+        gradients_bytes: At the peak: gradients of parameters.
         library_bytes: Workspace that PyTorch keeps for cuBLAS.
         optimizer_bytes: State of the optimizer.
         node: Name of the node at the peak, "" if it is before any node.
@@ -79,6 +89,7 @@ class MemoryUse:
 
     parameters_bytes: int = 0
     activations_bytes: int = 0
+    gradients_bytes: int = 0
     library_bytes: int = 0
     optimizer_bytes: int = 0
     node: str = ""
@@ -109,6 +120,7 @@ class MemoryUse:
         return (
             self.parameters_bytes
             + self.activations_bytes
+            + self.gradients_bytes
             + self.library_bytes
             + self.optimizer_bytes
         )

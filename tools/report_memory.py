@@ -24,6 +24,7 @@ def memory_report(use: MemoryUse) -> Json:
         "peak_bytes": use.peak_bytes,
         "parameters_bytes": use.parameters_bytes,
         "activations_bytes": use.activations_bytes,
+        "gradients_bytes": use.gradients_bytes,
         "optimizer_bytes": use.optimizer_bytes,
         "library_bytes": use.library_bytes,
         "reserved_bytes": use.reserved_bytes,
