@@ -34,11 +34,11 @@ def _pool(
     operands: tuple[TensorType, ...],
     results: tuple[TensorType, ...],
 ) -> int:
-    """`max_pool2d_with_indices`: an int64 per result."""
-    kept = len(results) > 1
-    if kept or attributes.text("kind") != "max" or results[0].rank != _IMAGE:
+    """`max_pool2d_with_indices`: an int64 per result, unless that is kept."""
+    out, *places = results
+    if places or attributes.text("kind") != "max" or out.rank != _IMAGE:
         return 0
-    return int(results[0].numel) * _INDEX_BYTES
+    return int(out.numel) * _INDEX_BYTES
 
 
 def _layer_norm(
