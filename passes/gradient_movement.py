@@ -154,6 +154,29 @@ def _gather_elements(site: Site) -> Gradients:
     return {0: back}
 
 
+def _scatter(look_up: str) -> Rule:
+    """The data loses what was written over; the updates get what is there."""
+
+    def rule(site: Site) -> Gradients | None:
+        reduction = site.node.attributes.get("reduction")
+        if reduction not in (None, "add"):
+            return None
+        _, indices, updates = site.node.operands
+        found = {0: site.grad}
+        axis = site.kept("axis") or {"axis": 0}
+        if 0 in site.wanted and reduction is None:
+            zeros = site.tape.full(typed(updates), 0.0)
+            if look_up == "index":
+                found[0] = site.op("index_put", site.grad, zeros, indices, **axis)
+            else:
+                found[0] = site.op(site.node.op, site.grad, indices, zeros, **axis)
+        if 2 in site.wanted:  # noqa: PLR2004 - data, indices, updates
+            found[2] = site.op(look_up, site.grad, indices, **axis)
+        return found
+
+    return rule
+
+
 def _topk(site: Site) -> Gradients:
     """Put the gradients of the values where they came from."""
     axis = site.node.attributes.integer("axis")
@@ -183,6 +206,8 @@ RULES: Mapping[str, Rule] = {
     "index": _index,
     "gather_nd": _gather_nd,
     "gather_elements": _gather_elements,
+    "scatter_nd": _scatter("index"),
+    "scatter_elements": _scatter("gather_elements"),
     "topk": _topk,
     "pixel_shuffle": _pixel_shuffle,
 }

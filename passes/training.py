@@ -31,6 +31,7 @@ from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import BACKWARD, Backward, Rows, Tables, needs_gradient
 from perfc.passes.inference import Inference
 from perfc.passes.tape import Tape
+from perfc.passes.training_calls import left_whole, take_apart
 from perfc.passes.training_loss import AUTO, LOSSES, chosen_loss, write_loss
 from perfc.passes.training_optimizer import (
     OPTIMIZERS,
@@ -130,12 +131,12 @@ class Training(Transform):
         inference = Inference(graph, BUILTIN_OPS)
         known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
         inference.elements.update(known)
-        self._prepare(graph, ctx)
+        tape = Tape(graph, inference)
+        self._prepare(tape, ctx)
         parameters = trained(graph)
         tables = Tables(
             self._sparse_tables(graph, frozenset(parameters)), self._fused()
         )
-        tape = Tape(graph, inference)
         needing = needs_gradient(graph, frozenset(parameters))
         output = self._output(graph, needing, ctx)
         kind = chosen_loss(output) if self.loss == AUTO else self.loss
@@ -155,7 +156,16 @@ class Training(Transform):
         ctx.set(TYPED, graph, True)
         ctx.set(ELEMENTS, graph, inference.elements)
 
-    def _prepare(self, graph: Graph, ctx: PassContext) -> None:
+    def _prepare(self, tape: Tape, ctx: PassContext) -> None:
+        graph = tape.graph
+        take_apart(tape)
+        for node in left_whole(graph):
+            ctx.note(
+                "calls-not-known",
+                f"the source spells {node.op!r} out; its backward pass is that of one "
+                "call",
+                str(node),
+            )
         turn_weights_back(graph)
         merged = separate_vectors(graph)
         if merged:

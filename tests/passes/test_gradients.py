@@ -162,6 +162,18 @@ CASES: Mapping[str, tuple[str, str]] = {
         "param %x: f64[7,4], %i: i64[3,4]",
         "%r = gather_elements(%x, %i) {axis = 0} : ?",
     ),
+    "scatter_nd": (
+        "param %x: f64[7,4], %o: i64[3,1], param %y: f64[3,4]",
+        "%r = scatter_nd(%x, %o, %y) : ?",
+    ),
+    "scatter_elements": (
+        "param %x: f64[7,4], %o: i64[3,4], param %y: f64[3,4]",
+        "%r = scatter_elements(%x, %o, %y) {axis = 0} : ?",
+    ),
+    "scatter_elements-add": (
+        "param %x: f64[7,4], %i: i64[3,4], param %y: f64[3,4]",
+        '%r = scatter_elements(%x, %i, %y) {axis = 0, reduction = "add"} : ?',
+    ),
     "topk": (_X, f"{_ints(2)}%r, %p = topk(%x, %n) {{axis = 1}} : ?, ?"),
     "pixel_shuffle": (
         _IMAGE,
@@ -231,6 +243,15 @@ CASES: Mapping[str, tuple[str, str]] = {
         "param %x: f64[3,4], %c: f64[3,4], %s: f64[3,2]",
         "%d = concat(%s, %s) {axis = 1} : ?\n%r = rotary(%x, %c, %d) : ?",
     ),
+    "gelu-by-hand": _unary("gelu", '{approximate = "tanh", spelled_out = ["tanh(x)"]}'),
+    "rms_norm-by-hand": (
+        "param %x: f64[3,4], param %w: f64[4]",
+        '%r = rms_norm(%x, %w) {axis = -1, spelled_out = ["pow(x)"]} : ?',
+    ),
+    "attention-by-hand": (
+        "param %x: f64[2,3,4,5], param %k: f64[2,3,6,5], param %v: f64[2,3,6,5]",
+        '%r = attention(%x, %k, %v) {spelled_out = ["matmul(q, k)"]} : ?',
+    ),
     "two-readers": (
         _XY,
         (
@@ -271,8 +292,10 @@ def _data(graph: Graph) -> dict[str, torch.Tensor]:
         assert value.type is not None
         shape = tuple(dim for dim in value.type.shape if isinstance(dim, int))
         if value.type.dtype.name == "i64":
-            places = torch.arange(shape[0]) if value.name == "o" else None
-            data[value.name] = torch.randint(0, 2, shape) if places is None else places
+            data[value.name] = torch.randint(0, 2, shape)
+            if value.name == "o":  # offsets, or places that all differ
+                places = torch.arange(shape[0]).view(-1, *[1] * (len(shape) - 1))
+                data[value.name] = places.expand(shape).contiguous()
             continue
         tensor = torch.rand(shape, dtype=torch.float64) * 0.7 + 0.2
         data[value.name] = tensor if value.type.dtype.bits > 32 else tensor.float()

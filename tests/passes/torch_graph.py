@@ -461,6 +461,7 @@ OPS: Mapping[str, Run] = {
     "index_put": _index_put,
     "gather_elements": lambda node, o: [o[0].gather(_axis(node), o[1])],
     "scatter_elements": _scatter_elements,
+    "scatter_nd": lambda node, o: [o[0].index_put(tuple(o[1].unbind(-1)), o[2])],
     "embedding_bag": _bags,
     "embedding_bag_backward": _bags_backward,
     "loss": _loss,

@@ -1,0 +1,124 @@
+"""Ops that the source spells out, taken apart again: backward goes call by call.
+
+Passes that raise leave such calls alone in a training step; a built-in workload
+names them in the attribute `spelled_out` of one op (see `eager_calls.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from perfc.ir import AttrValue, Graph, Node, TensorType, Value
+from perfc.passes.tape import Tape, typed
+
+_RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715
+_HEADS = 1
+_MASK = 3
+
+
+def take_apart(tape: Tape) -> None:
+    """Put the calls in place of every op that lists them, where they are known."""
+    graph = tape.graph
+    made: dict[Value, Value] = {}
+
+    def step(node: Node) -> None:
+        rule = _CALLS.get(node.op)
+        if rule is None or not node.attributes.get("spelled_out"):
+            return
+        tape.location, tape.stem = node.location, node.results[0].name
+        operands = tuple(made.get(value, value) for value in node.operands)
+        found = rule(_Call(tape, node, operands))
+        if found is not None:
+            made[node.results[0]] = found
+
+    if any(node.attributes.get("spelled_out") for node in graph):
+        graph.rewrite(step)
+        for old, new in made.items():
+            graph.replace_uses(old, new)
+        graph.erase_dead(keep=lambda node: node.has_effect)
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    """One op, its operands as they are now."""
+
+    tape: Tape
+    node: Node
+    operands: tuple[Value, ...]
+
+    def by(self, op: str, x: Value, number: float) -> Value:
+        return self.tape.op(op, x, self.tape.number(x, number))
+
+    def number(self, name: str, default: float) -> float:
+        found = self.node.attributes.get(name)
+        return found if isinstance(found, float) else default
+
+
+def _gelu(call: _Call) -> Value | None:
+    """`NewGELUActivation`: by tanh."""
+    if call.node.attributes.get("approximate") != "tanh":
+        return None
+    (x,) = call.operands
+    cube = call.by("mul", call.by("pow", x, 3.0), _CUBE)
+    inner = call.by("mul", call.tape.op("add", x, cube), _RATE)
+    gate = call.by("add", call.tape.op("tanh", inner), 1.0)
+    return call.tape.op("mul", call.by("mul", x, 0.5), gate)
+
+
+def _rms_norm(call: _Call) -> Value:
+    """T5's norm; the reciprocal root is one call, written as a power here."""
+    x, *weight = call.operands
+    axis = call.node.attributes.integer("axis")
+    axes = tuple(range(axis % typed(x).rank, typed(x).rank))
+    square = call.by("pow", x, 2.0)
+    mean = call.tape.op("reduce", square, kind="mean", axes=axes, keepdims=True)
+    rate = call.by("pow", call.by("add", mean, call.number("epsilon", 1e-5)), -0.5)
+    normed = call.tape.op("mul", x, rate)
+    return call.tape.op("mul", *weight, normed) if weight else normed
+
+
+def _attention(call: _Call) -> Value | None:
+    """Two products around a softmax; a causal mask is a tensor that is added."""
+    q, k, v, *masks = call.operands
+    if typed(q).rank > _MASK and typed(q).shape[_HEADS] != typed(k).shape[_HEADS]:
+        return None
+    tape, causal = call.tape, call.node.attributes.flag("causal")
+    scores = tape.op("matmul", q, tape.turned(k))
+    scale = call.number("scale", 0.0)
+    size = typed(q).shape[-1]
+    if not scale and isinstance(size, int):
+        scale = size**-0.5
+    if scale != 1.0:
+        scores = call.by("mul", scores, scale)
+    if causal:
+        masks.append(_causal_mask(tape, scores))
+    for mask in masks:
+        if not typed(mask).dtype.is_float:
+            return None
+        scores = tape.op("add", scores, mask)
+    return tape.op("matmul", tape.op("softmax", scores, axis=-1), v)
+
+
+def _causal_mask(tape: Tape, scores: Value) -> Value:
+    """Return what hides the keys behind each query: a buffer of the model."""
+    type_ = TensorType(typed(scores).dtype, typed(scores).shape[-2:])
+    name = tape.graph.fresh_name(f"{tape.stem}.causal")
+    shape: tuple[AttrValue, ...] = type_.shape
+    attributes: dict[str, AttrValue] = {"dtype": type_.dtype, "shape": shape}
+    return tape.node("constant", (), [name], attributes).results[0]
+
+
+_CALLS: Mapping[str, Callable[[_Call], Value | None]] = {
+    "gelu": _gelu,
+    "rms_norm": _rms_norm,
+    "attention": _attention,
+}
+"""What the calls are, by the op that lists them."""
+
+
+def left_whole(graph: Graph) -> list[Node]:
+    """Return the ops that list calls which are not known: they stay one."""
+    return [node for node in graph if node.attributes.get("spelled_out")]
