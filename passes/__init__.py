@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.capture_graph import CaptureGraph
+from perfc.passes.checkpoint_activations import CheckpointActivations
 from perfc.passes.critical_path import CriticalPath
 from perfc.passes.facts import (
     CRITICAL_PATH,
@@ -87,6 +88,7 @@ __all__ = [
     "Buffer",
     "BufferKind",
     "CaptureGraph",
+    "CheckpointActivations",
     "CriticalPath",
     "DumpDir",
     "FoldShapes",

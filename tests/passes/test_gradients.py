@@ -9,7 +9,15 @@ import torch
 from tests.passes.torch_graph import run_graph
 
 from perfc.ir import Graph, Value, parse_graph, single
-from perfc.passes import FoldShapes, PassManager, ShapeInference, Training
+from perfc.passes import (
+    CheckpointActivations,
+    FoldShapes,
+    Pass,
+    PassManager,
+    ShapeInference,
+    Training,
+    VerifyEach,
+)
 from perfc.passes.training import RULES
 
 _X = "param %x: f64[3,4]"
@@ -274,12 +282,11 @@ def _graph(arguments: str, body: str) -> Graph:
     return parse_graph(f"graph @g({arguments}) {{\n{body}\nreturn %r\n}}")
 
 
-def _trained(graph: Graph, loss: str) -> Graph:
-    """Run the pass, without folding vectors or tables into other forms."""
+def _trained(graph: Graph, loss: str, *behind: Pass) -> Graph:
+    """Run the pass with dense gradients of tables, and others *behind* it."""
     training = Training(loss=loss, sparse_gradients="never")
-    analysis = PassManager([ShapeInference(), FoldShapes(), training]).run(
-        single(graph)
-    )
+    passes = [ShapeInference(), FoldShapes(), training, *behind]
+    analysis = PassManager(passes, [VerifyEach()]).run(single(graph))
     made = analysis.program.classes[0].ops
     assert made is not None
     return made
@@ -309,9 +316,9 @@ def _gradients(graph: Graph) -> dict[Value, Value]:
     return dict(zip(step.operands[:half], step.operands[half:], strict=True))
 
 
-def check_gradients(graph: Graph, loss: str = "mse") -> None:
+def check_gradients(graph: Graph, loss: str = "mse", *behind: Pass) -> Graph:
     """Compare the gradients that the pass derives with those of autograd."""
-    made = _trained(graph, loss)
+    made = _trained(graph, loss, *behind)
     data = _data(made)
     gradients = _gradients(made)
     names = [parameter.name for parameter in gradients]
@@ -328,6 +335,7 @@ def check_gradients(graph: Graph, loss: str = "mse") -> None:
     ):
         assert wanted is not None, f"{parameter} needs no gradient"
         torch.testing.assert_close(values[gradient.name], wanted)
+    return made
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -345,6 +353,37 @@ def test_losses_have_gradients_of_autograd(loss: str) -> None:
 def test_cross_entropy_has_the_gradient_of_autograd() -> None:
     """Cross entropy of several axes is that of their rows."""
     check_gradients(_graph("param %x: f64[2,3,4]", "%r = exp(%x) : ?"), "cross_entropy")
+
+
+_BLOCKS = """graph @g(%x: f64[3,4], param %w: f64[4,4], param %v: f64[4,4]) {
+  %a = linear(%x, %w) : ? loc{module = "layers.0"}
+  %b = tanh(%a) : ? loc{module = "layers.0"}
+  %c = exp(%b) : ? loc{module = "layers.0"}
+  %d = linear(%c, %v) : ? loc{module = "layers.1.linear"}
+  %e = sigmoid(%d) : ? loc{module = "layers.1.act"}
+  %f = add(%e, %c) : ? loc{module = "layers.1"}
+  %r = softmax(%f) {axis = -1} : ?
+  return %r
+}"""
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "again"),
+    [
+        (CheckpointActivations(modules="layers.*"), "deab"),
+        (CheckpointActivations(every=2), "e"),
+        (CheckpointActivations(every=3), "deab"),
+    ],
+)
+def test_recomputing_keeps_the_gradients(
+    checkpoints: CheckpointActivations, again: str
+) -> None:
+    """Segments that run again make what they made the first time."""
+    made = check_gradients(parse_graph(_BLOCKS), "mse", checkpoints)
+
+    copies = [n for n in made if n.results and n.results[0].name.endswith(".again")]
+    assert {"backward"} == {node.location.phase for node in copies}
+    assert again == "".join(node.results[0].name[0] for node in copies)
 
 
 def test_every_rule_is_compared() -> None:
