@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import attrs
 
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import utf8
+from perfc.frontends.source import source_line
 from perfc.ir import Location
 
-_SOURCE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _LEGACY_SCOPE = re.compile(r"/(?:[^/]+/)*")
 _TARGET = "target=torch.ops."
 
@@ -43,7 +42,7 @@ def _own_location(proto: onnx.NodeProto) -> Location:
     return Location(
         name=utf8(proto.name),
         module=_scopes(metadata.get("pkg.torch.onnx.name_scopes", "")),
-        source=_source(metadata.get("pkg.torch.onnx.stack_trace", "")),
+        source=source_line(metadata.get("pkg.torch.onnx.stack_trace", "")),
         origin=_origin(metadata.get("pkg.torch.onnx.fx_node", "")),
     )
 
@@ -58,13 +57,6 @@ def _scopes(text: str) -> str:
     """`['', 'emb_l.0', 'embedding_bag']` comes from module `emb_l.0`."""
     scopes = [part.strip(" '\"") for part in text.strip("[]").split(",")]
     return scopes[-2] if len(scopes) > 1 else ""
-
-
-def _source(trace: str) -> str:
-    """Return the innermost line of the model's own code."""
-    lines: Iterable[tuple[str, str]] = _SOURCE_LINE.findall(trace)
-    own = [(f, n) for f, n in lines if "site-packages" not in f and "torch/" not in f]
-    return f"{own[-1][0]}:{own[-1][1]}" if own else ""
 
 
 def _origin(text: str) -> str:

@@ -1,0 +1,32 @@
+"""`torch.export` archives, read without torch: a zip file with JSON in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfc.frontends.files import digest, read_file
+from perfc.frontends.pt2.archive import read_model
+from perfc.frontends.pt2.importer import import_model
+from perfc.ir import PerfcError, Program
+
+__all__ = ["Pt2Frontend"]
+
+
+class Pt2Frontend:
+    """Reads `.pt2` files: forward graphs, and joint ones with loss and gradients."""
+
+    def load(self, path: Path) -> Program:
+        """Read *path*; weights stay in the archive, only their types are used.
+
+        Raises:
+            UnsupportedModelError: the file is damaged, no exported program, or of a
+                schema that is not known.
+            VerifyError: its graph is not in single-assignment form.
+
+        """
+        data = read_file(path)
+        try:
+            return import_model(read_model(data), path.stem, digest(data))
+        except PerfcError as error:
+            msg = f"{path}: {error}"
+            raise type(error)(msg) from None

@@ -1,0 +1,98 @@
+"""The zip file: which member is the model, and whether its schema is known."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+import zlib
+
+from perfc.frontends.pt2.fields import Fields
+from perfc.ir import UnsupportedModelError
+
+MAX_JSON_BYTES = 2**30
+"""A description of more than this is a mistake: the largest models take megabytes."""
+
+SCHEMAS = range(5, 9)
+"""Major versions whose graphs have the fields that are read here: PyTorch 2.3 wrote
+5, 2.5 and later write 8."""
+
+_MODEL = re.compile(r"(?:.*/)?models/([^/]+)\.json")
+_OLD_MODEL = re.compile(r"(?:.*/)?serialized_exported_program\.json")
+_USUAL = "model"
+
+
+def read_model(data: bytes) -> Fields:
+    """Return the description of the exported program in an archive.
+
+    Raises:
+        UnsupportedModelError: it is no such archive, or of an unknown schema.
+
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            text = _read(archive, _member(archive))
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
+        msg = f"not an archive that torch.export.save writes: {error}"
+        raise UnsupportedModelError(msg) from None
+    except (NotImplementedError, RuntimeError) as error:  # compressed oddly, encrypted
+        msg = f"cannot unpack the archive: {error}"
+        raise UnsupportedModelError(msg) from None
+    model = _parsed(text)
+    _check_schema(model)
+    return model
+
+
+def _member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return the member that describes the model; of several the usual one."""
+    found = {
+        match[1]: info
+        for info in archive.infolist()
+        if (match := _MODEL.fullmatch(info.filename))
+    }
+    old = [i for i in archive.infolist() if _OLD_MODEL.fullmatch(i.filename)]
+    if not found and old:
+        return old[0]
+    if _USUAL in found or len(found) == 1:
+        return found.get(_USUAL) or next(iter(found.values()))
+    if found:
+        msg = f"the archive has several models: {', '.join(sorted(found))[:200]}"
+        raise UnsupportedModelError(msg)
+    msg = (
+        "the archive has no models/model.json, so it is no program that "
+        "torch.export.save has written"
+    )
+    raise UnsupportedModelError(msg)
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    if member.file_size > MAX_JSON_BYTES:
+        msg = f"{member.filename} claims {member.file_size} bytes: too many"
+        raise UnsupportedModelError(msg)
+    with archive.open(member) as file:
+        return file.read(MAX_JSON_BYTES)
+
+
+def _parsed(text: bytes) -> Fields:
+    try:
+        model = json.loads(text)
+    except RecursionError:
+        msg = "its JSON is nested too deep"
+        raise UnsupportedModelError(msg) from None
+    except ValueError as error:  # so is an integer of too many digits, or no UTF-8
+        msg = f"its JSON is damaged: {error}"
+        raise UnsupportedModelError(msg) from None
+    return Fields({"model": model}, "the file").record("model")
+
+
+def _check_schema(model: Fields) -> None:
+    version = model.record("schema_version")
+    major = version.integer("major")
+    if major not in SCHEMAS:
+        known = f"{SCHEMAS[0]} to {SCHEMAS[-1]}"
+        msg = (
+            f"schema version {major} of torch.export is not supported (known: {known});"
+            " export the model with PyTorch 2.5 or later"
+        )
+        raise UnsupportedModelError(msg)

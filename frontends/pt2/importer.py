@@ -1,0 +1,241 @@
+"""Walk the graph of an exported program and hand its calls to the builder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from perfc.frontends.aten import AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.pt2.fields import Fields
+from perfc.frontends.pt2.values import Values
+from perfc.frontends.source import source_line
+from perfc.ir import Location, Program, UnsupportedModelError
+
+_PREFIX = "torch.ops."
+_HIGHER_ORDER = "higher_order."
+_WRAPS: Mapping[str, int] = {
+    "wrap_with_set_grad_enabled": 1,
+    "wrap_with_autocast": 4,
+    "wrap": 0,
+    "hints_wrapper": 0,
+    "invoke_subgraph": 0,
+    "inductor_compiled_code": 0,
+    "wrap_activation_checkpoint": 0,
+    "tag_activation_checkpoint": 0,
+}
+"""Ops that only run a graph."""
+
+_CONTROL = ("cond", "while_loop", "scan", "map_impl", "map", "associative_scan")
+_PYTHON = ("_operator.", "operator.", "math.", "torch.sym_", "builtins.")
+"""What computes with sizes: Python's own integers."""
+
+_PARAMETERS: Mapping[str, str] = {
+    "parameter": "parameter_name",
+    "buffer": "buffer_name",
+    "tensor_constant": "tensor_constant_name",
+}
+"""Kinds of inputs that are on the device, and what names them."""
+
+_LOSS = "loss_output"
+_OUTPUTS = (
+    *(_LOSS, "gradient_to_parameter", "gradient_to_user_input"),
+    *("buffer_mutation", "parameter_mutation", "user_input_mutation"),
+)
+"""Kinds of outputs that are tensors."""
+
+
+def import_model(model: Fields, name: str, sha256: str) -> Program:
+    """Return an exported program as a program for rank 0.
+
+    Raises:
+        UnsupportedModelError: the description contradicts itself, or uses what
+            perfc cannot represent.
+        VerifyError: it defines a name twice.
+
+    """
+    module = model.record("graph_module")
+    importer = _Importer(AtenBuilder(name), module.record("signature"))
+    importer.read(module.record("graph"))
+    return importer.builder.program(sha256=sha256)
+
+
+@attrs.define(eq=False)
+class _Importer:
+    """Reads one graph, and the graphs that its wrappers run.
+
+    Attributes:
+        builder: What is written into.
+        signature: What inputs and outputs mean.
+
+    """
+
+    builder: AtenBuilder
+    signature: Fields
+    _phase: str = attrs.field(default="forward", init=False)
+    _loss: str = attrs.field(default="", init=False)
+
+    def read(self, graph: Fields) -> None:
+        """Write inputs, calls and outputs."""
+        values = Values()
+        values.read(graph)
+        self._declare(values)
+        self._loss = self._find_loss()
+        for node in graph.records("nodes"):
+            self._read_node(node, values)
+        outputs = dict.fromkeys(self._outputs(values))
+        if not outputs:
+            msg = "the program returns no tensor, so there is nothing to compute"
+            raise UnsupportedModelError(msg)
+        self.builder.outputs(outputs)
+
+    def _declare(self, values: Values) -> None:
+        for spec in self.signature.records("input_specs"):
+            kind, _ = spec.only()
+            if kind == "user_input":
+                union = spec.record(kind).record("arg")
+                if union.only()[0] == "as_tensor":
+                    name = union.record("as_tensor").text("name")
+                    self.builder.input(values.tensor(name))
+            elif kind in _PARAMETERS:
+                found = spec.record(kind)
+                name = found.record("arg").text("name")
+                path = found.text(_PARAMETERS[kind])
+                if path not in values.tensors:
+                    values.names[name] = path
+                self.builder.parameter(values.tensor(name))
+
+    def _find_loss(self) -> str:
+        """Return the name of the loss, or "" where the graph is forward only."""
+        specs = self.signature.records("output_specs")
+        losses = [s.record(_LOSS) for s in specs if s.only()[0] == _LOSS]
+        return losses[0].record("arg").text("name") if losses else ""
+
+    def _outputs(self, values: Values) -> Iterator[str]:
+        """Return the names of what comes out."""
+        for spec in self.signature.records("output_specs"):
+            kind, _ = spec.only()
+            found = spec.record(kind)
+            if kind in _OUTPUTS:
+                yield values.ref(found.record("arg")).name
+            elif kind == "user_output":
+                argument = values.argument(found.record("arg"))
+                if isinstance(argument, Ref):
+                    yield argument.name
+
+    @property
+    def _is_joint(self) -> bool:
+        return bool(self._loss)
+
+    def _read_node(self, node: Fields, values: Values) -> None:
+        target = node.text("target")
+        if target.startswith(_PYTHON):
+            return
+        target = target.removeprefix(_PREFIX)
+        if target.startswith(_HIGHER_ORDER):
+            self._read_higher_order(node, target.removeprefix(_HIGHER_ORDER), values)
+            return
+        results = tuple(self._results(node, values))
+        if self._is_joint and target in _SAVED and self._renamed(node, values):
+            return
+        makes_loss = self._is_joint and any(r and r.name == self._loss for r in results)
+        phase = "loss" if makes_loss else self._phase
+        location = _location(node, target, phase, noted=not self._is_joint)
+        arguments = {
+            named.text("name") or f"{index}": values.argument(named.record("arg"))
+            for index, named in enumerate(node.records("inputs"))
+        }
+        self.builder.call(AtenCall(target, arguments, results, location))
+        if makes_loss:
+            self._phase = "backward"
+
+    def _results(self, node: Fields, values: Values) -> Iterator[AtenTensor | None]:
+        """Return the tensors that a node makes; nobody reads those without a type."""
+        for union in node.records("outputs"):
+            argument = values.argument(union)
+            refs = argument if isinstance(argument, tuple) else (argument,)
+            for ref in refs:
+                name = (
+                    ref.name.removeprefix(values.prefix) if isinstance(ref, Ref) else ""
+                )
+                yield values.tensor(name) if name in values.tensors else None
+
+    def _renamed(self, node: Fields, values: Values) -> bool:
+        """Let what is saved for backward be the tensor that it is an alias of."""
+        (source,) = (values.argument(n.record("arg")) for n in node.records("inputs"))
+        (result,) = (values.argument(union) for union in node.records("outputs"))
+        if not isinstance(source, Ref) or not isinstance(result, Ref):
+            return False
+        values.names[result.name.removeprefix(values.prefix)] = source.name
+        return True
+
+    def _read_higher_order(self, node: Fields, op: str, values: Values) -> None:
+        if op in _CONTROL:
+            msg = (
+                f"{node.text('name', '')[:60]!r} is torch.{op}: data decide what it "
+                "runs; export the model with the branch that is taken"
+            )
+            raise UnsupportedModelError(msg)
+        operands = [named.record("arg") for named in node.records("inputs")]
+        graphs = [o for o in operands if o.only()[0] == "as_graph"]
+        if op not in _WRAPS or len(graphs) != 1:
+            self._unknown(node, op, values)
+            return
+        given = [values.argument(operand) for operand in operands]
+        tensors = [value for value in given if isinstance(value, Ref)]
+        graph = graphs[0].record("as_graph")
+        made = self._inline(graph.record("graph"), f"{node.text('name', op)}.", tensors)
+        results = [r for r in self._results(node, values) if r is not None]
+        for result, inner in zip(results, made, strict=False):
+            values.names[result.name.removeprefix(values.prefix)] = inner
+
+    def _unknown(self, node: Fields, op: str, values: Values) -> None:
+        """Hand it on as a call that no map knows."""
+        arguments = {
+            f"{index}": values.argument(named.record("arg"))
+            for index, named in enumerate(node.records("inputs"))
+        }
+        target = f"higher_order.{op}"
+        location = _location(node, target, self._phase, noted=True)
+        results = tuple(self._results(node, values))
+        self.builder.call(AtenCall(target, arguments, results, location))
+
+    def _inline(self, graph: Fields, prefix: str, given: list[Ref]) -> list[str]:
+        """Write the nodes of a wrapped graph; return the names of its outputs."""
+        inner = Values(prefix=prefix)
+        inner.read(graph)
+        formal = [u for u in graph.records("inputs") if u.only()[0] == "as_tensor"]
+        for union, actual in zip(formal, given, strict=False):
+            inner.names[union.record("as_tensor").text("name")] = actual.name
+        for node in graph.records("nodes"):
+            self._read_node(node, inner)
+        made = [inner.argument(union) for union in graph.records("outputs")]
+        return [value.name for value in made if isinstance(value, Ref)]
+
+
+_SAVED = frozenset(("aten.alias.default", "aten.detach.default"))
+
+
+def _location(node: Fields, target: str, phase: str, *, noted: bool) -> Location:
+    """Return where a node comes from.
+
+    Every node is a call of its own, which is what passes that look for calls spelled
+    out go by; not so in a joint graph, whose calls are decomposed.
+    """
+    name = node.text("name", "")
+    metadata = node.record("metadata") if "metadata" in node else None
+    if metadata is None:
+        return Location(name=name, phase=phase)
+    return Location(
+        name=name,
+        module=_module(metadata.text("nn_module_stack", "")),
+        source=source_line(metadata.text("stack_trace", "")),
+        phase=phase,
+        origin=f"{target}({name})" if noted else "",
+    )
+
+
+def _module(stack: str) -> str:
+    """`key,path,type;key,path,type`: the innermost module's path."""
+    entry = stack.rpartition(";")[2].split(",")
+    return entry[1] if len(entry) > 2 else ""  # noqa: PLR2004 - all three

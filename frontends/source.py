@@ -1,0 +1,15 @@
+"""Lines of the model's own code, in what exporters note of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def source_line(trace: str) -> str:
+    """Return file and line of the innermost frame outside of PyTorch, or ""."""
+    lines: Iterable[tuple[str, str]] = _LINE.findall(trace)
+    own = [(f, n) for f, n in lines if "site-packages" not in f and "torch/" not in f]
+    return f"{own[-1][0]}:{own[-1][1]}" if own else ""
