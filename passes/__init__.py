@@ -50,6 +50,7 @@ from perfc.passes.print_facts import print_analysis
 from perfc.passes.raise_activation import RaiseActivation
 from perfc.passes.raise_attention import RaiseAttention
 from perfc.passes.raise_embedding_bag import RaiseEmbeddingBag
+from perfc.passes.raise_gradient import RaiseGradient
 from perfc.passes.raise_index import RaiseIndex
 from perfc.passes.raise_linear import RaiseLinear
 from perfc.passes.raise_norm import RaiseNorm
@@ -110,6 +111,7 @@ __all__ = [
     "RaiseActivation",
     "RaiseAttention",
     "RaiseEmbeddingBag",
+    "RaiseGradient",
     "RaiseIndex",
     "RaiseLinear",
     "RaiseNorm",

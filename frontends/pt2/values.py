@@ -46,6 +46,9 @@ _DTYPES: Mapping[int, str] = {
 """Codes of `ScalarType` in the schema."""
 
 _POWER = re.compile(r"\b([A-Za-z_]\w*)\*\*([2-8])\b")
+_NOT_FINITE = ("Infinity", "-Infinity", "NaN")
+"""Floats that JSON has not, as PyTorch writes them."""
+
 _MAX_RANK = 64
 _MAX_NAME = 200
 
@@ -156,6 +159,8 @@ class Values:
 
 def _scalar(values: Values, union: Fields, kind: str) -> Argument:
     value = union.values[kind]
+    if kind == "as_float" and value in _NOT_FINITE:
+        return float(value)
     if isinstance(value, bool | int | float | str):
         return value
     raise _unlike(union, kind)
