@@ -103,7 +103,7 @@ FORMULAS: tuple[Formula, ...] = (
         "gelu_backward",
         "g x",
         f"mul(g, add(mul(add({_CUBIC}, 1), 0.5), "
-        f"mul(mul(mul(x, 0.5), sub(1, mul({_CUBIC}, {_CUBIC}))), "
+        f"mul(tanh_backward(mul(x, 0.5), {_CUBIC}), "
         "mul(add(mul(mul(x, x), ?), 1), ?))))",
         _fixed(approximate="tanh"),
     ),
@@ -170,13 +170,17 @@ FORMULAS: tuple[Formula, ...] = (
         f"reshape(expand({_SHARES})), reshape(expand(v))))))",
     ),
 )
-"""Formulas; where two are found at one node the first counts."""
+"""Formulas; where two are found at one node the first counts. What ends first is
+raised first: a longer formula has the op in it, not what that was."""
 
 NLL_BACKWARD = parse_term(
     f"mul(scatter_elements(0, where(not_equal({_COLUMN}, ?), {_COLUMN}, 0), ?), "
     f"where(not_equal({_COLUMN}, ?), div(g, cast(reduce({_LABELS}))), 0))"
 )
 """The gradient of `nll_loss`: the scores do not occur in it."""
+
+LINEAR = parse_term("add(reshape(matmul(x, w)), b)")
+"""A layer whose input is no matrix."""
 
 LOG_SOFTMAX_BACKWARD = parse_term(_LOG_SOFTMAX)
 """What follows it, and has them."""

@@ -21,6 +21,7 @@ from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient_patterns import (
     FORMULAS,
+    LINEAR,
     LOG_SOFTMAX_BACKWARD,
     NLL_BACKWARD,
     NORM_BACKWARD,
@@ -63,21 +64,49 @@ _BY_ROOT = {
 }
 
 
+_ROOTS = {*_BY_ROOT, LINEAR.op}
+
+
 @attrs.frozen(eq=False)
 class _Matcher:
     graph: Graph
 
     def step(self, node: Node) -> None:
         """Put the op that *node* ends the formula of in front of it."""
-        if node.op not in _BY_ROOT or len(node.results) != 1:
+        if node.op not in _ROOTS or len(node.results) != 1:
             return
-        raised = self._norm(node) or self._label_loss(node) or self._formula(node)
+        raised = self._special(node) or self._formula(node)
         if node.op == "index_put" and not raised:
             self._write_in_place(node)
 
+    def _special(self, node: Node) -> bool:
+        return self._norm(node) or self._label_loss(node) or self._linear(node)
+
+    def _linear(self, node: Node) -> bool:
+        """A bias that is added to a view of the product, by the product's kernel."""
+        found = _first(LINEAR, node.results[0])
+        if found is None or found.values["b"] not in self.graph.parameters:
+            return False
+        product, view = found.first("matmul"), found.first("reshape")
+        x, weight, bias = (found.values[name] for name in "xwb")
+        if any(v.type is None or v.type.rank != r for v, r in ((weight, 2), (bias, 1))):
+            return False
+        name = self.graph.fresh_name(f"{product.results[0].name}.linear")
+        made = self.graph.add(
+            "linear",
+            (x, weight, bias),
+            [name],
+            {"weight_is_kn": True},
+            location=node.location,
+        ).results[0]
+        made.type = product.results[0].type
+        operands = (made, *view.operands[1:])
+        self._replace(node, "reshape", operands, dict(view.attributes), node.results)
+        return True
+
     def _formula(self, node: Node) -> bool:
         result = node.results[0]
-        for formula in _BY_ROOT[node.op]:
+        for formula in _BY_ROOT.get(node.op, ()):
             found = next(find_term(formula.term, result), None)
             if found is not None:
                 operands = [found.values[name] for name in formula.operands]

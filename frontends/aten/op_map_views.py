@@ -173,7 +173,10 @@ def _stack(node: AtenNode) -> None:
 
 
 def _clone(node: AtenNode) -> None:
-    node.emit("copy", (node.tensor("self"),))
+    """One that makes a tensor contiguous stands where it was not, as it was traced."""
+    wanted = "contiguous" in str(node.arguments.get("memory_format", ""))
+    attributes: dict[str, AttrValue] = {"unless_contiguous": True} if wanted else {}
+    node.emit("copy", (node.tensor("self"),), attributes)
 
 
 def _contiguous(node: AtenNode) -> None:

@@ -49,6 +49,9 @@ _POWER = re.compile(r"\b([A-Za-z_]\w*)\*\*([2-8])\b")
 _NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 """Floats that JSON has not, as PyTorch writes them."""
 
+_CONTIGUOUS = 1
+"""The code of that memory format."""
+
 _MAX_RANK = 64
 _MAX_NAME = 200
 
@@ -131,6 +134,8 @@ class Values:
             return reader(self, union, kind)
         if kind == "as_scalar_type":
             return convert_dtype(value, union.where)
+        if kind == "as_memory_format" and value == _CONTIGUOUS:
+            return "contiguous"
         if kind in _IGNORED:
             return None
         msg = f"{union.where} is of unknown kind {kind[:40]!r}"
