@@ -1,6 +1,12 @@
-"""Frontends lower models of other formats to programs."""
+"""Frontends lower models of other formats to programs.
+
+What needs PyTorch is imported when it is first used.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from perfc.frontends.protocol import Frontend
 from perfc.frontends.text import TextFrontend
@@ -11,11 +17,33 @@ from perfc.frontends.workloads import (
     find_workload,
 )
 
+if TYPE_CHECKING:
+    from perfc.frontends.torch import (
+        Loss,
+        Module,
+        Optimizer,
+        capture_factory,
+        capture_module,
+    )
+
 __all__ = [
     "WORKLOADS",
     "Frontend",
+    "Loss",
+    "Module",
+    "Optimizer",
     "TextFrontend",
     "Workload",
     "build_workload",
+    "capture_factory",
+    "capture_module",
     "find_workload",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    found: object = getattr(import_module("perfc.frontends.torch"), name)
+    return found

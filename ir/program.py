@@ -53,6 +53,8 @@ class Program:
         sha256: Digest of the model file, or "".
         types_are_hints: Whether inference may overrule the shapes that the source
             declares, which then is reported, instead of refusing them.
+        recorded: Whether the source says call by call what runs. Then nothing is
+            raised, folded or dropped, not even what nobody reads.
 
     """
 
@@ -62,6 +64,7 @@ class Program:
     diagnostics: tuple[Diagnostic, ...] = ()
     sha256: str = ""
     types_are_hints: bool = False
+    recorded: bool = False
 
     @property
     def bindings(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perfc.tools.report_summary import kernel_limit
     from perfc.tools.report_table import format_us
     from perfc.tools.results import Results
+    from perfc.tools.torch_models import from_torch
 
 __all__ = [
     "NODE_KEYS",
@@ -28,6 +29,7 @@ __all__ = [
     "analyze",
     "format_json",
     "format_us",
+    "from_torch",
     "kernel_limit",
     "load",
     "memory_timeline",
@@ -42,6 +44,7 @@ _MODULES = {
     "analyze": "perfc.tools.analyzer",
     "format_json": "perfc.tools.report",
     "format_us": "perfc.tools.report_table",
+    "from_torch": "perfc.tools.torch_models",
     "kernel_limit": "perfc.tools.report_summary",
     "load": "perfc.tools.model",
     "memory_timeline": "perfc.tools.report_memory",

@@ -53,6 +53,7 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.torch_source import is_factory, read_factory
 
 INFERENCE, TRAINING = "inference", "training"
 MODES = (INFERENCE, TRAINING)
@@ -79,6 +80,10 @@ FRONT_PIPELINE: tuple[Pass, ...] = (
 The first needs neither types nor numbers. Where control flow may depend on the
 numbers of symbols, these are bound after it, and each binding runs the others.
 """
+
+
+RECORDED_PIPELINE: tuple[Pass, ...] = (ShapeInference(),)
+"""What the op graph of a recording goes through."""
 
 
 @runtime_checkable
@@ -158,10 +163,11 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     transforms: Sequence[Pass] = (),
     instruments: Sequence[Instrument] = (),
 ) -> Model:
-    """Load a model file or a built-in workload.
+    """Load a model file, a built-in workload, or a PyTorch model by its factory.
 
     Args:
-        model: `model.onnx`, `graph.perfc`, or a workload `NAME:key=value,…`.
+        model: `model.onnx`, `graph.perfc`, a workload `NAME:key=value,…`, or a
+            function that makes a PyTorch module, `file.py:factory`.
         batch: Samples in the batch; binds the symbols recognised as the batch.
         pooling: Lookups per embedding bag where the model leaves it open.
         dims: Other symbols and their numbers.
@@ -179,13 +185,41 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
 
     """
     wanted = Dimensions(batch, pooling, dims or {})
+    if is_factory(str(model)):
+        check_mode(mode, optimizer)
+        program = read_factory(str(model), mode=mode, optimizer=optimizer)
+        return prepare(program, wanted, transforms=transforms, instruments=instruments)
     transforms = training_passes(mode, optimizer, transforms)
+    program = read_program(str(model))
+    source = Path(model) if program.sha256 else None
+    return prepare(program, wanted, source, transforms, instruments)
+
+
+def prepare(
+    program: Program,
+    wanted: Dimensions | None = None,
+    source: Path | None = None,
+    transforms: Sequence[Pass] = (),
+    instruments: Sequence[Instrument] = (),
+) -> Model:
+    """Run the front pipeline on what a frontend has read, and bind its symbols.
+
+    Args:
+        program: What the frontend made.
+        wanted: What the user says of its dimensions.
+        source: The file that it was read from, if there is one.
+        transforms: Passes that change the graph.
+        instruments: Observers of the passes.
+
+    Raises:
+        PerfcError: the model is at fault, or a symbol has no number.
+
+    """
+    wanted = wanted or Dimensions()
     with paused_collector():
-        raised = PassManager(FRONT_PIPELINE[:1], instruments).run(
-            read_program(str(model))
-        )
-        program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
-        source = Path(model) if program.sha256 else None
+        if not program.recorded:
+            raised = PassManager(FRONT_PIPELINE[:1], instruments).run(program)
+            program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
         if _depends_on_numbers(program):
             late = _Late(transforms, instruments)
             return attrs.evolve(late.bind(program, wanted), source=source)
@@ -281,7 +315,7 @@ def _prepare(
     """
     if all(rank.ops is None for rank in program.classes):
         return Analysis(program, Annotations(), None, program.diagnostics)
-    passes = [*FRONT_PIPELINE[1:]]
+    passes = [*(RECORDED_PIPELINE if program.recorded else FRONT_PIPELINE[1:])]
     if any(isinstance(p, Training) for p in transforms):
         passes = [_as_called(p) for p in passes]
     for p in transforms:
@@ -289,6 +323,21 @@ def _prepare(
         if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
             passes.append(ShapeInference())
     return PassManager(passes, instruments).run(program)
+
+
+def check_mode(mode: str, optimizer: str | None) -> None:
+    """Refuse a mode that is none, and an optimizer of nothing.
+
+    Raises:
+        UsageError: the mode is unknown, or there is an optimizer without training.
+
+    """
+    if mode not in MODES:
+        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
+        raise UsageError(msg)
+    if mode == INFERENCE and optimizer is not None:
+        msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
+        raise UsageError(msg)
 
 
 def training_passes(
@@ -300,13 +349,8 @@ def training_passes(
         UsageError: the mode is unknown, or there is an optimizer without training.
 
     """
-    if mode not in MODES:
-        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
-        raise UsageError(msg)
+    check_mode(mode, optimizer)
     if mode == INFERENCE:
-        if optimizer is not None:
-            msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
-            raise UsageError(msg)
         return transforms
     if not any(isinstance(p, Training) for p in transforms):
         transforms = [Training(), *transforms]

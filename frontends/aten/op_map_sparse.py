@@ -51,6 +51,15 @@ def _add(dense: Handler) -> Handler:
     return handler
 
 
+def _step(node: AtenNode) -> None:
+    """The update of the rows that a sparse gradient names, recorded as one call."""
+    grad = node.sparse_tensor("grad")
+    states = node.tensors("states") if node.arguments.get("states") else ()
+    operands = (node.tensor("weight"), grad.indices, grad.values, *states)
+    attributes = {"kind": node.text("kind")}
+    node.emit("sparse_optimizer_step", operands, attributes, results=())
+
+
 SPARSE_HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(("aten._indices", "aten.indices"), _indices),
     **dict.fromkeys(("aten._values", "aten.values"), _values),
@@ -58,6 +67,7 @@ SPARSE_HANDLERS: Mapping[str, Handler] = {
         f"aten.{name}": _kept(VIEW_HANDLERS[f"aten.{name}"])
         for name in ("clone", "detach", "alias")
     },
+    "perfc.sparse_optimizer_step": _step,
     "aten.add": _add(ELEMENTWISE_HANDLERS["aten.add"]),
 }
 """ATen ops to the functions that write them; dense tensors go the usual way."""

@@ -1,0 +1,248 @@
+"""One iteration of a module, recorded: forward, loss, backward, optimizer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import attrs
+import torch
+
+from perfc.frontends.aten import AtenBuilder
+from perfc.frontends.torch import values
+from perfc.frontends.torch.autocast import autocast_on_cuda
+from perfc.frontends.torch.cuda import as_on_cuda
+from perfc.frontends.torch.failure import explained
+from perfc.frontends.torch.guards import is_list, is_pair
+from perfc.frontends.torch.loss import Loss, loss_of
+from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
+from perfc.frontends.torch.recorder import Recorder
+from perfc.frontends.torch.weightless import META, Copier
+from perfc.ir import Program, UnsupportedModelError, UsageError
+
+MODES = ("inference", "training")
+DTYPES: Mapping[str, tuple[torch.dtype | None, torch.dtype | None]] = {
+    "fp32": (None, None),
+    "tf32": (None, None),
+    "bf16": (torch.bfloat16, None),
+    "fp16": (torch.float16, None),
+    "amp-bf16": (None, torch.bfloat16),
+    "amp-fp16": (None, torch.float16),
+}
+"""What weights are converted to, and what autocast computes in; None leaves them.
+Products of fp32 in TF32 are for `lower-kernels` to say."""
+
+
+def capture_module(  # noqa: PLR0913 - the public call's options
+    module: torch.nn.Module | Callable[[], torch.nn.Module],
+    args: Sequence[Any] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    mode: str = "inference",
+    optimizer: Optimizer = None,
+    loss: Loss = None,
+    dtype: str | None = None,
+    name: str | None = None,
+) -> Program:
+    """Record one iteration of *module* on tensors without memory.
+
+    Neither the module nor the arguments are changed; see `perfc.from_torch` for the
+    arguments.
+
+    Raises:
+        UsageError: an option names what there is not.
+        UnsupportedModelError: the model does not run, or not without its data.
+
+    """
+    _check(mode, optimizer, dtype)
+    if not isinstance(module, torch.nn.Module):
+        module = _made(module)
+    name = name or type(module).__name__
+    step = _Step(name, mode == "training", loss, DTYPES[dtype or "fp32"])
+    return step.run(module, args, kwargs or {}, optimizer)
+
+
+def _check(mode: str, optimizer: Optimizer, dtype: str | None) -> None:
+    if mode not in MODES:
+        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
+        raise UsageError(msg)
+    if dtype is not None and dtype not in DTYPES:
+        msg = f"dtype {dtype!r} is none of {', '.join(DTYPES)}"
+        raise UsageError(msg)
+    if mode == "inference" and optimizer is not None:
+        msg = "an optimizer needs mode 'training'"
+        raise UsageError(msg)
+
+
+def _made(factory: object) -> torch.nn.Module:
+    """Call a factory where tensors take no memory."""
+    if not callable(factory):
+        msg = f"expected a torch.nn.Module, got {type(factory).__name__}"
+        raise UnsupportedModelError(msg)
+    with torch.device(META):
+        made = factory()
+    if not isinstance(made, torch.nn.Module):
+        msg = f"the factory returned {type(made).__name__}, not a torch.nn.Module"
+        raise UnsupportedModelError(msg)
+    return made
+
+
+@attrs.define(eq=False)
+class _Step:
+    """One iteration on its way into a program."""
+
+    name: str
+    training: bool
+    loss: Loss
+    types: tuple[torch.dtype | None, torch.dtype | None]
+    _builder: AtenBuilder = attrs.field(init=False)
+    _recorder: Recorder = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._builder = AtenBuilder(self.name)
+        self._recorder = Recorder(self._builder.call, self._builder.parameter)
+
+    def run(
+        self,
+        module: torch.nn.Module,
+        args: Sequence[Any] | torch.Tensor,
+        kwargs: Mapping[str, Any],
+        optimizer: Optimizer,
+    ) -> Program:
+        """Copy, declare, record."""
+        with torch.no_grad():
+            model, given, named = self._copies(module, args, kwargs)
+        self._declare(model)
+        with explained(self._recorder, self.name), self._recording(model):
+            outputs = self._iterate(model, given, named, optimizer)
+        self._builder.outputs(outputs)
+        return attrs.evolve(self._builder.program(), recorded=True)
+
+    def _copies(
+        self,
+        module: torch.nn.Module,
+        args: Sequence[Any] | torch.Tensor,
+        kwargs: Mapping[str, Any],
+    ) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+        """Return the module and its arguments without weight."""
+        model: torch.nn.Module = Copier(_keep_value).copy(module, self.name)
+        if not self.training or not model.training:
+            model.train(self.training)
+        if self.types[0] is not None:
+            model.to(self.types[0])
+        listed = tuple(args) if is_list(args) else (args,)
+        bound = _bound(model, listed, kwargs, self.name)
+        copied = {n: self._argument(n, v) for n, v in bound.arguments.items()}
+        bound.arguments.update(copied)
+        return model, bound.args, bound.kwargs
+
+    def _argument(self, name: str, value: Any) -> Any:  # noqa: ANN401
+        """Copy an argument, and declare its tensors as inputs."""
+        found: list[torch.Tensor] = []
+
+        def note(original: torch.Tensor, copied: torch.Tensor) -> None:
+            _keep_value(original, copied)
+            found.append(copied)
+
+        copied = Copier(note).copy(_from_shapes(value), f"argument {name}")
+        wanted = self.types[0]
+        for index, tensor in enumerate(found):
+            if wanted is not None and tensor.is_floating_point():
+                tensor.data = tensor.data.to(wanted)
+            stem = name if len(found) == 1 else f"{name}.{index}"
+            self._builder.input(self._recorder.christen(tensor, stem))
+        return copied
+
+    def _declare(self, model: torch.nn.Module) -> None:
+        for tensors in (model.named_parameters(), model.named_buffers()):
+            for name, tensor in tensors:
+                self._builder.parameter(self._recorder.christen(tensor, name))
+
+    @contextmanager
+    def _recording(self, model: torch.nn.Module) -> Generator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(as_on_cuda(self._recorder))
+            stack.enter_context(autocast_on_cuda())
+            stack.enter_context(self._recorder.locations.following(model))
+            stack.enter_context(torch.set_grad_enabled(self.training))
+            stack.enter_context(self._recorder)
+            yield
+
+    def _iterate(
+        self,
+        model: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        optimizer: Optimizer,
+    ) -> list[str]:
+        """Run the iteration; return the names of what it returns."""
+        recorder, locations = self._recorder, self._recorder.locations
+        precision = self.types[1]
+        with torch.autocast("cuda", precision, enabled=precision is not None):
+            output = model(*args, **kwargs)
+            if not self.training:
+                return _names(recorder, output)
+            locations.phase = "loss"
+            lost = loss_of(output, self.loss, self._label)
+        if not lost.requires_grad:
+            msg = f"{self.name}: the loss depends on no parameter that is trained"
+            raise UnsupportedModelError(msg)
+        locations.phase = "backward"
+        lost.backward()  # type: ignore[no-untyped-call]  # torch has no types here
+        locations.phase = "optimizer"
+        with recorder.paused():
+            stepper = make_optimizer(optimizer, model)
+        if stepper is not None:
+            take_step(stepper, model, recorder, self._builder)
+        return [recorder.name(lost)]
+
+    def _label(self, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+        """Make what the loss compares with, an input."""
+        with self._recorder.paused():
+            labels = torch.empty(shape, dtype=dtype, device=META)
+        self._builder.input(self._recorder.christen(labels, "labels"))
+        return labels
+
+
+def _keep_value(original: torch.Tensor, copied: torch.Tensor) -> None:
+    """Let small arguments and buffers keep their elements."""
+    if original.numel() > values.LIMIT or type(original) is not torch.Tensor:
+        return
+    known = values.value_of(original)
+    if known is not None:
+        values.set_value(copied, known.clone())
+
+
+def _bound(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
+) -> inspect.BoundArguments:
+    """Match arguments to the parameters of `forward`."""
+    signature = inspect.signature(model.forward)
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        msg = f"the example arguments do not fit {name}.forward{signature}: {error}"
+        raise UnsupportedModelError(msg) from None
+
+
+def _from_shapes(value: Any) -> Any:  # noqa: ANN401 - any argument
+    """Make a tensor of `torch.Size`, or of a pair of a shape and a type."""
+    if isinstance(value, torch.Size):
+        return torch.empty(value, device=META)
+    if is_pair(value) and isinstance(value[1], torch.dtype):
+        return torch.empty(value[0], dtype=value[1], device=META)
+    return value
+
+
+def _names(recorder: Recorder, output: Any) -> list[str]:  # noqa: ANN401
+    """Return the names of the tensors in what a module returns."""
+    found: list[str] = []
+
+    def note(original: torch.Tensor, copied: torch.Tensor) -> None:
+        found.append(recorder.name(original))
+
+    with recorder.paused():
+        Copier(note).copy(output, "what the module returns")
+    return found

@@ -1,0 +1,231 @@
+"""PyTorch on `meta` as it is on a GPU, though this build may have no CUDA.
+
+Which ops a call is made of depends on the device for a few of PyTorch's composite
+functions: attention, dropout, RMS norm, recurrent layers, sparse gradients. Here they
+are what they are on CUDA, as long as a capture lasts, for tensors on `meta`. Which
+attention kernel it is, flash or memory-efficient, is not decided here: `lower-kernels`
+knows the target.
+
+Source: `aten/src/ATen/native/transformers/attention.cpp`, `Dropout.cpp`,
+`layer_norm.cpp`, `RNN.cpp`, `Embedding.cpp`, `SoftMax.cpp` of PyTorch 2.6 to 2.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from perfc.frontends.torch.internals import (
+    fused_attention_enabled,
+    kernels,
+    op,
+    schema,
+)
+from perfc.frontends.torch.recorder import Recorder
+
+_HEADS_RANK = 4
+
+
+@contextmanager
+def as_on_cuda(recorder: Recorder) -> Generator[None]:
+    """Make tensors on `meta` behave as on a GPU."""
+    found = {**_KERNELS, **{name: make(recorder) for name, make in _RECORDED.items()}}
+    with ExitStack() as stack:
+        stack.enter_context(kernels("AutogradMeta", found.items()))
+        for where in ("foreach", "fused"):
+            stack.enter_context(_supported(where))
+        yield
+
+
+@contextmanager
+def _supported(what: str) -> Generator[None]:
+    """Let optimizers take their CUDA defaults."""
+    name = f"_get_{what}_kernels_supported_devices"
+    module = import_module("torch.optim.optimizer")  # `torch.optim` hides it
+    devices = [*getattr(module, name)(), "meta"]
+    with patch.object(module, name, lambda: devices):
+        yield
+
+
+def _attention(  # noqa: PLR0913, PLR0917 - the function's arguments
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """One kernel, unless the model or its ranks ask for products and a softmax."""
+    if not fused_attention_enabled() or {query.dim(), key.dim(), value.dim()} != {
+        _HEADS_RANK
+    }:
+        found = op("_scaled_dot_product_attention_math")(
+            query, key, value, attn_mask, dropout_p, is_causal,
+            scale=scale, enable_gqa=enable_gqa,
+        )  # fmt: skip
+    elif attn_mask is None:
+        found = op("_scaled_dot_product_flash_attention")(
+            query, key, value, dropout_p, is_causal, scale=scale
+        )
+    else:
+        found = op("_scaled_dot_product_efficient_attention")(
+            query, key, value, attn_mask, torch.is_grad_enabled(), dropout_p,
+            is_causal, scale=scale,
+        )  # fmt: skip
+    first: torch.Tensor = found[0]
+    return first
+
+
+def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:  # noqa: FBT001
+    if not train or p == 0 or not input.numel():
+        return input
+    dropped: torch.Tensor = op("native_dropout")(input, p, train)[0]
+    return dropped
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:  # noqa: ANN401 - an op
+    """Convert halves to fp32 within the kernel."""
+
+    def softmax(
+        input: torch.Tensor, dim: int, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        widens = input.dtype in _HALVES and dtype == torch.float32
+        x = input if widens or dtype is None else input.to(dtype)
+        found: torch.Tensor = kernel(x, dim, widens)
+        return found
+
+    return softmax
+
+
+def _recurrent(mode: int) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Run all layers and steps in one call of cuDNN."""
+
+    def layers(  # noqa: PLR0913, PLR0917 - the function's arguments
+        input: torch.Tensor,
+        hx: torch.Tensor | Sequence[torch.Tensor],
+        params: Sequence[torch.Tensor],
+        has_biases: bool,  # noqa: FBT001
+        num_layers: int,
+        dropout: float,
+        train: bool,  # noqa: FBT001
+        bidirectional: bool,  # noqa: FBT001
+        batch_first: bool,  # noqa: FBT001
+    ) -> tuple[torch.Tensor, ...]:
+        hidden, cell = (hx, None) if isinstance(hx, torch.Tensor) else hx
+        size = params[1].shape[1]  # of what recurs: the projection, if there is one
+        units = params[1].shape[0] // (1, 1, 4, 3)[mode]
+        stride = (4 if has_biases else 2) + (units != size)
+        found = op("_cudnn_rnn")(
+            input, params, stride, None, hidden, cell, mode, units,
+            size if units != size else 0, num_layers, batch_first, dropout, train,
+            bidirectional, [], None,
+        )  # fmt: skip
+        return tuple(found[: 2 if cell is None else 3])
+
+    return layers
+
+
+_KERNELS: Mapping[str, Callable[..., Any]] = {
+    "scaled_dot_product_attention": _attention,
+    "dropout": _dropout,
+    "softmax.int": _softmax(op("_softmax")),
+    "log_softmax.int": _softmax(op("_log_softmax")),
+    "rnn_relu.input": _recurrent(0),
+    "rnn_tanh.input": _recurrent(1),
+    "lstm.input": _recurrent(2),
+    "gru.input": _recurrent(3),
+}
+"""Composite functions, and what they are on CUDA."""
+
+
+def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
+    """Return RMS norm as one op, forward and backward."""
+
+    class FusedRmsNorm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:  # noqa: ANN401
+            axes = x.dim() - len(shape)
+            with recorder.paused():
+                out = torch.empty_like(x)
+                sizes = (*x.shape[:axes], *(1 for _ in shape))
+                scale = x.new_empty(sizes, dtype=torch.float32)
+            given = {"input": x, "normalized_shape": shape, "weight": weight}
+            recorder.emit(
+                op("_fused_rms_norm"),
+                {**given, "eps": eps},
+                [out, scale],
+            )
+            ctx.save_for_backward(x, scale, weight)
+            ctx.shape = shape
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ANN401
+            x, scale, weight = ctx.saved_tensors
+            wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[2])
+            with recorder.paused():
+                of_x = torch.empty_like(x) if wanted[0] else None
+                of_weight = torch.empty_like(weight) if wanted[1] else None
+            given = {"grad_out": grads[0], "input": x, "normalized_shape": ctx.shape}
+            recorder.emit(
+                op("_fused_rms_norm_backward"),
+                {**given, "rstd": scale, "weight": weight, "output_mask": wanted},
+                [of_x, of_weight],
+            )
+            return of_x, None, of_weight, None
+
+    def rms_norm(
+        input: torch.Tensor,
+        normalized_shape: Sequence[int],
+        weight: torch.Tensor | None = None,
+        eps: float | None = None,
+    ) -> torch.Tensor:
+        shape = tuple(normalized_shape)
+        function: Any = FusedRmsNorm  # its `apply` has no types
+        found: torch.Tensor = function.apply(input, shape, weight, eps)
+        return found
+
+    return rms_norm
+
+
+def _embedding_backward(recorder: Recorder) -> Callable[..., torch.Tensor]:
+    """Return the gradient of an embedding; a sparse one is one call, too."""
+
+    def embedding_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+        grad: torch.Tensor,
+        indices: torch.Tensor,
+        num_weights: int,
+        padding_idx: int,
+        scale_grad_by_freq: bool,  # noqa: FBT001
+        sparse: bool,  # noqa: FBT001
+    ) -> torch.Tensor:
+        given = (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+        if not sparse:
+            dense: torch.Tensor = op("embedding_dense_backward")(*given)
+            return dense
+        call = op("embedding_backward")
+        names = [argument.name for argument in schema(call).arguments]
+        with recorder.paused():
+            found: torch.Tensor = op("embedding_sparse_backward")(*given)
+        recorder.emit(call, dict(zip(names, (*given, sparse), strict=True)), [found])
+        return found
+
+    return embedding_backward
+
+
+_RECORDED: Mapping[str, Callable[[Recorder], Callable[..., Any]]] = {
+    "rms_norm": _rms_norm,
+    "embedding_backward": _embedding_backward,
+}
+"""Functions that no kernel of PyTorch on `meta` can stand for."""

@@ -1,0 +1,203 @@
+"""Models named on the command line: `file.py:factory` or `pkg.mod:factory`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from perfc.frontends.torch import values
+from perfc.frontends.torch.capture import capture_module
+from perfc.frontends.torch.guards import is_list, is_mapping
+from perfc.frontends.torch.kernels import run_weightless, tensors_in
+from perfc.frontends.torch.location import is_library
+from perfc.frontends.torch.loss import Loss
+from perfc.frontends.torch.optimizer import Optimizer
+from perfc.frontends.torch.schema import schema_of
+from perfc.frontends.torch.weightless import META
+from perfc.ir import Program, UnsupportedModelError
+
+_PARTS = (2, 3)
+_RETURNS = "(torch.nn.Module, example_args), or a dict of module, args, kwargs, loss"
+
+
+@attrs.frozen(eq=False)
+class _Made:
+    """What a factory returns."""
+
+    module: Any
+    args: Any = ()
+    kwargs: Mapping[str, Any] | None = None
+    loss: Loss = None
+    optimizer: Optimizer = None
+
+
+class _Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
+    """Makes tensors without elements; those of small ones are worked out beside."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep PyTorch from importing its compiler for this class."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401 - an op
+        types: Any,  # noqa: ANN401 - PyTorch's protocol
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - what the op returns
+        kwargs = kwargs or {}
+        out = run_weightless(func, schema_of(func), args, kwargs)
+        tensors = tensors_in((args, tuple(kwargs.values())))
+        values.follow(func, args, kwargs, tensors, tensors_in(out))
+        return out
+
+
+def capture_factory(
+    text: str,
+    *,
+    mode: str = "inference",
+    optimizer: Optimizer = None,
+    dtype: str | None = None,
+) -> Program:
+    """Record one iteration of the model that `FILE.py:NAME` or `MODULE:NAME` makes.
+
+    It is made on the device `meta`, so that weights take no memory. What it returns
+    with the model (see `perfc.from_torch`) holds unless *optimizer* says otherwise.
+
+    Raises:
+        UnsupportedModelError: there is no such function, it raises, it returns
+            something else, or the model does not run.
+
+    """
+    where, _, name = text.rpartition(":")
+    factory = _find(where, name)
+    try:
+        with torch.device(META), _Weightless():  # type: ignore[no-untyped-call]  # torch's
+            returned = factory()
+    except Exception as error:
+        msg = f"{text} raised {_raised(error)}"
+        raise UnsupportedModelError(msg) from error
+    made = _read(returned, text)
+    chosen = optimizer if optimizer is not None else made.optimizer
+    return capture_module(
+        made.module,
+        made.args,
+        made.kwargs,
+        mode=mode,
+        optimizer=chosen if mode == "training" else optimizer,
+        loss=made.loss,
+        dtype=dtype,
+        name=name,
+    )
+
+
+def _find(where: str, name: str) -> Callable[[], Any]:
+    """Import a file or a module; return its function.
+
+    Raises:
+        UnsupportedModelError: it is not there, or cannot be imported.
+
+    """
+    try:
+        module = _file(Path(where)) if where.endswith(".py") else _module(where)
+    except UnsupportedModelError:
+        raise
+    except Exception as error:
+        msg = f"cannot import {where}: {_raised(error)}"
+        raise UnsupportedModelError(msg) from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        names = [n for n, v in vars(module).items() if callable(v) and n[0] != "_"]
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        msg = f"{where} has no function {name!r}{hint}"
+        raise UnsupportedModelError(msg)
+    return found  # type: ignore[no-any-return]  # whatever the file has
+
+
+def _file(path: Path) -> ModuleType:
+    """Import a file as Python runs a script: its folder is where it imports from."""
+    if not path.is_file():
+        msg = f"{path}: no such file"
+        raise UnsupportedModelError(msg)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = f"perfc_model_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        msg = f"{path}: not a file of Python code"
+        raise UnsupportedModelError(msg)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _module(name: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _raised(error: Exception) -> str:
+    """Name an error, and the innermost line that is not PyTorch's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not is_library(f.filename)]
+    place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    if isinstance(error, SyntaxError):
+        place = f" ({error.filename}:{error.lineno})"
+    said = " ".join(str(error).partition("\n\n")[0].split())
+    return f"{type(error).__name__}: {said}{place}"
+
+
+def _read(returned: Any, text: str) -> _Made:  # noqa: ANN401 - whatever it returns
+    """Take apart what a factory returned.
+
+    Raises:
+        UnsupportedModelError: it is something else.
+
+    """
+    if is_mapping(returned):
+        known = {field.name for field in attrs.fields(_Made)}
+        if "module" in returned and returned.keys() <= known:
+            return _checked(_Made(**returned), text)
+    elif is_list(returned) and len(returned) in _PARTS:
+        module, args, *third = returned
+        made = _Made(module, args)
+        if is_mapping(args):
+            made = _Made(module, (), args)
+        for extra in third:
+            key = "kwargs" if is_mapping(extra) else "loss"
+            made = attrs.evolve(made, **{key: extra})
+        return _checked(made, text)
+    msg = f"{text} returned {_kind(returned)}, expected {_RETURNS}"
+    raise UnsupportedModelError(msg)
+
+
+def _kind(value: Any) -> str:  # noqa: ANN401
+    if is_list(value):
+        return f"({', '.join(type(item).__name__ for item in value)})"
+    if is_mapping(value):
+        return f"a dict of {', '.join(map(str, value))}"
+    return type(value).__name__
+
+
+def _checked(made: _Made, text: str) -> _Made:
+    if not isinstance(made.module, torch.nn.Module):
+        msg = (
+            f"{text} returned {_kind(made.module)} for the module, expected {_RETURNS}"
+        )
+        raise UnsupportedModelError(msg)
+    return made

@@ -1,0 +1,60 @@
+"""What went wrong in a capture, in one line that says where."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from perfc.frontends.torch.kernels import UnknownValueError
+from perfc.frontends.torch.recorder import Recorder
+from perfc.ir import Location, PerfcError, UnsupportedModelError
+
+_LONGEST = 300
+
+
+@contextmanager
+def explained(recorder: Recorder, name: str) -> Generator[None]:
+    """Turn whatever a model raises into an error that names op, module and line.
+
+    Raises:
+        UnsupportedModelError: the model does not run, or not without its data.
+
+    """
+    try:
+        yield
+    except PerfcError:
+        raise
+    except Exception as error:
+        target, location = recorder.failed or ("", recorder.locations.here(None))
+        where = _where(name, location, error)
+        msg = f"{where}: {_problem(error, target)}"
+        raise UnsupportedModelError(msg) from error
+
+
+def _where(name: str, location: Location, error: Exception) -> str:
+    """Name module and line; where no op failed, the line that raised."""
+    module = f"{name}.{location.module}" if location.module else name
+    source = location.source
+    if not source:
+        frames = traceback.extract_tb(error.__traceback__)
+        source = f"{frames[-1].filename}:{frames[-1].lineno}"
+    return f"{module} ({location.phase}, {source})"
+
+
+def _problem(error: Exception, target: str) -> str:
+    label = "::".join(target.split(".")[:2])
+    if isinstance(error, UnknownValueError):
+        return (
+            f"{label} reads elements of a tensor, which a capture does not have; "
+            "what depends on data needs a fixed form, or arguments with real values "
+            "that it can be worked out from"
+        )
+    said = " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST]
+    if isinstance(error, NotImplementedError) and label:
+        return (
+            f"{label} does not say what it returns on tensors without elements: "
+            f"register it with torch.library.register_fake ({said})"
+        )
+    raised = f"{type(error).__name__}: {said}"
+    return f"{label}: {raised}" if label else raised

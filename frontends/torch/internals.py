@@ -1,0 +1,86 @@
+"""What a capture needs of PyTorch and has no public name, in one place."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import torch
+
+C: Any = vars(torch)["_C"]
+"""PyTorch's C++."""
+
+AUTOCAST = C.DispatchKey.AutocastCUDA
+"""The key under which PyTorch looks kernels up while autocast of CUDA is on."""
+
+
+def op(name: str) -> Any:  # noqa: ANN401 - PyTorch's class of ops has no public name
+    """Return the op of ATen that `name` or `name.overload` is.
+
+    Raises:
+        AttributeError: this version of PyTorch does not have it.
+
+    """
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def schema(func: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the names and types of an op's arguments and results."""
+    return func._schema  # noqa: SLF001
+
+
+def current_node() -> Any:  # noqa: ANN401 - as above
+    """Return the node that autograd is running, or None."""
+    return C._current_autograd_node()  # noqa: SLF001
+
+
+def sequence_number(node: Any = None) -> int:  # noqa: ANN401 - as above
+    """Return the number of a node, or that of the node that was made last."""
+    if node is not None:
+        return int(node._sequence_nr())  # noqa: SLF001
+    return int(vars(torch.autograd)["_get_sequence_nr"]()) - 1
+
+
+@contextmanager
+def kernels(
+    key: str, found: Iterable[tuple[str, Callable[..., Any]]]
+) -> Generator[None]:
+    """Put Python functions in the place of ops of ATen, under one dispatch key."""
+    library = import_module("torch.library").Library("aten", "IMPL")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that another kernel gives way
+            for name, kernel in found:
+                library.impl(name, kernel, key)
+        yield
+    finally:
+        library._destroy()  # noqa: SLF001
+
+
+@contextmanager
+def autocast_looked_up() -> Generator[None]:
+    """Look kernels of autocast up for tensors on every device."""
+    include = C._dispatch_tls_set_dispatch_key_included  # noqa: SLF001
+    before = C._dispatch_tls_is_dispatch_key_included(AUTOCAST)  # noqa: SLF001
+    include(AUTOCAST, True)
+    try:
+        yield
+    finally:
+        include(AUTOCAST, before)
+
+
+@contextmanager
+def below_autocast() -> Generator[None]:
+    """Look no kernel of autocast up."""
+    with C._ExcludeDispatchKeyGuard(C.DispatchKeySet(AUTOCAST)):  # noqa: SLF001
+        yield
+
+
+def fused_attention_enabled() -> bool:
+    """Whether the user leaves fused attention on: see `torch.nn.attention`."""
+    flash = C._get_flash_sdp_enabled()  # noqa: SLF001
+    return bool(flash or C._get_mem_efficient_sdp_enabled())  # noqa: SLF001

@@ -1,0 +1,281 @@
+"""Sizes and types of what some ops return on tensors without elements.
+
+PyTorch has no kernel for the device `meta` for some of these ops, for others a slow
+one, or one that answers as the CPU's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from perfc.frontends.torch.internals import op
+from perfc.frontends.torch.weightless import META
+
+
+class UseTorch(Exception):  # noqa: N818 - never leaves the frontend
+    """PyTorch's own kernel has to say what such a call returns."""
+
+
+def _filled(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+    """Fill nothing: PyTorch's own kernels would load its compiler to do so."""
+    return tensor
+
+
+def _heads_inside(tensor: torch.Tensor, width: int) -> torch.Tensor:
+    """Make [batch, heads, length, width] as fused attention lays it out in memory."""
+    batch, heads, length = tensor.shape[:3]
+    made = torch.empty(batch, length, heads, width, dtype=tensor.dtype, device=META)
+    return made.transpose(1, 2)
+
+
+def _flash(  # noqa: PLR0913, PLR0917 - the op's arguments
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002
+    return_debug_mask: bool = False,  # noqa: FBT001, FBT002
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    batch, heads, length = query.shape[:3]
+    sums = torch.empty(batch, heads, length, dtype=torch.float32, device=META)
+    seed = torch.empty(2, dtype=torch.uint64, device=META)
+    offset = torch.empty((), dtype=torch.uint64, device=META)
+    mask = torch.empty(0, dtype=query.dtype, device=META)
+    out = _heads_inside(query, value.shape[-1])
+    return (out, sums, None, None, length, key.shape[2], seed, offset, mask)
+
+
+def _flash_backward(
+    grad_out: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *rest: Any,  # noqa: ANN401 - what the forward op saved
+    **options: Any,  # noqa: ANN401
+) -> tuple[torch.Tensor, ...]:
+    return tuple(_heads_inside(x, x.shape[-1]) for x in (query, key, value))
+
+
+def _efficient(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor | None,
+    *rest: Any,  # noqa: ANN401
+    **options: Any,  # noqa: ANN401
+) -> tuple[torch.Tensor, ...]:
+    batch, heads, length = query.shape[:3]
+    sums = torch.empty(batch, heads, length, dtype=torch.float32, device=META)
+    seed = torch.empty((), dtype=torch.int64, device=META)
+    return (_heads_inside(query, value.shape[-1]), sums, seed, seed.clone())
+
+
+def _efficient_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+    grad_out: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor | None,
+    out: torch.Tensor,
+    logsumexp: torch.Tensor,
+    philox_seed: torch.Tensor,
+    philox_offset: torch.Tensor,
+    dropout_p: float,
+    grad_input_mask: Sequence[bool],
+    *rest: Any,  # noqa: ANN401
+    **options: Any,  # noqa: ANN401
+) -> tuple[torch.Tensor | None, ...]:
+    wanted = grad_input_mask[3] and attn_bias is not None
+    of_bias = torch.empty_like(attn_bias) if wanted and attn_bias is not None else None
+    heads = (_heads_inside(x, x.shape[-1]) for x in (query, key, value))
+    return (*heads, of_bias)
+
+
+_GATES = (1, 1, 4, 3)
+"""Gates of cuDNN's modes: RNN with ReLU or tanh, LSTM, GRU."""
+
+
+def _cudnn_rnn(  # noqa: PLR0913, PLR0917 - the op's arguments
+    input: torch.Tensor,
+    weight: Sequence[torch.Tensor],
+    weight_stride0: int,
+    weight_buf: torch.Tensor | None,
+    hx: torch.Tensor,
+    cx: torch.Tensor | None,
+    mode: int,
+    hidden_size: int,
+    proj_size: int,
+    num_layers: int,
+    batch_first: bool,  # noqa: FBT001
+    dropout: float,
+    train: bool,  # noqa: FBT001
+    bidirectional: bool,  # noqa: FBT001
+    batch_sizes: Sequence[int],
+    dropout_state: torch.Tensor | None,
+) -> tuple[torch.Tensor, ...]:
+    """Give shapes as cuDNN does; what it reserves for backward is not documented.
+
+    It is taken as all gates, and the state of each step.
+    """
+    directions = 2 if bidirectional else 1
+    width = (proj_size or hidden_size) * directions
+    out = input.new_empty((*input.shape[:-1], width))
+    steps = input.numel() // input.shape[-1]
+    kept = steps * num_layers * directions * hidden_size * (_GATES[mode] + 1)
+    reserve = input.new_empty(kept if train else 0)
+    cell = input.new_empty(0) if cx is None else torch.empty_like(cx)
+    return (out, torch.empty_like(hx), cell, reserve, input.new_empty(0))
+
+
+def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+    input: torch.Tensor,
+    weight: Sequence[torch.Tensor],
+    weight_stride0: int,
+    weight_buf: torch.Tensor,
+    hx: torch.Tensor,
+    cx: torch.Tensor | None,
+    *rest: Any,  # noqa: ANN401 - the last is the mask of wanted gradients
+) -> tuple[Any, ...]:
+    wanted: Sequence[bool] = rest[-1]
+    of_cell = torch.empty_like(cx) if cx is not None and wanted[2] else None
+    of_weights = [torch.empty_like(w) for w in weight] if wanted[3] else []
+    return (
+        torch.empty_like(input) if wanted[0] else None,
+        torch.empty_like(hx) if wanted[1] else None,
+        of_cell,
+        of_weights,
+    )
+
+
+def _like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+    """Return a tensor like the first: what is done to each element."""
+    return torch.empty_like(tensor)
+
+
+def _like_both(
+    one: torch.Tensor,
+    other: torch.Tensor,
+    *args: Any,  # noqa: ANN401
+    **kwargs: Any,  # noqa: ANN401
+) -> torch.Tensor:
+    """Return a tensor like the first two, if they are alike."""
+    if one.shape != other.shape or one.stride() != other.stride():
+        raise UseTorch
+    if one.dtype != other.dtype:
+        raise UseTorch
+    return torch.empty_like(one)
+
+
+def _lists_like(
+    tensors: Sequence[torch.Tensor],
+    *args: Any,  # noqa: ANN401
+    **kwargs: Any,  # noqa: ANN401
+) -> list[torch.Tensor]:
+    return [torch.empty_like(tensor) for tensor in tensors]
+
+
+def _addmm(
+    bias: torch.Tensor,
+    one: torch.Tensor,
+    other: torch.Tensor,
+    **kwargs: Any,  # noqa: ANN401
+) -> torch.Tensor:
+    if one.dim() != 2 or other.dim() != 2 or one.shape[1] != other.shape[0]:  # noqa: PLR2004
+        raise UseTorch
+    if not one.dtype == other.dtype == bias.dtype or bias.dim() != 1:
+        raise UseTorch
+    if bias.shape[0] != other.shape[1]:
+        raise UseTorch
+    return torch.empty(one.shape[0], other.shape[1], dtype=one.dtype, device=META)
+
+
+def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
+    first = tensors[0]
+    shape = list(first.shape)
+    for tensor in tensors[1:]:
+        others = tensor.shape[:dim] == first.shape[:dim]
+        if dim < 0 or tensor.dim() != len(shape) or not others:
+            raise UseTorch
+        if tensor.shape[dim + 1 :] != first.shape[dim + 1 :]:
+            raise UseTorch
+        if tensor.dtype != first.dtype or not tensor.is_contiguous():
+            raise UseTorch
+        shape[dim] += tensor.shape[dim]
+    if not 0 <= dim < len(shape) or not first.is_contiguous():
+        raise UseTorch
+    return torch.empty(shape, dtype=first.dtype, device=META)
+
+
+def _cross_entropy(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    reduction: int = 1,
+) -> torch.Tensor:
+    """Binary cross entropy: one number, unless it is not reduced."""
+    if input.shape != target.shape:
+        raise UseTorch
+    return torch.empty_like(input) if reduction == 0 else input.new_empty(())
+
+
+def _cross_entropy_backward(
+    grad: torch.Tensor,
+    input: torch.Tensor,
+    *args: Any,  # noqa: ANN401
+    **kwargs: Any,  # noqa: ANN401
+) -> torch.Tensor:
+    return torch.empty_like(input)
+
+
+_ALIKE = """
+relu sigmoid tanh gelu silu
+"""
+_BOTH_ALIKE = """
+threshold_backward sigmoid_backward tanh_backward gelu_backward silu_backward
+native_dropout_backward
+"""
+_LISTS_ALIKE = """
+_foreach_add.Scalar _foreach_add.List _foreach_mul.Scalar _foreach_mul.List
+_foreach_mul.ScalarList _foreach_div.Scalar _foreach_div.List _foreach_div.ScalarList
+_foreach_sqrt _foreach_neg _foreach_reciprocal _foreach_pow.Scalar _foreach_sub.List
+"""
+
+
+_QUICK: Mapping[Any, Callable[..., Any]] = {
+    **{op(name): _like for name in _ALIKE.split()},
+    **{op(name): _like_both for name in _BOTH_ALIKE.split()},
+    **{op(name): _lists_like for name in _LISTS_ALIKE.split()},
+    op("addmm"): _addmm,
+    op("cat"): _cat,
+    op("binary_cross_entropy"): _cross_entropy,
+    op("binary_cross_entropy_backward"): _cross_entropy_backward,
+}
+"""Common ops whose kernels for `meta` are written in Python, which is slow, and loads
+PyTorch's compiler first, which takes more than a second."""
+
+
+RULES: Mapping[Any, Callable[..., Any]] = {
+    **_QUICK,
+    op("_scaled_dot_product_flash_attention"): _flash,
+    op("_scaled_dot_product_flash_attention_backward"): _flash_backward,
+    op("_scaled_dot_product_efficient_attention"): _efficient,
+    op("_scaled_dot_product_efficient_attention_backward"): _efficient_backward,
+    op("_cudnn_rnn"): _cudnn_rnn,
+    op("_cudnn_rnn_backward"): _cudnn_rnn_backward,
+    op("normal_"): _filled,
+    op("uniform_"): _filled,
+    op("random_"): _filled,
+    op("random_.to"): _filled,
+    op("random_.from"): _filled,
+    op("bernoulli_.float"): _filled,
+    op("exponential_"): _filled,
+    op("log_normal_"): _filled,
+    op("cauchy_"): _filled,
+    op("geometric_"): _filled,
+}
+"""What ops return, by their arguments; the first is a tensor on `meta`."""

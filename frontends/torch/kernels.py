@@ -1,0 +1,104 @@
+"""What ops return on tensors without elements, where PyTorch does not say or is slow.
+
+Most ops have kernels for the device `meta`. The results of others follow from the
+known elements of their arguments, or from the rules here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from perfc.frontends.torch import values
+from perfc.frontends.torch.guards import is_list
+from perfc.frontends.torch.internals import op
+from perfc.frontends.torch.kernel_rules import RULES, UseTorch
+from perfc.frontends.torch.schema import Schema
+from perfc.frontends.torch.weightless import META
+
+_ITEM = op("_local_scalar_dense")
+
+
+class UnknownValueError(Exception):
+    """The model asks for elements of a tensor that nobody knows."""
+
+
+def run_weightless(
+    func: Any,  # noqa: ANN401 - an op
+    schema: Schema,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:  # noqa: ANN401 - what the op returns
+    """Return what *func* returns.
+
+    Raises:
+        UnknownValueError: it would read elements that nobody knows.
+        Exception: what PyTorch raises where its arguments are wrong.
+
+    """
+    if func is _ITEM:
+        return _item(args[0])
+    rule = RULES.get(func)
+    if rule is not None and _is_weightless(args):
+        try:
+            return rule(*args, **kwargs)
+        except UseTorch:
+            return func(*args, **kwargs)
+    if schema.writes and not schema.returns and _is_weightless(args):
+        return None  # lists of tensors changed in place: there is nothing to change
+    try:
+        return func(*args, **kwargs)
+    except NotImplementedError:
+        return _from_values(func, args, kwargs)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - nested lists
+    """Return the tensors in lists and tuples."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if not is_list(value):
+        return []
+    return [tensor for item in value for tensor in tensors_in(item)]
+
+
+def _is_weightless(args: Sequence[Any]) -> bool:
+    found = tensors_in(args[:1])
+    return bool(found) and found[0].device.type == "meta"
+
+
+def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return what *func* returns, from the known elements of its arguments."""
+    try:
+        found = values.on_host(func, args, kwargs)
+    except LookupError:
+        if _reads_values(func, kwargs):
+            raise UnknownValueError from None
+        raise
+    if str(kwargs.get("device", "")) == "cpu":
+        return found
+    return tree_map_only(torch.Tensor, _weightless, found)
+
+
+def _weightless(tensor: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_like(tensor, device=META)
+    values.set_value(made, tensor)
+    return made
+
+
+def _reads_values(func: Any, kwargs: Mapping[str, Any]) -> bool:  # noqa: ANN401
+    """Whether sizes or numbers that *func* returns depend on elements."""
+    if str(kwargs.get("device", "")) == "cpu":
+        return True
+    dynamic = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+    return any(tag in func.tags for tag in dynamic)
+
+
+def _item(tensor: torch.Tensor) -> Any:  # noqa: ANN401 - a number
+    """Return the one element of a tensor."""
+    known = values.value_of(tensor)
+    if known is None:
+        raise UnknownValueError
+    return known.item()

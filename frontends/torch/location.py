@@ -1,0 +1,124 @@
+"""Where a recorded call comes from: module path, line of the model's code, phase.
+
+Backward is matched to forward by the sequence numbers that autograd gives its nodes,
+so a gradient is where the op is that it is the gradient of.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, cast
+
+import attrs
+import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from perfc.frontends.torch.internals import current_node, sequence_number
+from perfc.ir import Location
+
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+"""What lies here is no code of a model: PyTorch, and perfc."""
+
+_OUTERMOST = str(Path(__file__).with_name("capture.py"))
+"""Who calls this file's functions is not in the model."""
+
+Place = tuple[str, str]
+"""Module path, and file and line."""
+
+
+@attrs.define(eq=False)
+class Locations:
+    """Follows a run of a module.
+
+    Attributes:
+        phase: `forward`, `loss`, `backward` or `optimizer`.
+
+    """
+
+    phase: str = "forward"
+    _paths: dict[int, str] = attrs.field(factory=dict[int, str])
+    _stack: list[str] = attrs.field(factory=lambda: [""])
+    _forward: dict[int, Place] = attrs.field(factory=dict[int, Place])
+    _made: dict[tuple[Place, str], Location] = attrs.field(
+        factory=dict[tuple[Place, str], Location]
+    )
+    _own_code: dict[CodeType, bool] = attrs.field(factory=dict[CodeType, bool])
+
+    @contextmanager
+    def following(self, module: torch.nn.Module) -> Generator[None]:
+        """Know the paths of the modules below *module* while it runs."""
+        named = cast("Iterable[tuple[str, object]]", module.named_modules())
+        self._paths = {id(child): name for name, child in named}
+        entered = register_module_forward_pre_hook(self._enter)
+        left = register_module_forward_hook(self._leave, always_call=True)
+        try:
+            yield
+        finally:
+            entered.remove()
+            left.remove()
+
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:  # noqa: ANN401
+        self._stack.append(self._paths.get(id(module), self._stack[-1]))
+
+    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
+        self._stack.pop()
+
+    def here(self, frame: FrameType | None) -> Location:
+        """Return where the call is that *frame* makes."""
+        place = self._place(frame)
+        key = (place, self.phase)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Location(
+                module=place[0], source=place[1], phase=self.phase
+            )
+        return found
+
+    def _place(self, frame: FrameType | None) -> Place:
+        node = current_node()
+        if node is None or len(self._stack) > 1:
+            place = (self._stack[-1], self._source(frame))
+            if node is None and self.phase != "optimizer":
+                number = sequence_number()
+                self._forward.setdefault(number, place)
+            return place
+        variable = getattr(node, "variable", None)
+        if variable is not None:  # a parameter, or an input, accumulates
+            return (getattr(variable, "_perfc_name", "").rpartition(".")[0], "")
+        return self._forward.get(sequence_number(node), ("", ""))
+
+    def _source(self, frame: FrameType | None) -> str:
+        """Return the innermost line of the model's own code."""
+        while frame is not None and frame.f_code.co_filename != _OUTERMOST:
+            code = frame.f_code
+            own = self._own_code.get(code)
+            if own is None:
+                own = self._own_code[code] = not is_library(code.co_filename)
+            if own:
+                return f"{code.co_filename}:{frame.f_lineno}"
+            frame = frame.f_back
+        return ""
+
+
+def is_library(file: str) -> bool:
+    """Whether code is PyTorch's, perfc's or generated, and so no model's."""
+    return file.startswith((*_LIBRARIES, "<"))
+
+
+_frame: Callable[[int], FrameType] = vars(sys)["_getframe"]
+"""`inspect.stack` would read the source files."""
+
+
+def caller(depth: int) -> FrameType | None:
+    """Return the frame *depth* calls above the caller's."""
+    try:
+        return _frame(depth + 1)
+    except ValueError:
+        return None

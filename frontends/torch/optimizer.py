@@ -1,0 +1,190 @@
+"""The optimizer's step, as it is in a training that has long begun.
+
+Its state exists before the step is recorded. PyTorch's defaults for CUDA hold: lists
+of tensors at once (`foreach`). Sparse gradients have no elements here, not even a
+number of rows that is known, so tables are not stepped by PyTorch's code: one call
+`perfc.sparse_optimizer_step` stands for the update of each.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+import torch
+
+from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.torch.recorder import Recorder
+from perfc.frontends.torch.schema import tensor_type
+from perfc.ir import Location, TensorType, UnsupportedModelError, UsageError
+
+Optimizer: TypeAlias = (
+    "str | Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] | None"
+)
+"""One of `OPTIMIZERS`, or what makes one from parameters."""
+
+
+class RowwiseAdagrad(torch.optim.Adagrad):
+    """Adagrad with one sum for each row of a table; dense gradients as in Adagrad."""
+
+
+OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, lr=0.01),
+    "adagrad": torch.optim.Adagrad,
+    "rowwise_adagrad": RowwiseAdagrad,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+"""PyTorch's optimizers with its own options."""
+
+
+def make_optimizer(
+    what: Optimizer, model: torch.nn.Module
+) -> torch.optim.Optimizer | None:
+    """Return the optimizer of the parameters of *model* that are trained.
+
+    Raises:
+        UsageError: there is no optimizer of this name.
+        UnsupportedModelError: what was given makes something else.
+
+    """
+    if what is None:
+        return None
+    if isinstance(what, str) and what not in OPTIMIZERS:
+        msg = f"optimizer {what!r} is none of {', '.join(OPTIMIZERS)}"
+        raise UsageError(msg)
+    make = OPTIMIZERS[what] if isinstance(what, str) else what
+    with _without_compiler():
+        made: Any = make([p for p in model.parameters() if p.requires_grad])
+    if not isinstance(made, torch.optim.Optimizer):
+        kind = type(made).__name__
+        msg = f"expected a torch.optim.Optimizer, the function made a {kind}"
+        raise UnsupportedModelError(msg)
+    return made
+
+
+@contextmanager
+def _without_compiler() -> Generator[None]:
+    """Keep PyTorch from importing its compiler to hide an optimizer from it."""
+    hidden = torch.optim.Optimizer.add_param_group
+    plain = getattr(hidden, "__wrapped__", hidden)
+    if "torch._dynamo" in sys.modules:
+        plain = hidden
+    with patch.object(torch.optim.Optimizer, "add_param_group", plain):
+        yield
+
+
+def take_step(
+    optimizer: torch.optim.Optimizer,
+    model: torch.nn.Module,
+    recorder: Recorder,
+    builder: AtenBuilder,
+) -> None:
+    """Record one step; the state it works on is declared first."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    sparse = _take_sparse(optimizer, recorder)
+    with recorder.paused():
+        optimizer.step()  # state is made in the first one
+    for parameter, state in optimizer.state.items():
+        if id(parameter) not in {id(p) for p, _ in sparse}:
+            _declare(names.get(id(parameter), "state"), state, recorder, builder)
+    optimizer.step()
+    for parameter, kind in sparse:
+        _sparse_step(parameter, names[id(parameter)], kind, recorder, builder)
+
+
+def _declare(
+    name: str, state: Mapping[str, Any], recorder: Recorder, builder: AtenBuilder
+) -> None:
+    for key, tensor in state.items():
+        if isinstance(tensor, torch.Tensor):
+            builder.state(recorder.christen(tensor, f"{name}.{key}"))
+
+
+_SPARSE_KINDS: Mapping[type[torch.optim.Optimizer], str] = {
+    torch.optim.SGD: "sgd",
+    torch.optim.Adagrad: "adagrad",
+    torch.optim.SparseAdam: "adam",
+    RowwiseAdagrad: "rowwise_adagrad",
+}
+"""Optimizers that take sparse gradients, and what they do to the rows."""
+
+_ROWWISE_NAMES = ("RWSAdagrad", "RowWiseAdagrad", "RowWiseAdaGrad")
+"""Classes of that name in other libraries keep one sum for each row."""
+
+
+def _take_sparse(
+    optimizer: torch.optim.Optimizer, recorder: Recorder
+) -> list[tuple[torch.nn.Parameter, str]]:
+    """Take sparse gradients away from PyTorch where their update is known.
+
+    Where it is not, or an option forbids it, PyTorch says so itself.
+    """
+    kind = _SPARSE_KINDS.get(type(optimizer), "")
+    if type(optimizer).__name__ in _ROWWISE_NAMES:
+        kind = "rowwise_adagrad"
+    found: list[tuple[torch.nn.Parameter, str]] = []
+    for group in optimizer.param_groups:
+        plain = not group.get("weight_decay") and not group.get("momentum")
+        for parameter in group["params"]:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                if not kind or not plain:
+                    _refuse(optimizer, recorder.name(parameter))
+                parameter.grad = None
+                found.append((parameter, kind))
+    return found
+
+
+def _refuse(optimizer: torch.optim.Optimizer, name: str) -> None:
+    """Say that an optimizer cannot take a sparse gradient.
+
+    Raises:
+        UnsupportedModelError: always.
+
+    """
+    kinds = ", ".join(kind.__name__ for kind in _SPARSE_KINDS)
+    msg = (
+        f"{name} has a sparse gradient, which {type(optimizer).__name__} with these "
+        f"options cannot take; {kinds}, without momentum and weight decay, can"
+    )
+    raise UnsupportedModelError(msg)
+
+
+_SPARSE_STATES: Mapping[str, tuple[str, ...]] = {
+    "sgd": (),
+    "adagrad": ("sum",),
+    "rowwise_adagrad": ("sum",),
+    "adam": ("exp_avg", "exp_avg_sq"),
+}
+
+
+def _sparse_step(
+    parameter: torch.nn.Parameter,
+    name: str,
+    kind: str,
+    recorder: Recorder,
+    builder: AtenBuilder,
+) -> None:
+    type_ = tensor_type(parameter)
+    if kind == "rowwise_adagrad":
+        type_ = TensorType(type_.dtype, type_.shape[:1])
+    states: list[Ref] = []
+    for key in _SPARSE_STATES[kind]:
+        state = AtenTensor(recorder.fresh(f"{name}.{key}"), type_)
+        builder.state(state)
+        states.append(Ref(state.name))
+    weight = recorder.name(parameter)
+    arguments: dict[str, Argument] = {
+        "kind": kind,
+        "weight": Ref(weight),
+        "grad": Ref(recorder.gradients[weight]),
+        "states": tuple(states),
+    }
+    location = Location(module=name.rpartition(".")[0], phase="optimizer")
+    builder.call(
+        AtenCall("perfc.sparse_optimizer_step.default", arguments, (), location)
+    )

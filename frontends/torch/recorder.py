@@ -1,0 +1,234 @@
+"""Writes down every op that PyTorch dispatches, without running it for real.
+
+What is kept are names, types and places, never a tensor: autograd clones gradients
+that someone else still holds. The name of a tensor hangs on the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
+from perfc.frontends.torch import values
+from perfc.frontends.torch.guards import is_list
+from perfc.frontends.torch.internals import current_node, op
+from perfc.frontends.torch.kernels import run_weightless, tensors_in
+from perfc.frontends.torch.location import Locations, caller
+from perfc.frontends.torch.schema import Schema, described, plain, schema_of
+from perfc.ir import Location
+
+_NAME = "_perfc_name"
+_DETACH = op("detach")
+_IGNORED = ("profiler.", "prim.")
+"""Namespaces of ops that do nothing to tensors."""
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
+    """Records calls of ops while it is entered and not paused.
+
+    Attributes:
+        locations: Says where a call comes from.
+        failed: The first op that did not work, and where it is.
+        gradients: For each parameter with a sparse gradient, the gradient's name.
+
+    """
+
+    def __init__(
+        self,
+        sink: Callable[[AtenCall], None],
+        declare: Callable[[AtenTensor], None],
+    ) -> None:
+        """Send calls to *sink*, and tensors that no call has made to *declare*."""
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's
+        self.locations = Locations()
+        self.failed: tuple[str, Location] | None = None
+        self.gradients: dict[str, str] = {}
+        self._sink = sink
+        self._declare = declare
+        self._paused = False
+        self._numbers: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._last: tuple[object, ...] = ()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep PyTorch from importing its compiler for this class."""
+        return False
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Run ops without recording them."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401 - an op
+        types: Any,  # noqa: ANN401 - PyTorch's protocol
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - what the op returns
+        """Run the op on tensors without elements, and write it down."""
+        kwargs = kwargs or {}
+        schema = schema_of(func)
+        frame = caller(1)
+        try:
+            out = run_weightless(func, schema, args, kwargs)
+        except Exception:
+            if self.failed is None:
+                self.failed = (schema.target, self.locations.here(frame))
+            raise
+        if not self._paused and not schema.target.startswith(_IGNORED):
+            results = _flat(out) if schema.returns else []
+            self._note(func, schema, args, kwargs, results, frame)
+        tensors = tensors_in((args, tuple(kwargs.values())))
+        values.follow(func, args, kwargs, tensors, tensors_in(out))
+        return out
+
+    def name(self, tensor: torch.Tensor) -> str:
+        """Return the name of a tensor; one that nobody made is declared."""
+        found = getattr(tensor, _NAME, None)
+        if found is None:
+            found = self.fresh("tensor")
+            setattr(tensor, _NAME, found)
+            self._declare(described(found, tensor))
+        return str(found)
+
+    def christen(self, tensor: torch.Tensor, stem: str) -> AtenTensor:
+        """Give a tensor a new name that begins with *stem*."""
+        name = self.fresh(stem)
+        setattr(tensor, _NAME, name)
+        return described(name, tensor)
+
+    def fresh(self, stem: str) -> str:
+        """Return *stem*, or *stem* with a number that makes it new."""
+        name, number = stem, self._numbers.get(stem, 0)
+        while name in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._numbers[stem] = number
+        self._taken.add(name)
+        return name
+
+    def emit(
+        self,
+        func: Any,  # noqa: ANN401 - an op
+        arguments: Mapping[str, Any],
+        results: Sequence[torch.Tensor | None],
+    ) -> None:
+        """Write down a call of *func* that has not been dispatched."""
+        if not self._paused:
+            self._write(schema_of(func), arguments, results, self._here())
+
+    def _here(self) -> Location:
+        return self.locations.here(caller(2))
+
+    def _note(  # noqa: PLR0913, PLR0917 - a call has this many parts
+        self,
+        func: Any,  # noqa: ANN401 - an op
+        schema: Schema,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        results: Sequence[torch.Tensor | None],
+        frame: FrameType | None,
+    ) -> None:
+        if self._is_inner(func, args, results, frame):
+            return
+        arguments = dict(zip(schema.arguments, args, strict=False))
+        self._write(
+            schema, {**arguments, **kwargs}, results, self.locations.here(frame)
+        )
+
+    def _write(
+        self,
+        schema: Schema,
+        arguments: Mapping[str, Any],
+        results: Sequence[torch.Tensor | None],
+        location: Location,
+    ) -> None:
+        given = {
+            name: self._argument(value)
+            for name, value in arguments.items()
+            if value is not None
+        }
+        stem = schema.stem
+        made = [None if t is None else self.christen(t, stem) for t in results]
+        self._sink(AtenCall(schema.target, given, tuple(made), location))
+
+    def _argument(self, value: Any) -> Argument:  # noqa: ANN401 - as an op takes it
+        if isinstance(value, torch.Tensor):
+            return Ref(self.name(value))
+        if is_list(value):
+            return tuple([self._argument(item) for item in value])
+        return plain(value)
+
+    def _is_inner(
+        self,
+        func: Any,  # noqa: ANN401 - an op
+        args: Sequence[Any],
+        results: Sequence[torch.Tensor | None],
+        frame: FrameType | None,
+    ) -> bool:
+        """Whether a call is autograd's bookkeeping, which a real run does not do.
+
+        Autograd saves a result of an op as a copy that shares its memory; sparse
+        gradients it takes apart to see whether it may keep them.
+        """
+        node = current_node()
+        accumulates = node is not None and hasattr(node, "variable")
+        tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        inner = accumulates and tensor is not None
+        if inner and self._is_sparse_part(node, tensor, results):
+            return True
+        if func is not _DETACH or tensor is None or accumulates:
+            self._last = (_instruction(frame), *map(id, results))
+            return False
+        saved = (_instruction(frame), id(tensor))
+        if node is None and saved not in [(self._last[0], i) for i in self._last[1:]]:
+            return False
+        _alias(results, self.name(tensor))
+        return True
+
+    def _is_sparse_part(
+        self,
+        node: Any,  # noqa: ANN401 - PyTorch's class has no public name
+        tensor: Any,  # noqa: ANN401 - a tensor
+        results: Sequence[torch.Tensor | None],
+    ) -> bool:
+        """Note whose gradient a sparse tensor is; hide what it is taken apart into."""
+        if tensor.layout == torch.sparse_coo:
+            self.gradients[self.name(node.variable)] = self.name(tensor)
+        elif getattr(tensor, _NAME, None) is not _HIDDEN:
+            return False
+        _alias(results, _HIDDEN)
+        return True
+
+
+_HIDDEN = "?"
+"""The name of tensors that a real run does not make."""
+
+
+def _alias(results: Sequence[torch.Tensor | None], name: str) -> None:
+    for result in results:
+        if result is not None:
+            setattr(result, _NAME, name)
+
+
+def _instruction(frame: FrameType | None) -> tuple[int, int]:
+    return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
+
+
+def _flat(value: Any) -> list[torch.Tensor | None]:  # noqa: ANN401 - nested lists
+    """Return what an op returns, lists flattened; None for what is no tensor."""
+    if is_list(value):
+        return [tensor for item in value for tensor in _flat(item)]
+    return [value if isinstance(value, torch.Tensor) else None]

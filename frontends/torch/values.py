@@ -1,0 +1,122 @@
+"""The elements of small tensors, where they are known.
+
+A model may look at what it is given: skip a mask that hides nothing, run as many
+steps as a length says. What follows from real arguments and from constants alone is
+computed beside the recording, so that such questions are answered as in a real run.
+A value hangs on the tensor that it is of, and goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from perfc.frontends.torch.internals import op, schema
+
+LIMIT = 1 << 16
+"""Tensors of more elements have no known value."""
+
+_SLOT = "_perfc_value"
+_UNSET = frozenset(
+    map(
+        op,
+        (
+            *("empty.memory_format", "empty_strided", "empty_like"),
+            *("new_empty", "new_empty_strided"),
+        ),
+    )
+)
+"""Ops whose results have no elements to speak of."""
+
+
+@attrs.define(eq=False)
+class _Known:
+    """Elements, and whether what shares their memory still has them."""
+
+    tensor: torch.Tensor
+    valid: list[bool]
+
+
+def set_value(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Say that *tensor*, which is on `meta`, has the elements of *value*."""
+    setattr(tensor, _SLOT, _Known(value.detach(), [True]))
+
+
+def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the elements of a tensor, if they are known."""
+    if tensor.device.type == "cpu":
+        return tensor
+    known = getattr(tensor, _SLOT, None)
+    return known.tensor if known is not None and known.valid[0] else None
+
+
+def forget(tensor: torch.Tensor) -> None:
+    """Say that *tensor*, and what shares its memory, has been written."""
+    known = getattr(tensor, _SLOT, None)
+    if known is not None:
+        known.valid[0] = False
+
+
+def on_host(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:  # noqa: ANN401 - what the op returns
+    """Run *func* on the known elements of its arguments.
+
+    Raises:
+        LookupError: those of one of them are not known.
+
+    """
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        found = value_of(tensor)
+        if found is None:
+            raise LookupError
+        return found
+
+    given = tree_map_only(torch.Tensor, real, (tuple(args), dict(kwargs)))
+    if "device" in given[1]:
+        given[1]["device"] = torch.device("cpu")
+    return func(*given[0], **given[1])
+
+
+def follow(
+    func: Any,  # noqa: ANN401 - an op of PyTorch
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    tensors: Iterable[torch.Tensor],
+    results: Sequence[torch.Tensor],
+) -> None:
+    """Work out the elements of *results* beside the recording, where possible."""
+    if any(r.device.type != "meta" or r.numel() > LIMIT for r in results):
+        _forget_written(func, args)
+        return
+    if any(value_of(t) is None for t in tensors) or not _is_function(func):
+        _forget_written(func, args)
+        return
+    try:
+        real = tree_leaves(on_host(func, args, kwargs))
+    except (LookupError, RuntimeError, NotImplementedError):
+        _forget_written(func, args)
+        return
+    sources = [k for t in tensors if (k := getattr(t, _SLOT, None)) is not None]
+    for result, value in zip(results, real, strict=False):
+        shared = next((k.valid for k in sources if _share(k.tensor, value)), [True])
+        setattr(result, _SLOT, _Known(value, shared))
+
+
+def _is_function(func: Any) -> bool:  # noqa: ANN401 - an op of PyTorch
+    """Whether the elements of the results follow from those of the arguments."""
+    return func not in _UNSET and torch.Tag.nondeterministic_seeded not in func.tags
+
+
+def _forget_written(func: Any, args: Sequence[Any]) -> None:  # noqa: ANN401
+    if schema(func).is_mutable and args and isinstance(args[0], torch.Tensor):
+        forget(args[0])
+
+
+def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

@@ -1,0 +1,75 @@
+"""PyTorch modules to models. PyTorch is imported when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfc.passes import Instrument, Pass
+from perfc.tools.model import Model, prepare
+from perfc.tools.torch_source import require_torch
+
+if TYPE_CHECKING:
+    from perfc.frontends import Loss, Module, Optimizer
+
+
+def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
+    module: Module | Callable[[], Module],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    mode: str = "inference",
+    optimizer: Optimizer = None,
+    loss: Loss = None,
+    dtype: str | None = None,
+    name: str | None = None,
+    transforms: Sequence[Pass] = (),
+    instruments: Sequence[Instrument] = (),
+) -> Model:
+    """Record one iteration of a PyTorch module, as eager PyTorch on a GPU runs it.
+
+    Nothing is computed and no weight is allocated: the module is copied onto tensors
+    without elements. Neither it nor the arguments are changed.
+
+    Args:
+        module: A module, an `fx.GraphModule`, a `torch.export.ExportedProgram`, or a
+            function without arguments that makes a module, which then takes no
+            memory from the start.
+        args: What `forward` is called with: tensors (real, fake or on `meta`; the
+            small real ones keep their elements, so that a model may look at them), a
+            `torch.Size`, a pair of a shape and a `torch.dtype`, or anything else.
+        kwargs: Arguments by name.
+        mode: `inference` (in `eval()` and without gradients), or `training`: forward,
+            loss, backward and, if one is given, optimizer.
+        optimizer: `sgd`, `adagrad`, `rowwise_adagrad`, `adam`, `adamw`, with
+            PyTorch's defaults for CUDA, or what makes one from parameters, as
+            `functools.partial(torch.optim.AdamW, fused=True)`.
+        loss: A function of what the module returns; `bce`, `bce_with_logits`, `mse`,
+            `cross_entropy` (against labels, an input) or `sum`; None for what the
+            module calls `loss`, itself if it is one number, else what fits its end.
+        dtype: `bf16` or `fp16` to convert the weights, `amp-bf16` or `amp-fp16` to
+            run under `torch.autocast`; None to leave them.
+        name: What the report calls the model; its class if not given.
+        transforms: Passes that change the graph, run once, here.
+        instruments: Observers of the passes.
+
+    Raises:
+        UsageError: an option names what there is not.
+        PerfcError: PyTorch is not installed, or the model does not run; the message
+            names the op, the module and the line.
+
+    """
+    require_torch()
+    from perfc.frontends import capture_module  # noqa: PLC0415 - imports PyTorch
+
+    program = capture_module(
+        module,
+        args,
+        kwargs,
+        mode=mode,
+        optimizer=optimizer,
+        loss=loss,
+        dtype=dtype,
+        name=name,
+    )
+    return prepare(program, transforms=transforms, instruments=instruments)

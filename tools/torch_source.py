@@ -1,0 +1,47 @@
+"""Where PyTorch models come in: functions of files and modules that make them.
+
+PyTorch is imported when one is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+
+from perfc.frontends import find_workload
+from perfc.ir import PerfcError, Program
+
+_FACTORY = re.compile(r"(.+\.py|[^\W\d][\w.]*):([^\W\d]\w*)")
+
+
+def is_factory(text: str) -> bool:
+    """Whether *text* names a function: `file.py:factory` or `pkg.mod:factory`."""
+    return _FACTORY.fullmatch(text) is not None and find_workload(text) is None
+
+
+def read_factory(
+    text: str, *, mode: str, optimizer: str | None, dtype: str | None = None
+) -> Program:
+    """Record one iteration of the model that a function returns.
+
+    Raises:
+        PerfcError: PyTorch is not installed, there is no such function, or what it
+            makes does not run.
+
+    """
+    require_torch()
+    from perfc.frontends import capture_factory  # noqa: PLC0415 - imports PyTorch
+
+    return capture_factory(text, mode=mode, optimizer=optimizer, dtype=dtype)
+
+
+def require_torch() -> None:
+    """Make sure that PyTorch can be imported.
+
+    Raises:
+        PerfcError: it is not installed.
+
+    """
+    if find_spec("torch") is None:
+        msg = "a PyTorch module needs PyTorch: pip install 'perfc[torch]'"
+        raise PerfcError(msg)
