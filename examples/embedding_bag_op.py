@@ -5,94 +5,20 @@ perfc recognises those loops, but a file with the op says plainly what is meant:
 
     torch.onnx.export(..., dynamo=True, custom_translation_table=TRANSLATION)
 
-`python examples/embedding_bag_op.py FILE` writes the small DLRM so, without weights.
+`perfc.export_onnx` does so by itself. `python examples/embedding_bag_op.py FILE` writes
+the small DLRM so, without weights.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import onnx
-import onnxscript
-import torch
 from dlrm_fixtures import SMALL, dlrm_case
 from onnx_exporters import Fixture, export
 from weightless_onnx import strip
 
-DOMAIN = "perfc"
-MODES = ("sum", "mean", "max")
-
-_Schema = onnx.defs.OpSchema
-_OPTIONAL = _Schema.FormalParameterOption.Optional
-onnx.defs.register_schema(
-    _Schema(
-        "EmbeddingBag",
-        DOMAIN,
-        1,
-        "Rows of `weight` named by `indices`, pooled per bag.",
-        inputs=[
-            _Schema.FormalParameter("weight", "T", "[rows, dim]"),
-            _Schema.FormalParameter("indices", "I", "[lookups], or [bags, lookups]"),
-            _Schema.FormalParameter(
-                "offsets", "I", "where each bag starts", param_option=_OPTIONAL
-            ),
-            _Schema.FormalParameter(
-                "per_sample_weights", "T", "[lookups]", param_option=_OPTIONAL
-            ),
-        ],
-        outputs=[_Schema.FormalParameter("pooled", "T", "[bags, dim]")],
-        type_constraints=[
-            ("T", ["tensor(float)", "tensor(float16)", "tensor(bfloat16)"], ""),
-            ("I", ["tensor(int64)", "tensor(int32)"], ""),
-        ],
-        attributes=[
-            _Schema.Attribute("mode", _Schema.AttrType.STRING, "sum, mean or max"),
-            _Schema.Attribute(
-                "include_last_offset",
-                onnx.helper.make_attribute("include_last_offset", 0),
-                "whether offsets end with the number of lookups",
-            ),
-            _Schema.Attribute(
-                "padding_idx",
-                onnx.helper.make_attribute("padding_idx", -1),
-                "row that does not count, or -1",
-            ),
-        ],
-    )
-)
-
-
-def embedding_bag(  # noqa: PLR0913, PLR0917 - the arguments of aten::embedding_bag
-    weight: Any,  # noqa: ANN401 - symbolic values of onnxscript, as below
-    indices: Any,  # noqa: ANN401
-    offsets: Any,  # noqa: ANN401
-    scale_grad_by_freq: bool = False,  # noqa: FBT001, FBT002
-    mode: int = 0,
-    sparse: bool = False,  # noqa: FBT001, FBT002
-    per_sample_weights: Any = None,  # noqa: ANN401
-    include_last_offset: bool = False,  # noqa: FBT001, FBT002
-    padding_idx: int | None = None,
-) -> tuple[Any, ...]:
-    """Write `aten::embedding_bag`; of its four results only the first is used."""
-    pooled = onnxscript.values.Opset(DOMAIN, 1).EmbeddingBag(
-        weight,
-        indices,
-        offsets,
-        per_sample_weights,
-        mode=MODES[mode],
-        include_last_offset=int(include_last_offset),
-        padding_idx=-1 if padding_idx is None else padding_idx,
-    )
-    return (pooled,) * 4
-
-
-TRANSLATION: dict[Callable[..., Any], Callable[..., Any]] = {
-    torch.ops.aten.embedding_bag.padding_idx: embedding_bag
-}
-"""What `torch.onnx.export` takes as `custom_translation_table`."""
+from perfc.frontends import TRANSLATION
 
 
 def main() -> None:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
         capture_factory,
         capture_module,
     )
+    from perfc.frontends.torch.embedding_bag_op import TRANSLATION
+    from perfc.frontends.torch.onnx_file import weightless_onnx
 
 __all__ = [
+    "TRANSLATION",
     "WORKLOADS",
     "Frontend",
     "Loss",
@@ -38,12 +41,20 @@ __all__ = [
     "capture_factory",
     "capture_module",
     "find_workload",
+    "weightless_onnx",
 ]
+
+_EXPORT = {
+    "TRANSLATION": "perfc.frontends.torch.embedding_bag_op",
+    "weightless_onnx": "perfc.frontends.torch.onnx_file",
+}
+"""What needs the ONNX exporter of PyTorch besides, and where it is."""
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    found: object = getattr(import_module("perfc.frontends.torch"), name)
+    home = _EXPORT.get(name, "perfc.frontends.torch")
+    found: object = getattr(import_module(home), name)
     return found

@@ -5,10 +5,7 @@ from __future__ import annotations
 from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Scenario
 from perfc.ir.collector import paused_collector
 from perfc.ir.copying import bind_record, bound_copy
-from perfc.ir.core import (
-    Graph,
-    Replacement,
-)
+from perfc.ir.core import Graph, Node, Replacement, Use, Value
 from perfc.ir.diagnostics import Diagnostic, Level
 from perfc.ir.dim_parser import parse_dim
 from perfc.ir.dims import (
@@ -46,13 +43,7 @@ from perfc.ir.launch import (
     verify_launches,
 )
 from perfc.ir.launch_printer import print_launches, print_program
-from perfc.ir.node import (
-    NOWHERE,
-    Location,
-    Node,
-    Use,
-    Value,
-)
+from perfc.ir.location import NOWHERE, Location
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS

@@ -15,12 +15,58 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
-from perfc.ir.node import NOWHERE, Location, Node, Use, Value
+from perfc.ir.location import NOWHERE, Location
 from perfc.ir.record import EMPTY, AttrValue, Record
 from perfc.ir.types import TensorType
 
 MAX_NESTING = 40
 """Regions nested deeper than this are refused."""
+
+
+@attrs.define(eq=False)
+class Value:
+    """An SSA value: an input, a parameter, a state, or one result of one node."""
+
+    name: str
+    type: TensorType | None
+    producer: Node | None = attrs.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@attrs.frozen
+class Use:
+    """One operand slot."""
+
+    node: Node
+    index: int
+
+
+@attrs.define(eq=False)
+class Node:
+    """One op applied to values. Create it with `Graph.add`."""
+
+    op: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attributes: Record = EMPTY
+    regions: tuple[Graph, ...] = attrs.field(default=(), repr=False)
+    location: Location = NOWHERE
+
+    def __str__(self) -> str:
+        results = ", ".join(map(str, self.results))
+        return f"{results} = {self.op}" if results else self.op
+
+    @property
+    def name(self) -> str:
+        """What launches and reports call it: its first result, or itself."""
+        return self.results[0].name if self.results else self.location.name or self.op
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the node does something besides making its results."""
+        return not self.results or bool(self.attributes.get("in_place"))
 
 
 @attrs.define(eq=False)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perfc.tools.analyzer import analyze
     from perfc.tools.exporter import Exporter
     from perfc.tools.model import Model, load
+    from perfc.tools.onnx_export import export_onnx
     from perfc.tools.report import Report, format_json
     from perfc.tools.report_memory import memory_timeline
     from perfc.tools.report_nodes import NODE_KEYS
@@ -27,6 +28,7 @@ __all__ = [
     "Report",
     "Results",
     "analyze",
+    "export_onnx",
     "format_json",
     "format_us",
     "from_torch",
@@ -42,6 +44,7 @@ _MODULES = {
     "Report": "perfc.tools.report",
     "Results": "perfc.tools.results",
     "analyze": "perfc.tools.analyzer",
+    "export_onnx": "perfc.tools.onnx_export",
     "format_json": "perfc.tools.report",
     "format_us": "perfc.tools.report_table",
     "from_torch": "perfc.tools.torch_models",

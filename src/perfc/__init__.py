@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfc.ir import PerfcError, register_plugin
-    from perfc.tools import Model, Report, analyze, from_torch, load
+    from perfc.tools import Model, Report, analyze, export_onnx, from_torch, load
 
 __all__ = [
     "Model",
@@ -23,6 +23,7 @@ __all__ = [
     "Report",
     "__version__",
     "analyze",
+    "export_onnx",
     "from_torch",
     "load",
     "register_plugin",
@@ -33,6 +34,7 @@ _HOMES = {
     "PerfcError": "perfc.ir",
     "Report": "perfc.tools",
     "analyze": "perfc.tools",
+    "export_onnx": "perfc.tools",
     "from_torch": "perfc.tools",
     "load": "perfc.tools",
     "register_plugin": "perfc.ir",

@@ -1,0 +1,31 @@
+"""Where a node comes from."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Location:
+    """Where a node comes from.
+
+    Attributes:
+        name: What the frontend calls the node.
+        module: Path of the module that contains it, as `top_l.0`.
+        source: File and line of the model's code.
+        phase: `forward`, `backward`, `optimizer` or `loss`.
+        origin: The framework call it was exported from, as its exporter wrote
+            it: `aten.embedding_bag.padding_idx(%w, %i, ...)`.
+
+    """
+
+    name: str = ""
+    module: str = ""
+    source: str = ""
+    phase: str = "forward"
+    origin: str = ""
+
+
+NOWHERE = Location()
+"""The location of a node of which nothing is known."""
+LOCATION_FIELDS = tuple(field.name for field in attrs.fields(Location))
