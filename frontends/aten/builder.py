@@ -23,6 +23,7 @@ from perfc.ir import (
     Graph,
     Level,
     MemorySpace,
+    PerfcError,
     Program,
     Record,
     TensorType,
@@ -35,6 +36,10 @@ from perfc.ir import (
 _Known: TypeAlias = "Value | tuple[Value, Value] | TensorType"
 """A tensor, the indices and values of a sparse one, or the type of a byproduct that
 nobody has read yet."""
+
+
+_OTHER_FORMS = (LookupError, ValueError, ArithmeticError, StopIteration, PerfcError)
+"""What a rule trips over that meets fewer arguments, axes or results than there are."""
 
 
 @attrs.define(eq=False)
@@ -197,6 +202,8 @@ class AtenBuilder:
                 return Template(tuple(node.steps), tuple(node.places))
             except Misfit as error:
                 misfit = str(error)
+            except _OTHER_FORMS as error:
+                misfit = f"not as its schema says: {error}"
         node = AtenNode(call.target, arguments, types, tuple(operands))
         node.unknown()
         return Template(tuple(node.steps), tuple(node.places), misfit)

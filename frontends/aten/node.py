@@ -64,7 +64,7 @@ class AtenNode:
     @property
     def name(self) -> str:
         """The op without namespace and overload: `addmm`."""
-        return self.target.split(".")[1]
+        return self.target.partition(".")[2].partition(".")[0]
 
     @property
     def overload(self) -> str:

@@ -162,8 +162,9 @@ class _Importer:
 
     def _renamed(self, node: Fields, values: Values) -> bool:
         """Let what is saved for backward be the tensor that it is an alias of."""
-        (source,) = (values.argument(n.record("arg")) for n in node.records("inputs"))
-        (result,) = (values.argument(union) for union in node.records("outputs"))
+        ends = [values.argument(n.record("arg")) for n in node.records("inputs")]
+        ends += [values.argument(union) for union in node.records("outputs")]
+        source, result = ends[0] if ends else None, ends[-1] if ends else None
         if not isinstance(source, Ref) or not isinstance(result, Ref):
             return False
         values.names[result.name.removeprefix(values.prefix)] = source.name

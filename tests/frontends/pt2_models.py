@@ -16,9 +16,9 @@ def archive(model: object, member: str = MEMBER) -> bytes:
     """Pack a description; one that is bytes goes in as it is."""
     data = model if isinstance(model, bytes) else json.dumps(model).encode()
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as packed:
-        packed.writestr("small/archive_format", "pt2")
-        packed.writestr(member, data)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in (("small/archive_format", b"pt2"), (member, data)):
+            packed.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return file.getvalue()
 
 
@@ -114,6 +114,50 @@ def small_model() -> dict[str, Any]:
         "range_constraints": {"s0": {"min_val": 2, "max_val": None}},
         "schema_version": {"major": 8, "minor": 20},
     }
+
+
+_JOINT_OUTPUTS = [
+    {"loss_output": {"arg": {"name": "loss"}}},
+    {"gradient_to_parameter": {"arg": {"name": "g"}, "parameter_name": "w"}},
+]
+
+
+def joint_model() -> dict[str, Any]:
+    """Describe `relu(x w).mean()` and its gradient."""
+    model = small_model()
+    graph, signature = (model["graph_module"][n] for n in ("graph", "signature"))
+    product = {"self": tensor("x"), "mat2": tensor("p_w")}
+    graph["nodes"] = [
+        node("aten.mm.default", product, "y"),
+        node("aten.relu.default", {"self": tensor("y")}, "r"),
+        node("aten.alias.default", {"self": tensor("r")}, "saved"),
+        node("aten.mean.default", {"self": tensor("r")}, "loss"),
+        node("aten.expand.default", {"self": tensor("loss")}, "e"),
+        node("aten.alias.default", {"self": tensor("saved")}, "kept"),
+        node(
+            "aten.threshold_backward.default",
+            {"grad_output": tensor("e"), "self": tensor("kept")},
+            "d",
+        ),
+        node("aten.permute.default", {"self": tensor("x"), "dims": _AXES}, "t"),
+        node("aten.mm.default", {"self": tensor("t"), "mat2": tensor("d")}, "g"),
+    ]
+    rows = {n: meta(6, 4) for n in ("y", "r", "saved", "kept", "e", "d")}
+    graph["tensor_values"] = {
+        **rows,
+        "x": meta(6, 3),
+        "t": meta(3, 6),
+        "p_w": meta(3, 4),
+        "g": meta(3, 4),
+        "loss": meta(),
+    }
+    graph["sym_int_values"] = {}
+    signature["input_specs"] = [signature["input_specs"][i] for i in (0, 2)]
+    signature["output_specs"] = _JOINT_OUTPUTS
+    return model
+
+
+_AXES = {"as_ints": [1, 0]}
 
 
 def write(path: Path, model: object, member: str = MEMBER) -> Path:

@@ -16,10 +16,8 @@ import torch
 from tests.frontends.aten_recording import graph_of
 from tests.frontends.pt2_models import (
     archive,
-    meta,
-    node,
+    joint_model,
     small_model,
-    tensor,
     write,
 )
 from torch import nn
@@ -137,50 +135,6 @@ def test_branches_that_depend_on_data(tmp_path: Path) -> None:
 
     with pytest.raises(PerfcError, match=r"torch\.cond: data decide"):
         _loaded(tmp_path / "net.pt2", Net(), torch.randn(4))
-
-
-_JOINT_OUTPUTS = [
-    {"loss_output": {"arg": {"name": "loss"}}},
-    {"gradient_to_parameter": {"arg": {"name": "g"}, "parameter_name": "w"}},
-]
-
-
-def joint_model() -> dict[str, Any]:
-    """Describe `relu(x w).mean()` and its gradient."""
-    model = small_model()
-    graph, signature = (model["graph_module"][n] for n in ("graph", "signature"))
-    product = {"self": tensor("x"), "mat2": tensor("p_w")}
-    graph["nodes"] = [
-        node("aten.mm.default", product, "y"),
-        node("aten.relu.default", {"self": tensor("y")}, "r"),
-        node("aten.alias.default", {"self": tensor("r")}, "saved"),
-        node("aten.mean.default", {"self": tensor("r")}, "loss"),
-        node("aten.expand.default", {"self": tensor("loss")}, "e"),
-        node("aten.alias.default", {"self": tensor("saved")}, "kept"),
-        node(
-            "aten.threshold_backward.default",
-            {"grad_output": tensor("e"), "self": tensor("kept")},
-            "d",
-        ),
-        node("aten.permute.default", {"self": tensor("x"), "dims": _AXES}, "t"),
-        node("aten.mm.default", {"self": tensor("t"), "mat2": tensor("d")}, "g"),
-    ]
-    rows = {n: meta(6, 4) for n in ("y", "r", "saved", "kept", "e", "d")}
-    graph["tensor_values"] = {
-        **rows,
-        "x": meta(6, 3),
-        "t": meta(3, 6),
-        "p_w": meta(3, 4),
-        "g": meta(3, 4),
-        "loss": meta(),
-    }
-    graph["sym_int_values"] = {}
-    signature["input_specs"] = [signature["input_specs"][i] for i in (0, 2)]
-    signature["output_specs"] = _JOINT_OUTPUTS
-    return model
-
-
-_AXES = {"as_ints": [1, 0]}
 
 
 def test_joint_graphs_have_phases(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.fuzz.mutate import (
     Mutator,
     damage_bytes,
     damage_onnx,
+    damage_pt2,
     damage_text,
     damage_toml,
 )
@@ -20,6 +21,7 @@ from tests.fuzz.mutate import (
 ROOT = Path(__file__).parents[2]
 FIELDS: Mapping[str, Mutator] = {
     ".onnx": damage_onnx,
+    ".pt2": damage_pt2,
     ".toml": damage_toml,
     ".perfc": damage_text,
 }
@@ -35,6 +37,10 @@ COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("analyze", _FILE, *_TARGET),
         ("analyze", _FILE, *_TARGET, "--batch", "8"),
         ("opt", "-p", "raise-embedding-bag,shape-inference,fold-shapes", _FILE),
+    ),
+    ".pt2": (
+        ("analyze", _FILE, *_TARGET),
+        ("analyze", _FILE, *_TARGET, "--batch", "8"),
     ),
     ".perfc": (
         ("analyze", _FILE, *_TARGET),
@@ -73,6 +79,7 @@ def project_files() -> list[Path]:
     """Every kind of file that the repository has an example of."""
     folders = (
         ("tests/fixtures/onnx", "*.onnx"),
+        ("tests/fixtures/pt2", "*.pt2"),
         ("tests/golden", "**/*.perfc"),
         ("tests/frontends/goldens", "*.perfc"),
         ("costmodels/targets", "*.toml"),

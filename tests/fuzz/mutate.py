@@ -6,8 +6,12 @@ same damage: from a counter in `make fuzz`, from hypothesis in the tests.
 
 from __future__ import annotations
 
+import copy
+import io
+import json
 import random
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -148,6 +152,55 @@ def _scalar(rng: random.Random, slot: _Slot, slots: list[_Slot]) -> Any:  # noqa
         return max(-3e38, min(3e38, number)) if number == number else number  # noqa: PLR0124 - not NaN
     least, most = _INT_BITS.get(kind, _INT64)
     return max(least, min(most, rng.choice(NUMBERS)))
+
+
+def damage_pt2(rng: random.Random, data: bytes) -> bytes:
+    """Change a few values of the JSON in an archive: others, none, or one there is."""
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        members = {name: packed.read(name) for name in packed.namelist()}
+    name = max(members, key=lambda name: len(members[name]))
+    model = json.loads(members[name])
+    for _ in range(rng.choice(_CHANGES)):
+        places = list(_json_places(model))
+        _change_json(rng, rng.choice(places), [*places])
+    members[name] = json.dumps(model).encode()
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        for member, content in members.items():
+            packed.writestr(zipfile.ZipInfo(member), content)
+    return file.getvalue()
+
+
+_JsonPlace: TypeAlias = tuple[Any, "str | int"]
+"""A list or an object, and what names one of its values."""
+
+
+def _json_places(value: Any) -> Iterator[_JsonPlace]:  # noqa: ANN401 - JSON
+    if not isinstance(value, dict | list):
+        return
+    found: Any = value
+    for key in found if isinstance(value, dict) else range(len(found)):
+        yield found, key
+        yield from _json_places(found[key])
+
+
+def _change_json(
+    rng: random.Random, place: _JsonPlace, places: list[_JsonPlace]
+) -> None:
+    holder, key = place
+    kind = rng.randrange(5)
+    if kind == 0:
+        del holder[key]
+    elif kind == 1:
+        other, name = rng.choice(places)
+        holder[key] = copy.deepcopy(other[name])
+    elif kind == 2 and isinstance(holder, list):
+        holder.insert(key, copy.deepcopy(holder[key]))
+    elif kind == 3 and isinstance(holder[key], int):
+        holder[key] = rng.choice(NUMBERS)
+    else:
+        odd = (None, True, [], {}, [[]], rng.choice(_WORDS), rng.choice(_FLOATS))
+        holder[key] = rng.choice((*odd, rng.choice(NUMBERS)))
 
 
 _ODD_TOML = (
