@@ -130,6 +130,7 @@ class Settings:
             launched call by call, or as the one call that PyTorch has for it.
         large_arguments: Whether a kernel takes 32 KB of arguments, so that an
             optimizer needs fewer of them: PyTorch built with CUDA 13.
+        log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`.
         sm_count: SMs of the device, which decide whether a product is split.
         newer_than_volta: Whether kernels for Ampere and later run: flash attention.
 
@@ -141,6 +142,7 @@ class Settings:
     int8_products: str = "int8"
     spelled_out: bool = True
     large_arguments: bool = False
+    log_sigmoid: bool = True
     sm_count: int = 108
     newer_than_volta: bool = True
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, TensorType, Work
 from perfc.passes.eager import (
+    BYTE,
     Eager,
     Launch,
     Rule,
@@ -23,6 +24,7 @@ from perfc.passes.eager import (
     vector_launch,
 )
 from perfc.passes.eager_elementwise import kept_layout
+from perfc.passes.eager_movement import memcpy_launch
 from perfc.passes.eager_selection import kernel_launch
 
 _NAMES: Mapping[str, str] = {
@@ -33,6 +35,9 @@ _NAMES: Mapping[str, str] = {
 """ATen's names that are not the op's."""
 
 _INDEX_BYTES = 8
+
+SINGLE_TILE = 4096
+"""About the pairs that cub sorts in one block (`DeviceRadixSortSingleTileKernel`)."""
 
 
 def _elementwise(site: Site) -> Eager:
@@ -82,41 +87,57 @@ def _index_put(site: Site) -> Eager:
     """One kernel that writes; to add, indices are sorted so that equal ones meet.
 
     `index_put_with_sort_kernel` in `Indexing.cu`: linear indices, their rows, a
-    range, a radix sort of pairs (one pass of cub's for 8 bits of the keys, with a
-    histogram and a scan in front), and the kernel that adds.
+    range, a radix sort of pairs and the kernel that adds. Indices that are known lie
+    on the host, which makes them linear and copies them.
     """
     x, values, *indices = site.operands
     in_place = site.attributes.flag("in_place")
     first = () if in_place else (elementwise_launch("copy", (x,), site.out),)
+    axis = site.attributes.integer("axis", 0)
     name = "aten::index_put_" if in_place else "aten::index_put"
     work = Work(values.numel, values.nbytes + _nbytes(indices), values.nbytes)
     params: dict[str, AttrValue] = {"kind": "index_put", "shape": x.shape}
     put = vector_launch("gather", x.type.dtype, params, work)
     if not site.attributes.flag("accumulate"):
         return Eager(name, (*first, put))
-    return Eager(name, (*first, *_sorted(site, indices), put))
+    return Eager(name, (*first, *_sorted(site, indices, axis), put))
 
 
 def _nbytes(tensors: list[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _sorted(site: Site, indices: list[Tensor]) -> list[Launch]:
+def _sorted(site: Site, indices: list[Tensor], axis: int) -> list[Launch]:
     """Sort the linear indices, with the places they come from."""
     count = max((tensor.numel for tensor in indices), default=0)
     linear = Tensor(TensorType(indices[0].type.dtype, (count,)))
-    steps = ["mul", *["add"] * (len(indices) - 1), "floor_divide"]
-    launches = [elementwise_launch(s, (linear,), linear, count) for s in steps]
+    known = [tensor for tensor in indices if tensor.known]
+    launches = [memcpy_launch(t.nbytes, "h2d", pinned=False) for t in known]
+    steps = ["remainder", "mul"] * (len(indices) - len(known))
+    steps += ["add"] * max(len(indices) - len(known) - 1, 0)
+    steps += ["add", "copy"] * (axis > 0)  # the axes in front count, too
+    steps.append("floor_divide")
+    launches += [elementwise_launch(s, (linear,), linear, count) for s in steps]
     launches.append(elementwise_launch("arange", (), linear))
-    keys = Work(count, linear.nbytes, linear.nbytes)
-    histogram = {"kind": "histogram"}
-    launches += [
-        kernel_launch(site, "sort", Work(count, linear.nbytes, 0), **histogram),
-        kernel_launch(site, "scan", Work(0, 0, _INDEX_BYTES), kind="histogram"),
+    return launches + _radix_sort(site, linear)
+
+
+def _radix_sort(site: Site, keys: Tensor) -> list[Launch]:
+    """Sort pairs as cub does: few in one block, else 8 bits of the keys at a time.
+
+    A histogram and a scan stand in front; keys are as wide as the largest index.
+    """
+    pairs = Work(keys.numel, 2 * keys.nbytes, 2 * keys.nbytes)
+    one = kernel_launch(site, "sort", pairs, kind="pairs")
+    if keys.numel <= SINGLE_TILE:
+        return [one]
+    read = Work(keys.numel, keys.nbytes, _INDEX_BYTES)
+    ahead = [
+        kernel_launch(site, "sort", read, kind="histogram"),
+        kernel_launch(site, "scan", Work(0, _INDEX_BYTES, _INDEX_BYTES)),
     ]
-    digits = max(1, math.ceil(math.log2(max(2, site.operands[0].numel)) / 8))
-    pairs = Work(keys.flops, 2 * linear.nbytes, 2 * linear.nbytes)
-    return launches + [kernel_launch(site, "sort", pairs, kind="pairs")] * digits
+    bits = max(1, math.ceil(math.log2(max(2, site.operands[0].numel))))
+    return ahead + [one] * -(-bits // BYTE)
 
 
 RULES: Mapping[str, Rule] = {

@@ -3,7 +3,7 @@
 `Loss.cpp` and `cuda/Loss.cu` of ATen, PyTorch 2.x. The table lists the kernels of a
 loss without its reduction: elementwise steps, each over the whole tensor. `mse_loss`
 of two kernels and its backward of two, `nll_loss` of one and two are what traces show;
-no trace has `bce_with_logits` of PyTorch 2, which is read from the source.
+`bce_with_logits` of PyTorch 2.1 and later, which no trace has, is read from the source.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ _STEPS: Mapping[str, tuple[str, ...]] = {
 }
 """Kernels of a loss, before it is weighted and reduced."""
 
+_OLD_LOGITS = (
+    *("neg", "clamp_min", "fill", "sub", "mul", "add"),
+    *("neg", "exp", "neg", "sub", "exp", "add", "log", "add"),
+)
+"""Steps of `bce_with_logits` up to PyTorch 2.0, by the largest exponent: in traces."""
+
 _BACKWARD_STEPS: Mapping[str, tuple[str, ...]] = {
     "mse": ("fill", "mse_backward"),
     "l1": ("sgn", "mul"),
@@ -54,7 +60,11 @@ _BACKWARD_STEPS: Mapping[str, tuple[str, ...]] = {
 _DIVIDED = frozenset({"l1", "bce", "bce_with_logits"})
 """Losses whose gradient a kernel of its own divides by the number of elements."""
 
-_READS: Mapping[str, int] = {"fill": 0, "abs": 1, "sgn": 1, "sigmoid": 1}
+_READS: Mapping[str, int] = {
+    "fill": 0,
+    **dict.fromkeys(("abs", "sgn", "sigmoid", "log_sigmoid", "neg", "exp", "log"), 1),
+    "clamp_min": 1,
+}
 """Tensors that a step reads, where they are not two."""
 
 _POSITIVE_WEIGHT_STEPS = ("sub", "mul", "add", "mul")
@@ -65,7 +75,8 @@ def _loss(site: Site) -> Eager:
     kind = site.attributes.text("kind")
     reduction = site.attributes.text("reduction")
     x, _, *weights = site.operands
-    steps = [*_STEPS[kind], *_weighting(kind, len(weights))]
+    old = kind == "bce_with_logits" and not site.settings.log_sigmoid
+    steps = [*(_OLD_LOGITS if old else _STEPS[kind]), *_weighting(kind, len(weights))]
     launches = [_step(site, step, x, len(steps)) for step in steps]
     if reduction != "none":
         params: dict[str, AttrValue] = {"rows": 1, "cols": x.numel, "kind": reduction}

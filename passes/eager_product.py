@@ -120,7 +120,7 @@ def _joined_parts(site: Site, shape: tuple[int, int], parts: int) -> Launch:
     rows, columns = shape
     item = site.operands[0].type.dtype.bits // BYTE
     elements = rows * columns
-    work = Work(parts * elements, parts * elements * _PARTIAL_BYTES, elements * item)
+    work = Work(0, parts * elements * _PARTIAL_BYTES, elements * item)
     params: dict[str, AttrValue] = {
         "kind": "join_parts",
         "rows": rows,

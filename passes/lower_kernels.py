@@ -55,6 +55,8 @@ class LowerKernels(Pass):
             PyTorch does; else as if it used the one call that PyTorch has.
         large_arguments: Whether PyTorch is built with CUDA 13, whose kernels take
             32 KB of arguments: optimizers then launch fewer.
+        log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`,
+            as since PyTorch 2.1; else by three times as many steps.
 
     Raises:
         UsageError: `inputs` is none of the three.
@@ -71,6 +73,7 @@ class LowerKernels(Pass):
     fused_bias: bool = True
     spelled_out: bool = True
     large_arguments: bool = False
+    log_sigmoid: bool = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -105,6 +108,7 @@ class LowerKernels(Pass):
             "int8" if target is None or "int8" in rates else "fp32",
             self.spelled_out,
             self.large_arguments,
+            self.log_sigmoid,
         )
         return settings if target is None else _device_settings(settings, target.device)
 

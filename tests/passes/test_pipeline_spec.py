@@ -168,7 +168,7 @@ def test_malformed(text: str) -> None:
         ("fold-shapes{a=1}", "pass 'fold-shapes' has no option 'a'; options: none"),
         (
             "lower-kernels{input=device}",
-            "no option 'input'; options: fused-bias, inputs, large-arguments, spelled",
+            "no option 'input'; options: fused-bias, inputs, large-arguments, log-sig",
         ),
         ("lower-kernels{device}", "has no option 'device'"),
         ("lower-kernels{tf32=true,}", "has no option"),
