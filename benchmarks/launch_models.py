@@ -131,7 +131,25 @@ def _qwen() -> tuple[nn.Module, tuple[Tensor, ...]]:
         use_cache=False,
     )
     config._attn_implementation = _attention_of_2025()  # noqa: SLF001 - as users do
-    return Qwen2Model(config), (torch.zeros(16, 559, dtype=torch.long),)
+    model = Qwen2Model(config)
+    model.rotary_emb = _RotaryOf2025()
+    return model, (torch.zeros(16, 559, dtype=torch.long),)
+
+
+class _RotaryOf2025(nn.Module):
+    """Angles as transformers 4.5x computes them: by a product of depth one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inv_freq = nn.Buffer(torch.empty(32), persistent=False)
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        rows = position_ids.shape[0]
+        inverse = self.inv_freq[None, :, None].float().expand(rows, -1, 1)
+        product = inverse.float() @ position_ids[:, None, :].float()
+        angles = torch.cat([product.transpose(1, 2)] * 2, dim=-1)
+        cos, sin = angles.cos() * 1.0, angles.sin() * 1.0
+        return cos.to(dtype=x.dtype), sin.to(dtype=x.dtype)
 
 
 def _attention_of_2025() -> str:

@@ -125,6 +125,7 @@ def _name_of(op: kineto.Op) -> str:
     while chain[-1] is not around and chain[-1].parent is not None:
         chain.append(chain[-1].parent)
     names = [_name(o.name) for o in chain if kineto.is_library(o.name)]
+    names = names or [around.name]
     return next((n for n in reversed(names) if n not in _COMPOSITIONS), names[-1])
 
 

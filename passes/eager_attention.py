@@ -4,7 +4,7 @@
 precision without a mask from Ampere on, else the memory-efficient kernel. The
 latter has no grouped queries: PyTorch then falls back on copies of the keys and
 values and plain products (`sdp_utils.cpp`, PyTorch 2.5 and later). Both read heads
-where they lie, and write them as the model wants to join them.
+where they lie.
 """
 
 from __future__ import annotations
@@ -54,8 +54,18 @@ def _attention(site: Site) -> Eager:
         ),
         site.work,
     )
-    layout = Layout.HEADS if q.type.rank == _HEADS_RANK else Layout.CONTIGUOUS
+    layout = _result_layout(q, flash=flash)
     return Eager(_NAME, (*_turned(site), Launch(kernel)), (layout,))
+
+
+def _result_layout(q: Tensor, *, flash: bool) -> Layout:
+    """Flash attention writes as the queries lie (`empty_like` in `flash_api.cpp`).
+
+    The memory-efficient kernel writes heads side by side.
+    """
+    if flash and q.contiguous:
+        return Layout.CONTIGUOUS
+    return Layout.HEADS if q.type.rank == _HEADS_RANK else Layout.CONTIGUOUS
 
 
 def is_flash(site: Site) -> bool:

@@ -29,6 +29,7 @@ from perfc.passes.eager import (
     Tensor,
     dtype_name,
     elementwise_launch,
+    scratch,
     vector_launch,
     wanted_gradients,
 )
@@ -53,11 +54,17 @@ def _attention_backward(site: Site) -> Eager:
 
 
 def _eager(site: Site, algorithm: str, launches: tuple[Launch, ...]) -> Eager:
-    """The gradients of heads lie as heads do; a mask's is contiguous."""
-    heads = site.operands[1].type.rank == _HEADS_RANK
-    layout = Layout.HEADS if heads else Layout.CONTIGUOUS
-    wants = wanted_gradients(site)
-    layouts = tuple(Layout.CONTIGUOUS if w == "mask" else layout for w in wants)
+    """Flash writes gradients as their operands lie; a mask's is contiguous."""
+    operands = dict(zip(("q", "k", "v"), site.operands[1:4], strict=True))
+
+    def layout(want: str) -> Layout:
+        operand = operands.get(want)
+        if operand is None or operand.type.rank != _HEADS_RANK:
+            return Layout.CONTIGUOUS
+        follows = algorithm == "flash" and operand.contiguous
+        return Layout.CONTIGUOUS if follows else Layout.HEADS
+
+    layouts = tuple(map(layout, wanted_gradients(site)))
     return Eager(_NAME.format(algorithm), launches, layouts)
 
 
@@ -67,7 +74,7 @@ def _flash(site: Site, forward: Site, *, grouped: bool) -> Eager:
     sums = Work(2 * out.numel, grad.nbytes + out.nbytes, accumulated)
     params = _rows(out, "attention_delta")
     launches = [
-        vector_launch("reduction", q.type.dtype, params, sums),
+        scratch(vector_launch("reduction", q.type.dtype, params, sums)),
         _main(site, forward, "flash"),
         _converted(q, accumulated),
     ]
@@ -123,7 +130,8 @@ def _delta(site: Site) -> tuple[Launch, ...]:
     work = Work(wide.numel, wide.nbytes, row.nbytes)
     params = _rows(wide, "sum")
     summed = vector_launch("reduction", wide.type.dtype, params, work)
-    return (*casts, product, summed, elementwise_launch("copy", (row,), row))
+    steps = (*casts, product, summed, elementwise_launch("copy", (row,), row))
+    return tuple(map(scratch, steps))
 
 
 def _as_fp32(type_: TensorType) -> Tensor:

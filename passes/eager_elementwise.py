@@ -69,11 +69,12 @@ def _elementwise(site: Site) -> Eager:
 def kept_layout(site: Site) -> Layout:
     """Return the layout of the result.
 
-    PyTorch keeps a permutation that all full-size inputs share.
+    PyTorch keeps the permutation of the first full-size input (`reorder_dimensions` in
+    `TensorIterator.cpp`): where axes are broadcast, an input has no say.
     """
     numel = site.out.numel
-    full = {t.layout for t in site.operands if t.numel == numel}
-    return dense(full.pop()) if len(full) == 1 else Layout.CONTIGUOUS
+    full = (t.layout for t in site.operands if t.numel == numel)
+    return dense(next(full, Layout.CONTIGUOUS))
 
 
 def _activation(site: Site) -> Eager:

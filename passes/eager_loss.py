@@ -18,6 +18,7 @@ from perfc.passes.eager import (
     Site,
     Tensor,
     elementwise_launch,
+    scratch,
     vector_launch,
 )
 from perfc.passes.eager_elementwise import over_rows
@@ -124,7 +125,7 @@ def _nll_loss_backward(site: Site) -> Eager:
 def _softmax_backward(site: Site) -> Eager:
     """The product with the gradient in a kernel of its own (`SoftMax.cu`)."""
     grad, y = site.operands
-    product = elementwise_launch("mul", (grad, y), y, y.numel)
+    product = scratch(elementwise_launch("mul", (grad, y), y, y.numel))
     return Eager("aten::_softmax_backward_data", (product, _rows(site)))
 
 

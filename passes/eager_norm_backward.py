@@ -19,6 +19,7 @@ from perfc.passes.eager import (
     Tensor,
     elementwise_launch,
     made_contiguous,
+    scratch,
     vector_launch,
     wanted_gradients,
 )
@@ -76,7 +77,8 @@ def _weight_sums(site: Site, rows: int, columns: int, weights: int) -> list[Laun
     many = rows > MANY_ROWS
     written = weights * columns * item * (partial_rows if many else 1)
     work = Work(_PER_WEIGHT * x.numel, 2 * x.nbytes, written)
-    launches = [_column_sum(site, rows, columns, work)]
+    first = _column_sum(site, rows, columns, work)
+    launches = [scratch(first) if many else first]
     if many:
         each = Work(partial_rows * columns, written // weights, columns * item)
         launches += [_column_sum(site, partial_rows, columns, each)] * weights

@@ -186,18 +186,56 @@ def test_grouped_heads_are_summed_up() -> None:
     assert ["sum", "sum"] == _kinds(found)[-2:]
 
 
-def test_gradients_of_heads_lie_as_heads_do() -> None:
-    """Turned and flattened they are a view, as the model needs them."""
+def _joined_heads(x: str, made: str) -> dict[str, list[str]]:
+    """Return what is launched to join the heads of a gradient of attention."""
     graph = lower(
-        f"""graph @g(%g: {HEADS}) {{
-      %a = attention_backward(%g, %g, %g, %g, %g) {{wants = ["q"]}} : ?
+        f"""graph @g(%x: {x}) {{
+      %q = {made} : ?
+      %a = attention_backward(%q, %q, %q, %q, %q) {{wants = ["q"]}} : ?
       %t = transpose(%a) {{perm = [0, 2, 1, 3]}} : ?
       %f = flatten(%t) {{axis = 2}} : ?
       return %f }}""",
         target="a100",
     )
+    return launched(graph)
 
-    assert [] == launched(graph)["aten::view"]
+
+def test_gradients_of_heads_lie_as_heads_do() -> None:
+    """Flash attention makes them like its operands: joined they are a view, or not."""
+    side_by_side = "transpose(%x) {perm = [0, 2, 1, 3]}"
+    apart = "copy(%x)"
+
+    assert [] == _joined_heads("f16[4,512,12,64]", side_by_side)["aten::view"]
+    assert ["elementwise"] == _joined_heads(HEADS, apart)["aten::reshape"]
+
+
+def test_attention_lies_as_its_queries_do() -> None:
+    """Of heads made contiguous, flash attention's result is contiguous, too."""
+    text = f"""graph @g(%q: {HEADS}) {{
+      %a = attention(%q, %q, %q) : ?
+      %t = transpose(%a) {{perm = [0, 2, 1, 3]}} : ?
+      %f = flatten(%t) {{axis = 2}} : ?
+      return %f }}"""
+
+    assert "aten::reshape" in launched(lower(text, target="a100"))
+    assert "aten::view" in launched(lower(text, target="v100"))
+
+
+def test_sums_keep_the_first_layout() -> None:
+    """Of two full-size inputs the first decides how the result lies."""
+
+    def found(first: str, second: str) -> dict[str, list[str]]:
+        return launched(
+            lower(f"""graph @g(%x: f32[2,8,12,64], %y: f32[2,12,8,64]) {{
+          %t = transpose(%x) {{perm = [0, 2, 1, 3]}} : ?
+          %a = add({first}, {second}) : ?
+          %b = transpose(%a) {{perm = [0, 2, 1, 3]}} : ?
+          %f = flatten(%b) {{axis = 2}} : ?
+          return %f }}""")
+        )
+
+    assert "aten::view" in found("%t", "%y")
+    assert "aten::reshape" in found("%y", "%t")
 
 
 def test_weights_of_long_layer_norms_are_summed_in_two_steps() -> None:
