@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from tests.passes.torch_layers import LAYERS, F, Results, Run, aten, axis_of
+from torch import Tensor
 
-from perfc.ir import Graph, Node, Record, Value
-
-Results = Sequence[Tensor]
-Run = Callable[[Node, list[Any]], Results]
-"""Runs a node on its operands. They are `Any`: torch's functions are typed in part."""
+from perfc.ir import Graph, Node, Value
 
 _DTYPES = {
     "f64": torch.float64,
@@ -24,10 +21,8 @@ _DTYPES = {
     "i64": torch.int64,
     "bool": torch.bool,
 }
-aten: Any = torch.ops.aten
 _ATEN_SOFTMAX: Any = aten._softmax_backward_data  # noqa: SLF001 - its only name
 _ATEN_LOG_SOFTMAX: Any = aten._log_softmax_backward_data  # noqa: SLF001 - the same
-F: Any = nn.functional
 
 
 def run_graph(
@@ -50,12 +45,6 @@ def _checked(value: Value, tensor: Tensor) -> Tensor:
     assert tuple(tensor.shape) == value.type.shape, f"{value}: {tensor.shape}"
     assert tensor.dtype == _DTYPES[value.type.dtype.name], f"{value}: {tensor.dtype}"
     return tensor
-
-
-def _grad(out: Any, of: Any, grad: Any) -> list[Any]:  # noqa: ANN401 - see `Run`
-    """Differentiate; typed, which torch's function is not."""
-    autograd: Any = torch.autograd
-    return list(autograd.grad(out, of, grad))
 
 
 def _plain(function: Callable[..., Any]) -> Run:
@@ -144,134 +133,9 @@ _REDUCTIONS: Mapping[str, Callable[[Any, tuple[int, ...], bool], Any]] = {
 }
 
 
-def _axis(node: Node) -> int:
-    return node.attributes.integer("axis")
-
-
-def _layer_norm(node: Node, operands: list[Any]) -> Results:
-    x, *weights = operands
-    return [F.layer_norm(x, x.shape[_axis(node) :], *weights)]
-
-
-def _rms_norm(node: Node, operands: list[Any]) -> Results:
-    x, *weight = operands
-    return [F.rms_norm(x, x.shape[_axis(node) :], *weight, eps=1e-5)]
-
-
-def _group_norm(node: Node, operands: list[Any]) -> Results:
-    x, *weights = operands
-    return [F.group_norm(x, node.attributes.integer("groups"), *weights)]
-
-
-def _batch_norm(node: Node, operands: list[Any]) -> Results:
-    x, weight, bias, _, _ = operands
-    return [F.batch_norm(x, None, None, weight, bias, training=True)]
-
-
-def _by_autograd(op: str, names: Mapping[str, int]) -> Run:
-    """Compute several gradients by running the forward op under autograd.
-
-    Operand 0 of the backward op is the gradient, the others are the forward op's; a
-    missing bias is zeros.
-    """
-
-    def run(node: Node, operands: list[Any]) -> Results:
-        grad, *saved = operands
-        wants = [str(w) for w in _texts(node.attributes, "wants")]
-        with torch.enable_grad():
-            leaves = [t.detach().requires_grad_() for t in saved]
-            while len(leaves) <= max(names[w] for w in wants):
-                bias = torch.zeros_like(leaves[1]) if op != "conv" else None
-                rows = grad.new_zeros(grad.shape[1])
-                leaf = rows if bias is None else bias
-                leaves.append(leaf.requires_grad_())
-            used = leaves
-            if op == "batch_norm":
-                used = [*leaves, leaves[1], leaves[1]]
-            out = OPS[_forward(node, op)](node, list(used))[0]
-        return _grad(out, [leaves[names[w]] for w in wants], grad)
-
-    return run
-
-
-def _forward(node: Node, op: str) -> str:
-    return "conv_transpose" if node.attributes.flag("transposed") else op
-
-
-def _texts(attributes: Record, name: str) -> tuple[object, ...]:
-    found = attributes.get(name)
-    assert isinstance(found, tuple)
-    return found
-
-
-def _conv(node: Node, operands: list[Any]) -> Results:
-    x, weight, *bias = operands
-    attributes = node.attributes
-    stride = attributes.integers("stride") or (1,) * (x.ndim - 2)
-    padding = attributes.integers("padding")[: x.ndim - 2] or (0,) * (x.ndim - 2)
-    groups = attributes.integer("groups", 1)
-    first = bias[0] if bias else None
-    return [F.conv2d(x, weight, first, stride, padding, groups=groups)]
-
-
-def _conv_transpose(node: Node, operands: list[Any]) -> Results:
-    x, weight, *bias = operands
-    stride = node.attributes.integers("stride") or (1,) * (x.ndim - 2)
-    first = bias[0] if bias else None
-    return [F.conv_transpose2d(x, weight, first, stride)]
-
-
-def _pool(node: Node, operands: list[Any]) -> Results:
-    x, attributes = operands[0], node.attributes
-    window, stride = attributes.integers("window"), attributes.integers("stride")
-    if attributes.text("kind") == "max":
-        return list(F.max_pool2d(x, window, stride, return_indices=True))
-    return [F.avg_pool2d(x, window, stride)]
-
-
-def _pool_backward(node: Node, operands: list[Any]) -> Results:
-    grad, x, *places = operands
-    attributes = node.attributes
-    window, stride = attributes.integers("window"), attributes.integers("stride")
-    if places:
-        zeros = torch.zeros_like(x).flatten(2)
-        flat = places[0].flatten(2)
-        return [zeros.scatter_add(2, flat, grad.flatten(2)).view_as(x)]
-    pads = [0] * len(window)
-    back = aten.avg_pool2d_backward(grad, x, window, stride, pads, False, True, None)
-    return [back]
-
-
-def _attention(node: Node, operands: list[Any]) -> Results:
-    q, k, v, *masks = operands
-    scale = node.attributes.get("scale")
-    out = F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        masks[0] if masks else None,
-        is_causal=node.attributes.flag("causal"),
-        scale=scale if isinstance(scale, float) else None,
-    )
-    return [out]
-
-
-def _attention_backward(node: Node, operands: list[Any]) -> Results:
-    grad, q, k, v, _, *masks = operands
-    forward = _by_autograd("attention", {"q": 0, "k": 1, "v": 2, "mask": 3})
-    return forward(node, [grad, q, k, v, *masks])
-
-
-def _rotary(node: Node, operands: list[Any]) -> Results:
-    x, cos, sin = operands
-    half = x.shape[-1] // 2
-    turned = torch.cat((-x[..., half:], x[..., :half]), -1)
-    return [x * cos + turned * sin]
-
-
 def _gather(node: Node, operands: list[Any]) -> Results:
     x, indices = operands
-    axis = _axis(node) % x.ndim
+    axis = axis_of(node) % x.ndim
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     return [x.index_select(axis, indices.reshape(-1)).reshape(shape)]
 
@@ -300,61 +164,8 @@ def _index_put(node: Node, operands: list[Any]) -> Results:
 def _scatter_elements(node: Node, operands: list[Any]) -> Results:
     x, indices, updates = operands
     if node.attributes.get("reduction") == "add":
-        return [x.scatter_add(_axis(node), indices, updates)]
-    return [x.scatter(_axis(node), indices, updates)]
-
-
-def _bags(node: Node, operands: list[Any]) -> Results:
-    weight, indices, *offsets = operands
-    mode = node.attributes.text("mode")
-    return [F.embedding_bag(indices, weight, *offsets, mode=mode)]
-
-
-def _bags_backward(node: Node, operands: list[Any]) -> Results:
-    """Differentiate the bags; the sparse form lists each look-up's row."""
-    grad, indices, *offsets = operands
-    table = node.attributes.records("tables")[0]
-    shape = table.integer("rows"), table.integer("dim")
-    with torch.enable_grad():
-        weight = grad.new_zeros(shape).requires_grad_()
-        out = F.embedding_bag(
-            indices, weight, *offsets, mode=node.attributes.text("mode")
-        )
-    return _grad(out, weight, grad)
-
-
-def _embedding_backward(node: Node, operands: list[Any]) -> Results:
-    grad, indices = operands
-    rows, dim = node.attributes.integers("shape")
-    zeros = grad.new_zeros(rows, dim)
-    return [zeros.index_add(0, indices.reshape(-1), grad.reshape(-1, dim))]
-
-
-def _loss(node: Node, operands: list[Any]) -> Results:
-    return [_LOSSES[node.attributes.text("kind")](*operands)]
-
-
-_LOSSES: Mapping[str, Callable[[Any, Any], Any]] = {
-    "mse": F.mse_loss,
-    "bce": F.binary_cross_entropy,
-    "bce_with_logits": F.binary_cross_entropy_with_logits,
-}
-
-
-def _loss_backward(node: Node, operands: list[Any]) -> Results:
-    grad, x, target = operands
-    with torch.enable_grad():
-        leaf = x.detach().requires_grad_()
-        loss = _LOSSES[node.attributes.text("kind")](leaf, target)
-    return _grad(loss, leaf, grad)
-
-
-def _nll_loss_backward(node: Node, operands: list[Any]) -> Results:
-    grad, scores, labels = operands
-    with torch.enable_grad():
-        leaf = scores.detach().requires_grad_()
-        loss = F.nll_loss(leaf, labels)
-    return _grad(loss, leaf, grad)
+        return [x.scatter_add(axis_of(node), indices, updates)]
+    return [x.scatter(axis_of(node), indices, updates)]
 
 
 def _gelu(node: Node, operands: list[Any]) -> Results:
@@ -381,12 +192,12 @@ def _clip_backward(node: Node, operands: list[Any]) -> Results:
 
 def _topk(node: Node, operands: list[Any]) -> Results:
     x, count = operands
-    return list(x.topk(_ints(count)[0], _axis(node)))
+    return list(x.topk(_ints(count)[0], axis_of(node)))
 
 
 def _split(node: Node, operands: list[Any]) -> Results:
     sizes = list(node.attributes.integers("sizes"))
-    return list(operands[0].split(sizes, _axis(node)))
+    return list(operands[0].split(sizes, axis_of(node)))
 
 
 def _pad(node: Node, operands: list[Any]) -> Results:
@@ -398,7 +209,7 @@ def _pad(node: Node, operands: list[Any]) -> Results:
 
 
 def _cumsum(node: Node, operands: list[Any]) -> Results:
-    axis = _axis(node)
+    axis = axis_of(node)
     if node.attributes.flag("reverse"):
         return [operands[0].flip(axis).cumsum(axis).flip(axis)]
     return [operands[0].cumsum(axis)]
@@ -423,6 +234,7 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 OPS: Mapping[str, Run] = {
+    **LAYERS,
     "constant": _constant,
     "fill": _fill,
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
@@ -430,7 +242,7 @@ OPS: Mapping[str, Run] = {
     "expand": lambda node, o: [o[0].expand(_ints(o[1]))],
     "slice": _slice,
     "slice_backward": _slice_backward,
-    "concat": lambda node, o: [torch.cat(o, _axis(node))],
+    "concat": lambda node, o: [torch.cat(o, axis_of(node))],
     "split": _split,
     "identity": lambda node, o: [o[0]],
     "copy": _plain(torch.clone),
@@ -438,36 +250,13 @@ OPS: Mapping[str, Run] = {
     "matmul": _plain(torch.matmul),
     "einsum": _einsum,
     "reduce": _reduce,
-    "layer_norm": _layer_norm,
-    "layer_norm_backward": _by_autograd("layer_norm", {"x": 0, "weight": 1, "bias": 2}),
-    "rms_norm": _rms_norm,
-    "rms_norm_backward": _by_autograd("rms_norm", {"x": 0, "weight": 1}),
-    "group_norm": _group_norm,
-    "group_norm_backward": _by_autograd("group_norm", {"x": 0, "weight": 1, "bias": 2}),
-    "batch_norm": _batch_norm,
-    "batch_norm_backward": _by_autograd("batch_norm", {"x": 0, "weight": 1, "bias": 2}),
-    "conv": _conv,
-    "conv_transpose": _conv_transpose,
-    "conv_backward": _by_autograd("conv", {"x": 0, "weight": 1, "bias": 2}),
-    "pool": _pool,
-    "pool_backward": _pool_backward,
-    "attention": _attention,
-    "attention_backward": _attention_backward,
-    "rotary": _rotary,
     "gather": _gather,
-    "embedding_backward": _embedding_backward,
     "index": _index,
     "gather_nd": _index,
     "index_put": _index_put,
-    "gather_elements": lambda node, o: [o[0].gather(_axis(node), o[1])],
+    "gather_elements": lambda node, o: [o[0].gather(axis_of(node), o[1])],
     "scatter_elements": _scatter_elements,
     "scatter_nd": lambda node, o: [o[0].index_put(tuple(o[1].unbind(-1)), o[2])],
-    "embedding_bag": _bags,
-    "embedding_bag_backward": _bags_backward,
-    "loss": _loss,
-    "loss_backward": _loss_backward,
-    "nll_loss": _plain(F.nll_loss),
-    "nll_loss_backward": _nll_loss_backward,
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
     "clip": _clip,
@@ -487,13 +276,13 @@ OPS: Mapping[str, Run] = {
             o[0], node.attributes.integer("block")
         )
     ],
-    "softmax": lambda node, o: [o[0].softmax(_axis(node))],
-    "log_softmax": lambda node, o: [o[0].log_softmax(_axis(node))],
+    "softmax": lambda node, o: [o[0].softmax(axis_of(node))],
+    "log_softmax": lambda node, o: [o[0].log_softmax(axis_of(node))],
     "softmax_backward": lambda node, o: [
-        _ATEN_SOFTMAX(o[0], o[1], _axis(node), o[0].dtype)
+        _ATEN_SOFTMAX(o[0], o[1], axis_of(node), o[0].dtype)
     ],
     "log_softmax_backward": lambda node, o: [
-        _ATEN_LOG_SOFTMAX(o[0], o[1], _axis(node), o[0].dtype)
+        _ATEN_LOG_SOFTMAX(o[0], o[1], axis_of(node), o[0].dtype)
     ],
     "relu_backward": lambda node, o: [aten.threshold_backward(o[0], o[1], 0)],
     "leaky_relu": _plain(F.leaky_relu),

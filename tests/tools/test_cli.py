@@ -84,7 +84,7 @@ def test_verbs_that_are_not_built_are_absent(command: Command, verb: str) -> Non
 @pytest.mark.parametrize(
     "option",
     [
-        *("--optimizer=sgd", "--ranks=2", "--mode=training", "--dtype=bf16"),
+        *("--optimizer=lion", "--ranks=2", "--mode=profile", "--dtype=bf16"),
         *("--runtime=compiled", "--dtype=amp-bf16"),
     ],
 )

@@ -85,6 +85,7 @@ SCHEMA: Schema = {
         "peak_bytes": int,
         "parameters_bytes": int,
         "activations_bytes": int,
+        "gradients_bytes": int,
         "optimizer_bytes": int,
         "library_bytes": int,
         "reserved_bytes": int,
