@@ -11,6 +11,7 @@ from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.gemm import GEMM
 from perfc.costmodels.host_profile import (
+    COMPILED_GRAPH,
     GRAPH_LAUNCH,
     HostProfile,
     HostProfileError,
@@ -48,6 +49,7 @@ from perfc.costmodels.target import (
 
 __all__ = [
     "ATTENTION",
+    "COMPILED_GRAPH",
     "CONV",
     "EMBEDDING_BAG",
     "EMBEDDING_UPDATE",

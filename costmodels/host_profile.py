@@ -16,6 +16,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias, TypeGuard, cast
 
 import attrs
@@ -35,6 +36,22 @@ GRAPH_NODE_US = 0.2
 2 us and 0.2 us a node with CUDA 11.8; about 2.5 us for any number with 12.6.
 """
 
+COMPILED_GRAPH = "Torch-Compiled Region"
+"""What a call of a compiled graph is called, as in Kineto traces."""
+
+COMPILED_US: Mapping[str, float] = MappingProxyType(
+    {"graph": 37.0, "kernel": 4.8, "call": 2.5}
+)
+"""What Python does in a compiled graph, where a profile does not say.
+
+`graph`: guards and the wrappers around a graph, each time it is called; `kernel`: from
+the wrapper to the driver's call, per generated kernel; `call`: around an outside
+kernel, in place of T1. From the break-down of an empty graph and an empty kernel
+(GB200, 2026-04, meta-pytorch/tritonbench#1016 and #1017): a graph of one kernel takes
+42 to 44 us; its kernel 6.8 us without arguments and 9.1 with 19, of which the driver's
+call is 3.0 to 3.3; the generated wrapper's own lines around a kernel 2.5.
+"""
+
 MAX_US = 1e6
 """A mean overhead of a second or more is a stall, not an overhead."""
 
@@ -52,7 +69,9 @@ _TEXTS = ("name", "source", "date", "software")
 _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
-_FIELDS = frozenset({*_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", _GRAPH_NODE})
+_COMPILED = "compiled_us"
+_OPTIONAL = (_GRAPH_NODE, _COMPILED)
+_FIELDS = frozenset({*_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL})
 
 _Table: TypeAlias = Mapping[str, object]
 
@@ -63,6 +82,11 @@ class HostProfileError(PerfcError):
 
 def _copied(value: Mapping[str, float]) -> Mapping[str, float]:
     return dict(value)
+
+
+def _compiled_s(value: Mapping[str, float]) -> Mapping[str, float]:
+    """Add what is not given."""
+    return {name: us * 1e-6 for name, us in COMPILED_US.items()} | dict(value)
 
 
 @attrs.frozen
@@ -97,6 +121,8 @@ class HostProfile:
         calls_s: Inside a runtime call, by call; for a synchronisation, what it
             takes when there is nothing to wait for.
         graph_node_s: What each node of a CUDA graph adds to its launch call.
+        compiled_s: What Python takes in a compiled graph: per `graph`, per generated
+            `kernel`, and around each `call` of another.
         sigma_shared: Relative uncertainty that all host times share (standard
             deviation of the logarithm): another CPU, another PyTorch.
         sigma_independent: Relative spread of one host time around its mean.
@@ -114,6 +140,9 @@ class HostProfile:
     t0_s: PerName
     calls_s: PerName
     graph_node_s: float
+    compiled_s: Mapping[str, float] = attrs.field(
+        converter=_compiled_s, factory=dict[str, float], hash=False
+    )
     sigma_shared: float
     sigma_independent: float
     source: str
@@ -203,6 +232,7 @@ def _problems(document: _Table) -> Iterator[str]:
     yield from _time_problems(_GRAPH_NODE, document.get(_GRAPH_NODE, GRAPH_NODE_US))
     for field in (*_PER_OP, "calls_us"):
         yield from _table_problems(field, document.get(field))
+    yield from _compiled_problems(document.get(_COMPILED, {}))
 
 
 def _table_problems(field: str, table: object) -> Iterator[str]:
@@ -216,6 +246,18 @@ def _table_problems(field: str, table: object) -> Iterator[str]:
             yield f"{field}.{name} is missing; expected microseconds"
     for name, value in times.items():
         yield from _time_problems(f"{field}.{name}", value)
+
+
+def _compiled_problems(table: object) -> Iterator[str]:
+    if not isinstance(table, Mapping):
+        yield f"{_COMPILED} = {_shown(table)}; expected a table"
+        return
+    for name, value in cast("_Table", table).items():
+        if name in COMPILED_US:
+            yield from _time_problems(f"{_COMPILED}.{name}", value)
+        else:
+            known = ", ".join(COMPILED_US)
+            yield f"unknown field '{_COMPILED}.{name}'; it has {known}"
 
 
 def _time_problems(name: str, value: object) -> Iterator[str]:
@@ -247,6 +289,8 @@ def _profile(document: _Table) -> HostProfile:
     def text(field: str) -> str:
         return str(document[field])
 
+    compiled = cast("Mapping[str, float]", document.get(_COMPILED, {}))
+
     return HostProfile(
         name=text("name"),
         t1_s=number("t1_us") * 1e-6,
@@ -256,6 +300,7 @@ def _profile(document: _Table) -> HostProfile:
         t0_s=per_name("t0_us"),
         calls_s=per_name("calls_us"),
         graph_node_s=number(_GRAPH_NODE, GRAPH_NODE_US) * 1e-6,
+        compiled_s={name: us * 1e-6 for name, us in compiled.items()},
         sigma_shared=number("sigma_shared"),
         sigma_independent=number("sigma_independent"),
         source=text("source"),

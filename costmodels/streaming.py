@@ -81,11 +81,16 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             ("run_length", 4.0e-6, 0.5, 0.0, 8.0, NOWHERE, 0.2, 0.3),
             ("scan", 3.0e-6, 0.85, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("pool", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("triton_poi", 0.2e-6, 1.0, 0.0, 8.0, NOWHERE, 0.2, 0.25),
+            ("triton_per", 0.8e-6, 0.75, 0.0, 2.0, NOWHERE, 0.2, 0.3),
+            ("triton_red", 1.5e-6, 0.7, 1.0, 4.0, NOWHERE, 0.2, 0.35),
             ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
         )
     }
 )
-"""By canonical op; `memcpy` is a copy inside the device.
+"""By canonical op; `memcpy` is a copy inside the device, `triton_…` a generated kernel
+of a compiled graph: loops as elementwise kernels, rows held in registers as softmax,
+rows in blocks as layer norm, none of them fitted.
 
 Elementwise, softmax and layer norm: `benchmarks/fit_kernels.py`, 2026-11. The
 others: round numbers near what single kernels do in Kineto traces of DLRM
@@ -141,6 +146,7 @@ class StreamingModel:
         held = np.array(
             [
                 (k.op == "softmax" and c <= ONE_PASS_COLUMNS)
+                or (k.op == "triton_red" and k.params.get("passes") == 1)
                 or (k.op == "batch_norm" and k.params.get("kind") != "training")
                 for k, c in zip(kernels.kernels, columns, strict=True)
             ]

@@ -124,6 +124,15 @@ class Record(Mapping[str, AttrValue]):
                 return found
         raise self._unlike(name, "a list of integers")
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a tuple-of-string attribute; nothing if it is absent."""
+        values = self._get(name, ())
+        if isinstance(values, tuple):
+            found = tuple(v for v in values if isinstance(v, str))
+            if len(found) == len(values):
+                return found
+        raise self._unlike(name, "a list of strings")
+
     def dims(self, name: str) -> tuple[Dim, ...]:
         """Return a tuple attribute of integers and expressions."""
         values = self._items.get(name)

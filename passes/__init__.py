@@ -24,6 +24,8 @@ from perfc.passes.facts import (
     SegmentKind,
 )
 from perfc.passes.fold_shapes import FoldShapes
+from perfc.passes.fuse_kernels import FuseKernels
+from perfc.passes.fused_kernel import fused_nodes
 from perfc.passes.instruments import (
     DumpDir,
     Instrument,
@@ -93,6 +95,7 @@ __all__ = [
     "CriticalPath",
     "DumpDir",
     "FoldShapes",
+    "FuseKernels",
     "HostSaving",
     "HostedLaunches",
     "Instrument",
@@ -133,6 +136,7 @@ __all__ = [
     "WhatIf",
     "find_fact",
     "format_pipeline",
+    "fused_nodes",
     "has_control_flow",
     "host_launches",
     "is_training_step",

@@ -21,6 +21,7 @@ from perfc.ir import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import LAUNCHES
+from perfc.passes.launch_copy import LaunchCopy
 
 _TRANSFERS = frozenset({"h2d", "d2h"})
 """Copies between host and device, which may stay outside of the graph."""
@@ -85,28 +86,25 @@ class _Capture:
     """Copies the tasks of *source*, those of its middle behind one call.
 
     Attributes:
-        source: The launches of eager PyTorch, op after op.
-        result: The launches of the replay.
-        moved: New number of each task that stays.
+        source: The launches, op after op.
+        copy: The launches of the replay.
 
     """
 
     source: LaunchGraph
-    result: LaunchGraph = attrs.field(init=False)
-    moved: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    copy: LaunchCopy = attrs.field(init=False)
 
     def run(self) -> LaunchGraph:
         """Return the result."""
         source = self.source
-        result = self.result = LaunchGraph(source.name)
-        result.resources += source.resources
-        result.kernels += source.kernels
+        self.copy = LaunchCopy(source)
+        self.copy.result.kernels += source.kernels
         first, end = self._middle()
         self._copy(range(first))
         if first < end:
             self._launch(range(first, end))
         self._copy(range(end, len(source)))
-        return result
+        return self.copy.result
 
     def _middle(self) -> tuple[int, int]:
         """Return the first task that is captured, and the one after the last."""
@@ -123,19 +121,18 @@ class _Capture:
 
     def _copy(self, tasks: range) -> None:
         """Copy tasks as they are, with their ops."""
-        source, result = self.source, self.result
+        source = self.source
         before = -1
         for task in tasks:
             op = source.op[task]
             if op != before:
-                result.add_op(source.ops[op])
+                self.copy.result.add_op(source.ops[op])
                 before = op
-            issue = source.issue[task]
-            self._add(task, -1 if issue < 0 else self.moved[issue])
+            self.copy.add(task)
 
     def _launch(self, tasks: range) -> None:
         """Put the device tasks behind one call, without what the host did."""
-        source, result = self.source, self.result
+        source, result = self.source, self.copy.result
         for task in tasks:
             if source.kind[task] is TaskKind.SYNC:
                 raise UnsupportedModelError(_refusal(source, task))
@@ -153,22 +150,7 @@ class _Capture:
             if source.op[task] != before:
                 before = source.op[task]
                 result.add_op(source.ops[before])
-            self._add(task, call)
-
-    def _add(self, task: int, issue: int) -> None:
-        """Add one task to the op that was added last."""
-        source = self.source
-        self.moved[task] = self.result.task(
-            source.kind[task],
-            source.resource[task],
-            op=len(self.result.ops) - 1,
-            kernel=source.kernel[task],
-            issue=issue,
-            after=tuple([self.moved[other] for other in source.after[task]]),
-            detail=source.detail[task],
-            group=source.group[task],
-            stated_s=source.stated_s[task],
-        )
+            self.copy.add(task, issue=call)
 
 
 def _refusal(graph: LaunchGraph, task: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import ClassVar
 
@@ -27,9 +27,13 @@ from perfc.passes.eager import SCRATCH as SCRATCH_TASK
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
+from perfc.passes.fused_kernel import fused_nodes
 from perfc.passes.memory_use import MEMORY, Buffer, BufferKind, MemoryUse
 
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
+_JOINS = frozenset({"concat"})
+"""Ops whose operands may lie in their places, in a compiled graph."""
+
 _BLAS = "gemm"
 """Canonical name of the kernels that make PyTorch allocate the workspace."""
 
@@ -42,7 +46,8 @@ class Memory(Pass):
     tensor any more: a result lives from its node to the last node that reads it or
     a view of it, inputs and outputs live throughout, and what an op needs besides
     its results lives as long as the op. An op that launches nothing makes a view; a
-    written operand and the result are one storage. Parameters, the states of the
+    written operand and the result are one storage. Of the ops of a generated kernel,
+    only those have results that the kernel writes. Parameters, the states of the
     optimizer, the constants that kernels read, and the BLAS workspace (with a target)
     stay. What backward reads of forward lives till then. Gradients that the optimizer
     reads live to the end of the iteration: the next one begins with `zero_grad`.
@@ -77,11 +82,13 @@ class _Launched:
         run: Those that have a task on the device: then their results are new.
         scratch: Sizes of the buffers that their kernels fill besides them. A node
             of several calls drops those of one before the next: the most counts.
+        keeps: Of nodes that generated kernels compute, the results that are written.
 
     """
 
     run: frozenset[str]
     scratch: Mapping[str, Sequence[int]]
+    keeps: Mapping[str, frozenset[str]]
 
     @classmethod
     def of(cls, graph: LaunchGraph) -> _Launched:
@@ -97,7 +104,21 @@ class _Launched:
         for op, needed in sizes.items():
             node = graph.ops[op].node
             scratch[node] = max(scratch.get(node, ()), needed, key=sum)
-        return cls(frozenset(graph.ops[op].node for op in ops if op >= 0), scratch)
+        run = frozenset(graph.ops[op].node for op in ops if op >= 0)
+        return cls(run, scratch, _kept(graph))
+
+
+def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
+    """Return what generated kernels write of the nodes that they compute."""
+    keeps: dict[str, frozenset[str]] = {}
+    for op in graph.ops:
+        for node in fused_nodes(op):
+            written = frozenset(op.attributes.texts("keeps"))
+            keeps[node] = keeps.get(node, frozenset()) | written
+    for op in graph.ops:
+        if op.node in keeps and not fused_nodes(op):  # and a loop behind its kernel
+            keeps[op.node] |= {op.node}
+    return keeps
 
 
 @attrs.define(eq=False)
@@ -112,6 +133,7 @@ class _Storages:
         names: Their names.
         owner: The value whose storage a value has, if not its own; None where it
             has none.
+        parts: The storages that a value without one of its own is made of again.
         last: Number of the last node that reads the storage of a value.
 
     """
@@ -123,6 +145,9 @@ class _Storages:
     names: Sequence[str] = attrs.field(init=False)
     owner: dict[Value, Value | None] = attrs.field(
         factory=dict["Value", "Value | None"], init=False
+    )
+    parts: dict[Value, Sequence[Value]] = attrs.field(
+        factory=dict["Value", "Sequence[Value]"], init=False
     )
     last: dict[Value | None, int] = attrs.field(
         factory=dict["Value | None", int], init=False
@@ -168,21 +193,52 @@ class _Storages:
         One walk finds the owner of every value, and its last read.
         """
         owner, last, run = self.owner, self.last, self._launched.run
+        keeps = self._launched.keeps
         made: dict[int, Sequence[Value]] = {}
         for index, node in enumerate(self.nodes):
             for value in _reads(node) if node.regions else node.operands:
                 last[owner.get(value, value)] = index
+            if keeps:
+                self._read_parts(node.operands, index)
+                if self.names[index] in keeps or node.op in _JOINS:
+                    made[index] = self._fused(node, keeps.get(self.names[index], ()))
+                    continue
             runs = self.names[index] in run
             source = self._aliased(node, runs=runs)
             if source is not None:
                 owner.update(dict.fromkeys(node.results, owner.get(source, source)))
+                if source in self.parts:
+                    parts = self.parts[source]
+                    self.parts.update(dict.fromkeys(node.results, parts))
             elif not runs:
                 owner.update(dict.fromkeys(node.results))
             if runs:
                 made[index] = node.results if source is None else ()
         for value in self.graph.outputs:
             last[owner.get(value, value)] = len(self.nodes)
+        self._read_parts(self.graph.outputs, len(self.nodes))
         return made
+
+    def _read_parts(self, values: Iterable[Value], index: int) -> None:
+        for value in values:
+            self.last.update(dict.fromkeys(self.parts.get(value, ()), index))
+
+    def _fused(self, node: Node, keeps: Container[str]) -> Sequence[Value]:
+        """Return what a node inside of a generated kernel allocates.
+
+        The others of its results are computed where they are read, from all that
+        the node reads; a join without a kernel lies in its pieces.
+        """
+        kept = [value for value in node.results if value.name in keeps]
+        rest = [value for value in node.results if value.name not in keeps]
+        parts: dict[Value, None] = {}
+        for value in node.operands:
+            owner = self.owner.get(value, value)
+            own = (owner,) if owner is not None else ()
+            parts.update(dict.fromkeys(self.parts.get(value, own)))
+        self.parts.update(dict.fromkeys(rest, tuple(parts)))
+        self.owner.update(dict.fromkeys(rest))
+        return kept
 
     def _aliased(self, node: Node, *, runs: bool) -> Value | None:
         """Return the operand whose storage the results have, if they are not new."""
@@ -221,6 +277,8 @@ class _Storages:
 
     def _scratch(self, index: int) -> list[Buffer]:
         node, name = self.nodes[index], self.names[index]
+        if name in self._launched.keeps:
+            return []
         sizes = self._launched.scratch.get(name, ())
         rule = SCRATCH.get(node.op)
         if rule is not None:

@@ -42,8 +42,9 @@ class Overhead(Pass):
     Every op costs T1 first; an op that calls the runtime costs T2 before its
     first call, T5 between two launches and T3 after its last call; an op that
     does not costs T0 (detail `T5`, as in the paper). A bare synchronisation or
-    graph launch is no op of PyTorch: it costs T1 and its call. Calls take their
-    T4; the launch of a CUDA graph more for each node. An op whose device tasks
+    graph launch is no op of PyTorch: it costs T1 and its call. In a compiled graph
+    T1 is what its Python takes, and a generated kernel has no T2 and T3. Calls take
+    their T4; the launch of a CUDA graph more for each node. An op whose device tasks
     another op's call issued, as in such a graph, costs the host nothing.
 
     A rank class that is given as a launch graph has its host tasks already:
@@ -233,6 +234,10 @@ class _Hosting:
         """Add one op: its host segments, its calls and its device tasks."""
         kinds = self.source.kind
         times = self._times_of(self.source.ops[op].name)
+        role = self.source.ops[op].attributes.get("compiled")
+        if isinstance(role, str):
+            self._compiled(op, times, role, range(start, end))
+            return
         if kinds[start:end] == [TaskKind.CALL, TaskKind.KERNEL]:
             self._one_launch(op, times, start)
             return
@@ -249,6 +254,23 @@ class _Hosting:
             self.order += range(start, end)
             return
         self._launches(op, times, range(start, end), hosts[0])
+        self._segment(op, "T3", times.t3_s)
+
+    def _compiled(self, op: int, times: _Times, role: str, tasks: range) -> None:
+        """Add what a compiled graph runs: its own Python takes the place of T1.
+
+        A generated kernel is launched at once; an outside one is an op of ATen.
+        """
+        issued = not tasks or self.source.issue[tasks[0]] < 0
+        if not issued:  # by a CUDA graph
+            self.order += tasks
+            return
+        self._segment(op, "T1", self.profile.compiled_s[role])
+        hosts = [task for task in tasks if self.source.kind[task] in HOST_KINDS]
+        if role != "call" or not hosts:
+            self.order += tasks
+            return
+        self._launches(op, times, tasks, hosts[0])
         self._segment(op, "T3", times.t3_s)
 
     def _one_launch(self, op: int, times: _Times, call: int) -> None:

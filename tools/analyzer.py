@@ -13,6 +13,7 @@ from perfc.passes import (
     CRITICAL_PATH,
     INTERVAL,
     CaptureGraph,
+    FuseKernels,
     Instrument,
     LowerKernels,
     Overhead,
@@ -26,7 +27,7 @@ from perfc.passes import (
 from perfc.tools.model import GIVEN, INFERENCE, Model, load
 from perfc.tools.report import Report
 
-RUNTIMES = ("eager", "cudagraph")
+RUNTIMES = ("eager", "cudagraph", "compiled")
 INPUTS = ("host-pinned", "host-pageable", "device")
 DTYPES = ("fp32", "tf32")
 BACK_PIPELINE = (
@@ -40,7 +41,8 @@ class Options:
     """How to analyze, apart from the model and the target.
 
     Attributes:
-        runtime: `eager`, or `cudagraph` for the iteration replayed as one graph.
+        runtime: `eager`, `cudagraph` for the iteration replayed as one graph, or
+            `compiled` for what `torch.compile` launches.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
             `host-pageable` (blocking copies) or `device` (no copies).
         dtype: `fp32`, or `tf32` for fp32 storage and TF32 products.
@@ -79,7 +81,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     Args:
         model: A loaded model, or what `load` takes.
         target: A target, its name, or the path of its sheet.
-        runtime: `eager` or `cudagraph`.
+        runtime: `eager`, `cudagraph` or `compiled`.
         inputs: `host-pinned`, `host-pageable` or `device`.
         dtype: `fp32` or `tf32`.
         mode: `inference`, or `training` for a whole training step; a loaded model has
@@ -174,15 +176,20 @@ def back_passes(options: Options) -> list[Pass]:
         msg = "--pipeline and --pass exclude each other: put the pass in the pipeline"
         raise UsageError(msg)
     text = BACK_PIPELINE if options.pipeline is None else options.pipeline
-    passes = [_configured(request, options) for request in read_pipeline(text)]
-    for item in options.passes:
-        for extra in read_pipeline(item):
-            _insert(passes, extra)
-    if options.runtime == "cudagraph" and _runtime(passes) != "cudagraph":
+    requests = read_pipeline(text)
+    extras = [extra for item in options.passes for extra in read_pipeline(item)]
+    added = _RUNTIME_PASSES.get(options.runtime)
+    if added is not None and all(r.cls is not added for r in (*requests, *extras)):
         if options.pipeline is not None:
-            msg = "--runtime cudagraph needs the pass capture-graph in --pipeline"
+            msg = (
+                f"--runtime {options.runtime} needs the pass {added.name} in --pipeline"
+            )
             raise UsageError(msg)
-        passes = capturing(passes)
+        extras = [*read_pipeline(added.name), *extras]
+    compiled = any(request.cls is FuseKernels for request in (*requests, *extras))
+    passes = [_configured(r, options, compiled=compiled) for r in requests]
+    for extra in extras:
+        _insert(passes, extra)
     for p in passes:
         if isinstance(p, Transform):
             msg = (
@@ -194,40 +201,57 @@ def back_passes(options: Options) -> list[Pass]:
     return passes
 
 
-def capturing(passes: Sequence[Pass]) -> list[Pass]:
-    """Return *passes* with the one that captures a CUDA graph."""
+_RUNTIME_PASSES: Mapping[str, type[Pass]] = {
+    "cudagraph": CaptureGraph,
+    "compiled": FuseKernels,
+}
+"""The pass that makes the launches of a runtime out of eager PyTorch's."""
+
+
+def _with(passes: Sequence[Pass], added: type[Pass]) -> list[Pass]:
+    """Return *passes* with one more, behind those that make the launches."""
     result = list(passes)
-    _insert(result, *read_pipeline(CaptureGraph.name))
+    _insert(result, *read_pipeline(added.name))
     return result
 
 
 def _runtime(passes: Sequence[Pass]) -> str:
     """Return which of `RUNTIMES` the passes predict."""
-    return "cudagraph" if any(isinstance(p, CaptureGraph) for p in passes) else "eager"
+    for runtime, added in _RUNTIME_PASSES.items():
+        if any(isinstance(p, added) for p in passes):
+            return runtime
+    return "eager"
 
 
-def _configured(request: PassRequest, options: Options) -> Pass:
-    """Make a pass as the options say, except where its own text says otherwise."""
+def _configured(request: PassRequest, options: Options, *, compiled: bool) -> Pass:
+    """Make a pass as the options say, except where its own text says otherwise.
+
+    Inductor fuses what a source spells out; attention it knows by its pattern
+    (`fx_passes/fuse_attention.py`).
+    """
     if issubclass(request.cls, LowerKernels):
-        return request.make(inputs=options.inputs, tf32=options.dtype == "tf32")
+        return request.make(
+            inputs=options.inputs,
+            tf32=options.dtype == "tf32",
+            spelled_out=not compiled,
+        )
     if issubclass(request.cls, Overhead):
         return request.make(profile=options.overheads or "")
     return request.make()
 
 
 def _insert(passes: list[Pass], extra: PassRequest) -> None:
-    """Give its options to the pass of that class, or run as early as facts allow."""
+    """Give its options to the pass of that class, or run as early as facts allow.
+
+    That is behind every pass that provides, or changes, what it reads.
+    """
     for index, p in enumerate(passes):
         if type(p) is extra.cls:
             passes[index] = extra.update(p)
             return
     added = extra.make()
-    known = GIVEN
-    position = 0
-    while not added.requires <= known and position < len(passes):
-        known |= passes[position].provides
-        position += 1
-    passes.insert(position, added)
+    sources = [i for i, p in enumerate(passes) if p.provides & added.requires]
+    passes.insert(sources[-1] + 1 if sources else 0, added)
 
 
 def _run(
@@ -268,7 +292,7 @@ def _run(
     replay = None
     lowered = any(isinstance(p, LowerKernels) for p in passes)
     given = any(rank.launches is not None for rank in model.program.classes)
-    if runtime == "eager" and lowered and not given:
-        replay = partial(_run, model, target, capturing(passes), ())
+    if runtime != "cudagraph" and lowered and not given:
+        replay = partial(_run, model, target, _with(passes, CaptureGraph), ())
     profile = profile or target.host.overheads
     return Report(model, target, runtime, dtype, profile, analysis, replay)

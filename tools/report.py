@@ -57,7 +57,7 @@ class Report:
     Attributes:
         model: The model.
         target: The target.
-        runtime: `eager` or `cudagraph`.
+        runtime: `eager`, `cudagraph` or `compiled`.
         dtype: What the model computes in.
         profile: Name of the host profile.
         analysis: The facts it is made from.

@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.ir import BUSY_KINDS, NOWHERE, Graph, LaunchGraph, Location
+from perfc.ir import BUSY_KINDS, NOWHERE, Graph, LaunchGraph, LaunchOp, Location
+from perfc.passes import fused_nodes
+from perfc.tools.module_names import common_name
 from perfc.tools.results import STATED, Results, lone_id
 
 Json: TypeAlias = dict[str, Any]
@@ -31,6 +33,7 @@ NODE_KEYS = (
     "provenance",
     "on_critical_path",
     "slack_us",
+    "fuses",
 )
 """What is said of every op, in the order in which tables show it."""
 
@@ -51,14 +54,16 @@ def node_entries(results: Results) -> list[Json]:
         for op, tasks in enumerate(by_op):
             launched = graph.ops[op]
             view = _OpView(results, number, tasks)
-            location = locations.get(launched.node, NOWHERE)
+            location = _location(launched, locations)
             name = results.node_id(number, op)
-            entries.append(view.entry(name, launched.name, rank.ranks[0], location))
+            entry = view.entry(name, launched.name, rank.ranks[0], location)
+            entries.append({**entry, "fuses": list(fused_nodes(launched))})
         for task in lone:
             view = _OpView(results, number, [task])
             name, what = lone_id(graph, task), graph.detail[task]
             op_name = what or graph.kind[task].value
-            entries.append(view.entry(name, op_name, rank.ranks[0], NOWHERE))
+            entry = view.entry(name, op_name, rank.ranks[0], NOWHERE)
+            entries.append({**entry, "fuses": []})
     return entries
 
 
@@ -67,6 +72,16 @@ def _locations(graph: Graph | None) -> Mapping[str, Location]:
     if graph is None:
         return {}
     return {node.name: node.location for node in graph}
+
+
+def _location(op: LaunchOp, locations: Mapping[str, Location]) -> Location:
+    """Where an op comes from; one of several nodes, from what their modules share."""
+    location = locations.get(op.node, NOWHERE)
+    nodes = fused_nodes(op)
+    if not nodes:
+        return location
+    modules = {locations.get(node, NOWHERE).module for node in nodes}
+    return attrs.evolve(location, module=common_name(sorted(modules - {""}) or [""]))
 
 
 def node_modules(results: Results, rank: int) -> Mapping[str, str]:

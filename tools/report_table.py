@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.tools.report_what_if import common_name
+from perfc.tools.module_names import common_name
 
 Json: TypeAlias = dict[str, Any]
 

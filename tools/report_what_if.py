@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from perfc.passes import HostSaving, OpSaving, Savings, SiteSaving
+from perfc.tools.module_names import common_name
 from perfc.tools.report_nodes import node_modules
 from perfc.tools.results import Results
 
@@ -108,27 +107,3 @@ def _node(results: Results, saving: OpSaving) -> Json:
         "saved_at_bound_us": saving.bound_s * US,
         "saved_host_2x_us": saving.host_twice_s * US,
     }
-
-
-def common_name(names: Sequence[str]) -> str:
-    """Return one name for several modules, with `*` for what differs.
-
-    `layer.0.norm` and `layer.1.norm` are `layer.*.norm`; names of more parts than
-    the shortest end in `.*`.
-    """
-    parts = sorted({tuple(name.split(".")) for name in names})
-    columns = zip(*parts, strict=False)
-    shortest, longest = min(map(len, parts)), max(map(len, parts))
-    ending = [] if shortest == longest else ["*"]
-    return ".".join([*map(_common_part, columns), *ending])
-
-
-def _common_part(column: tuple[str, ...]) -> str:
-    if _same(column):
-        return column[0]
-    places = takewhile(_same, zip(*column, strict=False))
-    return "".join(chars[0] for chars in places).rstrip("0123456789") + "*"
-
-
-def _same(items: Sequence[str]) -> bool:
-    return len(set(items)) == 1

@@ -80,7 +80,8 @@ EXIT_OUT_OF_MEMORY = 5
     type=click.Choice(RUNTIMES),
     default="eager",
     show_default=True,
-    help="cudagraph: the iteration captured, and replayed as one CUDA graph.",
+    help="cudagraph: the iteration captured, and replayed as one CUDA graph; "
+    "compiled: kernels fused as torch.compile does.",
 )
 @click.option(
     "--inputs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,24 @@ def test_any_text_is_refused_in_one_line(text: str) -> None:
     """No text makes the reader fail in another way."""
     with pytest.raises(HostProfileError):
         parse_profile(text, "x.toml")
+
+
+def test_times_of_compiled_graphs() -> None:
+    """A profile may say what Python takes in a compiled graph, or part of it."""
+    profile = parse_profile(GOOD + "[compiled_us]\nkernel = 3\n", "mine")
+
+    assert pytest.approx(3e-6) == profile.compiled_s["kernel"]
+    assert pytest.approx(37e-6) == profile.compiled_s["graph"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[compiled_us]\nloop = 1", "unknown field 'compiled_us.loop'; it has graph, "),
+        ("[compiled_us]\ncall = -1", "compiled_us.call = -1; expected microseconds"),
+    ],
+)
+def test_wrong_times_of_compiled_graphs(text: str, message: str) -> None:
+    """What such a table may hold is known."""
+    with pytest.raises(HostProfileError, match=re.escape(message)):
+        parse_profile(f"{GOOD}{text}\n", "mine")

@@ -17,6 +17,7 @@ from perfc.ir import (
     LaunchGraph,
     LaunchOp,
     PerfcError,
+    Record,
     TaskKind,
     UsageError,
     parse_program,
@@ -42,6 +43,7 @@ PROFILE = HostProfile(
     t0_s=PerName(5.0, {"aten::view": 7.0}),
     calls_s=PerName(0.5, {"cudaMemcpyAsync": 0.25, "cudaStreamSynchronize": 0.125}),
     graph_node_s=0.03125,
+    compiled_s={"graph": 2000.0, "kernel": 200.0, "call": 2.0},
     sigma_shared=0.2,
     sigma_independent=0.3,
     source="a test",
@@ -258,3 +260,29 @@ def test_host_time_is_the_sum_of_the_parts(ops: list[tuple[str, int]]) -> None:
         for name, n in ops
     )
     assert pytest.approx(expected) == sum(seconds for _, seconds in host_tasks(hosted))
+
+
+def test_python_of_a_compiled_graph() -> None:
+    """A graph, each generated kernel and each outside call cost their own Python."""
+    graph = LaunchGraph("t")
+    thread, stream = graph.thread(), graph.stream()
+    kernel = graph.intern(KERNEL)
+    graph.add_op(LaunchOp("region", "", Record({"compiled": "graph"})))
+    for name, role in (("triton_poi_fused_relu", "kernel"), ("aten::linear", "call")):
+        op = graph.add_op(LaunchOp(name, "", Record({"compiled": role})))
+        graph.launch(
+            TaskKind.KERNEL, thread, stream, op=op, kernel=kernel, call="cuLaunchKernel"
+        )
+    hosted = host_launches(graph, PROFILE)
+
+    segments = zip(hosted.graph.op, hosted.graph.detail, hosted.host_s, strict=True)
+    expected = [
+        (0, "T1", 2000.0),
+        (1, "T1", 200.0),
+        (1, "cuLaunchKernel", 0.5),
+        (2, "T1", 2.0),
+        (2, "T2", 20.0),
+        (2, "cuLaunchKernel", 0.5),
+        (2, "T3", 100.0),
+    ]
+    assert expected == [segment for segment in segments if segment[2] == segment[2]]

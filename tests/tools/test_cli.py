@@ -83,10 +83,7 @@ def test_verbs_that_are_not_built_are_absent(command: Command, verb: str) -> Non
 
 @pytest.mark.parametrize(
     "option",
-    [
-        *("--optimizer=lion", "--ranks=2", "--mode=profile", "--dtype=bf16"),
-        *("--runtime=compiled", "--dtype=amp-bf16"),
-    ],
+    ["--optimizer=lion", "--ranks=2", "--mode=profile"],
 )
 def test_options_that_are_not_built_are_absent(command: Command, option: str) -> None:
     """So are options and values of options."""

@@ -118,7 +118,7 @@ def test_a_loaded_target(model: Model) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"runtime": "compiled"}, "runtime 'compiled' is none of eager, cudagraph"),
+        ({"runtime": "jit"}, "runtime 'jit' is none of eager, cudagraph, compiled"),
         ({"inputs": "disk"}, "inputs 'disk' is none of host-pinned, "),
         ({"dtype": "fp8"}, "dtype 'fp8' is none of fp32, tf32"),
         ({"overheads": "none"}, "unknown host profile 'none'"),

@@ -70,6 +70,7 @@ SCHEMA: Schema = {
             "provenance": PROVENANCES,
             "on_critical_path": bool,
             "slack_us": float,
+            "fuses": [str],
         }
     ],
     "critical_path": [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import perfc
-from perfc.tools.report_what_if import common_name
+from perfc.tools.module_names import common_name
 
 
 def test_a_graph_saves_what_the_analysis_of_one_says() -> None:

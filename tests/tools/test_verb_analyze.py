@@ -391,12 +391,46 @@ def test_cudagraph_runtime(command: Command) -> None:
     assert summary["time_us_p05"] < summary["time_us"] < summary["time_us_p95"]
 
 
-def test_the_pass_makes_the_runtime(command: Command) -> None:
-    """`--pass capture-graph`, or a pipeline with it, is `--runtime cudagraph`."""
-    whole = FULL.replace("lower-kernels", "lower-kernels,capture-graph")
-    wanted = command.analyze("--format", "json", "--runtime", "cudagraph").out
+def test_compiled_runtime(command: Command) -> None:
+    """Fewer kernels and less host, the same flops; a kernel lists its nodes."""
+    eager = _json(command.analyze("--format", "json"))
+    compiled = _json(command.analyze("--format", "json", "--runtime", "compiled"))
+    generated = [n for n in compiled["nodes"] if n["op"].startswith("triton_")]
 
-    assert wanted == command.analyze("--format", "json", "--pass", "capture-graph").out
+    assert "compiled" == compiled["runtime"]
+    for key in ("launches", "host_us", "bytes", "time_us"):
+        assert compiled["summary"][key] < eager["summary"][key], key
+    assert eager["summary"]["flops"] == compiled["summary"]["flops"]
+    assert generated
+    assert all(n["fuses"] for n in generated)
+    known = {node["id"] for node in eager["nodes"]}
+    assert known >= {name for node in generated for name in node["fuses"]}
+    assert not any(node["fuses"] for node in eager["nodes"])
+    assert compiled["what_if"]["cuda_graph"]["saved_us"] > 0
+
+
+def test_compiled_and_captured(command: Command) -> None:
+    """A compiled model in a CUDA graph launches the compiled kernels by one call."""
+    options = ("--runtime", "compiled", "--format", "json")
+    compiled = _json(command.analyze(*options))
+    captured = _json(command.analyze(*options, "--pass", "capture-graph"))
+
+    def generated(report: Any) -> list[str]:  # noqa: ANN401 - JSON
+        return [n["op"] for n in report["nodes"] if n["op"].startswith("triton_")]
+
+    assert generated(compiled) == generated(captured)
+    assert captured["summary"]["host_us"] < compiled["summary"]["host_us"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "name"), [("cudagraph", "capture-graph"), ("compiled", "fuse-kernels")]
+)
+def test_the_pass_makes_the_runtime(command: Command, runtime: str, name: str) -> None:
+    """`--pass capture-graph`, or a pipeline with it, is `--runtime cudagraph`."""
+    whole = FULL.replace("lower-kernels", f"lower-kernels,{name}")
+    wanted = command.analyze("--format", "json", "--runtime", runtime).out
+
+    assert wanted == command.analyze("--format", "json", "--pass", name).out
     assert wanted == command.analyze("--format", "json", "--pipeline", whole).out
 
 

@@ -1,0 +1,70 @@
+"""The signature and the name of a generated kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir import AttrValue, DType, Kernel, LaunchOp, Record, Work
+from perfc.passes.eager import dtype_name, vector_math
+from perfc.passes.fusion import Buffer, Group
+
+LAUNCH_TRITON = "cuLaunchKernel"
+"""The call that launches a generated kernel."""
+
+POINTWISE, PERSISTENT, LOOPED = "triton_poi", "triton_per", "triton_red"
+"""Kinds of generated kernels: a loop; a reduction that holds its rows in registers;
+one that goes over them in blocks."""
+
+_MAX_NAMES = 10
+"""Ops that a name mentions (`config.kernel_name_max_ops`)."""
+
+_PERSISTENT_INNER = 1024
+_PERSISTENT_OUTER = 64
+"""Longest rows that a kernel holds, where their elements lie together and where not
+(`InductorChoices.should_use_persistent_reduction`, PyTorch 2.13)."""
+
+
+def fused_nodes(op: LaunchOp) -> tuple[str, ...]:
+    """Return the nodes that a generated kernel computes; none of another op."""
+    return op.attributes.texts("nodes")
+
+
+def kind_of(group: Group) -> str:
+    """Return what kind of kernel a group is."""
+    if not group.reduces:
+        return POINTWISE
+    inner = all(step.inner for step in group.steps if step.reduces)
+    longest = _PERSISTENT_INNER if inner else _PERSISTENT_OUTER
+    return PERSISTENT if group.space[1] <= longest else LOOPED
+
+
+def fused_name(group: Group) -> str:
+    """Return `triton_poi_fused_add_relu`: the kind, then the ops by name."""
+    ops = sorted({node.op for node in group.nodes})[:_MAX_NAMES]
+    return "_".join([kind_of(group), "fused", *ops])
+
+
+def fused_kernel(group: Group, kept: Sequence[Buffer], flops: int) -> Kernel:
+    """Return the signature of a kernel that writes *kept* and does *flops*.
+
+    `passes` says how often a looped reduction goes over its rows: twice, where it
+    also computes something for each element of them.
+    """
+    rows, columns = group.space
+    written = sum(buffer.nbytes for buffer in kept)
+    params: dict[str, AttrValue] = {"rows": rows, "cols": columns}
+    kind = kind_of(group)
+    if kind == LOOPED:
+        over_all = any(step.rows == rows * columns for step in group.steps)
+        params["passes"] = 2 if over_all else 1
+    dtype = _dtype(group, kept)
+    work = Work(flops, group.bytes_read, written)
+    return Kernel(kind, dtype_name(dtype), vector_math(dtype), Record(params), work)
+
+
+def _dtype(group: Group, kept: Sequence[Buffer]) -> DType:
+    """Return the type of most of what is moved."""
+    moved: dict[DType, int] = {}
+    for buffer in (*kept, *(read.buffer for read in group.reads)):
+        moved[buffer.dtype] = moved.get(buffer.dtype, 0) + buffer.nbytes
+    return max(moved, key=moved.__getitem__)

@@ -1,0 +1,429 @@
+"""What is launched for a compiled graph."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfc.costmodels import load_target
+from perfc.ir import (
+    Graph,
+    LaunchGraph,
+    PerfcError,
+    PipelineError,
+    Program,
+    RankClass,
+    parse_program,
+    verify_launches,
+)
+from perfc.passes import (
+    LAUNCHES,
+    MEMORY,
+    CaptureGraph,
+    FuseKernels,
+    LowerKernels,
+    Memory,
+    Pass,
+    PassManager,
+    ShapeInference,
+)
+from perfc.passes.fused_kernel import fused_nodes
+from perfc.passes.fusible import splits
+
+X = "%x: f32[128,512]"
+LINEAR = "param %w: f32[512,512], param %b: f32[512]"
+NORM = "param %g: f32[512], param %h: f32[512]"
+IMAGE = "%x: f32[32,64,56,56]"
+CHANNELS = ", ".join(f"param %{name}: f32[64]" for name in "mvgh")
+
+CASES = {
+    "a loop into a reduction, and a loop behind it": (
+        X,
+        "%a = add(%x, %x)\n%s = softmax(%a) {axis = -1}\n%y = relu(%s)",
+        ["triton_per_fused_add_relu_softmax"],
+    ),
+    "the bias of a product that loops read": (
+        f"{X}, {LINEAR}",
+        "%a = linear(%x, %w, %b)\n%r = relu(%a)\n%y = linear(%r, %w, %b)",
+        ["aten::linear", "triton_poi_fused_linear_relu", "aten::linear"],
+    ),
+    "a norm of a sum": (
+        f"{X}, %z: f32[128,512], {NORM}",
+        "%a = add(%x, %z)\n%y = layer_norm(%a, %g, %h) {axis = 1}",
+        ["triton_per_fused_add_layer_norm"],
+    ),
+    "a norm with long rows": (
+        "%x: f32[128,4096], param %g: f32[4096]",
+        "%y = rms_norm(%x, %g) {axis = 1}",
+        ["triton_red_fused_rms_norm"],
+    ),
+    "a batch norm in training": (
+        f"{IMAGE}, {CHANNELS}",
+        "%n = batch_norm(%x, %g, %h, %m, %v) {training = true}\n%y = relu(%n)",
+        [
+            "triton_red_fused_batch_norm",
+            "triton_per_fused_batch_norm",
+            "triton_poi_fused_batch_norm_relu",
+        ],
+    ),
+    "a batch norm with given statistics": (
+        f"{IMAGE}, {CHANNELS}",
+        "%n = batch_norm(%x, %g, %h, %m, %v)\n%y = relu(%n)",
+        ["triton_poi_fused_batch_norm_relu"],
+    ),
+    "a sum of everything": (
+        "%x: f32[4096,4096]",
+        '%a = add(%x, %x)\n%y = reduce(%a) {kind = "sum"}',
+        ["triton_red_fused_add", "triton_per_fused_reduce"],
+    ),
+    "a sum over the rows": (
+        "%x: f32[4096,1024]",
+        '%y = reduce(%x) {kind = "sum", axes = [0]}',
+        ["triton_red_fused_reduce", "triton_per_fused_reduce"],
+    ),
+    "a short mean": (
+        "%x: f32[128,64], %z: f32[128,64]",
+        '%d = sub(%x, %z)\n%s = square(%d)\n%y = reduce(%s) {kind = "mean"}',
+        ["triton_red_fused_reduce_square_sub"],
+    ),
+    "rows of a table, and a norm": (
+        f"param %t: f32[1000,512], %i: i64[8,16], {NORM}",
+        "%e = gather(%t, %i) {axis = 0}\n%y = layer_norm(%e, %g, %h) {axis = 2}",
+        ["triton_per_fused_gather_layer_norm"],
+    ),
+    "three that read the same": (
+        X,
+        '%r = relu(%x)\n%s = sigmoid(%x)\n%y = reduce(%x) {kind = "sum", axes = [1]}',
+        ["triton_per_fused_reduce_relu_sigmoid"],
+    ),
+    "two that share nothing": (
+        f"{X}, %z: f32[128,512]",
+        "%r = relu(%x)\n%y = sigmoid(%z)",
+        ["triton_poi_fused_relu", "triton_poi_fused_sigmoid"],
+    ),
+    "a join of loops": (
+        f"{X}, %z: f32[128,512]",
+        "%r = relu(%x)\n%s = sigmoid(%z)\n%y = concat(%r, %s) {axis = 1}",
+        ["triton_poi_fused_concat_relu_sigmoid"],
+    ),
+    "a join of products, which write into their places": (
+        f"{X}, {LINEAR}",
+        "%p = linear(%x, %w)\n%q = linear(%x, %w)\n%y = concat(%p, %q) {axis = 1}",
+        ["aten::linear", "aten::linear"],
+    ),
+    "a pool": (
+        IMAGE,
+        (
+            '%r = relu(%x)\n%y = pool(%r) {kind = "max", window = [3,3], '
+            "stride = [2,2], padding = [1,1,1,1]}"
+        ),
+        ["triton_poi_fused_pool_relu"],
+    ),
+    "a convolution, whose bias a loop adds": (
+        f"{IMAGE}, param %w: f32[64,64,3,3], param %b: f32[64]",
+        "%c = conv(%x, %w, %b) {padding = [1,1,1,1]}\n%y = relu(%c)",
+        ["aten::conv2d", "triton_poi_fused_conv_relu"],
+    ),
+    "halves of a tensor": (
+        X,
+        "%p, %q = split(%x) {axis = 1, parts = 2}\n%s = sigmoid(%q)\n%y = mul(%p, %s)",
+        ["triton_poi_fused_mul_sigmoid"],
+    ),
+    "a transposed operand": (
+        "%x: f32[128,512], %z: f32[512,128]",
+        "%t = transpose(%x) {perm = [1,0]}\n%y = add(%t, %z)",
+        ["triton_poi_fused_add"],
+    ),
+    "loops around a selection": (
+        X,
+        (
+            "%k = constant() {dtype = !i64, shape = [1], elements = [5]}\n"
+            "%a = add(%x, %x)\n%t, %i = topk(%a, %k) {axis = 1}\n%y = relu(%t)"
+        ),
+        ["triton_poi_fused_add", *["aten::topk"] * 2, "triton_poi_fused_relu"],
+    ),
+    "a running sum": (
+        X,
+        "%a = add(%x, %x)\n%c = cumsum(%a) {axis = 1}\n%y = relu(%c)",
+        ["triton_per_fused_add_cumsum_relu"],
+    ),
+    "a reduction of a reduction": (
+        "%x: f32[4096,1024], %z: f32[4096,1024]",
+        (
+            '%d = sub(%x, %z)\n%m = reduce(%d) {kind = "mean", axes = [1]}\n'
+            '%y = reduce(%m) {kind = "mean"}'
+        ),
+        ["triton_per_fused_reduce_sub", "triton_red_fused_reduce"],
+    ),
+    "a softmax of long rows": (
+        "%x: f32[128,16384]",
+        "%y = softmax(%x) {axis = 1}",
+        [
+            "triton_red_fused_softmax",
+            "triton_per_fused_softmax",
+            "triton_poi_fused_softmax",
+        ],
+    ),
+}
+"""Arguments, nodes, and the kernels. How many there are, and of what kind, is what
+Inductor's scheduler of PyTorch 2.13 says of the same lines in Python, for a device of
+108 SMs and compute capability 8.0 (lowered and scheduled without a GPU, 2026-11)."""
+
+
+def compiled(text: str, *more: Pass) -> tuple[Program, PassManager]:
+    """Return a program and what fuses it, inputs on the device."""
+    passes = (ShapeInference(), LowerKernels(inputs="device"), FuseKernels(), *more)
+    return parse_program(text), PassManager(passes)
+
+
+def fused(text: str) -> LaunchGraph:
+    """Lower and fuse a program of one rank class for an A100."""
+    program, manager = compiled(text)
+    analysis = manager.run(program, load_target("a100"))
+    (graph,) = analysis.get(LAUNCHES)
+    verify_launches(graph)
+    return graph
+
+
+def eager(text: str) -> LaunchGraph:
+    """Lower the same for eager PyTorch."""
+    passes = (ShapeInference(), LowerKernels(inputs="device", spelled_out=False))
+    analysis = PassManager(passes).run(parse_program(text), load_target("a100"))
+    (graph,) = analysis.get(LAUNCHES)
+    return graph
+
+
+def graph_of(arguments: str, nodes: str, returned: str = "%y") -> str:
+    """Write a graph; the types of its values are inferred."""
+    lines = [f"{line} : {_types(line)}" for line in nodes.split("\n")]
+    body = "\n".join([*lines, f"return {returned}"])
+    return f"graph @g({arguments}) {{\n{body}\n}}"
+
+
+def _types(line: str) -> str:
+    """Write a question mark for each result."""
+    return ", ".join("?" for _ in line.partition(" = ")[0].split(","))
+
+
+def launched(graph: LaunchGraph) -> list[str]:
+    """List the names of the ops that launch something."""
+    return [
+        graph.ops[op].name
+        for op, kernel in zip(graph.op, graph.kernel, strict=True)
+        if kernel >= 0
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_of_inductor(name: str) -> None:
+    """As many kernels of each kind as Inductor's scheduler makes."""
+    arguments, nodes, kernels = CASES[name]
+
+    assert kernels == launched(fused(graph_of(arguments, nodes)))
+
+
+_OPS = (
+    "relu({a})",
+    "add({a}, {b})",
+    "mul({a}, {b})",
+    "transpose({a}) {{perm = [1,0]}}",
+    "softmax({a}) {{axis = 1}}",
+    "linear({a}, %w, %c)",
+    'reduce({a}) {{kind = "sum", axes = [0], keepdims = true}}',
+    'reduce({a}) {{kind = "max", axes = [1], keepdims = true}}',
+    "concat({a}, {b}) {{axis = 0}}",
+)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> str:
+    """Write a graph of ops on 64 x 64 tensors, each read at most twice."""
+    free = ["%x"] * 2
+    lines: list[str] = []
+    for number in range(draw(st.integers(1, 12))):
+        op = draw(st.sampled_from(_OPS))
+        names = [draw(st.sampled_from(free)) for _ in "ab"]
+        for name in names if "{b}" in op else names[:1]:
+            if name in free:
+                free.remove(name)
+        result = f"%n{number}"
+        lines.append(f"{result} = {op.format(a=names[0], b=names[1])}")
+        if op.startswith(("reduce", "concat")):  # back to 64 x 64
+            back = _HALF if op.startswith("concat") else _FULL
+            lines.append(back.format(result))
+            result += "e"
+        free += [result] * 2
+    return graph_of(
+        "%x: f32[64,64], param %w: f32[64,64], param %c: f32[64]",
+        "\n".join(lines),
+        result,
+    )
+
+
+_HALF = "{0}e, {0}f = split({0}) {{axis = 0, parts = 2}}"
+_FULL = "{0}e = add({0}, %x)"
+
+
+@settings(max_examples=25)
+@given(text=graphs())
+def test_work_of_fused_kernels(text: str) -> None:
+    """Flops are those of the unfused kernels, and bytes are never more."""
+    before, after = eager(text), fused(text)
+
+    works = [
+        [graph.kernels[k].work for k in graph.kernel if k >= 0]
+        for graph in (before, after)
+    ]
+    flops = [sum(work.flops for work in graph) for graph in works]
+    moved = [sum(work.bytes for work in graph) for graph in works]
+    assert flops[0] == flops[1]
+    assert moved[1] <= moved[0]
+    assert len(works[1]) <= len(works[0])
+
+
+@settings(max_examples=25)
+@given(text=graphs())
+def test_kernels_run_after_what_they_read(text: str) -> None:
+    """What a kernel reads has been written by one before it, or is an argument."""
+    (rank,) = parse_program(text).classes
+    assert rank.ops is not None
+    kept = {v.name for v in rank.ops.arguments()}
+    views = {n.results[0].name for n in rank.ops if n.op in ("transpose", "split")}
+    graph = fused(text)
+
+    for op in graph.ops:
+        nodes = fused_nodes(op) or (op.node,)
+        reads = _sources(rank.ops, nodes)
+        assert reads <= kept | views | set(nodes), op
+        kept |= set(op.attributes.texts("keeps")) or {op.node}
+
+
+def _sources(graph: Graph, nodes: tuple[str, ...]) -> set[str]:
+    """Return the values that some nodes read; of a join, a kernel may read a part."""
+    by_name = {n.results[0].name: n for n in graph if n.op != "concat"}
+    return {v.name for n in nodes if n in by_name for v in by_name[n].operands}
+
+
+def test_one_node_in_two_kernels_counts_once() -> None:
+    """What is cheap to compute is computed again; its flops stand once."""
+    text = graph_of(
+        f"{X}, {LINEAR}, %z: f32[256,1024]",
+        "%a = add(%x, %x)\n%r = relu(%a)\n%p = linear(%r, %w)\n%q = mul(%a, %p)\n"
+        "%y = sigmoid(%q)",
+    )
+    graph = fused(text)
+
+    assert [("a", "r"), ("a", "q", "y")] == [
+        fused_nodes(op) for op in graph.ops if fused_nodes(op)
+    ]
+    flops = [graph.kernels[k].work.flops for k in graph.kernel if k >= 0]
+    numel = 128 * 512
+    assert [2 * numel, 2 * 512 * numel, 5 * numel] == flops
+
+
+PHASES = """graph @g(%x: f32[128,512]) {
+  %a = relu(%x) : ? loc{phase = "forward"}
+  %b = relu(%a) : ?  loc{phase = "loss"}
+  %c = relu(%b) : ?  loc{phase = "backward"}
+  %d = relu(%c) : ?  loc{phase = "backward"}
+  %e = relu(%d) : ?  loc{phase = "optimizer"}
+  %f = relu(%e) : ?  loc{phase = "optimizer"}
+  return %f
+}"""
+
+
+def test_phases_are_compiled_apart() -> None:
+    """Forward with the loss, and backward, are a graph each; the optimizer is eager."""
+    expected = [
+        "Torch-Compiled Region",
+        "triton_poi_fused_relu",
+        "Torch-Compiled Region",
+        "triton_poi_fused_relu",
+        "aten::relu",
+        "aten::relu",
+        "cudaDeviceSynchronize",
+    ]
+
+    graph = fused(PHASES)
+
+    assert expected == [op.name for op in graph.ops]
+    assert [("a", "b"), ("c", "d")] == list(filter(None, map(fused_nodes, graph.ops)))
+
+
+def test_a_number_that_the_host_reads_ends_a_graph() -> None:
+    """Reading a scalar is a graph break: what is behind it is another graph."""
+    nodes = '%s = reduce(%x) {kind = "max"}\n%i = item(%s)\n%y = relu(%x)'
+    graph = fused(graph_of("%x: f32[8,8]", nodes))
+    names = [op.name for op in graph.ops]
+
+    assert 2 == names.count("Torch-Compiled Region")
+    assert names.index("aten::item") < names.index("triton_poi_fused_relu")
+
+
+def test_memory_of_what_is_never_written() -> None:
+    """A value inside a kernel has no memory; what it is made of stays until then."""
+    nodes = "%a = relu(%x)\n%b = sigmoid(%a)\n%y = tanh(%b)"
+    program, manager = compiled(graph_of(X, nodes), Memory())
+    analysis = manager.run(program, load_target("a100"))
+    (use,) = analysis.get(MEMORY)
+
+    assert ["x", "y"] == [buffer.name for buffer in use.buffers]
+
+
+def test_memory_of_what_is_computed_again() -> None:
+    """What a later kernel computes from is kept until then."""
+    nodes = (
+        "%p = linear(%x, %w)\n%a = relu(%p)\n"
+        '%t = reduce(%a) {kind = "sum", axes = [1]}\n'
+        "%q = linear(%p, %w)\n%y = add(%a, %q)"
+    )
+    program, manager = compiled(graph_of(f"{X}, {LINEAR}", nodes), Memory())
+    analysis = manager.run(program, load_target("a100"))
+    (use,) = analysis.get(MEMORY)
+    last = {buffer.name: buffer.last for buffer in use.buffers}
+
+    assert 4 == last["p"]
+
+
+def test_launch_graphs_are_refused() -> None:
+    """Kernels that are given cannot be fused."""
+    program = Program("given", (RankClass((0,), launches=LaunchGraph("given")),))
+    manager = PassManager((LowerKernels(), FuseKernels()), given=LowerKernels.requires)
+
+    with pytest.raises(PerfcError, match="compiles op graphs only"):
+        manager.run(program)
+
+
+def test_cuda_graphs_are_refused() -> None:
+    """The kernels of a CUDA graph are fused before they are captured."""
+    program = parse_program(graph_of(X, "%y = relu(%x)"))
+    passes = (ShapeInference(), LowerKernels(), CaptureGraph(), FuseKernels())
+
+    with pytest.raises(PipelineError, match="comes before capture-graph"):
+        PassManager(passes).run(program)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "inner", "parts"),
+    [
+        (64, 100352, True, 13),
+        (1, 4096 * 4096, True, 512),
+        (1, 128 * 512, True, 8),
+        (1, 32000, True, 4),
+        (1, 8192, True, 1),
+        (1024, 4096, False, 32),
+        (512, 128, False, 1),
+        (128, 16384, True, 2),
+        (128, 512, True, 1),
+        (8192, 128, True, 1),
+    ],
+)
+def test_parts_of_a_reduction(
+    rows: int,
+    columns: int,
+    inner: bool,  # noqa: FBT001
+    parts: int,
+) -> None:
+    """Few rows are reduced in parts, in as many as Inductor makes on 108 SMs."""
+    assert parts == splits(rows, columns, inner=inner, sm_count=108)
