@@ -15,6 +15,8 @@ from perfc.ir.types import TensorType
 def bound_copy(graph: Graph, bindings: Mapping[str, int]) -> Graph:
     """Return a copy of *graph*; dimensions whose symbols are all bound are numbers.
 
+    Without bindings it is a copy as it is.
+
     Raises:
         VerifyError: a bound shape is negative or overflows.
 
@@ -52,7 +54,7 @@ class _Copy:
                 node.op,
                 [self.values[value] for value in node.operands],
                 [value.name for value in node.results],
-                bind_record(node.attributes, self.bindings),
+                self._bound_record(node.attributes),
                 regions=tuple(regions),
                 location=node.location,
             )
@@ -60,6 +62,9 @@ class _Copy:
                 new.type = self._bound(old.type)
                 self.values[old] = new
         made.outputs = [self.values[value] for value in graph.outputs]
+
+    def _bound_record(self, record: Record) -> Record:
+        return bind_record(record, self.bindings) if self.bindings else record
 
     def _bound(self, type_: TensorType | None) -> TensorType | None:
         if type_ is None or type_.symbols().isdisjoint(self.bindings):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.checkpoint_activations import CheckpointActivations
+from perfc.passes.convert_dtype import LOW as LOW_DTYPES
+from perfc.passes.convert_dtype import ConvertDtype
 from perfc.passes.critical_path import CriticalPath
 from perfc.passes.facts import (
     CRITICAL_PATH,
@@ -81,6 +83,7 @@ __all__ = [
     "KERNEL_COST",
     "LASTING",
     "LAUNCHES",
+    "LOW_DTYPES",
     "MEMORY",
     "OPTIMIZERS",
     "SCHEDULE",
@@ -92,6 +95,7 @@ __all__ = [
     "BufferKind",
     "CaptureGraph",
     "CheckpointActivations",
+    "ConvertDtype",
     "CriticalPath",
     "DumpDir",
     "FoldShapes",

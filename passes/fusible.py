@@ -37,7 +37,14 @@ _MOVES = (
     *("rotary", "dropout", "random", "quantize", "dequantize", "dynamic_quantize"),
 )
 
+_GRADIENTS = (
+    *("relu", "leaky_relu", "elu", "sigmoid", "tanh", "hardsigmoid", "softplus"),
+    *("gelu", "silu", "hardswish", "mish", "clip", "dropout", "slice"),
+)
+"""Ops whose gradients are pointwise."""
+
 LOOPS: Mapping[str, int] = {
+    **dict.fromkeys([f"{name}_backward" for name in _GRADIENTS], 4),
     **dict.fromkeys(ELEMENTWISE_OPS, 1),
     **dict.fromkeys(ACTIVATIONS, 8),
     **dict.fromkeys(_MOVES, 2),
@@ -49,6 +56,11 @@ LOOPS: Mapping[str, int] = {
 
 LOOKUPS = frozenset({"gather", "gather_elements", "gather_nd", "index"})
 """Loops that read as many elements of operand 0 as they write."""
+
+ELSEWHERE = frozenset(
+    {"pool", "pad", "tile", "trilu", "one_hot", "pixel_shuffle", "slice_backward"}
+)
+"""Loops that read elements of other places than they write."""
 
 SEEDED = frozenset({"dropout", "random"})
 """Loops that draw random numbers: one kernel per graph makes all seeds."""
@@ -76,6 +88,7 @@ class Reduction:
     Attributes:
         axes: The axes.
         results: Numbers that are kept per row.
+        operands: How many of the first operands are reduced.
         normalizes: Whether the op's result is as large as operand 0: a loop over
             operand 0 and those numbers. Else it is one of the numbers.
 
@@ -84,6 +97,7 @@ class Reduction:
     axes: tuple[int, ...]
     results: int = 1
     normalizes: bool = False
+    operands: int = 1
 
 
 ReductionRule: TypeAlias = Callable[[Record, Shape], Reduction]
@@ -117,6 +131,11 @@ def _row_norm(results: int) -> ReductionRule:
     return rule
 
 
+def _softmax_backward(attributes: Record, shape: Shape) -> Reduction:
+    axis = attributes.integer("axis", -1) % len(shape)
+    return Reduction((axis,), 1, normalizes=True, operands=2)
+
+
 def _batch_norm(attributes: Record, shape: Shape) -> Reduction:
     return Reduction((0, *range(2, len(shape))), 2, normalizes=True)
 
@@ -132,6 +151,8 @@ REDUCTIONS: Mapping[str, ReductionRule] = {
     "argmin": _along_axis,
     "softmax": _softmax,
     "log_softmax": _softmax,
+    "softmax_backward": _softmax_backward,
+    "log_softmax_backward": _softmax_backward,
     "cumsum": _scan,
     "cumprod": _scan,
     "layer_norm": _row_norm(2),

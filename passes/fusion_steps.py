@@ -18,6 +18,7 @@ from perfc.ir import DTYPES, Graph, Node, TensorType, Value
 from perfc.passes.eager import bound
 from perfc.passes.eager_launches import FREE
 from perfc.passes.fusible import (
+    ELSEWHERE,
     FLAT_VIEWS,
     LOOKUPS,
     LOOPS,
@@ -168,14 +169,7 @@ class Stepping:
     def _broadcast(self, node: Node, value: Value, shape: tuple[int, ...]) -> Index:
         """Return how an operand is read by a loop over *shape*."""
         own = self._shape(value)
-        if len(own) > len(shape) or node.op in (
-            "pool",
-            "pad",
-            "tile",
-            "trilu",
-            "one_hot",
-            "pixel_shuffle",
-        ):
+        if len(own) > len(shape) or node.op in ELSEWHERE:
             return ((node.op, node.attributes, own),)
         if math.prod(own) == math.prod(shape):
             return ()
@@ -216,7 +210,8 @@ class Stepping:
         shape = self._shape(x)
         rows, columns = rows_of(node, reduction, shape)
         inner = shape[-1] == 1 or len(shape) - 1 in reduction.axes
-        reads, nodes, _ = self._expression(node, (x,), shape)
+        reduced = node.operands[: reduction.operands]
+        reads, nodes, _ = self._expression(node, reduced, shape)
         if not _are_trailing(shape, reduction.axes):
             turned: Index = ((PERMUTED, reduction.axes),)
             reads = {Read(r.buffer, r.index + turned): n for r, n in reads.items()}

@@ -17,11 +17,12 @@ from perfc.ir import (
     RankClass,
     UnboundSymbolError,
     UsageError,
+    Value,
     VerifyError,
     symbols_of,
 )
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.eager import Settings
+from perfc.passes.eager import Settings, dtype_name
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering import Lowering
 from perfc.passes.recipe import RECIPES, Binding, Recipe
@@ -179,8 +180,12 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
                     "the table lay in device memory, uncached and unsharded",
                     str(node),
                 )
-    if any(node.op == "conv" for node in graph):
+    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in graph):
         _remark_convolutions(ctx)
+
+
+def _is_fp32(value: Value) -> bool:
+    return value.type is not None and dtype_name(value.type.dtype) == "fp32"
 
 
 def _remark_convolutions(ctx: PassContext) -> None:

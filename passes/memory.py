@@ -200,7 +200,8 @@ class _Storages:
                 last[owner.get(value, value)] = index
             if keeps:
                 self._read_parts(node.operands, index)
-                if self.names[index] in keeps or node.op in _JOINS:
+                joined = node.op in _JOINS and self.names[index] not in run
+                if joined or self.names[index] in keeps:
                     made[index] = self._fused(node, keeps.get(self.names[index], ()))
                     continue
             runs = self.names[index] in run

@@ -8,11 +8,20 @@ from functools import partial
 import attrs
 
 from perfc.costmodels import Target, load_target
-from perfc.ir import Diagnostic, Level, PipelineError, Scenario, UsageError
+from perfc.ir import (
+    Diagnostic,
+    Level,
+    PipelineError,
+    Scenario,
+    UnsupportedModelError,
+    UsageError,
+)
 from perfc.passes import (
     CRITICAL_PATH,
     INTERVAL,
+    LOW_DTYPES,
     CaptureGraph,
+    ConvertDtype,
     FuseKernels,
     Instrument,
     LowerKernels,
@@ -29,7 +38,7 @@ from perfc.tools.report import Report
 
 RUNTIMES = ("eager", "cudagraph", "compiled")
 INPUTS = ("host-pinned", "host-pageable", "device")
-DTYPES = ("fp32", "tf32")
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 BACK_PIPELINE = (
     "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
 )
@@ -45,7 +54,9 @@ class Options:
             `compiled` for what `torch.compile` launches.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
             `host-pageable` (blocking copies) or `device` (no copies).
-        dtype: `fp32`, or `tf32` for fp32 storage and TF32 products.
+        dtype: `fp32` for the types of the source, `tf32` for fp32 storage and TF32
+            products, `bf16` or `fp16` for the whole model in that type, `amp-bf16` or
+            `amp-fp16` for autocast.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes, as `name{option=value}`; options given to one that
             the pipeline has already are set there.
@@ -83,7 +94,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
         target: A target, its name, or the path of its sheet.
         runtime: `eager`, `cudagraph` or `compiled`.
         inputs: `host-pinned`, `host-pageable` or `device`.
-        dtype: `fp32` or `tf32`.
+        dtype: `fp32`, `tf32`, `bf16`, `fp16`, `amp-bf16` or `amp-fp16`.
         mode: `inference`, or `training` for a whole training step; a loaded model has
             its mode already.
         optimizer: Of a training step: `sgd` (if None), `adagrad`, `rowwise_adagrad`,
@@ -112,6 +123,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     system = _target(target, overrides or {})
     if not isinstance(model, Model):
         transforms, others = split_passes(passes)
+        transforms = [*conversions(dtype), *transforms]
         model = load(
             model,
             mode=mode,
@@ -126,7 +138,34 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
             "perfc.load"
         )
         raise UsageError(msg)
+    for conversion in conversions(dtype):
+        if model.dtype != dtype:
+            model = model.converted(conversion)
+    _check_rate(model, system)
     return _run(model, system, back_passes(options), instruments)
+
+
+def conversions(dtype: str) -> list[ConvertDtype]:
+    """Return the passes that make a model compute in *dtype*: none for 32 bits."""
+    to = dtype.removeprefix("amp-")
+    return [ConvertDtype(to, autocast=to != dtype)] if to in LOW_DTYPES else []
+
+
+def _check_rate(model: Model, target: Target) -> None:
+    """Refuse a type that the device has no fast products in.
+
+    PyTorch computes there all the same, by detours that no measurement shows.
+    """
+    wanted = model.dtype.removeprefix("amp-")
+    rates = target.device.flops_per_s
+    if wanted and wanted not in rates:
+        others = [name for name in LOW_DTYPES if name in rates]
+        advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
+        msg = (
+            f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
+            f"{wanted} products there, which perfc does not price; use {advice}"
+        )
+        raise UnsupportedModelError(msg)
 
 
 def split_passes(texts: Sequence[str]) -> tuple[list[Pass], list[str]]:
@@ -288,7 +327,7 @@ def _run(
         )
         remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
         analysis = attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
-    dtype = "tf32" if tf32 else "fp32"
+    dtype = model.dtype or ("tf32" if tf32 else "fp32")
     replay = None
     lowered = any(isinstance(p, LowerKernels) for p in passes)
     given = any(rank.launches is not None for rank in model.program.classes)

@@ -27,6 +27,7 @@ from perfc.passes import (
     ELEMENTS,
     TYPED,
     Analysis,
+    ConvertDtype,
     FoldShapes,
     Instrument,
     Pass,
@@ -102,6 +103,7 @@ class Model:
         symbols: What its symbols mean, per rank class, if that is known.
         source: The file that it was read from, if there is one.
         late: What runs after binding, where the ops depend on the numbers.
+        dtype: What it was converted to; empty for what the source says.
 
     """
 
@@ -111,6 +113,48 @@ class Model:
     symbols: tuple[Symbols | None, ...] | None = None
     source: Path | None = None
     late: _Late | None = None
+    dtype: str = ""
+
+    def converted(self, conversion: ConvertDtype) -> Model:
+        """Return a copy of the model that computes in another type.
+
+        Raises:
+            UsageError: it has been converted before, is given as launches, or is a
+                training step already, in which autocast comes before backward.
+
+        """
+        if self.dtype:
+            msg = f"{self.name} is converted to {self.dtype} already"
+            raise UsageError(msg)
+        if conversion.autocast and self.mode == TRAINING:
+            msg = (
+                f"{self.name} is a training step already, and autocast comes before "
+                "its backward pass: give transforms=[ConvertDtype(...)] to perfc.load"
+            )
+            raise UsageError(msg)
+        if any(rank.ops is None for rank in self.program.classes):
+            msg = f"{self.name} is a launch graph: its kernels have their types"
+            raise UsageError(msg)
+        classes = tuple(
+            attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+            for rank in self.program.classes
+            if rank.ops is not None
+        )
+        copied = attrs.evolve(self.program, classes=classes)
+        passes = (ShapeInference(), conversion, ShapeInference())
+        analysis = PassManager(passes).run(copied)
+        unbound, late = attrs.evolve(self.unbound, classes=classes), self.late
+        if late is not None:
+            unbound = self.unbound
+            late = attrs.evolve(late, transforms=(*late.transforms, conversion))
+        return attrs.evolve(
+            self,
+            program=analysis.program,
+            annotations=analysis.annotations,
+            unbound=unbound,
+            late=late,
+            dtype=conversion.dtype_name,
+        )
 
     @property
     def mode(self) -> str:
@@ -137,7 +181,7 @@ class Model:
         wanted = Dimensions(batch, pooling, dims or {})
         if self.late is not None:
             bound = self.late.bind(self.unbound, wanted)
-            return attrs.evolve(bound, source=self.source)
+            return attrs.evolve(bound, source=self.source, dtype=self.dtype)
         program = bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
 
@@ -222,12 +266,22 @@ def prepare(
             program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
         if _depends_on_numbers(program):
             late = _Late(transforms, instruments)
-            return attrs.evolve(late.bind(program, wanted), source=source)
+            bound = late.bind(program, wanted)
+            return attrs.evolve(bound, source=source, dtype=_dtype_of(transforms))
         analysis = _prepare(program, transforms, instruments)
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
     symbols = classify_program(program)
-    bound = bind_dimensions(program, wanted, symbols)
-    return Model(bound, analysis.annotations, program, symbols, source)
+    bound_program = bind_dimensions(program, wanted, symbols)
+    dtype = _dtype_of(transforms)
+    return Model(
+        bound_program, analysis.annotations, program, symbols, source, dtype=dtype
+    )
+
+
+def _dtype_of(transforms: Sequence[Pass]) -> str:
+    """Return what transforms convert a model to, if they do."""
+    names = [p.dtype_name for p in transforms if isinstance(p, ConvertDtype)]
+    return names[-1] if names else ""
 
 
 def _depends_on_numbers(program: Program) -> bool:
@@ -353,7 +407,10 @@ def training_passes(
     if mode == INFERENCE:
         return transforms
     if not any(isinstance(p, Training) for p in transforms):
-        transforms = [Training(), *transforms]
+        # What autocast casts in forward is what backward reads, so it comes first.
+        early = [p for p in transforms if isinstance(p, ConvertDtype)]
+        late = [p for p in transforms if not isinstance(p, ConvertDtype)]
+        transforms = [*early, Training(), *late]
     if optimizer is None:
         return transforms
     return [

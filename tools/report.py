@@ -58,7 +58,7 @@ class Report:
         model: The model.
         target: The target.
         runtime: `eager`, `cudagraph` or `compiled`.
-        dtype: What the model computes in.
+        dtype: What the model computes in, as `--dtype` says it.
         profile: Name of the host profile.
         analysis: The facts it is made from.
         replay: Analyzes the same as one CUDA graph; None for a report of one.

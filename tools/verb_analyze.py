@@ -11,7 +11,7 @@ import click
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
 from perfc.passes import OPTIMIZERS, Timing, VerifyEach
-from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
+from perfc.tools.analyzer import conversions, DTYPES, INPUTS, RUNTIMES, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter
@@ -73,7 +73,8 @@ EXIT_OUT_OF_MEMORY = 5
     type=click.Choice(DTYPES),
     default="fp32",
     show_default=True,
-    help="What fp32 products compute in.",
+    help="What the model computes in: bf16 and fp16 throughout, amp-… by autocast, "
+    "tf32 only in fp32 products.",
 )
 @click.option(
     "--runtime",
@@ -157,6 +158,7 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
     timing = Timing()
     instruments = [timing, *([VerifyEach()] if options["verify_each"] else [])]
     transforms, passes = split_passes(options["passes"])
+    transforms = [*conversions(options["dtype"]), *transforms]
     overrides = pairs(options["overrides"], "--set")
     targets = [load_target(name, overrides) for name in options["targets"]]
     loaded = load(

@@ -18,6 +18,7 @@ from perfc.ir.ops.rules import (
     converted,
     first_operand,
     per_result,
+    promoted,
 )
 from perfc.ir.record import Record
 from perfc.ir.types import BOOL, DType, TensorType
@@ -49,7 +50,7 @@ def _infer_unary(fold: _UnaryFold | None, result: DType | None) -> InferRule:
 def _infer_binary(fold: _Fold | None, result: DType | None) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         shape = broadcast([operand.type.shape for operand in operands])
-        dtype = result or operands[0].type.dtype
+        dtype = result or promoted([operand.type for operand in operands])
         type_ = TensorType(dtype, shape, operands[0].type.space)
         type_ = converted(attributes, type_)
         exact = fold is _quotient and dtype.is_float
@@ -292,7 +293,8 @@ def _infer_where(
 ) -> Sequence[Abstract]:
     shape = broadcast([operand.type.shape for operand in operands])
     condition, left, right = (operand.elements for operand in operands)
-    type_ = converted(attributes, TensorType(operands[1].type.dtype, shape))
+    wide = promoted([operand.type for operand in operands[1:]])
+    type_ = converted(attributes, TensorType(wide, shape))
     if condition is None or left is None or right is None:
         return [Abstract(type_)]
     size = max(len(condition), len(left), len(right))

@@ -23,6 +23,7 @@ from perfc.ir.ops.rules import (
     no_work,
     normalize_axis,
     picked,
+    promoted,
     require_equal,
     touch_all,
     unknown_shape,
@@ -276,7 +277,8 @@ def _infer_concat(
             shape[i] = right if isinstance(left, Expr) else left
         size = size + other.shape[axis]
     shape[axis] = size
-    type_ = TensorType(first.dtype, tuple(shape))
+    dtype = promoted([operand.type for operand in operands])
+    type_ = TensorType(dtype, tuple(shape))
     parts = [operand.elements for operand in operands if operand.elements is not None]
     if len(parts) < len(operands) or axis != 0:
         return [Abstract(type_)]

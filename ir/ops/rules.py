@@ -115,6 +115,19 @@ def same_rank_axis(
     return [Abstract(converted(attributes, operands[0].type))]
 
 
+def promoted(types: Sequence[TensorType]) -> DType:
+    """Return the widest float type of tensors, or that of the first if it is none.
+
+    Single numbers do not widen tensors, as in PyTorch.
+    """
+    first = types[0].dtype
+    rank = max(type_.rank for type_ in types)
+    floats = [t.dtype for t in types if t.dtype.is_float and (t.rank or not rank)]
+    if not first.is_float or first.scaling is not None or not floats:
+        return first
+    return max(floats, key=lambda dtype: dtype.bits)
+
+
 def normalize_axis(axis: int, rank: int) -> int:
     """Make a negative axis count from the front.
 

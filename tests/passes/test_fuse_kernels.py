@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
 from perfc.ir import (
+    BUILTIN_OPS,
     Graph,
     LaunchGraph,
     PerfcError,
@@ -29,7 +30,7 @@ from perfc.passes import (
     ShapeInference,
 )
 from perfc.passes.fused_kernel import fused_nodes
-from perfc.passes.fusible import splits
+from perfc.passes.fusible import LOOPS, REDUCTIONS, VIEWS, splits
 
 X = "%x: f32[128,512]"
 LINEAR = "param %w: f32[512,512], param %b: f32[512]"
@@ -402,6 +403,28 @@ def test_cuda_graphs_are_refused() -> None:
 
     with pytest.raises(PipelineError, match="comes before capture-graph"):
         PassManager(passes).run(program)
+
+
+def test_tables_are_ops() -> None:
+    """What the tables name are ops that there are, and none is two things."""
+    known = {op.name for op in BUILTIN_OPS}
+    tables = (VIEWS, LOOPS.keys(), REDUCTIONS.keys() - {"batch_norm"})
+
+    for number, table in enumerate(tables):
+        assert known >= table
+        assert all(table.isdisjoint(other) for other in tables[:number])
+
+
+def test_gradients_are_fused() -> None:
+    """Backward has loops and reductions, too."""
+    nodes = (
+        "%a = gelu_backward(%d, %x)\n%b = mul(%a, %x)\n"
+        "%y = softmax_backward(%b, %s) {axis = 1}"
+    )
+    arguments = f"{X}, %d: f32[128,512], %s: f32[128,512]"
+
+    kernels = launched(fused(graph_of(arguments, nodes)))
+    assert ["triton_per_fused_gelu_backward_mul_softmax_backward"] == kernels
 
 
 @pytest.mark.parametrize(

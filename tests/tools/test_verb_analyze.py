@@ -391,6 +391,30 @@ def test_cudagraph_runtime(command: Command) -> None:
     assert summary["time_us_p05"] < summary["time_us"] < summary["time_us_p95"]
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "amp-bf16", "amp-fp16"])
+def test_types_of_16_bits(command: Command, dtype: str) -> None:
+    """The whole model, or its products, in 16 bits; `--pass` converts as well."""
+    autocast = str(dtype.startswith("amp-")).lower()
+    option = f"convert-dtype{{to={dtype.removeprefix('amp-')},autocast={autocast}}}"
+    report = _json(command.analyze("--format", "json", "--dtype", dtype, target="a100"))
+    passed = _json(command.analyze("--format", "json", "--pass", option, target="a100"))
+
+    assert dtype == report["model"]["dtype"]
+    assert report == passed
+
+
+def test_a_type_that_the_device_lacks(command: Command) -> None:
+    """One line says what the device lacks, and what to use."""
+    outcome = command.analyze("--dtype", "bf16", target="v100")
+
+    assert 1 == outcome.code
+    assert (
+        "v100-sxm2-16g has no bf16 tensor cores: PyTorch would emulate bf16 products "
+        "there, which perfc does not price; use --dtype fp16 or --dtype fp32"
+        == outcome.error
+    )
+
+
 def test_compiled_runtime(command: Command) -> None:
     """Fewer kernels and less host, the same flops; a kernel lists its nodes."""
     eager = _json(command.analyze("--format", "json"))

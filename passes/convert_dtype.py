@@ -1,0 +1,173 @@
+"""The pass `convert-dtype`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import (
+    BUILTIN_OPS,
+    DTYPES,
+    Abstract,
+    AnyKey,
+    AttrValue,
+    Dim,
+    DType,
+    Graph,
+    Node,
+    Program,
+    Record,
+    UsageError,
+    Value,
+)
+from perfc.passes.autocast import COMPUTES_IN_FP32, LOW_PRECISION, needs_fp32
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.facts import ELEMENTS, TYPED
+
+LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
+"""Element types that a model can be converted to, by their names for users."""
+
+_F32 = DTYPES["f32"]
+_PLAIN = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
+"""Types that `module.to(dtype)` converts; 8-bit floats and integers stay."""
+
+
+@attrs.frozen
+class ConvertDtype(Transform):
+    """Let a model compute in a type of 16 bits.
+
+    As `model.to(torch.bfloat16)`: float inputs, parameters and all that follows from
+    them have the type; integers, quantised and 8-bit tensors stay. With *autocast*, as
+    `torch.autocast("cuda", torch.bfloat16)`: parameters and inputs stay fp32, products,
+    convolutions, attention and recurrent layers get casts in front of their fp32
+    operands, ops that need the range get casts to fp32 or compute in it, and others
+    take the widest type of what they read. A parameter is cast once an iteration.
+
+    Attributes:
+        to: `bf16` or `fp16`.
+        autocast: Whether to insert casts, as autocast does, instead.
+
+    Raises:
+        UsageError: `to` is none of the two.
+
+    """
+
+    name: ClassVar[str] = "convert-dtype"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    to: str = "bf16"
+    autocast: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if self.to not in LOW:
+            msg = f"to={self.to!r} of {self.name}: expected {' or '.join(LOW)}"
+            raise UsageError(msg)
+
+    @property
+    def dtype_name(self) -> str:
+        """What `--dtype` calls it."""
+        return f"amp-{self.to}" if self.autocast else self.to
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Convert every op graph."""
+        low = DTYPES[LOW[self.to]]
+        for rank in program.classes:
+            if rank.ops is None:
+                continue
+            if self.autocast:
+                known = ctx.get(ELEMENTS, rank.ops)
+                _Autocast(rank.ops, low, known).run()
+            else:
+                _convert(rank.ops, low)
+
+
+def _convert(graph: Graph, low: DType) -> None:
+    """Give every plain float the type, in types and in attributes."""
+    for value in graph.values():
+        if value.type is not None and value.type.dtype in _PLAIN:
+            value.type = attrs.evolve(value.type, dtype=low)
+    for node in graph:
+        converted: dict[str, AttrValue] = {
+            name: low
+            for name, item in node.attributes.items()
+            if isinstance(item, DType) and item in _PLAIN
+        }
+        if converted:
+            graph.set_attributes(node, **converted)
+
+
+@attrs.define(eq=False)
+class _Autocast:
+    """Puts casts in front of nodes, in program order.
+
+    Attributes:
+        graph: The graph.
+        low: The narrow type.
+        known: Elements of what is known before running.
+        cached: The cast of each parameter.
+
+    """
+
+    graph: Graph
+    low: DType
+    known: Mapping[Value, tuple[Dim, ...]]
+    cached: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
+    _parameters: frozenset[Value] = attrs.field(init=False)
+
+    def run(self) -> None:
+        """Go through the graph."""
+        self._parameters = frozenset(self.graph.parameters)
+        self.graph.rewrite(self._visit)
+
+    def _visit(self, node: Node) -> None:
+        if node.op in LOW_PRECISION:
+            self._cast_operands(node, _F32, self.low)
+        elif node.op in COMPUTES_IN_FP32 and needs_fp32(node):
+            if _dtype(node.operands[0]) == self.low:
+                self.graph.set_attributes(node, dtype=_F32)
+        elif needs_fp32(node):
+            self._cast_operands(node, self.low, _F32)
+        self._retype(node)
+
+    def _cast_operands(self, node: Node, old: DType, new: DType) -> None:
+        made: dict[Value, Value] = {}
+        for index, value in enumerate(node.operands):
+            if _dtype(value) == old and value not in self.known:
+                if value not in made:
+                    made[value] = self._cast(node, value, new)
+                self.graph.set_operand(node, index, made[value])
+
+    def _cast(self, node: Node, value: Value, dtype: DType) -> Value:
+        """Cast a value; a parameter's cast is kept for the iteration."""
+        if value in self.cached:
+            return self.cached[value]
+        assert value.type is not None  # noqa: S101 - the fact TYPED says so
+        name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
+        attributes = Record({"dtype": dtype})
+        added = self.graph.add(
+            "cast", [value], [name], attributes, location=node.location
+        )
+        (cast,) = added.results
+        cast.type = attrs.evolve(value.type, dtype=dtype)
+        if value in self._parameters:
+            self.cached[value] = cast
+        return cast
+
+    def _retype(self, node: Node) -> None:
+        """Give the results what the op makes of its operands' new types."""
+        operands = [
+            Abstract(value.type, self.known.get(value))
+            for value in node.operands
+            if value.type is not None
+        ]
+        inferred = BUILTIN_OPS[node.op].infer(node.attributes, operands)
+        for value, found in zip(node.results, inferred, strict=False):
+            if found is not None and value.type is not None:
+                value.type = attrs.evolve(value.type, dtype=found.type.dtype)
+
+
+def _dtype(value: Value) -> DType | None:
+    return value.type.dtype if value.type is not None else None
