@@ -11,7 +11,7 @@ import click
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
 from perfc.passes import OPTIMIZERS, Timing, VerifyEach
-from perfc.tools.analyzer import conversions, DTYPES, INPUTS, RUNTIMES, split_passes
+from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, conversions, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter

@@ -242,6 +242,7 @@ def graphs(draw: st.DrawFn) -> str:
     """Write a graph of ops on 64 x 64 tensors, each read at most twice."""
     free = ["%x"] * 2
     lines: list[str] = []
+    result = "%x"
     for number in range(draw(st.integers(1, 12))):
         op = draw(st.sampled_from(_OPS))
         names = [draw(st.sampled_from(free)) for _ in "ab"]
@@ -349,7 +350,9 @@ def test_phases_are_compiled_apart() -> None:
     graph = fused(PHASES)
 
     assert expected == [op.name for op in graph.ops]
-    assert [("a", "b"), ("c", "d")] == list(filter(None, map(fused_nodes, graph.ops)))
+    assert [("a", "b"), ("c", "d")] == [
+        fused_nodes(op) for op in graph.ops if fused_nodes(op)
+    ]
 
 
 def test_a_number_that_the_host_reads_ends_a_graph() -> None:
