@@ -57,11 +57,9 @@ def capture_module(  # noqa: PLR0913 - the public call's options
 
     """
     _check(mode, optimizer, dtype)
-    if not isinstance(module, torch.nn.Module):
-        module = _made(module)
-    name = name or type(module).__name__
-    step = _Step(name, mode == "training", loss, DTYPES[dtype or "fp32"])
-    return step.run(module, args, kwargs or {}, optimizer)
+    model, original = _weightless(module, name)
+    step = _Step(name or original, mode == "training", loss, DTYPES[dtype or "fp32"])
+    return step.run(model, args, kwargs or {}, optimizer)
 
 
 def _check(mode: str, optimizer: Optimizer, dtype: str | None) -> None:
@@ -76,17 +74,25 @@ def _check(mode: str, optimizer: Optimizer, dtype: str | None) -> None:
         raise UsageError(msg)
 
 
-def _made(factory: object) -> torch.nn.Module:
-    """Call a factory where tensors take no memory."""
-    if not callable(factory):
-        msg = f"expected a torch.nn.Module, got {type(factory).__name__}"
+def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:  # noqa: ANN401
+    """Return a copy of a module, or what a function makes where nothing has weight.
+
+    Also the name of its class.
+    """
+    if isinstance(module, torch.nn.Module):
+        kind = type(module).__name__
+        with torch.no_grad():
+            copied: torch.nn.Module = Copier(_keep_value).copy(module, name or kind)
+        return copied, kind
+    if not callable(module):
+        msg = f"expected a torch.nn.Module, got {type(module).__name__}"
         raise UnsupportedModelError(msg)
     with torch.device(META):
-        made = factory()
+        made = module()
     if not isinstance(made, torch.nn.Module):
-        msg = f"the factory returned {type(made).__name__}, not a torch.nn.Module"
+        msg = f"the function made a {type(made).__name__}, not a torch.nn.Module"
         raise UnsupportedModelError(msg)
-    return made
+    return made, type(made).__name__
 
 
 @attrs.define(eq=False)
@@ -106,14 +112,18 @@ class _Step:
 
     def run(
         self,
-        module: torch.nn.Module,
+        model: torch.nn.Module,
         args: Sequence[Any] | torch.Tensor,
         kwargs: Mapping[str, Any],
         optimizer: Optimizer,
     ) -> Program:
-        """Copy, declare, record."""
+        """Set up, declare, record."""
+        if not self.training or not model.training:
+            model.train(self.training)
+        if self.types[0] is not None:
+            model.to(self.types[0])
         with torch.no_grad():
-            model, given, named = self._copies(module, args, kwargs)
+            given, named = self._copies(model, args, kwargs)
         self._declare(model)
         with explained(self._recorder, self.name), self._recording(model):
             outputs = self._iterate(model, given, named, optimizer)
@@ -122,21 +132,16 @@ class _Step:
 
     def _copies(
         self,
-        module: torch.nn.Module,
+        model: torch.nn.Module,
         args: Sequence[Any] | torch.Tensor,
         kwargs: Mapping[str, Any],
-    ) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-        """Return the module and its arguments without weight."""
-        model: torch.nn.Module = Copier(_keep_value).copy(module, self.name)
-        if not self.training or not model.training:
-            model.train(self.training)
-        if self.types[0] is not None:
-            model.to(self.types[0])
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments without weight."""
         listed = tuple(args) if is_list(args) else (args,)
         bound = _bound(model, listed, kwargs, self.name)
         copied = {n: self._argument(n, v) for n, v in bound.arguments.items()}
         bound.arguments.update(copied)
-        return model, bound.args, bound.kwargs
+        return bound.args, bound.kwargs
 
     def _argument(self, name: str, value: Any) -> Any:  # noqa: ANN401
         """Copy an argument, and declare its tensors as inputs."""

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from perfc.frontends.torch import values
 from perfc.frontends.torch.capture import capture_module
 from perfc.frontends.torch.guards import is_list, is_mapping
-from perfc.frontends.torch.kernels import run_weightless, tensors_in
+from perfc.frontends.torch.kernels import run_weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
 from perfc.frontends.torch.optimizer import Optimizer
@@ -59,8 +59,7 @@ class _Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
     ) -> Any:  # noqa: ANN401 - what the op returns
         kwargs = kwargs or {}
         out = run_weightless(func, schema_of(func), args, kwargs)
-        tensors = tensors_in((args, tuple(kwargs.values())))
-        values.follow(func, args, kwargs, tensors, tensors_in(out))
+        values.follow(func, args, kwargs, out)
         return out
 
 
@@ -92,7 +91,7 @@ def capture_factory(
     made = _read(returned, text)
     chosen = optimizer if optimizer is not None else made.optimizer
     return capture_module(
-        made.module,
+        lambda: made.module,
         made.args,
         made.kwargs,
         mode=mode,

@@ -12,11 +12,8 @@ from typing import Any
 import torch
 
 from perfc.frontends.torch.internals import op
+from perfc.frontends.torch.quick_rules import QUICK_RULES, empty_like
 from perfc.frontends.torch.weightless import META
-
-
-class UseTorch(Exception):  # noqa: N818 - never leaves the frontend
-    """PyTorch's own kernel has to say what such a call returns."""
 
 
 def _filled(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
@@ -91,7 +88,7 @@ def _efficient_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
     **options: Any,  # noqa: ANN401
 ) -> tuple[torch.Tensor | None, ...]:
     wanted = grad_input_mask[3] and attn_bias is not None
-    of_bias = torch.empty_like(attn_bias) if wanted and attn_bias is not None else None
+    of_bias = empty_like(attn_bias) if wanted and attn_bias is not None else None
     heads = (_heads_inside(x, x.shape[-1]) for x in (query, key, value))
     return (*heads, of_bias)
 
@@ -128,8 +125,8 @@ def _cudnn_rnn(  # noqa: PLR0913, PLR0917 - the op's arguments
     steps = input.numel() // input.shape[-1]
     kept = steps * num_layers * directions * hidden_size * (_GATES[mode] + 1)
     reserve = input.new_empty(kept if train else 0)
-    cell = input.new_empty(0) if cx is None else torch.empty_like(cx)
-    return (out, torch.empty_like(hx), cell, reserve, input.new_empty(0))
+    cell = input.new_empty(0) if cx is None else empty_like(cx)
+    return (out, empty_like(hx), cell, reserve, input.new_empty(0))
 
 
 def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
@@ -142,125 +139,18 @@ def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
     *rest: Any,  # noqa: ANN401 - the last is the mask of wanted gradients
 ) -> tuple[Any, ...]:
     wanted: Sequence[bool] = rest[-1]
-    of_cell = torch.empty_like(cx) if cx is not None and wanted[2] else None
-    of_weights = [torch.empty_like(w) for w in weight] if wanted[3] else []
+    of_cell = empty_like(cx) if cx is not None and wanted[2] else None
+    of_weights = [empty_like(w) for w in weight] if wanted[3] else []
     return (
-        torch.empty_like(input) if wanted[0] else None,
-        torch.empty_like(hx) if wanted[1] else None,
+        empty_like(input) if wanted[0] else None,
+        empty_like(hx) if wanted[1] else None,
         of_cell,
         of_weights,
     )
 
 
-def _like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
-    """Return a tensor like the first: what is done to each element."""
-    return torch.empty_like(tensor)
-
-
-def _like_both(
-    one: torch.Tensor,
-    other: torch.Tensor,
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
-) -> torch.Tensor:
-    """Return a tensor like the first two, if they are alike."""
-    if one.shape != other.shape or one.stride() != other.stride():
-        raise UseTorch
-    if one.dtype != other.dtype:
-        raise UseTorch
-    return torch.empty_like(one)
-
-
-def _lists_like(
-    tensors: Sequence[torch.Tensor],
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
-) -> list[torch.Tensor]:
-    return [torch.empty_like(tensor) for tensor in tensors]
-
-
-def _addmm(
-    bias: torch.Tensor,
-    one: torch.Tensor,
-    other: torch.Tensor,
-    **kwargs: Any,  # noqa: ANN401
-) -> torch.Tensor:
-    if one.dim() != 2 or other.dim() != 2 or one.shape[1] != other.shape[0]:  # noqa: PLR2004
-        raise UseTorch
-    if not one.dtype == other.dtype == bias.dtype or bias.dim() != 1:
-        raise UseTorch
-    if bias.shape[0] != other.shape[1]:
-        raise UseTorch
-    return torch.empty(one.shape[0], other.shape[1], dtype=one.dtype, device=META)
-
-
-def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
-    first = tensors[0]
-    shape = list(first.shape)
-    for tensor in tensors[1:]:
-        others = tensor.shape[:dim] == first.shape[:dim]
-        if dim < 0 or tensor.dim() != len(shape) or not others:
-            raise UseTorch
-        if tensor.shape[dim + 1 :] != first.shape[dim + 1 :]:
-            raise UseTorch
-        if tensor.dtype != first.dtype or not tensor.is_contiguous():
-            raise UseTorch
-        shape[dim] += tensor.shape[dim]
-    if not 0 <= dim < len(shape) or not first.is_contiguous():
-        raise UseTorch
-    return torch.empty(shape, dtype=first.dtype, device=META)
-
-
-def _cross_entropy(
-    input: torch.Tensor,
-    target: torch.Tensor,
-    weight: torch.Tensor | None = None,
-    reduction: int = 1,
-) -> torch.Tensor:
-    """Binary cross entropy: one number, unless it is not reduced."""
-    if input.shape != target.shape:
-        raise UseTorch
-    return torch.empty_like(input) if reduction == 0 else input.new_empty(())
-
-
-def _cross_entropy_backward(
-    grad: torch.Tensor,
-    input: torch.Tensor,
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
-) -> torch.Tensor:
-    return torch.empty_like(input)
-
-
-_ALIKE = """
-relu sigmoid tanh gelu silu
-"""
-_BOTH_ALIKE = """
-threshold_backward sigmoid_backward tanh_backward gelu_backward silu_backward
-native_dropout_backward
-"""
-_LISTS_ALIKE = """
-_foreach_add.Scalar _foreach_add.List _foreach_mul.Scalar _foreach_mul.List
-_foreach_mul.ScalarList _foreach_div.Scalar _foreach_div.List _foreach_div.ScalarList
-_foreach_sqrt _foreach_neg _foreach_reciprocal _foreach_pow.Scalar _foreach_sub.List
-"""
-
-
-_QUICK: Mapping[Any, Callable[..., Any]] = {
-    **{op(name): _like for name in _ALIKE.split()},
-    **{op(name): _like_both for name in _BOTH_ALIKE.split()},
-    **{op(name): _lists_like for name in _LISTS_ALIKE.split()},
-    op("addmm"): _addmm,
-    op("cat"): _cat,
-    op("binary_cross_entropy"): _cross_entropy,
-    op("binary_cross_entropy_backward"): _cross_entropy_backward,
-}
-"""Common ops whose kernels for `meta` are written in Python, which is slow, and loads
-PyTorch's compiler first, which takes more than a second."""
-
-
 RULES: Mapping[Any, Callable[..., Any]] = {
-    **_QUICK,
+    **QUICK_RULES,
     op("_scaled_dot_product_flash_attention"): _flash,
     op("_scaled_dot_product_flash_attention_backward"): _flash_backward,
     op("_scaled_dot_product_efficient_attention"): _efficient,

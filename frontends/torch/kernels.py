@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_map_only
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import op
-from perfc.frontends.torch.kernel_rules import RULES, UseTorch
+from perfc.frontends.torch.kernel_rules import RULES
+from perfc.frontends.torch.quick_rules import UseTorch
 from perfc.frontends.torch.schema import Schema
 from perfc.frontends.torch.weightless import META
 
@@ -42,12 +43,12 @@ def run_weightless(
     if func is _ITEM:
         return _item(args[0])
     rule = RULES.get(func)
-    if rule is not None and _is_weightless(args):
+    if rule is not None and _is_weightless(args, kwargs):
         try:
             return rule(*args, **kwargs)
         except UseTorch:
             return func(*args, **kwargs)
-    if schema.writes and not schema.returns and _is_weightless(args):
+    if schema.writes and not schema.returns and _is_weightless(args, kwargs):
         return None  # lists of tensors changed in place: there is nothing to change
     try:
         return func(*args, **kwargs)
@@ -55,18 +56,14 @@ def run_weightless(
         return _from_values(func, args, kwargs)
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - nested lists
-    """Return the tensors in lists and tuples."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if not is_list(value):
-        return []
-    return [tensor for item in value for tensor in tensors_in(item)]
-
-
-def _is_weightless(args: Sequence[Any]) -> bool:
-    found = tensors_in(args[:1])
-    return bool(found) and found[0].device.type == "meta"
+def _is_weightless(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the first argument, or what is made from numbers, is on `meta`."""
+    first = args[0] if args else None
+    if is_list(first) and first:
+        first = first[0]
+    if isinstance(first, torch.Tensor):
+        return first.is_meta
+    return str(kwargs.get("device")) == "meta"
 
 
 def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401

@@ -8,6 +8,7 @@ number of rows that is known, so tables are not stepped by PyTorch's code: one c
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -67,6 +68,20 @@ def make_optimizer(
     return made
 
 
+def _step(optimizer: torch.optim.Optimizer) -> None:
+    """Take a step; one of PyTorch's own optimizers without loading its compiler.
+
+    `Optimizer.step` imports it, which takes longer than the capture.
+    """
+    own = type(optimizer).__module__.startswith(("torch.optim", __name__))
+    if own and "torch._dynamo" not in sys.modules:
+        step: Any = inspect.unwrap(type(optimizer).step)
+        with torch.no_grad():
+            step(optimizer)
+    else:
+        optimizer.step()
+
+
 @contextmanager
 def _without_compiler() -> Generator[None]:
     """Keep PyTorch from importing its compiler to hide an optimizer from it."""
@@ -88,11 +103,11 @@ def take_step(
     names = {id(p): name for name, p in model.named_parameters()}
     sparse = _take_sparse(optimizer, recorder)
     with recorder.paused():
-        optimizer.step()  # state is made in the first one
+        _step(optimizer)  # state is made in the first one
     for parameter, state in optimizer.state.items():
         if id(parameter) not in {id(p) for p, _ in sparse}:
             _declare(names.get(id(parameter), "state"), state, recorder, builder)
-    optimizer.step()
+    _step(optimizer)
     for parameter, kind in sparse:
         _sparse_step(parameter, names[id(parameter)], kind, recorder, builder)
 

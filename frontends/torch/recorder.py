@@ -18,7 +18,7 @@ from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import current_node, op
-from perfc.frontends.torch.kernels import run_weightless, tensors_in
+from perfc.frontends.torch.kernels import run_weightless
 from perfc.frontends.torch.location import Locations, caller
 from perfc.frontends.torch.schema import Schema, described, plain, schema_of
 from perfc.ir import Location
@@ -90,8 +90,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         if not self._paused and not schema.target.startswith(_IGNORED):
             results = _flat(out) if schema.returns else []
             self._note(func, schema, args, kwargs, results, frame)
-        tensors = tensors_in((args, tuple(kwargs.values())))
-        values.follow(func, args, kwargs, tensors, tensors_in(out))
+        values.follow(func, args, kwargs, out)
         return out
 
     def name(self, tensor: torch.Tensor) -> str:

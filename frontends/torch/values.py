@@ -8,13 +8,14 @@ A value hangs on the tensor that it is of, and goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import op, schema
 
 LIMIT = 1 << 16
@@ -48,10 +49,17 @@ def set_value(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return the elements of a tensor, if they are known."""
-    if tensor.device.type == "cpu":
+    if not tensor.is_meta:
         return tensor
     known = getattr(tensor, _SLOT, None)
     return known.tensor if known is not None and known.valid[0] else None
+
+
+def _are_known(value: Any) -> bool:  # noqa: ANN401 - an argument of an op
+    """Whether the elements of every tensor in an argument are known."""
+    if isinstance(value, torch.Tensor):
+        return value_of(value) is not None
+    return not is_list(value) or all(map(_are_known, value))
 
 
 def forget(tensor: torch.Tensor) -> None:
@@ -87,14 +95,12 @@ def follow(
     func: Any,  # noqa: ANN401 - an op of PyTorch
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    tensors: Iterable[torch.Tensor],
-    results: Sequence[torch.Tensor],
+    out: Any,  # noqa: ANN401 - what the op has returned
 ) -> None:
-    """Work out the elements of *results* beside the recording, where possible."""
-    if any(r.device.type != "meta" or r.numel() > LIMIT for r in results):
-        _forget_written(func, args)
-        return
-    if any(value_of(t) is None for t in tensors) or not _is_function(func):
+    """Work out the elements of what *func* returned, where they can be known."""
+    results = tensors_in(out)
+    small = results and all(r.is_meta and r.numel() <= LIMIT for r in results)
+    if not small or not _are_known((*args, *kwargs.values())) or not _is_function(func):
         _forget_written(func, args)
         return
     try:
@@ -102,10 +108,20 @@ def follow(
     except (LookupError, RuntimeError, NotImplementedError):
         _forget_written(func, args)
         return
+    tensors = tensors_in((*args, *kwargs.values()))
     sources = [k for t in tensors if (k := getattr(t, _SLOT, None)) is not None]
     for result, value in zip(results, real, strict=False):
         shared = next((k.valid for k in sources if _share(k.tensor, value)), [True])
         setattr(result, _SLOT, _Known(value, shared))
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - nested lists
+    """Return the tensors in lists and tuples."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if not is_list(value):
+        return []
+    return [tensor for item in value for tensor in tensors_in(item)]
 
 
 def _is_function(func: Any) -> bool:  # noqa: ANN401 - an op of PyTorch
