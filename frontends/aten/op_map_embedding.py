@@ -87,6 +87,41 @@ def _bag_backward(node: AtenNode) -> None:
     _gradient(node, "embedding_bag_backward", names, attributes)
 
 
+def _fused_attributes(node: AtenNode) -> dict[str, AttrValue]:
+    tables = [weight.type.shape for weight in node.tensors("weights")]
+    return {
+        "tables": tuple(Record({"rows": rows, "dim": dim}) for rows, dim in tables),
+        "mode": node.text("mode"),
+        "has_offsets": True,
+        "include_last_offset": True,
+        "weighted": node.optional("per_sample_weights") is not None,
+    }
+
+
+def _looked_up(node: AtenNode) -> tuple[Operand, ...]:
+    """Return indices, offsets, and weights of samples where there are any."""
+    weights = node.optional("per_sample_weights")
+    given = (node.tensor("indices"), node.tensor("offsets"))
+    return given if weights is None else (*given, weights)
+
+
+def _fused_lookup(node: AtenNode) -> None:
+    """Several tables at once, recorded as one call."""
+    operands = (*node.tensors("weights"), *_looked_up(node))
+    attributes, dtype = _fused_attributes(node), node.result().dtype
+    if dtype != operands[0].type.dtype:
+        attributes["out_dtype"] = dtype
+    node.emit("embedding_bag", operands, attributes)
+
+
+def _fused_update(node: AtenNode) -> None:
+    """Its gradient, which updates the tables."""
+    states = node.tensors("states") if node.arguments.get("states") else ()
+    attributes = {**_fused_attributes(node), "optimizer": node.text("optimizer")}
+    operands = (node.tensor("grad"), *_looked_up(node), *node.tensors("weights"))
+    node.emit("embedding_bag_backward", (*operands, *states), attributes, results=())
+
+
 EMBEDDING_HANDLERS: Mapping[str, Handler] = {
     "aten.embedding": _embedding,
     "aten.embedding_backward": _embedding_backward,
@@ -98,5 +133,7 @@ EMBEDDING_HANDLERS: Mapping[str, Handler] = {
     "aten._embedding_bag_backward": _bag_backward,
     "aten._embedding_bag_dense_backward": _bag_backward,
     "aten._embedding_bag_sparse_backward": _bag_backward,
+    "perfc.embedding_bag": _fused_lookup,
+    "perfc.embedding_bag_backward": _fused_update,
 }
 """ATen ops to the functions that write them."""

@@ -11,7 +11,7 @@ import attrs
 import torch
 
 from perfc.frontends.aten import AtenBuilder
-from perfc.frontends.torch import values
+from perfc.frontends.torch import torchrec, values
 from perfc.frontends.torch.autocast import autocast_on_cuda
 from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.failure import explained
@@ -161,8 +161,9 @@ class _Step:
         return copied
 
     def _declare(self, model: torch.nn.Module) -> None:
-        for tensors in (model.named_parameters(), model.named_buffers()):
-            for name, tensor in tensors:
+        pieces = torchrec.pieces(model)
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if id(tensor) not in pieces:
                 self._builder.parameter(self._recorder.christen(tensor, name))
 
     @contextmanager
@@ -173,6 +174,11 @@ class _Step:
             stack.enter_context(self._recorder.locations.following(model))
             stack.enter_context(torch.set_grad_enabled(self.training))
             stack.enter_context(self._recorder)
+            stack.enter_context(
+                torchrec.recorded(
+                    model, self._recorder, self._builder, training=self.training
+                )
+            )
             yield
 
     def _iterate(

@@ -13,9 +13,14 @@ from perfc.ir.dims import Dim, Expr
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, OPTIONAL_TEXT
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_DTYPE,
+    OPTIONAL_INT,
+    OPTIONAL_TEXT,
+)
 from perfc.ir.record import Record
-from perfc.ir.types import TensorType
+from perfc.ir.types import DType, TensorType
 
 MODES = ("sum", "mean", "max")
 
@@ -95,7 +100,9 @@ def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstrac
     for table in tables:
         width = width + dim_of(table, "dim")
     batch = bags(attributes, types)
-    return [Abstract(TensorType(types[0].dtype, (batch, width)))]
+    given = attributes.get("out_dtype")
+    dtype = given if isinstance(given, DType) else types[0].dtype
+    return [Abstract(TensorType(dtype, (batch, width)))]
 
 
 def _work(
@@ -120,7 +127,7 @@ EMBEDDING_BAG = OpDef(
     arity=(2, None),
     infer=_infer,
     work=_work,
-    attributes=BAG_ATTRIBUTES,
+    attributes={**BAG_ATTRIBUTES, "out_dtype": OPTIONAL_DTYPE},  # if not the tables'
     summary="weights..., indices[, offsets][, sample weights]: pooled rows per bag",
 )
 
