@@ -166,6 +166,7 @@ RULES: Mapping[str, Rule] = {
     "linear_attention": _linear_attention,
     "causal_conv": _causal_conv,
     "dft": _dft,
+    "fft": _dft,
     "stft": _stft,
     "window": _window,
 }

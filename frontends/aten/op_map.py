@@ -17,9 +17,11 @@ from perfc.frontends.aten.op_map_loss import LOSS_HANDLERS
 from perfc.frontends.aten.op_map_normalization import NORMALIZATION_HANDLERS
 from perfc.frontends.aten.op_map_optimizer import OPTIMIZER_HANDLERS
 from perfc.frontends.aten.op_map_product import PRODUCT_HANDLERS
+from perfc.frontends.aten.op_map_recurrent import RECURRENT_HANDLERS
 from perfc.frontends.aten.op_map_reduction import REDUCTION_HANDLERS
 from perfc.frontends.aten.op_map_selection import SELECTION_HANDLERS
 from perfc.frontends.aten.op_map_sparse import SPARSE_HANDLERS
+from perfc.frontends.aten.op_map_spectral import SPECTRAL_HANDLERS
 from perfc.frontends.aten.op_map_views import VIEW_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
@@ -35,10 +37,12 @@ HANDLERS: Mapping[str, Handler] = {
     **NORMALIZATION_HANDLERS,
     **OPTIMIZER_HANDLERS,
     **PRODUCT_HANDLERS,
+    **RECURRENT_HANDLERS,
     **REDUCTION_HANDLERS,
     **SELECTION_HANDLERS,
     **VIEW_HANDLERS,
     **SPARSE_HANDLERS,
+    **SPECTRAL_HANDLERS,
 }
 """Namespace and name of an op (`aten.add`; all its overloads) to the function that
 writes it. An op that works in place has the name of the one that does not."""

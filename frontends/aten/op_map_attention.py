@@ -43,7 +43,7 @@ def _attention_backward(node: AtenNode) -> None:
 
 
 _GRADS = ("grad_out", "grad_out_", "grad_output")
-_FUSED = ("flash", "efficient", "cudnn", "fused")
+_FUSED = ("flash", "efficient", "cudnn")
 _CALLS = (
     "aten.scaled_dot_product_attention",
     *(f"aten._scaled_dot_product_{kind}_attention" for kind in _FUSED),

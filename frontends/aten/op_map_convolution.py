@@ -162,11 +162,8 @@ CONVOLUTION_HANDLERS: Mapping[str, Handler] = {
         f"aten.max_pool{n}d_with_indices_backward": _pool_backward("max")
         for n in (2, 3)
     },
-    **{
-        f"aten.{prefix}adaptive_avg_pool{n}d": _adaptive("average")
-        for n in (1, 2, 3)
-        for prefix in ("", "_")
-    },
+    **{f"aten.adaptive_avg_pool{n}d": _adaptive("average") for n in (1, 2, 3)},
+    **{f"aten._adaptive_avg_pool{n}d": _adaptive("average") for n in (2, 3)},
     **{f"aten.adaptive_max_pool{n}d": _adaptive("max") for n in (1, 2, 3)},
     **{
         f"aten._adaptive_avg_pool{n}d_backward": _adaptive_backward("average")

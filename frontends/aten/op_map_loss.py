@@ -17,6 +17,8 @@ _KINDS = {
     "binary_cross_entropy": "bce",
     "binary_cross_entropy_with_logits": "bce_with_logits",
 }
+_WITH_BACKWARD = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+"""Losses whose gradient is an op of its own."""
 
 
 def _reduction(node: AtenNode) -> str:
@@ -79,7 +81,7 @@ def _cross_entropy(node: AtenNode) -> None:
 
 LOSS_HANDLERS: Mapping[str, Handler] = {
     **{f"aten.{name}": _loss(kind) for name, kind in _KINDS.items()},
-    **{f"aten.{name}_backward": _loss_backward(k) for name, k in _KINDS.items()},
+    **{f"aten.{n}_backward": _loss_backward(_KINDS[n]) for n in _WITH_BACKWARD},
     **dict.fromkeys(
         (
             *("aten.nll_loss", "aten.nll_loss_forward", "aten.nll_loss_nd"),

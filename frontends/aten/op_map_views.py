@@ -230,7 +230,7 @@ VIEW_HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(
         (
             *("aten.alias", "aten.detach", "aten.lift_fresh", "aten.lift"),
-            *("aten.view_of", "aten._fw_primal", "aten.requires_grad"),
+            *("aten._fw_primal", "aten.requires_grad"),
             *("aten._nested_view_from_buffer", "aten.positive", "aten.lift_fresh_copy"),
             *(
                 "aten.resolve_conj",

@@ -30,13 +30,13 @@ def recurrent_sizes(
 
     """
     kind = attributes.text("kind")
-    if kind not in GATES or x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004
+    if kind not in GATES or x.rank != 3 or recurrence.rank not in (2, 3):  # noqa: PLR2004
         msg = f"cannot run {kind!r} on {x} with {recurrence}"
         raise VerifyError(msg)
     steps, batch, inputs = x.shape
     if attributes.flag("batch_first"):
         steps, batch = batch, steps
-    directions, gates, hidden = recurrence.shape
+    directions, gates, hidden = ((1,) * (3 - recurrence.rank)) + recurrence.shape
     require_equal("rows of the recurrence", gates, GATES[kind] * hidden)
     return steps, batch, inputs, hidden, directions
 
@@ -47,18 +47,20 @@ def _infer_recurrent(
     x, weight, recurrence = (operand.type for operand in operands[:3])
     sizes = recurrent_sizes(attributes, x, recurrence)
     steps, batch, inputs, hidden, directions = sizes
-    if weight.rank != 3:  # noqa: PLR2004 - directions, gates, inputs
+    if weight.rank != recurrence.rank:
         msg = f"expected [directions, gates * hidden, inputs], got {weight}"
         raise VerifyError(msg)
     if isinstance(directions, int) and directions not in (1, 2):
         msg = f"expected 1 or 2 directions, got {directions} in {recurrence}"
         raise VerifyError(msg)
-    require_equal("inputs", inputs, weight.shape[2])
+    require_equal("inputs", inputs, weight.shape[-1])
     whole: tuple[Dim, ...] = (steps, directions, batch, hidden)
     last: tuple[Dim, ...] = (directions, batch, hidden)
     if attributes.flag("batch_first"):
         whole = (batch, steps, directions, hidden)
         last = (batch, directions, hidden)
+    if recurrence.rank == 2:  # noqa: PLR2004 - a matrix: no axis of directions
+        whole, last = (*x.shape[:2], hidden), (batch, hidden)
     end = Abstract(TensorType(x.dtype, last))
     return [Abstract(TensorType(x.dtype, whole)), end, end]
 
@@ -82,7 +84,7 @@ RECURRENT = OpDef(
     infer=_infer_recurrent,
     work=_work_recurrent,
     attributes={"kind": (str,), "batch_first": OPTIONAL_BOOL},
-    summary="lstm, gru or rnn: x, weights, recurrent weights, biases, first states",
+    summary="lstm, gru or rnn: x, weights (of one direction: matrices), biases, states",
 )
 
 

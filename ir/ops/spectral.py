@@ -14,6 +14,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_INT,
     UNKNOWN_DIM,
+    declared,
     no_work,
     normalize_axis,
     only_element,
@@ -163,4 +164,27 @@ MEL_WEIGHT_MATRIX = OpDef(
     summary="bins, length, rate, edges: weights from a spectrum to the mel scale",
 )
 
-OPS = (DFT, STFT, WINDOW, MEL_WEIGHT_MATRIX)
+
+def _work_fft(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Transform each axis; a spectrum of real numbers is half as long."""
+    widest = results[0]
+    length: Dim = 1
+    for axis in attributes.integers("axes"):
+        length = length * widest.shape[normalize_axis(axis, widest.rank)]
+    transforms = widest.numel // length if length else 0
+    flops = _fft_flops(transforms, length)
+    return Work(flops, operands[0].nbytes, results[0].nbytes)
+
+
+FFT = OpDef(
+    name="fft",
+    arity=(1, 1),
+    infer=declared,
+    work=_work_fft,
+    attributes={"axes": (tuple,)},
+    summary="the Fourier transform along some axes, of real or complex numbers",
+)
+
+OPS = (FFT, DFT, STFT, WINDOW, MEL_WEIGHT_MATRIX)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -231,3 +233,131 @@ def test_a_name_that_is_taken() -> None:
         builder.call(
             AtenCall("aten.relu.default", {"self": Ref("x")}, (_tensor("x", 2),))
         )
+
+
+def _lstm_weights(builder: AtenBuilder, inputs: int) -> tuple[Ref, ...]:
+    """Declare the weights of two layers of two directions, 4 units each."""
+    names: list[str] = []
+    for layer in range(2):
+        width = inputs if layer == 0 else 8
+        for direction in "fb":
+            stem = f"{layer}{direction}"
+            for kind, shape in (("w", (16, width)), ("r", (16, 4)), ("b", (16,))):
+                builder.parameter(_tensor(f"{kind}{stem}", *shape))
+                names.append(f"{kind}{stem}")
+            builder.parameter(_tensor(f"c{stem}", 16))
+            names.append(f"c{stem}")
+    return tuple(map(Ref, names))
+
+
+def test_stacked_recurrent_layers() -> None:
+    """Each layer and direction of one call is a recurrence of its own."""
+    builder = AtenBuilder("m")
+    builder.input(_tensor("x", 5, 2, 3))
+    arguments: dict[str, Argument] = {
+        "input": Ref("x"),
+        "hx": (),
+        "params": _lstm_weights(builder, 3),
+        "has_biases": True,
+        "num_layers": 2,
+        "bidirectional": True,
+    }
+    results = (_tensor("y", 5, 2, 8), _tensor("h", 4, 2, 4), _tensor("c", 4, 2, 4))
+    builder.call(AtenCall("aten.lstm.input", arguments, results))
+    builder.outputs(["y"])
+    program = builder.program()
+
+    assert {"recurrent": 4, "concat": 2} == Counter(ops_of(program))
+    assert () == program.diagnostics
+
+
+def test_gradients_of_stacked_recurrent_layers() -> None:
+    """They come back in the order of the weights, from the last layer on."""
+    builder = AtenBuilder("m")
+    for name, width in (("x", 3), ("y", 8), ("g", 8)):
+        builder.input(_tensor(name, 5, 2, width))
+    weights = _lstm_weights(builder, 3)
+    arguments: dict[str, Argument] = {
+        "input": Ref("x"),
+        "weight": weights,
+        "output": Ref("y"),
+        "grad_output": Ref("g"),
+        "mode": 2,
+        "num_layers": 2,
+        "bidirectional": True,
+    }
+    shapes = [(16, 3), (16, 4), (16,), (16,)] * 2 + [(16, 8), (16, 4), (16,), (16,)] * 2
+    gradients = [_tensor(f"d{i}", *shape) for i, shape in enumerate(shapes)]
+    results = (_tensor("dx", 5, 2, 3), None, None, *gradients)
+    builder.call(AtenCall("aten._cudnn_rnn_backward.default", arguments, results))
+    builder.outputs(["dx", "d0", "d8", "d9"])
+    program = builder.program()
+    graph = graph_of(program)
+
+    assert {"recurrent_backward": 4} == Counter(ops_of(program))
+    assert ["f32[5,2,3]", "f32[16,3]", "f32[16,8]", "f32[16,4]"] == [
+        str(value.type) for value in graph.outputs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "ops"),
+    [
+        (lambda: torch.fft.rfft(torch.ones(4, 8)), ["fill", "fft"]),
+        (lambda: torch.ones(3, 4).unbind(1), ["fill", "split", *["squeeze"] * 4]),
+        (lambda: torch.ones(3, 4).sort(), ["fill", "sort"]),
+        (lambda: torch.ones(3, 4).topk(2), ["fill", "topk"]),
+        (lambda: torch.ones(3, 4).max(1), ["fill", "reduce"]),
+        (lambda: torch.ones(3, 4).argmax(), ["fill", "reshape", "argmax"]),
+        (lambda: torch.var_mean(torch.ones(3, 4), 1), ["fill", "reduce"]),
+        (lambda: torch.ones(3, 4).repeat(2, 1, 1), ["fill", "unsqueeze", "tile"]),
+        (lambda: torch.ones(()).item(), ["fill", "item"]),
+        (lambda: torch.zeros(3).normal_(), ["fill", "random"]),
+        (lambda: torch.ones(3, 4)[:, torch.tensor([1])], None),
+        (lambda: torch.ones(3, 4)[torch.ones(3, dtype=torch.bool)], None),
+        (lambda: torch.ones(3, 4).masked_fill(torch.ones(4).bool(), 0.0), None),
+        (
+            lambda: torch.ones(3, 4).index_add(0, torch.tensor([1]), torch.ones(1, 4)),
+            None,
+        ),
+        (
+            lambda: functional.interpolate(torch.ones(1, 2, 4, 4), scale_factor=2.0),
+            None,
+        ),
+        (lambda: functional.pad(torch.ones(2, 4, 4), (1, 1), "reflect"), None),
+        (
+            lambda: functional.conv_transpose2d(
+                torch.ones(1, 2, 4, 4), torch.ones(2, 3, 3, 3)
+            ),
+            None,
+        ),
+        (lambda: functional.group_norm(torch.ones(1, 4, 4), 2), None),
+        (lambda: torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 2)), None),
+        (
+            lambda: torch.ones(2, 3).scatter_add(
+                1, torch.zeros(2, 3).long(), torch.ones(2, 3)
+            ),
+            None,
+        ),
+        (
+            lambda: torch.baddbmm(
+                torch.ones(4), torch.ones(2, 3, 5), torch.ones(2, 5, 4)
+            ),
+            None,
+        ),
+        (
+            lambda: torch.ones(3, dtype=torch.bfloat16) * torch.ones(3),
+            ["fill", "fill", "mul"],
+        ),
+    ],
+    ids=itertools.count(),
+)
+def test_calls_of_many_kinds(run: Callable[[], object], ops: list[str] | None) -> None:
+    """Each is written without an unknown op, and its types are PyTorch's."""
+    program = record(run)
+
+    assert [] == _unknown(program)
+    assert () == program.diagnostics
+    if ops is not None:
+        assert ops == [op for op in ops_of(program) if op != "alias"]
+    lower(program)

@@ -20,10 +20,15 @@ from tests.frontends.pt2_models import (
     small_model,
     write,
 )
+from tests.models.recommenders import DlrmNet, bags_of
+from tests.passes.lowering import kernels, lower
 from torch import nn
 
 from perfc.frontends.pt2 import Pt2Frontend
 from perfc.ir import Location, PerfcError, Program
+from perfc.tools.model import load  # not public
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 
 
 def _loaded(path: Path, module: nn.Module, *args: Any, **options: Any) -> Program:  # noqa: ANN401
@@ -304,3 +309,21 @@ def test_torch_is_not_imported(tmp_path: Path) -> None:
 
     assert 0 == run.returncode, run.stderr
     assert "aten::linear" in run.stdout
+
+
+def _launches(program: Program) -> Counter[tuple[str, object]]:
+    graph = lower(program)
+    return Counter((k.op, k.params) for k in kernels(graph))
+
+
+def test_the_same_launches_as_from_onnx(tmp_path: Path) -> None:
+    """DLRM exported as an archive launches what it does exported as ONNX."""
+    net = DlrmNet((13, 64, 16), (1000, 500, 200, 4), (64, 1))
+    path = tmp_path / "dlrm.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own deprecations
+        args = (torch.rand(4, 13), *bags_of(4, 4, 3))
+        torch.export.save(torch.export.export(net, args), path)
+    onnx = FIXTURES / "dlrm_small_dynamo_op18.onnx"
+
+    assert _launches(load(onnx).program) == _launches(load(path).program)
