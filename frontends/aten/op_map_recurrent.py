@@ -106,7 +106,7 @@ def _cudnn_backward(node: AtenNode) -> None:
     first = len(node.results) - len(stack.weights)
     for layer in reversed(range(stack.layers)):
         x = node.tensor("output" if layer else "input")
-        made: tuple[Operand, ...] = ()
+        below = grad
         for start, weights in stack.cells(layer):
             wants = _WANTS[: 1 + min(len(weights), 3)]
             attributes: dict[str, AttrValue] = {**stack.attributes, "wants": wants}
@@ -114,11 +114,12 @@ def _cudnn_backward(node: AtenNode) -> None:
             made = node.helper(
                 "recurrent_backward", operands, attributes, count=len(wants)
             )
+            below = made[0]
             for index, gradient in enumerate(made[1:]):
                 place = first + start + index
                 if node.results[place] is not None:
                     node.alias(place, gradient)
-        grad = made[0]
+        grad = below
     if node.results[0] is not None:
         node.alias(0, grad)
 

@@ -28,6 +28,12 @@ _DTYPES: dict[object, DType] = {
 }
 
 
+def _parameters(func: Any) -> list[str]:  # noqa: ANN401 - its type is private to torch
+    """Return the names of an op's parameters."""
+    schema = cast("Any", vars(func)["_schema"])
+    return [str(parameter.name) for parameter in schema.arguments]
+
+
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
     """Hands every call to a builder; what it has not seen is a parameter."""
 
@@ -48,8 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """Run the call and note it."""
-        parameters: list[torch.Argument] = vars(func)["_schema"].arguments
-        given = dict(zip([p.name for p in parameters], args, strict=False))
+        given = dict(zip(_parameters(func), args, strict=False))
         given.update(kwargs or {})
         arguments = {name: self._argument(value) for name, value in given.items()}
         made = func(*args, **(kwargs or {}))

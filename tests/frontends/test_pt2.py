@@ -212,7 +212,7 @@ _DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "cannot be [1] if it is as_int",
     ),
     "wrong-list": (
-        _change(f"{_NODE}/inputs/0/arg", {"as_ints": [{}]}),
+        _change(f"{_NODE}/inputs/0/arg", {"as_ints": [None]}),
         "if it is as_ints",
     ),
     "not-a-list": (

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from tests.frontends.pt2_models import joint_model, small_model, write
 from torch import nn
-from torch.export.experimental import (  # type: ignore[attr-defined]
+from torch.export.experimental import (
     _export_forward_backward,  # pyright: ignore[reportPrivateUsage]
 )
 from torch.nn import functional

@@ -13,7 +13,7 @@ import random
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import attrs
 import onnx
@@ -171,17 +171,16 @@ def damage_pt2(rng: random.Random, data: bytes) -> bytes:
     return file.getvalue()
 
 
-_JsonPlace: TypeAlias = tuple[Any, "str | int"]
+_JsonPlace: TypeAlias = tuple[Any, Any]
 """A list or an object, and what names one of its values."""
 
 
 def _json_places(value: Any) -> Iterator[_JsonPlace]:  # noqa: ANN401 - JSON
-    if not isinstance(value, dict | list):
-        return
-    found: Any = value
-    for key in found if isinstance(value, dict) else range(len(found)):
-        yield found, key
-        yield from _json_places(found[key])
+    if isinstance(value, dict | list):
+        found = cast("Any", value)
+        for key in found if isinstance(value, dict) else range(len(found)):
+            yield found, key
+            yield from _json_places(found[key])
 
 
 def _change_json(
@@ -194,12 +193,12 @@ def _change_json(
     elif kind == 1:
         other, name = rng.choice(places)
         holder[key] = copy.deepcopy(other[name])
-    elif kind == 2 and isinstance(holder, list):
+    elif kind == 2 and isinstance(key, int):
         holder.insert(key, copy.deepcopy(holder[key]))
     elif kind == 3 and isinstance(holder[key], int):
         holder[key] = rng.choice(NUMBERS)
     else:
-        odd = (None, True, [], {}, [[]], rng.choice(_WORDS), rng.choice(_FLOATS))
+        odd: Any = (None, True, [], {}, [[]], rng.choice(_WORDS), rng.choice(_FLOATS))
         holder[key] = rng.choice((*odd, rng.choice(NUMBERS)))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.frontends.aten_recording import graph_of
 from torch import nn
-from torch.export.experimental import (  # type: ignore[attr-defined]
+from torch.export.experimental import (
     _export_forward_backward,  # pyright: ignore[reportPrivateUsage]
 )
 from torch.nn import functional
