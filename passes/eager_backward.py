@@ -19,6 +19,7 @@ from perfc.passes.eager import (
     Rule,
     Site,
     Tensor,
+    dtype_name,
     elementwise_launch,
     made_contiguous,
     vector_launch,
@@ -112,7 +113,10 @@ def _sorted(site: Site, indices: list[Tensor], axis: int) -> list[Launch]:
     count = max((tensor.numel for tensor in indices), default=0)
     linear = Tensor(TensorType(indices[0].type.dtype, (count,)))
     known = [tensor for tensor in indices if tensor.known]
-    launches = [memcpy_launch(t.nbytes, "h2d", pinned=False) for t in known]
+    launches = [
+        memcpy_launch(t.nbytes, "h2d", pinned=False, dtype=dtype_name(t.type.dtype))
+        for t in known
+    ]
     steps = ["remainder", "mul"] * (len(indices) - len(known))
     steps += ["add"] * max(len(indices) - len(known) - 1, 0)
     steps += ["add", "copy"] * (axis > 0)  # the axes in front count, too

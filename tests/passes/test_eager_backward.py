@@ -322,6 +322,31 @@ def test_values_that_are_put_are_not_sorted() -> None:
     assert "pairs" in _kinds(kernels(lower(added)))
 
 
+def test_indices_that_are_known_come_from_the_host() -> None:
+    """They are made linear there, and copied: as DLRM's pairs of vectors are."""
+    graph = lower("""graph @g(%x: f32[16,27,27], %v: f32[16,3]) {
+      %i = constant() {dtype = !i64, shape = [3], elements = [1, 2, 2]} : i64[3]
+      %j = constant() {dtype = !i64, shape = [3], elements = [0, 0, 1]} : i64[3]
+      %y = index_put(%x, %v, %i, %j) {accumulate = true, axis = 1} : ?
+      return %y }""")
+    kinds = ["copy", "h2d", "h2d", "add", "copy", "floor_divide", "arange", "pairs"]
+
+    assert [*kinds, "index_put"] == _kinds(kernels(graph))
+
+
+def test_many_indices_are_sorted_in_passes() -> None:
+    """A histogram, a scan, and 8 bits of the keys at a time."""
+    text = one_op(
+        "%x: f32[100000,8], %v: f32[5000,8], %i: i64[5000]",
+        "index_put(%x, %v, %i) {accumulate = true, in_place = true}",
+    )
+    ops = [kernel.op for kernel in kernels(lower(text))]
+
+    assert ["sort", "scan", *["sort"] * 3] == [
+        op for op in ops if op in ("sort", "scan")
+    ]
+
+
 def test_in_place_ops_have_names_of_their_own() -> None:
     """`relu_` launches what `relu` does."""
     text = one_op("%x: f32[8,64]", "relu(%x) {in_place = true}")
