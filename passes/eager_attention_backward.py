@@ -55,8 +55,8 @@ def _attention_backward(site: Site) -> Eager:
 
 def _eager(site: Site, algorithm: str, launches: tuple[Launch, ...]) -> Eager:
     """Flash writes gradients as their operands lie; a mask's is contiguous."""
-    names: tuple[str, ...] = ("q", "k", "v")
-    operands = dict(zip(names, site.operands[1:4], strict=True))
+    operands: dict[str, Tensor] = {}
+    operands.update(zip(("q", "k", "v"), site.operands[1:4], strict=True))
 
     def layout(want: str) -> Layout:
         operand = operands.get(want)

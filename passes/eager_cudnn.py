@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.costmodels import SIMT_MODES, fits_winograd
-from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
+from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.passes.eager import (
     MEMSET,
     Launch,
@@ -250,6 +250,6 @@ def _per_axis(sizes: tuple[int, ...], missing: int) -> AttrValue:
     return sizes[0] if len(set(sizes)) == 1 else sizes
 
 
-def contiguous(tensor: Tensor | TensorType) -> Tensor:
+def contiguous(tensor: Tensor) -> Tensor:
     """Return a tensor as cuDNN gets it: in row-major order."""
-    return Tensor(tensor.type if isinstance(tensor, Tensor) else tensor)
+    return Tensor(tensor.type)
