@@ -44,17 +44,14 @@ class CheckpointActivations(Transform):
     modules: str = ""
     every: int = 0
 
-    def __attrs_post_init__(self) -> None:
-        """Check the options."""
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Change every op graph."""
         if bool(self.modules) == (self.every > 0) or self.every < 0:
             msg = (
                 f"{self.name} takes either modules=PATTERN, as "
                 "modules=encoder.layer.*, or every=N ops"
             )
             raise UsageError(msg)
-
-    def run(self, program: Program, ctx: PassContext) -> None:
-        """Change every op graph."""
         for rank in program.classes:
             if rank.ops is not None:
                 self._checkpoint(rank.ops, ctx)

@@ -105,6 +105,15 @@ def test_wrong_options_of_the_pass(command: Command, options: str, said: str) ->
     assert outcome.error.startswith(said)
 
 
+@pytest.mark.parametrize("options", ["", "{every=-1}", "{every=2,modules=top_l.*}"])
+def test_checkpoints_need_one_way_to_cut(command: Command, options: str) -> None:
+    """Segments are modules, or so many ops: not both, nor neither."""
+    outcome = command.analyze(*TRAINING, "--pass", f"checkpoint-activations{options}")
+
+    assert 2 == outcome.code
+    assert outcome.error.startswith("checkpoint-activations takes either modules=")
+
+
 def test_a_graph_that_trains_is_not_trained_again(
     command: Command, tmp_path: Path
 ) -> None:
