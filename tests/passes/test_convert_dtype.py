@@ -38,7 +38,7 @@ def test_bytes_halve(model: str, dtype: str) -> None:
     flops = pytest.approx(whole.summary["flops"], rel=0.01)
     assert flops == half.summary["flops"]
     ratio = half.summary["bytes"] / whole.summary["bytes"]
-    assert 0.45 < ratio < 0.75
+    assert 0.45 < ratio < 0.8
     assert half.memory["parameters_bytes"] < 0.51 * whole.memory["parameters_bytes"]
     assert half.summary["gpu_active_us"] < whole.summary["gpu_active_us"]
 

@@ -142,7 +142,7 @@ CASES = {
             "%k = constant() {dtype = !i64, shape = [1], elements = [5]}\n"
             "%a = add(%x, %x)\n%t, %i = topk(%a, %k) {axis = 1}\n%y = relu(%t)"
         ),
-        ["triton_poi_fused_add", *["aten::topk"] * 2, "triton_poi_fused_relu"],
+        ["triton_poi_fused_add", "aten::topk", "triton_poi_fused_relu"],
     ),
     "a running sum": (
         X,
@@ -208,12 +208,10 @@ def _types(line: str) -> str:
 
 
 def launched(graph: LaunchGraph) -> list[str]:
-    """List the names of the ops that launch something."""
-    return [
-        graph.ops[op].name
-        for op, kernel in zip(graph.op, graph.kernel, strict=True)
-        if kernel >= 0
-    ]
+    """List the ops that launch something; libraries may launch several kernels."""
+    columns = zip(graph.op, graph.kernel, strict=True)
+    ops = dict.fromkeys(op for op, kernel in columns if kernel >= 0)
+    return [graph.ops[op].name for op in ops]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -319,9 +317,9 @@ def test_one_node_in_two_kernels_counts_once() -> None:
     assert [("a", "r"), ("a", "q", "y")] == [
         fused_nodes(op) for op in graph.ops if fused_nodes(op)
     ]
-    flops = [graph.kernels[k].work.flops for k in graph.kernel if k >= 0]
     numel = 128 * 512
-    assert [2 * numel, 2 * 512 * numel, 5 * numel] == flops
+    generated = [k for k in graph.kernels if k.op == "triton_poi"]
+    assert [2 * numel, 5 * numel] == [kernel.work.flops for kernel in generated]
 
 
 PHASES = """graph @g(%x: f32[128,512]) {
