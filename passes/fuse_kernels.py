@@ -32,6 +32,7 @@ from perfc.ir import (
     Work,
 )
 from perfc.passes.base import Pass, PassContext
+from perfc.passes.eager import DEVICE_SYNC
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.fused_kernel import LAUNCH_TRITON, fused_kernel, fused_name
 from perfc.passes.fusion import Buffer, Group, fuse
@@ -119,7 +120,7 @@ class _Compiling:
     sm_count: int
     _copy: LaunchCopy = attrs.field(init=False)
     _types: dict[Value, TensorType] = attrs.field(init=False)
-    _launched: Mapping[str, list[int]] = attrs.field(init=False)
+    _launched: Mapping[Node, list[int]] = attrs.field(init=False)
     _tasks: Mapping[int, list[int]] = attrs.field(init=False)
     _flops: dict[Node, int] = attrs.field(factory=dict[Node, int], init=False)
 
@@ -127,16 +128,15 @@ class _Compiling:
         """Return the launches of the compiled program."""
         source = self.source
         self._copy = LaunchCopy(source)
-        self._launched, self._tasks = _by_node(source), _by_op(source)
+        self._tasks = _by_op(source)
+        inputs, self._launched, rest = _by_node(source, self.ops)
         self._types = {v: _typed(v).bind(self.numbers) for v in self.ops.values()}
         for node in self.ops:
             self._flops[node] = sum(k.work.flops for k in self._kernels_of(node))
-        nodes = {_name(node) for node in self.ops}
-        copies = [name for name in self._launched if name and name not in nodes]
-        self._run_eagerly(copies)
+        self._run_eagerly(inputs)
         for number, segments in groupby(_segments(self.ops), lambda s: s.graph):
             self._run_graph(number, [segment.nodes for segment in segments])
-        self._run_eagerly([""])
+        self._run_eagerly(rest)
         return self._copy.result
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
@@ -144,14 +144,12 @@ class _Compiling:
         numbers = [source.kernel[task] for task in self._tasks_of((node,))]
         return [source.kernels[number] for number in numbers if number >= 0]
 
-    def _run_eagerly(self, names: Iterable[str]) -> None:
-        """Copy the ops of these nodes as they are."""
-        source, result = self.source, self._copy.result
-        for name in names:
-            for op in self._launched.get(name, ()):
-                result.add_op(source.ops[op])
-                for task in self._tasks[op]:
-                    self._copy.add(task, kernel=self._interned(task))
+    def _run_eagerly(self, ops: Iterable[int]) -> None:
+        """Copy ops as they are."""
+        for op in ops:
+            self._copy.result.add_op(self.source.ops[op])
+            for task in self._tasks[op]:
+                self._copy.add(task, kernel=self._interned(task))
 
     def _interned(self, task: int) -> int:
         number, kernels = self.source.kernel[task], self.source.kernels
@@ -160,7 +158,8 @@ class _Compiling:
     def _run_graph(self, number: int, segments: Sequence[Sequence[Node]]) -> None:
         """Compile the segments of one graph, or leave them to eager PyTorch."""
         if number == _EAGER:
-            self._run_eagerly(_name(node) for nodes in segments for node in nodes)
+            eager = [node for nodes in segments for node in nodes]
+            self._run_eagerly(op for node in eager for op in self._launched[node])
             return
         compiled = [self._fused(nodes) for nodes in segments]
         if any(groups for groups, _ in compiled):
@@ -210,7 +209,7 @@ class _Compiling:
 
     def _call(self, node: Node, *, plain: bool) -> None:
         """Call an outside kernel; a *plain* product leaves its bias to a loop."""
-        for op in self._launched.get(_name(node), ()):
+        for op in self._launched[node]:
             tasks = self._tasks[op]
             if plain and node.op in _BIAS_BY_KERNEL:
                 tasks = tasks[:-2]  # the call that adds the bias, and its kernel
@@ -274,7 +273,7 @@ class _Compiling:
 
     def _tasks_of(self, nodes: Iterable[Node]) -> Iterator[int]:
         for node in nodes:
-            for op in self._launched.get(_name(node), ()):
+            for op in self._launched[node]:
                 yield from self._tasks[op]
 
 
@@ -324,12 +323,25 @@ def _by_op(graph: LaunchGraph) -> Mapping[int, list[int]]:
     return found
 
 
-def _by_node(graph: LaunchGraph) -> Mapping[str, list[int]]:
-    """Return the ops of each node."""
-    found: dict[str, list[int]] = {}
-    for number, op in enumerate(graph.ops):
-        found.setdefault(op.node, []).append(number)
-    return found
+def _by_node(
+    graph: LaunchGraph, ops: Graph
+) -> tuple[list[int], Mapping[Node, list[int]], list[int]]:
+    """Return the ops before the nodes, of each node, and behind them.
+
+    Ops stand in the order of the nodes. Neighbours without a name are one.
+    """
+    names = [op.node for op in graph.ops]
+    end = len(names) - (graph.ops[-1].name == DEVICE_SYNC if names else 0)
+    known = {_name(node) for node in ops}
+    place = next((i for i in range(end) if names[i] in known), end)
+    before = list(range(place))
+    found: dict[Node, list[int]] = {}
+    for node in ops:
+        start, name = place, _name(node)
+        while place < end and names[place] == name:
+            place += 1
+        found[node] = list(range(start, place))
+    return before, found, list(range(place, len(names)))
 
 
 def _read_buffers(group: Group) -> set[Buffer]:

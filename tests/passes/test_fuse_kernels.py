@@ -451,3 +451,16 @@ def test_parts_of_a_reduction(
 ) -> None:
     """Few rows are reduced in parts, in as many as Inductor makes on 108 SMs."""
     assert parts == splits(rows, columns, inner=inner, sm_count=108)
+
+
+def test_ops_without_names_stay_in_place() -> None:
+    """What an op without results launches is launched once, where it stood."""
+    text = """graph @g(%x: f32[8,8], param %w: f32[8,8]) {
+  %a = relu(%x) : ? loc{phase = "backward"}
+  foreach(%w, %a) {kind = "add", lists = 2, in_place = true} loc{phase = "optimizer"}
+  foreach(%w, %a) {kind = "mul", lists = 2, in_place = true} loc{phase = "optimizer"}
+  return %w
+}"""
+
+    expected = ["triton_poi_fused_relu", "aten::_foreach_add_", "aten::_foreach_mul_"]
+    assert expected == launched(fused(text))
