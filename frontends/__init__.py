@@ -20,8 +20,8 @@ from perfc.frontends.workloads import (
 if TYPE_CHECKING:
     from perfc.frontends.torch import (
         Loss,
-        Module,
         Optimizer,
+        Source,
         capture_factory,
         capture_module,
     )
@@ -33,8 +33,8 @@ __all__ = [
     "WORKLOADS",
     "Frontend",
     "Loss",
-    "Module",
     "Optimizer",
+    "Source",
     "TextFrontend",
     "Workload",
     "build_workload",

@@ -340,11 +340,14 @@ def scratch(launch: Launch) -> Launch:
 
 
 def unmodelled_launch(name: str, site: Site) -> Launch:
-    """Launch a kernel of an op without a rule: costed by its bytes."""
+    """Launch a kernel of an op without a rule: costed by its bytes.
+
+    Flops count where the user has said them.
+    """
     tensors = (*(t.type for t in site.operands), *site.results)
     dtype = tensors[0].dtype if tensors else None
     work = Work(
-        0,
+        site.attributes.integer("flops", 0),
         sum(operand.nbytes for operand in site.operands),
         sum(int(result.nbytes) for result in site.results),
     )

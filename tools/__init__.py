@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perfc.tools.report_summary import kernel_limit
     from perfc.tools.report_table import format_us
     from perfc.tools.results import Results
-    from perfc.tools.torch_models import from_torch
+    from perfc.tools.torch_models import compile_backend, from_torch
 
 __all__ = [
     "NODE_KEYS",
@@ -28,6 +28,7 @@ __all__ = [
     "Report",
     "Results",
     "analyze",
+    "compile_backend",
     "export_onnx",
     "format_json",
     "format_us",
@@ -44,6 +45,7 @@ _MODULES = {
     "Report": "perfc.tools.report",
     "Results": "perfc.tools.results",
     "analyze": "perfc.tools.analyzer",
+    "compile_backend": "perfc.tools.torch_models",
     "export_onnx": "perfc.tools.onnx_export",
     "format_json": "perfc.tools.report",
     "format_us": "perfc.tools.report_table",

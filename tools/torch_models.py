@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfc.ir import PerfcError
 from perfc.passes import Instrument, Pass
+from perfc.tools.analyzer import analyze
 from perfc.tools.model import Model, prepare
 from perfc.tools.torch_source import require_torch
 
 if TYPE_CHECKING:
-    from perfc.frontends import Loss, Module, Optimizer
+    from perfc.frontends import Loss, Optimizer, Source
 
 
 def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
-    module: Module | Callable[[], Module],
+    module: Source,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -73,3 +76,31 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         name=name,
     )
     return prepare(program, transforms=transforms, instruments=instruments)
+
+
+def compile_backend(
+    graph: Any,  # noqa: ANN401 - a torch.fx.GraphModule
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, str] | None = None,
+) -> Callable[..., Any]:
+    """Report a graph of `torch.compile(model, backend="perfc")`; run it eagerly.
+
+    The report is of the graph's forward pass, and goes to stderr. The model runs
+    whatever becomes of the report.
+
+    Args:
+        graph: What PyTorch's compiler has taken out of the model.
+        inputs: Example inputs, weights among them.
+        options: `target` (`a100` if not given), `runtime`, `dtype`.
+
+    """
+    chosen: dict[str, Any] = {"target": "a100", **(options or {})}
+    try:
+        model = from_torch(graph, inputs, name="torch.compile graph")
+        text = str(analyze(model, **chosen))
+    except (PerfcError, TypeError) as error:
+        text = f"perfc: error: {error}"
+    sys.stderr.write(f"{text}\n")
+    forward: Callable[..., Any] = graph.forward
+    return forward

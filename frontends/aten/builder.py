@@ -118,7 +118,7 @@ class AtenBuilder:
             for name, argument in call.arguments.items()
         )
         types = tuple([None if r is None else r.type for r in call.results])
-        key = (call.target, given, types)
+        key = (call.target, given, types, call.flops)
         template = self._templates.get(key)
         if template is None:
             template = self._templates[key] = self._template(call, types)
@@ -205,7 +205,7 @@ class AtenBuilder:
             except _OTHER_FORMS as error:
                 misfit = f"not as its schema says: {error}"
         node = AtenNode(call.target, arguments, types, tuple(operands))
-        node.unknown()
+        node.unknown(call.flops)
         return Template(tuple(node.steps), tuple(node.places), misfit)
 
     def _resolved(self, argument: Argument, operands: list[Operand]) -> NodeArgument:

@@ -55,6 +55,8 @@ class AtenCall:
         results: The tensors that come back, lists of tensors flattened; None where
             the op returns no tensor.
         location: Module path, source line and phase.
+        flops: What the user says that an op of his own computes; it counts where
+            perfc does not know the op.
 
     """
 
@@ -62,3 +64,4 @@ class AtenCall:
     arguments: Mapping[str, Argument]
     results: tuple[AtenTensor | None, ...]
     location: Location = NOWHERE
+    flops: int = 0

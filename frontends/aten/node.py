@@ -277,9 +277,11 @@ class AtenNode:
         """Return a constant list of integers."""
         return self.constant(tuple(elements), DTYPES["i64"], (len(elements),))
 
-    def unknown(self) -> None:
+    def unknown(self, flops: int = 0) -> None:
         """Write the call as an op that perfc has no definition of."""
         attributes: dict[str, AttrValue] = {"op": self.label}
+        if flops:
+            attributes["flops"] = flops
         tensors = [i for i, type_ in enumerate(self.results) if type_ is not None]
         self.emit("unknown", self.operands, attributes, results=tensors)
 

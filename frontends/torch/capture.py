@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import torch
@@ -22,6 +22,11 @@ from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.weightless import META, Copier
 from perfc.ir import Program, UnsupportedModelError, UsageError
 
+Source: TypeAlias = (
+    "torch.nn.Module | torch.export.ExportedProgram | Callable[[], torch.nn.Module]"
+)
+"""What can be recorded: a module, an exported one, or what makes one."""
+
 MODES = ("inference", "training")
 DTYPES: Mapping[str, tuple[torch.dtype | None, torch.dtype | None]] = {
     "fp32": (None, None),
@@ -36,7 +41,7 @@ Products of fp32 in TF32 are for `lower-kernels` to say."""
 
 
 def capture_module(  # noqa: PLR0913 - the public call's options
-    module: torch.nn.Module | Callable[[], torch.nn.Module],
+    module: Source,
     args: Sequence[Any] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -57,6 +62,10 @@ def capture_module(  # noqa: PLR0913 - the public call's options
 
     """
     _check(mode, optimizer, dtype)
+    if isinstance(module, torch.export.ExportedProgram):
+        if not args and not kwargs:
+            args, kwargs = module.example_inputs or ((), None)
+        module = module.module()
     model, original = _weightless(module, name)
     step = _Step(name or original, mode == "training", loss, DTYPES[dtype or "fp32"])
     return step.run(model, args, kwargs or {}, optimizer)
@@ -157,7 +166,9 @@ class _Step:
             if wanted is not None and tensor.is_floating_point():
                 tensor.data = tensor.data.to(wanted)
             stem = name if len(found) == 1 else f"{name}.{index}"
-            self._builder.input(self._recorder.christen(tensor, stem))
+            kept = _is_kept(name, tensor)
+            declare = self._builder.parameter if kept else self._builder.input
+            declare(self._recorder.christen(tensor, stem))
         return copied
 
     def _declare(self, model: torch.nn.Module) -> None:
@@ -215,6 +226,11 @@ class _Step:
             labels = torch.empty(shape, dtype=dtype, device=META)
         self._builder.input(self._recorder.christen(labels, "labels"))
         return labels
+
+
+def _is_kept(name: str, tensor: torch.Tensor) -> bool:
+    """Whether an argument is a weight: graphs of `torch.compile` are given theirs."""
+    return isinstance(tensor, torch.nn.Parameter) or name.lower().startswith("l_self_")
 
 
 def _keep_value(original: torch.Tensor, copied: torch.Tensor) -> None:

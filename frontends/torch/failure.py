@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from perfc.frontends.torch.kernels import UnknownValueError
+from perfc.frontends.torch.location import Locations, is_library
 from perfc.frontends.torch.recorder import Recorder
 from perfc.ir import Location, PerfcError, UnsupportedModelError
 
@@ -26,10 +27,25 @@ def explained(recorder: Recorder, name: str) -> Generator[None]:
     except PerfcError:
         raise
     except Exception as error:
-        target, location = recorder.failed or ("", recorder.locations.here(None))
+        target, location = recorder.failed or ("", _raising(recorder.locations, error))
         where = _where(name, location, error)
         msg = f"{where}: {_problem(error, target)}"
         raise UnsupportedModelError(msg) from error
+
+
+def _raising(locations: Locations, error: Exception) -> Location:
+    """Return where a model has raised: the innermost module, and line of its own."""
+    module, source, trace = "", "", error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        path, file = (
+            locations.path(frame.f_locals.get("self")),
+            frame.f_code.co_filename,
+        )
+        module = module if path is None else path
+        source = source if is_library(file) else f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return Location(module=module, source=source, phase=locations.phase)
 
 
 def _where(name: str, location: Location, error: Exception) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -43,6 +44,26 @@ def sequence_number(node: Any = None) -> int:  # noqa: ANN401 - as above
     if node is not None:
         return int(node._sequence_nr())  # noqa: SLF001
     return int(vars(torch.autograd)["_get_sequence_nr"]()) - 1
+
+
+def stated_flops(
+    func: Any,  # noqa: ANN401 - as above
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    results: Sequence[Any],
+) -> int:
+    """Return the flops of an op that is not PyTorch's own, where someone said them.
+
+    That is done with `torch.utils.flop_counter.register_flop_formula`.
+    """
+    counter: Any = sys.modules.get("torch.utils.flop_counter")
+    if counter is None or func.namespace == "aten":
+        return 0
+    formula = counter.flop_registry.get(func.overloadpacket)
+    if formula is None:
+        return 0
+    out = results[0] if len(results) == 1 else tuple(results)
+    return int(formula(*args, **kwargs, out_val=out))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ known elements of their arguments, or from the rules here.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,10 +45,8 @@ def run_weightless(
         return _item(args[0])
     rule = RULES.get(func)
     if rule is not None and _is_weightless(args, kwargs):
-        try:
+        with contextlib.suppress(UseTorch):
             return rule(*args, **kwargs)
-        except UseTorch:
-            return func(*args, **kwargs)
     if schema.writes and not schema.returns and _is_weightless(args, kwargs):
         return None  # lists of tensors changed in place: there is nothing to change
     try:

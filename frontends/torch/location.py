@@ -64,6 +64,10 @@ class Locations:
             entered.remove()
             left.remove()
 
+    def path(self, module: object) -> str | None:
+        """Return the path of a module of the model."""
+        return self._paths.get(id(module))
+
     def _enter(self, module: torch.nn.Module, args: Any) -> None:  # noqa: ANN401
         self._stack.append(self._paths.get(id(module), self._stack[-1]))
 

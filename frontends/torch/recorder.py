@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import current_node, op
+from perfc.frontends.torch.internals import current_node, op, stated_flops
 from perfc.frontends.torch.kernels import run_weightless
 from perfc.frontends.torch.location import Locations, caller
 from perfc.frontends.torch.schema import Schema, described, plain, schema_of
@@ -143,9 +143,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         if self._is_inner(func, args, results, frame):
             return
         arguments = dict(zip(schema.arguments, args, strict=False))
-        self._write(
-            schema, {**arguments, **kwargs}, results, self.locations.here(frame)
-        )
+        location = self.locations.here(frame)
+        flops = stated_flops(func, args, kwargs, results)
+        self._write(schema, {**arguments, **kwargs}, results, location, flops)
 
     def _write(
         self,
@@ -153,6 +153,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         arguments: Mapping[str, Any],
         results: Sequence[torch.Tensor | None],
         location: Location,
+        flops: int = 0,
     ) -> None:
         given = {
             name: self._argument(value)
@@ -161,7 +162,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         }
         stem = schema.stem
         made = [None if t is None else self.christen(t, stem) for t in results]
-        self._sink(AtenCall(schema.target, given, tuple(made), location))
+        self._sink(AtenCall(schema.target, given, tuple(made), location, flops))
 
     def _argument(self, value: Any) -> Argument:  # noqa: ANN401 - as an op takes it
         if isinstance(value, torch.Tensor):

@@ -9,18 +9,18 @@ without CUDA.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from perfc.ir import UnsupportedModelError
 
 _COPY: Any = vars(torch.Tensor)["__deepcopy__"]  # its types are partly unknown
 META = torch.device("meta")
-
-Module = torch.nn.Module
 
 Note = Callable[[torch.Tensor, torch.Tensor], None]
 
@@ -64,8 +64,12 @@ class Copier(TorchFunctionMode):
             raise UnsupportedModelError(msg)
         if isinstance(what, torch.nn.Module):
             self._copy_parameters(what)
+        for leaf in tree_leaves(what):
+            if isinstance(leaf, torch.nn.Parameter):
+                self.tensor(leaf)
         try:
-            with self:
+            with self, warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of PyTorch's graphs
                 return copy.deepcopy(what, self._memo)
         except (TypeError, RuntimeError, NotImplementedError, copy.Error) as error:
             problem = str(error).partition("\n")[0]
@@ -76,7 +80,7 @@ class Copier(TorchFunctionMode):
             raise UnsupportedModelError(msg) from error
 
     def _copy_parameters(self, module: torch.nn.Module) -> None:
-        """Copy parameters first: they answer `deepcopy` by themselves."""
+        """Copy parameters first: they answer `deepcopy` by themselves, with a clone."""
         for name, parameter in module.named_parameters():
             if isinstance(parameter, torch.nn.UninitializedParameter):
                 msg = f"parameter {name} has no shape yet: run the module once"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perfc.ir.launch import Work
 from perfc.ir.opdef import OpDef
-from perfc.ir.ops.rules import OPTIONAL_INTS, touch_all
+from perfc.ir.ops.rules import OPTIONAL_INT, OPTIONAL_INTS, touch_all
+from perfc.ir.record import Record
+from perfc.ir.types import TensorType
 
 
 def _control(name: str, regions: int, summary: str) -> OpDef:
@@ -36,6 +41,17 @@ SCAN = OpDef(
     },
     summary="a loop over slices: states, then the tensors sliced; one region",
 )
+
+
+def _work_unknown(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Touch everything; flops are those that the user has said."""
+    moved = touch_all(attributes, operands, results)
+    flops = attributes.integer("flops", 0)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
 ITEM = OpDef(
     name="item",
     arity=(1, 1),
@@ -49,8 +65,8 @@ UNKNOWN = OpDef(
     arity=(0, None),
     results=None,
     infer=lambda attributes, operands: [],
-    work=touch_all,
-    attributes={"op": (str,)},
+    work=_work_unknown,
+    attributes={"op": (str,), "flops": OPTIONAL_INT},
     summary="an op perfc has no definition of; costed by its bytes, and reported",
 )
 

@@ -1,0 +1,175 @@
+"""A model that cannot be recorded: one line that says what, and where."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import perfc
+from perfc.ir import PerfcError, UsageError
+
+X = (torch.zeros(4, 8),)
+
+
+class Inner(nn.Module):
+    """Does what it is told."""
+
+    def __init__(self, act: Any) -> None:  # noqa: ANN401
+        """Remember what."""
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.act = act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Do it."""
+        out: Tensor = self.act(self.layer(x))
+        return out
+
+
+def _raises(x: Tensor) -> Tensor:
+    msg = "no such\nthing"
+    raise KeyError(msg)
+
+
+@torch.library.custom_op("perfc_test::without_meta", mutates_args=())
+def without_meta(x: Tensor) -> Tensor:
+    """Have no kernel for tensors without elements."""
+    return x.clone()
+
+
+def _without_meta(x: Tensor) -> Tensor:
+    return without_meta(x)
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda x: x if x.sum() > 0 else -x, "reads elements of a tensor"),
+        (lambda x: x * x.mean().item(), "reads elements of a tensor"),
+        (lambda x: x[x > 0], "reads elements of a tensor"),
+        (lambda x: x @ torch.zeros(3, 3, device=x.device), "aten::mm: RuntimeError"),
+        (_raises, "KeyError"),
+        (_without_meta, "perfc_test::without_meta"),
+    ],
+    ids=["branch", "item", "mask", "shapes", "raises", "no-meta-kernel"],
+)
+def test_module_that_fails_is_named(act: Any, said: str) -> None:  # noqa: ANN401
+    """Op, module path and line are in the message, which is one line."""
+    module = nn.Sequential(nn.ReLU(), Inner(act))
+    with pytest.raises(PerfcError) as error:
+        perfc.from_torch(module, X)
+    message = str(error.value)
+    assert said in message
+    assert "Sequential.1 (forward, " in message
+    assert re.search(r"test_capture_failures\.py:\d+\)", message)
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "options", "said"),
+    [
+        (nn.Linear(8, 8), (), {}, "missing a required argument: 'input'"),
+        (nn.Linear(8, 8), (*X, *X), {}, "too many positional arguments"),
+        (nn.Linear(8, 8), X, {"kwargs": {"y": 1}}, "unexpected keyword argument 'y'"),
+        ("model", X, {}, "expected a torch.nn.Module, got str"),
+        (lambda: 3, X, {}, "the function made a int"),
+        (nn.LazyLinear(8), X, {}, "has no shape yet"),
+    ],
+    ids=["missing", "many", "keyword", "no-module", "no-made", "lazy"],
+)
+def test_wrong_arguments_are_refused(
+    module: Any,  # noqa: ANN401
+    args: Any,  # noqa: ANN401
+    options: Any,  # noqa: ANN401
+    said: str,
+) -> None:
+    """What does not fit is told before anything runs."""
+    with pytest.raises(PerfcError, match=re.escape(said)):
+        perfc.from_torch(module, args, **options)
+
+
+def test_torchscript_is_refused() -> None:
+    """A compiled module has no Python code to run."""
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
+        scripted = torch.jit.script(nn.Linear(8, 8))
+    with pytest.raises(PerfcError, match="TorchScript"):
+        perfc.from_torch(scripted, X)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "both"}, "mode 'both' is none of inference, training"),
+        ({"optimizer": "adam"}, "an optimizer needs mode 'training'"),
+        ({"mode": "training", "optimizer": "lion"}, "optimizer 'lion' is none of sgd"),
+        ({"mode": "training", "loss": "l7"}, "loss 'l7' is none of bce"),
+        ({"dtype": "fp4"}, "dtype 'fp4' is none of fp32"),
+    ],
+)
+def test_unknown_options_are_usage_errors(options: Any, said: str) -> None:  # noqa: ANN401
+    """An option names what there is."""
+    with pytest.raises(UsageError, match=said):
+        perfc.from_torch(nn.Linear(8, 8), X, **options)
+
+
+class Table(nn.Module):
+    """A table with sparse gradients."""
+
+    def __init__(self) -> None:
+        """Make the table."""
+        super().__init__()
+        self.table = nn.Embedding(50, 8, sparse=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Look rows up."""
+        out: Tensor = self.table(ids)
+        return out
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    ["adam", "adamw", partial(torch.optim.SGD, lr=0.1, momentum=0.9)],
+    ids=["adam", "adamw", "momentum"],
+)
+def test_sparse_gradients_need_an_optimizer_that_takes_them(
+    optimizer: Any,  # noqa: ANN401
+) -> None:
+    """Table and optimizer are named, and what would do."""
+    ids = (torch.zeros(4, dtype=torch.int64),)
+    with pytest.raises(PerfcError, match=r"table\.weight has a sparse gradient.*SGD"):
+        perfc.from_torch(Table(), ids, mode="training", optimizer=optimizer)
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (lambda out: out, r"expected a loss that is one number, got Tensor \[4, 8\]"),
+        (lambda out: 1, "expected a loss that is one number, got int"),
+        (lambda out: out.detach().sum(), "depends on no parameter"),
+        (lambda out: out / "x", r"\(loss, .*TypeError"),
+    ],
+)
+def test_wrong_losses_are_refused(loss: Any, said: str) -> None:  # noqa: ANN401
+    """A loss is one number that depends on the weights."""
+    with pytest.raises(PerfcError, match=said):
+        perfc.from_torch(nn.Linear(8, 8), X, mode="training", loss=loss)
+
+
+def test_failure_leaves_pytorch_as_it_was() -> None:
+    """After a capture that failed, real modules run, and modules are captured."""
+    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), Inner(_raises))
+    with pytest.raises(PerfcError):
+        perfc.from_torch(module, X, mode="training")
+    assert torch.is_grad_enabled()
+    assert (4, 8) == nn.Sequential(*module[:2])(*X).shape
+    meta = torch.zeros(2, 4, 16, 8, device="meta")
+    assert (
+        "meta"
+        == nn.functional.scaled_dot_product_attention(meta, meta, meta).device.type
+    )
+    assert perfc.from_torch(nn.Linear(8, 8), X).program

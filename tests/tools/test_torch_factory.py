@@ -1,0 +1,190 @@
+"""PyTorch models on the command line: `perfc analyze file.py:factory`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.tools.command import Command
+from torch import Tensor, nn
+
+import perfc
+from perfc.tools import compile_backend
+
+MODEL = """
+import torch
+from torch import nn
+
+def small():
+    module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    return module, torch.zeros(4, 8)
+
+def huge():
+    return nn.Linear(1 << 19, 1 << 19), (torch.zeros(4, 1 << 19),)
+
+def named():
+    return {"module": nn.Linear(8, 2), "kwargs": {"input": torch.zeros(4, 8)},
+            "loss": lambda out: out.square().sum()}
+
+def raises():
+    return nn.Linear(8, "x"), ()
+
+def wrong():
+    return [1, 2, 3, 4]
+
+number = 3
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """Write the file of factories."""
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def test_factory_is_analyzed(command: Command, model: str) -> None:
+    """Name, batch and mode are in the report; each op knows its line."""
+    done = command("analyze", f"{model}:small", "--target", "a100", "--format", "json")
+    assert 0 == done.code
+    report = done.report
+    assert ("small", 4) == (report["model"]["name"], report["model"]["batch"])
+    assert "2" in {node["module"] for node in report["nodes"]}
+
+
+def test_factory_is_trained(command: Command, model: str) -> None:
+    """`--mode training --optimizer` runs the whole step."""
+    options = ("--mode", "training", "--optimizer", "adamw", "--format", "json")
+    done = command("analyze", f"{model}:named", "--target", "a100", *options)
+    assert 0 == done.code, done.err
+    phases = {node["phase"] for node in done.report["nodes"]}
+    assert {"forward", "loss", "backward", "optimizer"} <= phases
+
+
+def test_factory_of_a_terabyte_takes_no_memory(command: Command, model: str) -> None:
+    """Weights are never allocated."""
+    assert 0 == command("analyze", f"{model}:huge", "--target", "b200").code
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "raised TypeError"),
+        ("wrong", "returned (int, int, int, int), expected (torch.nn.Module"),
+        ("smal", "has no function 'smal'; did you mean 'small'?"),
+        ("number", "has no function 'number'"),
+    ],
+)
+def test_wrong_factories_are_refused(
+    command: Command, model: str, name: str, said: str
+) -> None:
+    """One line that names the factory, and exit code 1."""
+    arguments = ("analyze", f"{model}:{name}", "--target", "a100")
+    assert said in command.refused(arguments, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("absent.py:model", "absent.py: no such file"),
+        ("no_such_package.models:model", "No module named 'no_such_package'"),
+    ],
+)
+def test_absent_files_are_refused(command: Command, text: str, said: str) -> None:
+    """The file or the module is named."""
+    assert said in command.refused(("analyze", text, "--target", "a100"), 1)
+
+
+def test_batch_of_a_recording_is_fixed(command: Command, model: str) -> None:
+    """Another batch is an error that says which one there is; the same is none."""
+    done = command("analyze", f"{model}:small", "--target", "a100", "--batch", "7")
+    assert 1 == done.code
+    assert "fixed batch of 4" in done.err
+    done = command("analyze", f"{model}:small", "--target", "a100", "--batch", "4")
+    assert 0 == done.code
+
+
+def test_pytorch_is_asked_for(
+    command: Command, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without PyTorch the message says what to install."""
+    monkeypatch.setattr("perfc.tools.torch_source.find_spec", lambda name: None)
+    done = command("analyze", f"{model}:small", "--target", "a100")
+    assert 1 == done.code
+    assert "pip install 'perfc[torch]'" in done.err
+
+
+def test_exported_programs_and_graph_modules_are_recorded() -> None:
+    """Both give the flops of the module that they were made from."""
+    module, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU()).eval(), torch.zeros(4, 8)
+    exported = torch.export.export(module, (x,), strict=False)
+    graphs = (
+        perfc.from_torch(module, (x,)),
+        perfc.from_torch(exported),
+        perfc.from_torch(torch.fx.symbolic_trace(module), (x,)),
+    )
+    flops = {perfc.analyze(graph, "a100").summary["flops"] for graph in graphs}
+    assert 1 == len(flops)
+
+
+def test_compile_backend_reports_and_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The report is on stderr; weights are no inputs; what comes back is the graph."""
+    module = nn.Sequential(nn.Linear(8, 16), nn.ReLU())
+    graph = torch.fx.symbolic_trace(module)
+    x = torch.rand(4, 8)
+    run_it = compile_backend(graph, (x,), options={"target": "h100"})
+    assert torch.equal(module(x), run_it(x))
+    said = capsys.readouterr()
+    assert "h100-sxm-80g" in said.err
+    assert not said.out
+
+
+def test_compile_backend_runs_what_it_cannot_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An unknown target is one line; the model runs."""
+    graph = torch.fx.symbolic_trace(nn.Linear(8, 8))
+    run_it = compile_backend(graph, (torch.rand(4, 8),), options={"target": "x9"})
+    assert (4, 8) == run_it(torch.rand(4, 8)).shape
+    assert capsys.readouterr().err.startswith("perfc: error: unknown target x9")
+
+
+@torch.library.custom_op("perfc_test::twice", mutates_args=())
+def twice(x: Tensor) -> Tensor:
+    """Be an op that perfc does not know."""
+    return x + x
+
+
+@twice.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+class Custom(nn.Module):
+    """Calls an op of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Call it."""
+        return twice(x)
+
+
+def test_custom_ops_are_costed_by_bytes_and_by_their_formula() -> None:
+    """An op of the user's is reported; a formula registered with PyTorch counts."""
+    from torch.utils.flop_counter import flop_registry, register_flop_formula  # noqa: PLC0415
+
+    report = perfc.analyze(perfc.from_torch(Custom(), torch.zeros(4, 8)), "a100")
+    assert {"perfc_test::twice": 1} == report.coverage["unknown_ops"]
+    assert 0 == report.summary["flops"]
+    op = torch.ops.perfc_test.twice
+
+    @register_flop_formula(op)
+    def formula(shape: torch.Size, *, out_shape: torch.Size) -> int:
+        return shape.numel()
+
+    try:
+        report = perfc.analyze(perfc.from_torch(Custom(), torch.zeros(4, 8)), "a100")
+    finally:
+        del flop_registry[op]
+    assert 32 == report.summary["flops"]
