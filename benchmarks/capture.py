@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -32,13 +33,13 @@ MLPERF = (
 
 def _mlp(*widths: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for size_in, size_out in zip(widths, widths[1:], strict=False):
+    for size_in, size_out in pairwise(widths):
         layers += [nn.Linear(size_in, size_out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 
 class Dlrm(nn.Module):
-    """Tables, two MLPs, and the products of all pairs between them."""
+    """Tables, two MLPs, and the products of all pairs between them, as `DLRM_Net`."""
 
     def __init__(self, rows: Sequence[int], dim: int) -> None:
         """Make the tables and the MLPs."""
@@ -54,10 +55,12 @@ class Dlrm(nn.Module):
         """Return one number a sample."""
         x = self.bottom(dense)
         pooled = [t(i, offsets) for t, i in zip(self.tables, indices, strict=True)]
-        vectors = torch.stack([x, *pooled], dim=1)
-        products = torch.bmm(vectors, vectors.transpose(1, 2))
-        low = torch.tril_indices(*products.shape[1:], -1, device=dense.device)
-        out: Tensor = self.top(torch.cat([x, products[:, low[0], low[1]]], dim=1))
+        vectors = torch.cat([x, *pooled], dim=1).view(len(x), -1, x.shape[1])
+        products = torch.bmm(vectors, torch.transpose(vectors, 1, 2))
+        count = len(pooled) + 1
+        low = torch.tensor([i for i in range(count) for _ in range(i)])
+        high = torch.tensor([j for i in range(count) for j in range(i)])
+        out: Tensor = self.top(torch.cat([x, products[:, low, high]], dim=1))
         return out
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
     module: Source,
-    args: Sequence[Any] = (),
+    args: Any = (),  # noqa: ANN401 - one argument, or several
     kwargs: Mapping[str, Any] | None = None,
     *,
     mode: str = "inference",

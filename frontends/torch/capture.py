@@ -146,7 +146,8 @@ class _Step:
         kwargs: Mapping[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments without weight."""
-        listed = tuple(args) if is_list(args) else (args,)
+        several = is_list(args) and not isinstance(args, torch.Size)
+        listed = tuple(args) if several else (args,)
         bound = _bound(model, listed, kwargs, self.name)
         copied = {n: self._argument(n, v) for n, v in bound.arguments.items()}
         bound.arguments.update(copied)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -28,8 +27,9 @@ def explained(recorder: Recorder, name: str) -> Generator[None]:
         raise
     except Exception as error:
         target, location = recorder.failed or ("", _raising(recorder.locations, error))
-        where = _where(name, location, error)
-        msg = f"{where}: {_problem(error, target)}"
+        source = location.source or _raising(recorder.locations, error).source
+        module = f"{name}.{location.module}" if location.module else name
+        msg = f"{module} ({location.phase}, {source}): {_problem(error, target)}"
         raise UnsupportedModelError(msg) from error
 
 
@@ -46,16 +46,6 @@ def _raising(locations: Locations, error: Exception) -> Location:
         source = source if is_library(file) else f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
     return Location(module=module, source=source, phase=locations.phase)
-
-
-def _where(name: str, location: Location, error: Exception) -> str:
-    """Name module and line; where no op failed, the line that raised."""
-    module = f"{name}.{location.module}" if location.module else name
-    source = location.source
-    if not source:
-        frames = traceback.extract_tb(error.__traceback__)
-        source = f"{frames[-1].filename}:{frames[-1].lineno}"
-    return f"{module} ({location.phase}, {source})"
 
 
 def _problem(error: Exception, target: str) -> str:

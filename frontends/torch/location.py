@@ -113,7 +113,7 @@ class Locations:
 
 def is_library(file: str) -> bool:
     """Whether code is PyTorch's, perfc's or generated, and so no model's."""
-    return file.startswith((*_LIBRARIES, "<"))
+    return file.startswith((*_LIBRARIES, "<string>", "<frozen", "<eval_with_key>"))
 
 
 _frame: Callable[[int], FrameType] = vars(sys)["_getframe"]
