@@ -115,7 +115,9 @@ def test_exporter(command: Command) -> None:
 @needs_toy
 def test_suffixes(command: Command) -> None:
     """A file that nobody reads is answered with the plugin's suffix, too."""
-    assert ".perfc, .toy" in command.refused(["analyze", "a.b", "--target", "t4"], 2)
+    message = command.refused(["analyze", "a.b", "--target", "t4"], 2)
+
+    assert ".perfc, .pt2, .toy" in message
 
 
 @pytest.fixture
