@@ -16,6 +16,7 @@ from perfc.frontends.torch.autocast import autocast_on_cuda
 from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.failure import explained
 from perfc.frontends.torch.guards import is_list, is_pair
+from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.loss import Loss, loss_of
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
@@ -96,7 +97,7 @@ def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:  
     if not callable(module):
         msg = f"expected a torch.nn.Module, got {type(module).__name__}"
         raise UnsupportedModelError(msg)
-    with torch.device(META):
+    with weightless():
         made = module()
     if not isinstance(made, torch.nn.Module):
         msg = f"the function made a {type(made).__name__}, not a torch.nn.Module"

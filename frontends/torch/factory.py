@@ -14,17 +14,13 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfc.frontends.torch import values
 from perfc.frontends.torch.capture import capture_module
 from perfc.frontends.torch.guards import is_list, is_mapping
-from perfc.frontends.torch.kernels import run_weightless
+from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
 from perfc.frontends.torch.optimizer import Optimizer
-from perfc.frontends.torch.schema import schema_of
-from perfc.frontends.torch.weightless import META
 from perfc.ir import Program, UnsupportedModelError
 
 _PARTS = (2, 3)
@@ -42,27 +38,6 @@ class _Made:
     optimizer: Optimizer = None
 
 
-class _Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
-    """Makes tensors without elements; those of small ones are worked out beside."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Keep PyTorch from importing its compiler for this class."""
-        return False
-
-    def __torch_dispatch__(
-        self,
-        func: Any,  # noqa: ANN401 - an op
-        types: Any,  # noqa: ANN401 - PyTorch's protocol
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - what the op returns
-        kwargs = kwargs or {}
-        out = run_weightless(func, schema_of(func), args, kwargs)
-        values.follow(func, args, kwargs, out)
-        return out
-
-
 def capture_factory(
     text: str,
     *,
@@ -73,7 +48,8 @@ def capture_factory(
     """Record one iteration of the model that `FILE.py:NAME` or `MODULE:NAME` makes.
 
     It is made on the device `meta`, so that weights take no memory. What it returns
-    with the model (see `perfc.from_torch`) holds unless *optimizer* says otherwise.
+    with the model (see `perfc.from_torch`) holds unless *optimizer* says otherwise; a
+    step of training without any is one of `sgd`.
 
     Raises:
         UnsupportedModelError: there is no such function, it raises, it returns
@@ -83,13 +59,13 @@ def capture_factory(
     where, _, name = text.rpartition(":")
     factory = _find(where, name)
     try:
-        with torch.device(META), _Weightless():  # type: ignore[no-untyped-call]  # torch's
+        with weightless():
             returned = factory()
     except Exception as error:
         msg = f"{text} raised {_raised(error)}"
         raise UnsupportedModelError(msg) from error
     made = _read(returned, text)
-    chosen = optimizer if optimizer is not None else made.optimizer
+    chosen = optimizer or made.optimizer or "sgd"
     return capture_module(
         lambda: made.module,
         made.args,

@@ -7,10 +7,12 @@ known elements of their arguments, or from the rules here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from perfc.frontends.torch import values
@@ -18,7 +20,7 @@ from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import op
 from perfc.frontends.torch.kernel_rules import RULES
 from perfc.frontends.torch.quick_rules import UseTorch
-from perfc.frontends.torch.schema import Schema
+from perfc.frontends.torch.schema import Schema, schema_of
 from perfc.frontends.torch.weightless import META
 
 _ITEM = op("_local_scalar_dense")
@@ -98,3 +100,31 @@ def _item(tensor: torch.Tensor) -> Any:  # noqa: ANN401 - a number
     if known is None:
         raise UnknownValueError
     return known.item()
+
+
+@contextmanager
+def weightless() -> Generator[None]:
+    """Make tensors without elements; those of small ones are worked out beside."""
+    with torch.device(META), _Weightless():  # type: ignore[no-untyped-call]  # torch's
+        yield
+
+
+class _Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
+    """Answers for the kernels of `meta`."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep PyTorch from importing its compiler for this class."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401 - an op
+        types: Any,  # noqa: ANN401 - PyTorch's protocol
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - what the op returns
+        kwargs = kwargs or {}
+        out = run_weightless(func, schema_of(func), args, kwargs)
+        values.follow(func, args, kwargs, out)
+        return out

@@ -284,7 +284,11 @@ def _cross_entropy(
     return torch.empty((), dtype=input.dtype, device=META)
 
 
-def _cross_entropy_backward(
+def _mse(input: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    return _cross_entropy(input, target, None, reduction)
+
+
+def _loss_backward(
     grad: torch.Tensor,
     input: torch.Tensor,
     *args: Any,  # noqa: ANN401
@@ -353,7 +357,9 @@ QUICK_RULES: Mapping[Any, Callable[..., Any]] = {
     op("_embedding_bag"): _bag,
     op("_embedding_bag_backward"): _bag_gradient,
     op("cat"): _cat,
+    op("mse_loss"): _mse,
+    op("mse_loss_backward"): _loss_backward,
     op("binary_cross_entropy"): _cross_entropy,
-    op("binary_cross_entropy_backward"): _cross_entropy_backward,
+    op("binary_cross_entropy_backward"): _loss_backward,
 }
 """What ops return, by their arguments; the first is a tensor on `meta`."""
