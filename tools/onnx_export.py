@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfc.tools.files import write_file
 from perfc.tools.torch_source import require_torch
 
-if TYPE_CHECKING:
-    from perfc.frontends import Module
-
 
 def export_onnx(  # noqa: PLR0913 - the public call; all but three have defaults
-    module: Module,
+    module: Any,  # noqa: ANN401 - a torch.nn.Module
     args: Sequence[Any],
     path: str | Path,
     kwargs: Mapping[str, Any] | None = None,
