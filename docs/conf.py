@@ -118,6 +118,8 @@ def _homes(package: ModuleType) -> dict[str, tuple[str, str]]:
 
 def _comment(module: str, name: str) -> str:
     """Return the docstring below a constant, which only its source has."""
+    while (home := _homes(importlib.import_module(module)).get(name)) is not None:
+        module, name = home
     lines = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
     if lines is None:
         logger.warning("%s.%s is exported, and has no docstring below it", module, name)
