@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import attrs
+
 from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, TensorType, Work
 from perfc.passes.eager import (
     BYTE,
@@ -101,7 +103,22 @@ def _index_put(site: Site) -> Eager:
     put = vector_launch("gather", x.type.dtype, params, work)
     if not site.attributes.flag("accumulate"):
         return Eager(name, (*first, put))
-    return Eager(name, (*first, *_sorted(site, indices, axis), put))
+    return Eager(
+        name, (*first, *_sorted(site, _split(x, values, indices, axis), axis), put)
+    )
+
+
+def _split(x: Tensor, values: Tensor, indices: list[Tensor], axis: int) -> list[Tensor]:
+    """Return an index tensor for each axis, where one holds whole tuples.
+
+    Exporters pack them; PyTorch takes them apart.
+    """
+    packed = indices[0]
+    apart = axis + packed.type.rank + x.type.rank - axis - 1
+    if len(indices) > 1 or values.type.rank == apart or not packed.shape:
+        return indices
+    type_ = TensorType(packed.type.dtype, packed.shape[:-1])
+    return [attrs.evolve(packed, type=type_)] * packed.shape[-1]
 
 
 def _nbytes(tensors: list[Tensor]) -> int:

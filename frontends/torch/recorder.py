@@ -26,6 +26,9 @@ from perfc.ir import Location
 _NAME = "_perfc_name"
 _DETACH = op("detach")
 _IGNORED = ("profiler.", "prim.")
+_AS_AUTOGRAD_RUNS = {"aten.index_put.default": "aten.index_put_.default"}
+"""Calls of backward that are in place where nobody looks on: a dispatch mode makes
+autograd leave its zeros alone (`index_backward` in `FunctionsManual.cpp`)."""
 """Namespaces of ops that do nothing to tensors."""
 
 
@@ -162,7 +165,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         }
         stem = schema.stem
         made = [None if t is None else self.christen(t, stem) for t in results]
-        self._sink(AtenCall(schema.target, given, tuple(made), location, flops))
+        target = schema.target
+        if location.phase == "backward":
+            target = _AS_AUTOGRAD_RUNS.get(target, target)
+        self._sink(AtenCall(target, given, tuple(made), location, flops))
 
     def _argument(self, value: Any) -> Argument:  # noqa: ANN401 - as an op takes it
         if isinstance(value, torch.Tensor):
