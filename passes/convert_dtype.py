@@ -25,6 +25,7 @@ from perfc.ir import (
 from perfc.passes.autocast import COMPUTES_IN_FP32, LOW_PRECISION, needs_fp32
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.training import is_training_step
 
 LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
 """Element types that a model can be converted to, by their names for users."""
@@ -50,7 +51,8 @@ class ConvertDtype(Transform):
         autocast: Whether to insert casts, as autocast does, instead.
 
     Raises:
-        UsageError: `to` is none of the two.
+        UsageError: `to` is none of the two, or a graph has a backward pass already:
+            autocast comes before it.
 
     """
 
@@ -78,10 +80,21 @@ class ConvertDtype(Transform):
             if rank.ops is None:
                 continue
             if self.autocast:
+                _refuse_training_step(rank.ops)
                 known = ctx.get(ELEMENTS, rank.ops)
                 _Autocast(rank.ops, low, known).run()
             else:
                 _convert(rank.ops, low)
+
+
+def _refuse_training_step(graph: Graph) -> None:
+    if is_training_step(graph):
+        msg = (
+            f"{graph}: is a training step already, and autocast comes before its "
+            "backward pass: convert the forward graph, or record the step with it "
+            "(perfc.from_torch(..., dtype=...))"
+        )
+        raise UsageError(msg)
 
 
 def _convert(graph: Graph, low: DType) -> None:

@@ -126,12 +126,6 @@ class Model:
         if self.dtype:
             msg = f"{self.name} is converted to {self.dtype} already"
             raise UsageError(msg)
-        if conversion.autocast and self.mode == TRAINING:
-            msg = (
-                f"{self.name} is a training step already, and autocast comes before "
-                "its backward pass: give transforms=[ConvertDtype(...)] to perfc.load"
-            )
-            raise UsageError(msg)
         if any(rank.ops is None for rank in self.program.classes):
             msg = f"{self.name} is a launch graph: its kernels have their types"
             raise UsageError(msg)
@@ -231,8 +225,13 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     wanted = Dimensions(batch, pooling, dims or {})
     if is_factory(str(model)):
         check_mode(mode, optimizer)
-        program = read_factory(str(model), mode=mode, optimizer=optimizer)
-        return prepare(program, wanted, transforms=transforms, instruments=instruments)
+        dtype = _dtype_of(transforms)
+        transforms = [p for p in transforms if not isinstance(p, ConvertDtype)]
+        program = read_factory(
+            str(model), mode=mode, optimizer=optimizer, dtype=dtype or None
+        )
+        made = prepare(program, wanted, None, transforms, instruments)
+        return attrs.evolve(made, dtype=dtype)
     transforms = training_passes(mode, optimizer, transforms)
     program = read_program(str(model))
     source = Path(model) if program.sha256 else None

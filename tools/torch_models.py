@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from perfc.ir import PerfcError
 from perfc.passes import Instrument, Pass
 from perfc.tools.analyzer import analyze
@@ -75,7 +77,8 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         dtype=dtype,
         name=name,
     )
-    return prepare(program, transforms=transforms, instruments=instruments)
+    model = prepare(program, transforms=transforms, instruments=instruments)
+    return attrs.evolve(model, dtype="" if dtype in {None, "fp32"} else dtype)
 
 
 def compile_backend(

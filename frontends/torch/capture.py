@@ -31,14 +31,13 @@ Source: TypeAlias = (
 MODES = ("inference", "training")
 DTYPES: Mapping[str, tuple[torch.dtype | None, torch.dtype | None]] = {
     "fp32": (None, None),
-    "tf32": (None, None),
     "bf16": (torch.bfloat16, None),
     "fp16": (torch.float16, None),
     "amp-bf16": (None, torch.bfloat16),
     "amp-fp16": (None, torch.float16),
 }
 """What weights are converted to, and what autocast computes in; None leaves them.
-Products of fp32 in TF32 are for `lower-kernels` to say."""
+TF32 is no type of a recording: `perfc.analyze(model, dtype="tf32")` says it."""
 
 
 def capture_module(  # noqa: PLR0913 - the public call's options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfc.ir.opdef import OpDef
-from perfc.ir.ops.gradient import first_saved, per_saved
+from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_FLOAT,
@@ -21,7 +21,7 @@ def _elementwise(
         name=f"{name}_backward",
         arity=(2, 2),
         infer=first_saved,
-        work=per_saved(flops),
+        work=per_element(flops, operand=1),
         attributes={**IN_PLACE, **attributes},
         summary=f"gradient of {name}: of its result, and the {saved}",
     )
@@ -32,7 +32,7 @@ def _along_axis(name: str, flops: int) -> OpDef:
         name=f"{name}_backward",
         arity=(2, 2),
         infer=first_saved,
-        work=per_saved(flops),
+        work=per_element(flops, operand=1),
         attributes={"axis": OPTIONAL_INT},
         summary=f"gradient of {name} along one axis: of its result, and the result",
     )

@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
-from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, InferRule, WorkRule
-from perfc.ir.ops.rules import touch_all
+from perfc.ir.opdef import Abstract, InferRule
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -90,17 +88,3 @@ def vector_like(index: int, axis: int) -> GradientType:
         return TensorType(type_.dtype, size)
 
     return found
-
-
-def per_saved(flops: int) -> WorkRule:
-    """Touch all, and do so many flops for each element of operand 1."""
-
-    def work(
-        attributes: Record,
-        operands: Sequence[TensorType],
-        results: Sequence[TensorType],
-    ) -> Work:
-        moved = touch_all(attributes, operands, results)
-        return Work(flops * operands[1].numel, moved.bytes_read, moved.bytes_written)
-
-    return work

@@ -13,7 +13,6 @@ from perfc.ir.ops.gradient import (
     GradientType,
     infer_wanted,
     like,
-    per_saved,
     vector_like,
     wanted,
 )
@@ -23,6 +22,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
     OPTIONAL_INTS,
+    per_element,
     touch_all,
 )
 from perfc.ir.ops.window import WINDOW
@@ -40,7 +40,7 @@ def _norm(name: str, flops: int, **attributes: tuple[type, ...]) -> OpDef:
         arity=(2, 3),
         results=None,
         infer=infer_wanted(_NORM),
-        work=per_saved(flops),
+        work=per_element(flops, operand=1),
         attributes={**WANTS, **attributes},
         summary=f"gradients of {name}: of its result, the input, and the scale",
     )

@@ -62,8 +62,8 @@ def touch_all(
     )
 
 
-def per_element(flops: int) -> WorkRule:
-    """Touch all, and do so many flops for each element of operand 0."""
+def per_element(flops: int, operand: int = 0) -> WorkRule:
+    """Touch all, and do so many flops for each element of one operand."""
 
     def work(
         attributes: Record,
@@ -71,7 +71,8 @@ def per_element(flops: int) -> WorkRule:
         results: Sequence[TensorType],
     ) -> Work:
         moved = touch_all(attributes, operands, results)
-        return Work(flops * operands[0].numel, moved.bytes_read, moved.bytes_written)
+        elements = operands[operand].numel
+        return Work(flops * elements, moved.bytes_read, moved.bytes_written)
 
     return work
 

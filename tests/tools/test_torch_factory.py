@@ -65,6 +65,45 @@ def test_factory_is_trained(command: Command, model: str) -> None:
     assert {"forward", "loss", "backward", "optimizer"} <= phases
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "amp-bf16"])
+def test_factory_is_recorded_in_its_type(
+    command: Command, model: str, dtype: str
+) -> None:
+    """`--dtype` records the step in that type: autocast runs before backward."""
+    training = ("--mode", "training", "--optimizer", "adamw", "--dtype", dtype)
+    options = (*training, "--target", "a100", "--format", "json")
+    report = command("analyze", f"{model}:small", *options).report
+    linear, relu, last = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)
+    recorded = perfc.from_torch(
+        nn.Sequential(linear, relu, last),
+        torch.zeros(4, 8),
+        mode="training",
+        optimizer="adamw",
+        dtype=dtype,
+    )
+    summary = perfc.analyze(recorded, target="a100").summary
+
+    assert dtype == report["model"]["dtype"] == recorded.dtype
+    for key in ("launches", "flops", "bytes", "peak_memory_bytes"):
+        assert summary[key] == report["summary"][key], key
+
+
+def test_autocast_of_a_step_in_a_file(command: Command, tmp_path: Path) -> None:
+    """A step whose backward pass is there already is refused, in one line."""
+    path = tmp_path / "step.perfc"
+    path.write_text(
+        "graph @g(%x: f32[2,2], param %w: f32[2,2]) {\n"
+        "  %y = matmul(%x, %w) : f32[2,2]\n"
+        '  %g = matmul(%x, %y) : f32[2,2] loc{phase = "backward"}\n'
+        "  return %g\n}\n"
+    )
+    error = command.refused(
+        ["analyze", str(path), "--target", "a100", "--dtype", "amp-bf16"], 2
+    )
+
+    assert "autocast comes before its backward pass" in error
+
+
 def test_factory_of_a_terabyte_takes_no_memory(command: Command, model: str) -> None:
     """Weights are never allocated."""
     assert 0 == command("analyze", f"{model}:huge", "--target", "b200").code
