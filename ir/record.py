@@ -126,6 +126,8 @@ class Record(Mapping[str, AttrValue]):
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a tuple-of-string attribute; nothing if it is absent."""
+        if name not in self._items:
+            return ()
         values = self._get(name, ())
         if isinstance(values, tuple):
             found = tuple(v for v in values if isinstance(v, str))

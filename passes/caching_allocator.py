@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable
+from typing import TypeVar
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
+Bytes = TypeVar("Bytes", int, NDArray[np.int64])
 KIB, MIB = 2**10, 2**20
 BLOCK_BYTES = 512
 """Every size is rounded up to a multiple of this (`kMinBlockSize`)."""
@@ -26,7 +30,7 @@ _OWN_SEGMENT = 10 * MIB  # kMinLargeAlloc: from here on a segment of its own
 _SEGMENT_ROUND = 2 * MIB  # kRoundLarge
 
 
-def rounded(nbytes: int) -> int:
+def rounded(nbytes: Bytes) -> Bytes:
     """Return what the allocator counts for *nbytes*; nothing takes nothing."""
     return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 

@@ -101,9 +101,13 @@ class Inference:
             raise type(error)(msg) from None
 
     def _check_input(self, value: Value, type_: TensorType) -> None:
+        shared = self._types.get(type_)
+        if shared is not None:
+            value.type = shared
+            return
         self.symbols |= type_.symbols()
         try:
-            type_.checked()
+            self._types[type_] = type_.checked()
         except VerifyError as error:
             msg = f"{value}: {error}"
             raise VerifyError(msg) from None
@@ -164,7 +168,7 @@ class Inference:
         return found
 
     def _shared(self, result: Abstract | None) -> Abstract | None:
-        """Make equal types one object: whoever looks one up compares it often."""
+        """Make equal types one object, as those of inputs are: look-ups are many."""
         if result is None:
             return None
         type_ = self._types.get(result.type)

@@ -8,6 +8,7 @@ from itertools import compress
 from typing import ClassVar
 
 import attrs
+import numpy as np
 
 from perfc.costmodels import Target
 from perfc.ir import (
@@ -23,12 +24,14 @@ from perfc.ir import (
     Value,
 )
 from perfc.passes.base import Pass, PassContext
+from perfc.passes.caching_allocator import rounded
 from perfc.passes.eager import SCRATCH as SCRATCH_TASK
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
 from perfc.passes.fused_kernel import fused_nodes
 from perfc.passes.memory_use import MEMORY, Buffer, BufferKind, MemoryUse
+from perfc.passes.timeline import task_mask
 
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
 _JOINS = frozenset({"concat"})
@@ -93,8 +96,7 @@ class _Launched:
     @classmethod
     def of(cls, graph: LaunchGraph) -> _Launched:
         """Look at the tasks."""
-        busy = [kind in BUSY_KINDS for kind in graph.kind]
-        ops = frozenset(compress(graph.op, busy))
+        ops = frozenset(compress(graph.op, task_mask(graph, BUSY_KINDS).tolist()))
         sizes: defaultdict[int, list[int]] = defaultdict(list)
         for task, detail in enumerate(graph.detail):
             if detail == SCRATCH_TASK and graph.kernel[task] >= 0:
@@ -115,6 +117,8 @@ def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
         for node in fused_nodes(op):
             written = frozenset(op.attributes.texts("keeps"))
             keeps[node] = keeps.get(node, frozenset()) | written
+    if not keeps:
+        return keeps
     for op in graph.ops:
         if op.node in keeps and not fused_nodes(op):  # and a loop behind its kernel
             keeps[op.node] |= {op.node}
@@ -169,22 +173,29 @@ class _Storages:
         """Return the storages, in the order in which they are allocated."""
         made = self._made()
         end = len(self.nodes)
-        lasting = [(v, BufferKind.PARAMETER) for v in self.graph.parameters]
-        lasting += [(v, BufferKind.OPTIMIZER) for v in self.graph.states]
-        lasting += [(v, BufferKind.CONSTANT) for v in self._constants(made)]
-        lasting += [(v, BufferKind.INPUT) for v in self.graph.inputs]
-        found = [self._buffer(v, kind, -1, end) for v, kind in lasting]
+        lasting = (
+            (BufferKind.PARAMETER, self.graph.parameters),
+            (BufferKind.OPTIMIZER, self.graph.states),
+            (BufferKind.CONSTANT, self._constants(made)),
+            (BufferKind.INPUT, self.graph.inputs),
+        )
+        found = [
+            Buffer(value.name, kind, self._nbytes(value), -1, end)
+            for kind, values in lasting
+            for value in values
+        ]
         if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(Buffer("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
-        gradients = self._gradients()
+        gradients, scratch = self._gradients(), self._scratch(made)
         for index, values in made.items():
-            found += self._scratch(index)
+            found += scratch.get(index, ())
             for value in values:
                 until, kind = self.last.get(value, index), BufferKind.ACTIVATION
                 if value in gradients:
                     until, kind = end, BufferKind.GRADIENT
-                found.append(self._buffer(value, kind, index, until))
+                size = self._nbytes(value)
+                found.append(Buffer(value.name, kind, size, index, until))
         return [buffer for buffer in found if buffer.nbytes]
 
     def _made(self) -> dict[int, Sequence[Value]]:
@@ -267,35 +278,43 @@ class _Storages:
 
     def _constants(self, running: Iterable[int]) -> list[Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""
-        found: dict[Value, None] = {}
-        for index in running:
-            for value in self.nodes[index].operands:
-                source = value.producer
-                is_constant = source is not None and source.op == "constant"
-                if is_constant and value.type is not None and value.type.rank:
-                    found[value] = None
-        return list(found)
-
-    def _scratch(self, index: int) -> list[Buffer]:
-        node, name = self.nodes[index], self.names[index]
-        if name in self._launched.keeps:
+        constants = {
+            value
+            for node in self.nodes
+            if node.op == "constant"
+            for value in node.results
+            if value.type is not None and value.type.rank
+        }
+        if not constants:
             return []
-        sizes = self._launched.scratch.get(name, ())
-        rule = SCRATCH.get(node.op)
-        if rule is not None:
-            operands = tuple([self._type(v) for v in node.operands])
-            results = tuple([self._type(v) for v in node.results])
-            sizes = [*sizes, rule(node.attributes, operands, results)]
-        return [Buffer(name, BufferKind.SCRATCH, n, index, index) for n in sizes]
+        read = (value for index in running for value in self.nodes[index].operands)
+        return [value for value in dict.fromkeys(read) if value in constants]
 
-    def _buffer(self, value: Value, kind: BufferKind, first: int, last: int) -> Buffer:
+    def _scratch(self, running: Iterable[int]) -> dict[int, list[Buffer]]:
+        """Return what nodes allocate besides their results, if they do."""
+        found: dict[int, list[Buffer]] = {}
+        filled, keeps = self._launched.scratch, self._launched.keeps
+        for index in running:
+            node, name = self.nodes[index], self.names[index]
+            if name in keeps or not (name in filled or node.op in SCRATCH):
+                continue
+            sizes, rule = filled.get(name, ()), SCRATCH.get(node.op)
+            if rule is not None:
+                operands = tuple([self._type(v) for v in node.operands])
+                results = tuple([self._type(v) for v in node.results])
+                sizes = [*sizes, rule(node.attributes, operands, results)]
+            kind = BufferKind.SCRATCH
+            found[index] = [Buffer(name, kind, n, index, index) for n in sizes]
+        return found
+
+    def _nbytes(self, value: Value) -> int:
         assert value.type is not None  # noqa: S101 - the fact TYPED says so
         size = self._sizes.get(value.type)
         if size is None:
             type_ = self._type(value)
             on_device = type_.space is MemorySpace.DEVICE
             size = self._sizes[value.type] = int(type_.nbytes) if on_device else 0
-        return Buffer(value.name, kind, size, first, last)
+        return size
 
     def _type(self, value: Value) -> TensorType:
         assert value.type is not None  # noqa: S101 - the fact TYPED says so
@@ -317,21 +336,21 @@ def _reads(node: Node) -> Iterator[Value]:
 def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
     """Add the buffers up along the nodes."""
     nodes, names = storages.nodes, storages.names
-    grown, freed = [0] * (len(nodes) + 1), [0] * (len(nodes) + 2)
-    for buffer in buffers:
-        size = buffer.allocated_bytes
-        grown[buffer.first + 1] += size
-        freed[buffer.last + 1] += size
-    during, after = [grown[0]], [grown[0]]
-    for made, gone in zip(grown[1:], freed[1:-1], strict=True):
-        during.append(after[-1] + made)
-        after.append(during[-1] - gone)
-    peak = during.index(max(during)) - 1
-    live = [b for b in buffers if b.first <= peak <= b.last]
-    live.sort(key=lambda buffer: (-buffer.nbytes, buffer.first, buffer.name))
+    size = rounded(np.array([b.nbytes for b in buffers], dtype=np.int64))
+    first = np.array([b.first for b in buffers], dtype=np.int64)
+    last = np.array([b.last for b in buffers], dtype=np.int64)
+    # The first place is for what there is before any node, the last for what stays.
+    # Bytes are added up as floats, which is exact up to 8 PiB.
+    grown = np.bincount(first + 1, size, len(nodes) + 2)
+    freed = np.bincount(last + 1, size, len(nodes) + 2)
+    after = np.cumsum(grown - freed)[:-1]
+    during = after + freed[:-1]
+    peak = int(during.argmax()) - 1
+    places = np.flatnonzero((first <= peak) & (peak <= last))
+    live = [buffers[place] for place in places.tolist()]
     live_bytes: Counter[BufferKind] = Counter()
-    for buffer in live:
-        live_bytes[buffer.kind] += buffer.allocated_bytes
+    for buffer, nbytes in zip(live, size[places].tolist(), strict=True):
+        live_bytes[buffer.kind] += nbytes
     return MemoryUse(
         parameters_bytes=live_bytes[BufferKind.PARAMETER]
         + live_bytes[BufferKind.CONSTANT],
@@ -344,9 +363,10 @@ def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
         library_bytes=live_bytes[BufferKind.LIBRARY],
         node=names[peak] if peak >= 0 else "",
         phase=nodes[peak].location.phase if peak >= 0 else "",
-        live=live,
+        at_peak=live,
         nodes=names,
-        during_bytes=during[1:],
-        after_bytes=after[1:],
+        before_bytes=int(during[0]),
+        during_bytes=[*map(int, during[1:].tolist())],
+        after_bytes=[*map(int, after[1:].tolist())],
         buffers=buffers,
     )

@@ -79,8 +79,9 @@ class MemoryUse:
         optimizer_bytes: State of the optimizer.
         node: Name of the node at the peak, "" if it is before any node.
         phase: Its phase.
-        live: Buffers that are allocated at the peak, largest first.
+        at_peak: Buffers that are allocated at the peak, in order.
         nodes: Names of the nodes, in program order.
+        before_bytes: Allocated before any node runs.
         during_bytes: Allocated while each node runs.
         after_bytes: Allocated when it has ended.
         buffers: Every buffer, in the order in which they are allocated.
@@ -94,11 +95,17 @@ class MemoryUse:
     optimizer_bytes: int = 0
     node: str = ""
     phase: str = ""
-    live: Sequence[Buffer] = ()
+    at_peak: Sequence[Buffer] = attrs.field(default=(), repr=False)
     nodes: Sequence[str] = ()
+    before_bytes: int = 0
     during_bytes: Sequence[int] = ()
     after_bytes: Sequence[int] = ()
     buffers: Sequence[Buffer] = attrs.field(default=(), repr=False)
+
+    @functools.cached_property
+    def live(self) -> Sequence[Buffer]:
+        """Buffers that are allocated at the peak, largest first."""
+        return sorted(self.at_peak, key=lambda b: (-b.nbytes, b.first, b.name))
 
     @functools.cached_property
     def reserved_bytes(self) -> int:

@@ -87,8 +87,8 @@ def classify_symbols(graph: Graph, *, inputs_only: bool = False) -> Symbols:
             first |= names
             counted |= names if value.type.rank > 1 else set()
     values = graph.inputs if inputs_only else graph.values()
-    types = [value.type for value in values if value.type is not None]
-    # Many values, few symbols: each expression is looked into once.
+    # Many values, few types, fewer symbols: each is looked into once.
+    types = {value.type for value in values if value.type is not None}
     every = symbols_of({d for t in types for d in t.shape if isinstance(d, Expr)})
     bounds &= every
     lookups = {name: count for name, count in lookups.items() if name in every}

@@ -60,7 +60,6 @@ def memory_timeline(
     ]
     if not steps:
         return [(0.0, use.peak_bytes)] if use.peak_bytes else []
-    before = sum(b.allocated_bytes for b in use.live if b.first < 0)
     end_us = max(spans[name][1] for name in use.nodes if name in spans)
-    points = [(0.0, before), *steps, (end_us, use.after_bytes[-1])]
+    points = [(0.0, use.before_bytes), *steps, (end_us, use.after_bytes[-1])]
     return [p for i, p in enumerate(points) if i == 0 or p[1] != points[i - 1][1]]
