@@ -65,24 +65,31 @@ def _formula(
     return Formula(op, tuple(operands.split()), parse_term(text), attributes)
 
 
-_NORMED = "mul(sub(x, mean), deviation)"
-_SCALED = "mul(g, w)"
-_CENTRED = (
-    f"sub(sub(mul({_SCALED}, ?), reduce({_SCALED})), "
-    f"mul({_NORMED}, reduce(mul({_SCALED}, {_NORMED}))))"
-)
 _CUBIC = "tanh(mul(add(x, mul(mul(mul(x, x), x), ?)), ?))"
 _SCORES = (
     "reshape(matmul(reshape(expand(mul(q, ?))), reshape(expand(mul(transpose(k), ?)))))"
 )
-_SHARES = f"where(not(reduce(not(equal({_SCORES}, ?)))), 0, softmax({_SCORES}))"
+_CAUSAL = "less_equal(sub(unsqueeze(range(_)), unsqueeze(range(_))), ?)"
+SHOWN = "where(m, 0, ?)"
+"""A mask of what is shown, as numbers that are added to the scores."""
 _LOG_SOFTMAX = "sub(g, mul(exp(y), reduce(g)))"
+_DECAY = "exp(neg(abs(x)))"
+_SOFTPLUS = "softplus(x)"
+_DISTANCE = "abs(sub(x, t))"
 _BCE = (
     "reduce(sub(mul(sub(t, 1), maximum(log1p(neg(p)), -100)), "
     "mul(t, maximum(log(p), -100))))"
 )
 _LABELS = "not_equal(t, ?)"
 _COLUMN = "unsqueeze(t)"
+
+
+def _attention(scores: str) -> str:
+    """Attention as the exporter spells it out; rows that see nothing become zeros."""
+    shares = f"where(not(reduce(not(equal({scores}, ?)))), 0, softmax({scores}))"
+    products = f"matmul(reshape(expand({shares})), reshape(expand(v)))"
+    return f"transpose(transpose(reshape({products})))"
+
 
 FORMULAS: tuple[Formula, ...] = (
     _formula("relu_backward", "g y", "where(less_equal(y, 0), 0, g)"),
@@ -120,6 +127,48 @@ FORMULAS: tuple[Formula, ...] = (
         "g x",
         "where(bitwise_or(less_equal(x, ?), greater_equal(x, ?)), 0, g)",
     ),
+    _formula(
+        "elu_backward",
+        "g x",
+        "where(less_equal(x, 0), mul(mul(mul(g, ?), ?), exp(mul(x, ?))), mul(g, ?))",
+    ),
+    _formula(
+        "elu_backward",
+        "g y",
+        "where(less_equal(y, 0), mul(mul(g, ?), add(y, ?)), mul(g, ?))",
+    ),
+    _formula("softplus", "x", "where(greater(x, ?), x, log1p(exp(x)))"),
+    _formula(
+        "softplus",
+        "x",
+        "where(greater(mul(x, ?), ?), x, div(log1p(exp(mul(x, ?))), ?))",
+    ),
+    _formula(
+        "softplus_backward",
+        "g x",
+        "where(greater(mul(x, ?), ?), g, "
+        "div(mul(g, exp(mul(x, ?))), add(exp(mul(x, ?)), 1)))",
+    ),
+    _formula("mish", "x", f"mul(x, tanh({_SOFTPLUS}))"),
+    _formula(
+        "mish_backward",
+        "g x",
+        f"mul(g, add(tanh({_SOFTPLUS}), "
+        f"tanh_backward(mul(x, sigmoid(x)), tanh({_SOFTPLUS}))))",
+    ),
+    _formula("log_sigmoid", "x", f"sub(minimum(0, x), log1p({_DECAY}))"),
+    _formula(
+        "softplus_backward",
+        "g x",
+        "mul(g, sub(where(less(x, 0), 1, 0), mul(where(less(x, 0), 1, -1), "
+        f"div({_DECAY}, add({_DECAY}, 1)))))",
+    ),
+    _formula("hardsigmoid", "x", "div(clip(clip(add(x, 3))), 6)"),
+    _formula(
+        "hardsigmoid_backward",
+        "g x",
+        "where(bitwise_and(greater(x, ?), less(x, ?)), mul(g, ?), 0)",
+    ),
     _formula("dropout_backward", "g m", "mul(g, mul(cast(m), ?))"),
     _formula(
         "softmax_backward", "g y", "sub(mul(g, y), mul(y, reduce(mul(g, y))))", _axis
@@ -135,7 +184,7 @@ FORMULAS: tuple[Formula, ...] = (
     _formula(
         "loss",
         "x t",
-        "reduce(sub(mul(sub(1, t), x), sub(minimum(0, x), log1p(exp(neg(abs(x)))))))",
+        "reduce(sub(mul(sub(1, t), x), log_sigmoid(x)))",
         _loss("bce_with_logits"),
     ),
     _formula(
@@ -146,6 +195,34 @@ FORMULAS: tuple[Formula, ...] = (
     ),
     _formula("loss", "x t", "reduce(pow(sub(x, t), 2))", _loss("mse")),
     _formula("loss_backward", "g x t", "mul(mul(sub(x, t), ?), g)", _loss("mse")),
+    _formula(
+        "loss",
+        "x t",
+        f"reduce(where(less({_DISTANCE}, ?), div(mul(pow({_DISTANCE}, 2), 0.5), ?), "
+        f"sub({_DISTANCE}, ?)))",
+        _loss("smooth_l1"),
+    ),
+    _formula(
+        "loss_backward",
+        "g x t",
+        f"where(less({_DISTANCE}, ?), div(mul(mul(g, ?), sub(x, t)), ?), "
+        "mul(mul(g, ?), sign(sub(x, t))))",
+        _loss("smooth_l1"),
+    ),
+    _formula(
+        "loss",
+        "x t",
+        f"reduce(where(less({_DISTANCE}, ?), mul(mul({_DISTANCE}, 0.5), {_DISTANCE}), "
+        f"mul(sub({_DISTANCE}, ?), ?)))",
+        _loss("huber"),
+    ),
+    _formula(
+        "loss_backward",
+        "g x t",
+        "where(less(sub(x, t), ?), mul(mul(g, ?), ?), "
+        "where(greater(sub(x, t), ?), mul(mul(g, ?), ?), loss_backward(g, x, t)))",
+        _loss("huber"),
+    ),
     _formula(
         "nll_loss",
         "y t",
@@ -163,12 +240,15 @@ FORMULAS: tuple[Formula, ...] = (
     _formula(
         "embedding_backward", "g i", "index_put(0, where(_, 0, g), clip(i))", _shape
     ),
+    _formula("attention", "q k v", _attention(_SCORES)),
     _formula(
         "attention",
         "q k v",
-        "transpose(transpose(reshape(matmul("
-        f"reshape(expand({_SHARES})), reshape(expand(v))))))",
+        _attention(f"add({_SCORES}, where(and({_CAUSAL}, ?), 0, ?))"),
+        _fixed(causal=True),
     ),
+    _formula("attention", "q k v m", _attention(f"add({_SCORES}, {SHOWN})")),
+    _formula("attention", "q k v m", _attention(f"add({_SCORES}, m)")),
 )
 """Formulas; where two are found at one node the first counts. What ends first is
 raised first: a longer formula has the op in it, not what that was."""
@@ -184,8 +264,3 @@ LINEAR = parse_term("add(reshape(matmul(x, w)), b)")
 
 LOG_SOFTMAX_BACKWARD = parse_term(_LOG_SOFTMAX)
 """What follows it, and has them."""
-
-NORM_BACKWARD = parse_term(f"mul(div(deviation, ?), {_CENTRED})")
-NORM_WEIGHT = parse_term(f"reduce(mul(g, {_NORMED}))")
-NORM_BIAS = parse_term("reduce(g)")
-"""The gradients of a layer norm: of its input, its scale and its bias."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import attrs
@@ -14,21 +14,19 @@ from perfc.ir import (
     Node,
     Program,
     Record,
-    TensorType,
     Value,
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.gradient_norm_patterns import NORMS, NormGradient
 from perfc.passes.gradient_patterns import (
     FORMULAS,
     LINEAR,
     LOG_SOFTMAX_BACKWARD,
     NLL_BACKWARD,
-    NORM_BACKWARD,
-    NORM_BIAS,
-    NORM_WEIGHT,
+    SHOWN,
 )
-from perfc.passes.term import Call, Found, find_term, number_of
+from perfc.passes.term import Call, Found, find_term, number_of, parse_term
 
 
 @attrs.frozen
@@ -51,6 +49,7 @@ class RaiseGradient(Transform):
             if graph is None or not any(map(_is_backward, graph)):
                 continue
             graph.rewrite(_Matcher(graph).step)
+            _show_masks(graph)
             graph.erase_dead(keep=lambda node: node.has_effect)
 
 
@@ -63,8 +62,15 @@ _BY_ROOT = {
     for op in {formula.term.op for formula in FORMULAS}
 }
 
+_NORMS_BY_ROOT = {
+    op: [norm for norm in NORMS if norm.term.op == op]
+    for op in {norm.term.op for norm in NORMS}
+}
 
-_ROOTS = {*_BY_ROOT, LINEAR.op}
+_ROOTS = {*_BY_ROOT, *_NORMS_BY_ROOT, LINEAR.op}
+_MASK = parse_term(SHOWN)
+_MASK_OPERAND = 5
+"""Of `attention_backward`."""
 
 
 @attrs.frozen(eq=False)
@@ -137,40 +143,46 @@ class _Matcher:
         return False
 
     def _norm(self, node: Node) -> bool:
-        """Gather the gradients of one layer norm: they are one call."""
-        found = _first(NORM_BACKWARD, node.results[0])
-        if found is None:
-            return False
-        x, weight = found.values["x"], found.values["w"]
-        if x.type is None or weight.type is None:
-            return False
+        """Gather the gradients of one norm: they are one call."""
+        result = node.results[0]
+        for norm in _NORMS_BY_ROOT.get(node.op, ()):
+            found = _first(norm.term, result)
+            if found is not None and norm.applies(found):
+                self._write_norm(node, norm, found)
+                return True
+        return False
+
+    def _write_norm(self, node: Node, norm: NormGradient, found: Found) -> None:
         results = [node.results[0]]
         wants: tuple[AttrValue, ...] = ("x",)
-        for name, value in self._of_scale(found, weight.type):
+        for name, value in self._of_scale(norm, found):
             results.append(value)
             wants = (*wants, name)
-        attributes: dict[str, AttrValue] = {
-            "axis": x.type.rank - weight.type.rank,
-            "wants": wants,
-        }
-        operands = (found.values["g"], x, weight)
-        self._replace(node, "layer_norm_backward", operands, attributes, results)
-        return True
+        operands = [found.values[name] for name in "gxw" if name in found.values]
+        attributes = {**norm.attributes(found), "wants": wants}
+        self._replace(node, norm.op, operands, attributes, results)
 
-    def _of_scale(self, found: Found, type_: TensorType) -> Iterator[tuple[str, Value]]:
+    def _of_scale(
+        self, norm: NormGradient, found: Found
+    ) -> Iterator[tuple[str, Value]]:
         """Yield the gradients of scale and bias that follow the one of the input."""
-        grad = found.values["g"]
-        made = [
-            value
-            for use in self.graph.uses(grad)
-            for value in _and_read(self.graph, use.node)
-            if value.type == type_
-        ]
-        for name, term in (("weight", NORM_WEIGHT), ("bias", NORM_BIAS)):
-            for value in made:
-                if next(find_term(term, value, Found(found.values)), None):
+        if "w" not in found.values:
+            return
+        made = [value for node in found.nodes for value in node.results]
+        made += _read_from(self.graph, found.values["g"])
+        for name, term in norm.others.items():
+            known = Found(found.values)
+            for value in filter(self._is_gradient(found.values["w"]), made):
+                if next(find_term(term, value, known), None):
                     yield name, value
                     break
+
+    def _is_gradient(self, scale: Value) -> Callable[[Value], bool]:
+        returned = frozenset(self.graph.outputs)
+        return lambda value: (
+            value.type == scale.type
+            and (value in returned or bool(self.graph.uses(value)))
+        )
 
     def _write_in_place(self, node: Node) -> None:
         """Eager PyTorch puts into zeros that it has just made for that."""
@@ -200,9 +212,25 @@ def _first(term: Call, value: Value) -> Found | None:
     return next(find_term(term, value), None)
 
 
-def _and_read(graph: Graph, node: Node) -> Iterator[Value]:
-    """Yield the results of a node, and of those that read them."""
-    for value in node.results:
-        yield value
-        for use in graph.uses(value):
-            yield from use.node.results
+_STEPS_TO_SCALE = 8
+"""Nodes between the gradient of a norm and that of its scale, at most."""
+
+
+def _read_from(graph: Graph, value: Value) -> list[Value]:
+    """Return what is computed from *value*, near to it first."""
+    found = {value: None}
+    last = [value]
+    for _ in range(_STEPS_TO_SCALE):
+        nodes = [use.node for v in last for use in graph.uses(v)]
+        last = [v for node in nodes for v in node.results if v not in found]
+        found.update(dict.fromkeys(last))
+    return list(found)
+
+
+def _show_masks(graph: Graph) -> None:
+    """Give the gradient of attention the mask that its call was given."""
+    for node in graph:
+        if node.op == "attention_backward" and len(node.operands) > _MASK_OPERAND:
+            found = _first(_MASK, node.operands[_MASK_OPERAND])
+            if found is not None:
+                graph.set_operand(node, _MASK_OPERAND, found.values["m"])

@@ -147,11 +147,10 @@ class _Letters:
 
 
 def _is_by_hand(core: _Core, inside: tuple[Node, ...]) -> bool:
+    if any(n.location.origin.startswith(_DECOMPOSED) for n in inside):
+        return False
     single = one_call(inside)
-    if single is None:
-        return core.op == "rms_norm"
-    decomposed = any(n.location.origin.startswith(_DECOMPOSED) for n in inside)
-    return not (single or decomposed)
+    return core.op == "rms_norm" if single is None else not single
 
 
 def _core(trail: Trail, value: Value) -> _Core | None:
@@ -196,10 +195,12 @@ def _radicand(trail: Trail, value: Value, *, inverse: bool) -> Value | None:
     if not inverse:
         root = trail.step(value, "sqrt")
         return None if root is None else root.operands[0]
-    node = trail.step(value, "reciprocal", "div")
+    node = trail.step(value, "rsqrt", "reciprocal", "div")
     if node is None:
         return None
     under = node.operands[0]
+    if node.op == "rsqrt":
+        return under
     if node.op == "div":
         if not trail.is_number(node.operands[0], 1.0):
             return None

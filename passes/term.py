@@ -2,7 +2,8 @@
 
 A name stands for any value, the same one wherever it occurs; `_` for any value at all;
 a number for a constant, or a tensor filled with it; `?` for any such number. What adds,
-multiplies or compares alike is found in either order. Copies are looked through.
+multiplies or compares alike is found in either order. Copies, and axes of one element
+that are put in for broadcasting, are looked through.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import attrs
 from perfc.ir import Node, Value
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|-?\d+(?:\.\d+)?|[(),?])")
+_SEEN_THROUGH = frozenset(("copy", "unsqueeze"))
 _COMMUTE = frozenset(
     ("add", "mul", "maximum", "minimum", "bitwise_or", "bitwise_and", "equal")
 )
@@ -122,7 +124,7 @@ def number_of(value: Value) -> float | None:
 
 def _find_call(term: Call, value: Value, found: Found) -> Iterator[Found]:
     node = value.producer
-    while node is not None and node.op == "copy" != term.op:
+    while node is not None and node.op in _SEEN_THROUGH and node.op != term.op:
         node = node.operands[0].producer
     if node is None or node.op != term.op or len(node.operands) < len(term.operands):
         return

@@ -221,7 +221,8 @@ def _location(node: Fields, target: str, phase: str, *, noted: bool) -> Location
     """Return where a node comes from.
 
     Every node is a call of its own, which is what passes that look for calls spelled
-    out go by; not so in a joint graph, whose calls are decomposed.
+    out go by; not so in a joint graph, whose calls are decomposed. There the overload
+    of numbers is noted, which PyTorch's own decompositions call and users do not.
     """
     name = node.text("name", "")
     metadata = node.record("metadata") if "metadata" in node else None
@@ -232,8 +233,12 @@ def _location(node: Fields, target: str, phase: str, *, noted: bool) -> Location
         module=_module(metadata.text("nn_module_stack", "")),
         source=source_line(metadata.text("stack_trace", "")),
         phase=phase,
-        origin=f"{target}({name})" if noted else "",
+        origin=f"{target}({name})" if noted else _decomposed(target),
     )
+
+
+def _decomposed(target: str) -> str:
+    return target if target.endswith(".Scalar") else ""
 
 
 def _module(stack: str) -> str:

@@ -16,6 +16,7 @@ from torch.export.experimental import (
 )
 from torch.nn import functional
 
+from perfc.ir import Graph
 from perfc.passes import PassManager, RaiseGradient, ShapeInference
 from perfc.passes.term import parse_term  # not public
 from perfc.tools.model import load  # not public
@@ -41,13 +42,18 @@ def _ops(
 ) -> Counter[str]:
     """Export forward and backward, read them again, count the ops."""
     given = x if isinstance(x, torch.Tensor) else torch.rand(shape)
+    graph = _joint(_Module(function, shape), given, folder)
+    return Counter(n.op for n in graph if n.op != "constant")
+
+
+def _joint(module: nn.Module, x: torch.Tensor, folder: Path) -> Graph:
+    """Export forward and backward, and read them again."""
     path = folder / "joint.pt2"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own deprecations
-        forward = torch.export.export(_Module(function, shape), (given,))
+        forward = torch.export.export(module, (x,))
         torch.export.save(_export_forward_backward(forward), path)
-    graph = graph_of(load(path).program)
-    return Counter(n.op for n in graph if n.op != "constant")
+    return graph_of(load(path).program)
 
 
 def _summed(function: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
@@ -62,6 +68,10 @@ _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu": functional.gelu,
     "leaky_relu": functional.leaky_relu,
     "hardswish": functional.hardswish,
+    "hardsigmoid": functional.hardsigmoid,
+    "elu": functional.elu,
+    "softplus": functional.softplus,
+    "mish": functional.mish,
     "softmax": lambda w: functional.softmax(w, -1),
     "log_softmax": lambda w: functional.log_softmax(w, -1),
 }
@@ -85,10 +95,33 @@ def test_gelu_by_tanh(tmp_path: Path) -> None:
     assert (1, 1, 0) == (found["gelu"], found["gelu_backward"], found["tanh"])
 
 
+@pytest.mark.parametrize(
+    ("function", "ops"),
+    [
+        (lambda w: functional.softplus(w, 2.0), ("softplus", "softplus_backward")),
+        (lambda w: functional.elu(w * 1, inplace=True), ("elu", "elu_backward")),
+        (functional.selu, ("elu", "elu_backward")),
+        (functional.logsigmoid, ("log_sigmoid", "softplus_backward")),
+    ],
+)
+def test_other_forms_of_activations(
+    function: Callable[[torch.Tensor], torch.Tensor],
+    ops: tuple[str, str],
+    tmp_path: Path,
+) -> None:
+    """So are those that are another's op with other numbers, or written in place."""
+    found = _ops(_summed(function), tmp_path)
+
+    assert dict.fromkeys(ops, 1) == {op: found[op] for op in ops}
+    assert 0 == found["where"] + found["exp"]
+
+
 _LOSSES: dict[str, Loss] = {
     "bce": functional.binary_cross_entropy,
     "bce_with_logits": functional.binary_cross_entropy_with_logits,
     "mse": functional.mse_loss,
+    "smooth_l1": functional.smooth_l1_loss,
+    "huber": functional.huber_loss,
 }
 
 
@@ -112,34 +145,70 @@ def test_loss_of_labels(tmp_path: Path) -> None:
     } == found
 
 
-def test_layer_norm(tmp_path: Path) -> None:
-    """Its three gradients are the results of one op."""
+class _Normed(nn.Module):
+    """A norm behind a layer."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.norm = nn.Linear(8, 8), norm
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.norm(self.inner(x)) * x
+        return made.sum()
+
+
+@pytest.mark.parametrize(
+    ("op", "norm", "gradients"),
+    [
+        ("layer_norm", nn.LayerNorm(8), ("x", "weight", "bias")),
+        ("batch_norm", nn.BatchNorm1d(8), ("x", "weight", "bias")),
+        ("batch_norm", nn.BatchNorm1d(8, affine=False), ("x",)),
+        ("group_norm", nn.GroupNorm(2, 8), ("x", "weight", "bias")),
+        ("rms_norm", nn.RMSNorm(8), ("x", "weight")),
+        ("rms_norm", nn.RMSNorm(8, elementwise_affine=False), ("x",)),
+    ],
+)
+def test_norms(
+    op: str, norm: nn.Module, gradients: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A norm is one op, and its gradients are the results of another."""
+    graph = _joint(_Normed(norm), torch.rand(_ROWS), tmp_path)
+    found = Counter(node.op for node in graph)
+    (backward,) = (node for node in graph if node.op == f"{op}_backward")
+
+    assert (1, gradients) == (found[op], backward.attributes["wants"])
+    assert all(result in graph.outputs for result in backward.results[1:])
+    assert 0 == found["sub"] + found["div"] + found["rsqrt"]
+
+
+def test_norms_of_one_sum(tmp_path: Path) -> None:
+    """Two norms that are added have one gradient, and each a call of its own."""
 
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
+            self.left, self.right = (
+                nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)) for _ in range(2)
+            )
 
-        def forward(self, w: torch.Tensor) -> torch.Tensor:
-            made: torch.Tensor = self.norm(self.inner(w))
-            return made
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = (self.left(x) + self.right(x)) * x
+            return made.sum()
 
-    net = Net()
-    module = _Module(lambda w, x: (net(w) * x).sum(), _ROWS)
-    module.net = net
-    found = _ops_of(module, tmp_path)
+    graph = _joint(Net(), torch.rand(_ROWS), tmp_path)
+    backward = [node for node in graph if node.op == "batch_norm_backward"]
 
-    assert (1, 1) == (found["layer_norm"], found["layer_norm_backward"])
-    assert 0 == found["sub"] + found["div"]
+    assert [("x", "weight", "bias")] * 2 == [n.attributes["wants"] for n in backward]
 
 
-def _ops_of(module: nn.Module, folder: Path) -> Counter[str]:
-    path = folder / "joint.pt2"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own deprecations
-        forward = torch.export.export(module, (torch.rand(_ROWS),))
-        torch.export.save(_export_forward_backward(forward), path)
-    return Counter(n.op for n in graph_of(load(path).program))
+def test_a_norm_by_hand(tmp_path: Path) -> None:
+    """An RMS norm that the model takes step by step stays steps."""
+    found = _ops(
+        _summed(lambda w: w * torch.rsqrt(w.pow(2).mean(-1, keepdim=True) + 1e-6)),
+        tmp_path,
+    )
+
+    assert (0, 1) == (found["rms_norm_backward"], found["rsqrt"])
 
 
 def test_embedding(tmp_path: Path) -> None:
@@ -162,6 +231,38 @@ def test_attention(tmp_path: Path) -> None:
 
     assert (1, 1) == (found["attention"], found["attention_backward"])
     assert 0 == found["matmul"] + found["softmax"]
+
+
+_SHOWN = torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+@pytest.mark.parametrize(
+    ("options", "operands", "causal"),
+    [
+        ({"attn_mask": _SHOWN}, 4, False),
+        ({"attn_mask": _SHOWN.float()}, 4, False),
+        ({"is_causal": True}, 3, True),
+    ],
+)
+def test_masked_attention(
+    options: dict[str, object],
+    operands: int,
+    causal: bool,  # noqa: FBT001 - a case
+    tmp_path: Path,
+) -> None:
+    """So is attention that hides keys, by a mask of either kind or by their order."""
+    call: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
+    module = _Module(lambda w, x: call(w, w, x, **options).sum(), (2, 4, 6, 8))
+    graph = _joint(module, torch.rand(2, 4, 6, 8), tmp_path)
+    forward, backward = (
+        next(node for node in graph if node.op == op)
+        for op in ("attention", "attention_backward")
+    )
+
+    assert operands == len(forward.operands)
+    assert forward.operands[3:] == backward.operands[5:]
+    assert [causal] * 2 == [n.attributes.flag("causal") for n in (forward, backward)]
+    assert {"where", "softmax", "range"}.isdisjoint(node.op for node in graph)
 
 
 def test_forward_graphs_are_left_alone() -> None:
