@@ -21,6 +21,7 @@ from tests.frontends.training_memory import (
 BAR = 0.1
 CASES = (
     (Case("resnet50", 4), allocated_bytes, "allocated"),
+    (Case("bert-base", 4, 2), allocated_bytes, "allocated"),
     (Case("bert-base", 8, 4), allocated_bytes, "allocated"),
     (Case("resnet50", 64), counted_bytes, "counted"),
     (Case("bert-base", 32, 12), counted_bytes, "counted"),

@@ -2,8 +2,9 @@
 
 Autograd runs the recorded ops by descending sequence number, which is the order of
 the nodes reversed. What arrives at a value from several readers is added up, in
-place where nothing else holds the sum; a parameter takes over the last of it,
-unless it is a view that parameters must not be.
+place where nothing else holds the memory of the sum so far, not even the tensor that it
+is a view of; a parameter takes over the last of it, unless it is a view that parameters
+must not be.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from perfc.ir import BUILTIN_OPS, AttrValue, Graph, Location, Node, Value
 from perfc.passes.tape import Tape, typed
 
 BACKWARD = "backward"
+_WEIGHT = 1
 
 
 @attrs.frozen(eq=False)
@@ -141,6 +143,7 @@ class Backward:
     tables: Tables
     unknown: dict[str, Value] = attrs.field(factory=dict[str, Value], init=False)
     _pending: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
+    _views: set[Value] = attrs.field(factory=set[Value], init=False)
     _grads: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
     _awaited: dict[Value, int] = attrs.field(factory=dict[Value, int], init=False)
 
@@ -180,7 +183,7 @@ class Backward:
         if any(grad is not None for grad in grads):
             sent = self._sent(Site(self.tape, node, grads, wanted, self.tables))
         for index in sorted(wanted):
-            self._receive(node.operands[index], sent.get(index))
+            self._receive(node, index, sent.get(index))
 
     def _sent(self, site: Site) -> dict[int, Value]:
         """Apply the rule of a node; add up what was broadcast."""
@@ -198,20 +201,28 @@ class Backward:
             if index in site.wanted
         }
 
-    def _receive(self, value: Value, grad: Value | None) -> None:
-        """Add up what arrives at *value*; a parameter ends the walk."""
+    def _receive(self, node: Node, index: int, grad: Value | None) -> None:
+        """Add up what *node* sends to an operand; a parameter ends the walk."""
+        value = node.operands[index]
         self._awaited[value] -= 1
         held = self._pending.get(value)
         if grad is not None and held is not None:
-            free = self._is_free(value, held)
-            in_place: dict[str, AttrValue] = {"in_place": True} if free else {}
-            grad = self.tape.op("add", held, grad, **in_place)
+            grad = self._added(value, held, grad)
+        elif grad is not None and _arrives_as_view(node, index, grad):
+            self._views.add(value)
         if grad is not None:
             self._pending[value] = grad
         if value in self.parameters and not self._awaited[value]:
             last = self._pending.pop(value, None)
             if last is not None:
                 self._grads[value] = self._owned(value, last)
+
+    def _added(self, value: Value, held: Value, grad: Value) -> Value:
+        """Add *grad* to the sum so far: see `accumulate` of PyTorch's InputBuffer."""
+        free = value not in self._views and self._is_free(value, held)
+        in_place: dict[str, AttrValue] = {"in_place": True} if free else {}
+        self._views.discard(value)
+        return self.tape.op("add", held, grad, **in_place)
 
     def _is_free(self, value: Value, held: Value) -> bool:
         """Whether the sum so far is dense and nothing else will be read from it."""
@@ -229,6 +240,18 @@ class Backward:
         if self._is_free(parameter, grad) and not _is_turned(grad):
             return grad
         return self.tape.op("copy", grad)
+
+
+def _arrives_as_view(node: Node, index: int, grad: Value) -> bool:
+    """Whether autograd sends a view, which keeps the tensor that it is a view of.
+
+    A linear layer reads a view of its weight, so the product that is the gradient
+    goes through `TBackward0`, though nothing here has to turn it.
+    """
+    if node.op == "linear" and index == _WEIGHT:
+        return not node.attributes.flag("weight_is_kn")
+    producer = grad.producer
+    return producer is not None and BUILTIN_OPS[producer.op].view is not None
 
 
 def _storage(value: Value) -> Value | None:

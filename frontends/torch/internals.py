@@ -7,12 +7,16 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import torch
 
 C: Any = vars(torch)["_C"]
 """PyTorch's C++."""
+
+_ALONE = 2
+"""References to the storage of one tensor: that tensor, and who asks."""
 
 AUTOCAST = C.DispatchKey.AutocastCUDA
 """The key under which PyTorch looks kernels up while autocast of CUDA is on."""
@@ -44,6 +48,17 @@ def sequence_number(node: Any = None) -> int:  # noqa: ANN401 - as above
     if node is not None:
         return int(node._sequence_nr())  # noqa: SLF001
     return int(vars(torch.autograd)["_get_sequence_nr"]()) - 1
+
+
+def called_by_autograd(frame: FrameType | None) -> bool:
+    """Whether the engine runs the call, not Python code that the engine has called."""
+    return frame is not None and frame.f_code.co_name == "_engine_run_backward"
+
+
+def is_alone(tensor: torch.Tensor) -> bool:
+    """Whether no other tensor has the memory of *tensor*, nor a part of it."""
+    storage: Any = tensor.untyped_storage()
+    return int(C._storage_Use_Count(storage._cdata)) == _ALONE  # noqa: SLF001
 
 
 def stated_flops(

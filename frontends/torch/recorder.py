@@ -17,19 +17,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import current_node, op, stated_flops
+from perfc.frontends.torch.internals import (
+    called_by_autograd,
+    current_node,
+    is_alone,
+    op,
+    stated_flops,
+)
 from perfc.frontends.torch.kernels import run_weightless
 from perfc.frontends.torch.location import Locations, caller
 from perfc.frontends.torch.schema import Schema, described, plain, schema_of
 from perfc.ir import Location
 
 _NAME = "_perfc_name"
-_DETACH = op("detach")
+_DETACH, _ADD = op("detach"), op("add.Tensor")
 _IGNORED = ("profiler.", "prim.")
+"""Namespaces of ops that do nothing to tensors."""
 _AS_AUTOGRAD_RUNS = {"aten.index_put.default": "aten.index_put_.default"}
 """Calls of backward that are in place where nobody looks on: a dispatch mode makes
 autograd leave its zeros alone (`index_backward` in `FunctionsManual.cpp`)."""
-"""Namespaces of ops that do nothing to tensors."""
+_ADD_IN_PLACE = op("add_.Tensor")
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
@@ -145,6 +152,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     ) -> None:
         if self._is_inner(func, args, results, frame):
             return
+        if func is _ADD and _adds_in_place(args[0], frame):
+            schema = schema_of(_ADD_IN_PLACE)
         arguments = dict(zip(schema.arguments, args, strict=False))
         location = self.locations.here(frame)
         flops = stated_flops(func, args, kwargs, results)
@@ -217,6 +226,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             return False
         _alias(results, _HIDDEN)
         return True
+
+
+def _adds_in_place(held: torch.Tensor, frame: FrameType | None) -> bool:
+    """Whether autograd adds a gradient to what has arrived before, where that lies.
+
+    It does if nothing else holds that memory (`accumulate` in `input_buffer.cpp`),
+    but not while a dispatch mode looks on.
+    """
+    if torch.is_grad_enabled() or not called_by_autograd(frame):
+        return False
+    return is_alone(held)
 
 
 _HIDDEN = "?"

@@ -11,8 +11,6 @@ from tests.frontends.training_memory import (
     predicted_bytes,
 )
 
-_MISSED = (Case("bert-base", 4, 2), "sgd")
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -30,8 +28,5 @@ def test_peak_is_what_the_step_holds(case: Case, optimizer: str) -> None:
 def test_peak_is_what_a_run_allocates(case: Case, optimizer: str) -> None:
     """At a small size the peak is what the allocator hands out, within 10 %."""
     allocated = allocated_bytes(case, optimizer)
-    if (case, optimizer) == _MISSED:
-        assert 0.8 * allocated < predicted_bytes(case, optimizer) < 0.9 * allocated
-        pytest.xfail("one table more than predicted where a tied weight peaks: -16 %")
 
     assert pytest.approx(allocated, rel=0.1) == predicted_bytes(case, optimizer)
