@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -49,12 +48,12 @@ from perfc.costmodels.products import (
     product_seconds,
 )
 from perfc.costmodels.streaming import StreamKind
-from perfc.ir import Kernel, Record, Work
+from perfc.ir import Kernel
+from perfc.measurements import MEASUREMENTS, kernel_of
 
 LONG_EVENT_US = 150.0
 DISPATCH_SHARE = 0.55
 FIT_ROWS = 700
-ELEMENT_BYTES = {"fp32": 4, "bf16": 2}
 STREAMING_FILE = "streaming.parquet"
 FP32_FILE = "ops_fp32_seen_gpus.parquet"
 FP32_GPUS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
@@ -90,40 +89,6 @@ class Rows:
         )
 
 
-def kernel_of(op: str, dtype: str, params: dict[str, Any]) -> Kernel:
-    """Return the signature of a measured row, with its compulsory work."""
-    size = ELEMENT_BYTES[dtype]
-    if op == "gemm":
-        b, m, n, k = (params[name] for name in ("b", "m", "n", "k"))
-        work = Work(2 * b * m * n * k, size * b * (m * k + k * n), size * b * m * n)
-    elif op == "conv2d":
-        window, padding = params["kernel"], params["padding"]
-        out = (params["size"] + 2 * padding - window) // params["stride"] + 1
-        pixels = params["n"] * out * out
-        depth = params["c_in"] * window**2
-        image = params["n"] * params["c_in"] * params["size"] ** 2
-        work = Work(
-            2 * pixels * depth * params["c_out"],
-            size * (image + depth * params["c_out"]),
-            size * pixels * params["c_out"],
-        )
-    elif op == "attention":
-        heads = params["batch"] * params["heads"]
-        q_len, kv_len, width = (params[n] for n in ("q_len", "kv_len", "head_dim"))
-        work = Work(
-            4 * heads * q_len * kv_len * width,
-            size * heads * (q_len + 2 * kv_len) * width,
-            size * heads * q_len * width,
-        )
-    else:
-        elements = params["rows"] * params["cols"]
-        inputs = params.get("tensor_inputs", 1)
-        written = elements if "bytes" in params else size * elements
-        work = Work(elements, size * elements * inputs, written)
-    kept = {k: v for k, v in params.items() if v is not None}
-    return Kernel(op, dtype, dtype, Record(kept), work)
-
-
 def in_fit(params: str) -> bool:
     """Whether a row is fitted: the same sizes on all GPUs, for no model to see."""
     return zlib.crc32(b"perfc kernel split 1" + params.encode()) % 2 == 0
@@ -143,7 +108,7 @@ def load(path: Path, op: str, dtype: str, gpus: Sequence[str]) -> Iterator[Rows]
             rows = rows[rows["latency_us"] > LONG_EVENT_US]
         else:
             gap_s = target.device.stream_gap_s
-        kernels = [kernel_of(op, dtype, json.loads(p)) for p in rows["params"]]
+        kernels = [kernel_of(row) for row in MEASUREMENTS.rows_of(rows.to_dict("list"))]
         if path.name == STREAMING_FILE:
             far = np.array([_is_far(kernel, target) for kernel in kernels])
             rows = rows[far]

@@ -29,6 +29,7 @@ from perfc.ir.errors import (
     UsageError,
     VerifyError,
 )
+from perfc.ir.files import write_file
 from perfc.ir.launch import (
     BUSY_KINDS,
     HOST_KINDS,
@@ -200,4 +201,5 @@ __all__ = [
     "verify",
     "verify_launches",
     "verify_types",
+    "write_file",
 ]

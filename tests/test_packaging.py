@@ -16,7 +16,16 @@ import pytest
 import perfc
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("costmodels", "exporters", "frontends", "ir", "passes", "tools")
+LAYERS = (
+    "costmodels",
+    "exporters",
+    "frontends",
+    "ir",
+    "measure",
+    "measurements",
+    "passes",
+    "tools",
+)
 HEAVY = ("attrs", "networkx", "numpy", "onnx", "torch")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import sys
-import tempfile
 from pathlib import Path
 
-from perfc.ir import PerfcError
-
-_FASTEST = 1
-"""Level of gzip: repetitive text gains little from the slower ones."""
+from perfc.ir import write_file
 
 
 def write_result(content: str | bytes, path: Path | None) -> None:
@@ -27,36 +21,3 @@ def write_result(content: str | bytes, path: Path | None) -> None:
         sys.stdout.write(content)
     else:
         sys.stdout.buffer.write(content)
-
-
-def write_file(path: Path, content: str | bytes) -> None:
-    """Write *content* to *path* in one step: a reader never sees half a file.
-
-    Text is UTF-8. A file called `….gz` is compressed. What is there and no regular
-    file (a pipe, a device) is written to as it is.
-
-    Raises:
-        PerfcError: the folder is absent, or the file cannot be written.
-
-    """
-    data = content.encode() if isinstance(content, str) else content
-    if path.suffix == ".gz":
-        data = gzip.compress(data, _FASTEST, mtime=0)  # no clock time in results
-    temporary, asked = "", path
-    try:
-        path = path.resolve()
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
-    except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        msg = f"cannot write {asked}: {error.strerror or error}"
-        raise PerfcError(msg) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Diagnostic, Level, PerfcError
+from perfc.ir import Diagnostic, Level, PerfcError, write_file
 from perfc.passes import (
     MEMORY,
     WHAT_IF,
@@ -32,7 +32,6 @@ from perfc.tools import (
     report_what_if,
 )
 from perfc.tools.exporter import find_exporter
-from perfc.tools.files import write_file
 from perfc.tools.model import Model
 from perfc.tools.report_nodes import NODE_KEYS
 from perfc.tools.results import Results

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfc.ir import PerfcError
-from perfc.tools.files import write_file
+from perfc.ir import PerfcError, write_file
 
 
 def test_write(tmp_path: Path) -> None:

@@ -1,0 +1,6 @@
+"""Running ops and models for real, on a GPU or on the CPU.
+
+Importing this package imports PyTorch.
+"""
+
+from __future__ import annotations

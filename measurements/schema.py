@@ -1,0 +1,246 @@
+"""What the files hold: columns, and how a cell becomes a field and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import attrs
+
+from perfc.ir import AttrValue, PerfcError, Record
+from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
+from perfc.measurements.split import FIT, TEST
+
+Row = TypeVar("Row", bound=attrs.AttrsInstance)
+Cell = object
+"""What a reader finds: text in CSV, typed values in Parquet, None for nothing."""
+
+
+class MeasurementError(PerfcError):
+    """A table of measured rows cannot be read, or says something that cannot be."""
+
+
+@attrs.frozen
+class Kind:
+    """What the cells of a column are.
+
+    Attributes:
+        expected: What they are called in an error.
+        arrow: Type in Parquet.
+        read: Cell to field; raises ValueError where it cannot.
+
+    """
+
+    expected: str
+    arrow: str
+    read: Callable[[Cell], object]
+
+
+def _number(cell: Cell) -> float:
+    if isinstance(cell, bool) or not isinstance(cell, int | float | str):
+        raise ValueError  # noqa: TRY004 - one error for all kinds
+    value = float(cell)
+    if not 0 <= value < math.inf:
+        raise ValueError
+    return value
+
+
+def _count(cell: Cell) -> int:
+    value = _number(cell)
+    if value != int(value):
+        raise ValueError
+    return int(value)
+
+
+def _flag(cell: Cell) -> bool:
+    if isinstance(cell, bool):
+        return cell
+    return {"true": True, "false": False}[str(cell).lower()]
+
+
+def _text(cell: Cell) -> str:
+    if not isinstance(cell, str):
+        raise ValueError  # noqa: TRY004 - one error for all kinds
+    return cell
+
+
+def _params(cell: Cell) -> Record:
+    found = json.loads(_text(cell))
+    if not isinstance(found, dict):
+        raise ValueError  # noqa: TRY004 - one error for all kinds
+    return record_of(cast("Mapping[str, Any]", found))
+
+
+def record_of(items: Mapping[str, Any]) -> Record:
+    """Return parsed JSON as a record; lists become tuples, nulls are left out."""
+    return Record({key: _value(v) for key, v in items.items() if v is not None})
+
+
+def _value(value: Any) -> AttrValue:  # noqa: ANN401 - anything that JSON can say
+    if isinstance(value, dict):
+        return record_of(cast("Mapping[str, Any]", value))
+    if isinstance(value, list):
+        return tuple(map(_value, cast("Sequence[Any]", value)))
+    return cast("AttrValue", value)
+
+
+_KINDS: Mapping[str, Kind] = {
+    "str": Kind("text", "string", _text),
+    "float": Kind("a number not below 0", "double", _number),
+    "int": Kind("a whole number not below 0", "int64", _count),
+    "bool": Kind("true or false", "bool", _flag),
+    "Record": Kind("a JSON object", "string", _params),
+}
+"""By the type of the row's field."""
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "timing": TIMINGS,
+    "split": ("", FIT, TEST),
+    "mode": ("inference", "training"),
+}
+"""Columns with few values. Others may have what this version does not know."""
+
+
+@attrs.frozen
+class Column:
+    """One column: a field of the row.
+
+    Attributes:
+        name: Its name in the file and of the field.
+        kind: What its cells are.
+        required: Whether every file has it, and every row a value.
+        default: Of the field where there is no value.
+
+    """
+
+    name: str
+    kind: Kind
+    required: bool
+    default: object
+
+    def fields(self, cells: Sequence[Cell]) -> list[object]:
+        """Return the fields of a whole column; equal cells are read once.
+
+        Raises:
+            MeasurementError: as `field`, with the number of the row, from 1.
+
+        """
+        known: dict[Cell, object] = {}
+        for number, cell in enumerate(cells, 1):
+            if cell in known:
+                continue
+            try:
+                known[cell] = self.field(cell)
+            except MeasurementError as error:
+                msg = f"row {number}: {error}"
+                raise MeasurementError(msg) from None
+        return [known[cell] for cell in cells]
+
+    def field(self, cell: Cell) -> object:
+        """Return the field for a cell.
+
+        Raises:
+            MeasurementError: the cell is of another kind, or not one of the choices.
+
+        """
+        if cell is None or (cell == "" and self.kind.arrow != "string"):
+            if self.required:
+                msg = f"{self.name} is missing, expected {self.kind.expected}"
+                raise MeasurementError(msg)
+            return self.default
+        try:
+            value = self.kind.read(cell)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            msg = f"{self.name} is {_short(cell)}, expected {self.kind.expected}"
+            raise MeasurementError(msg) from None
+        choices = _CHOICES.get(self.name)
+        if choices is not None and value not in choices:
+            named = ", ".join(choice or "nothing" for choice in choices)
+            msg = f"{self.name} is {_short(cell)}, expected {named}"
+            raise MeasurementError(msg)
+        return value
+
+
+def _short(cell: Cell, limit: int = 40) -> str:
+    text = repr(cell)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+@attrs.frozen
+class Schema(Generic[Row]):
+    """One format.
+
+    Attributes:
+        name: `perfc.measurements/1`, written into Parquet files.
+        row: Class of its rows.
+
+    """
+
+    name: str
+    row: type[Row]
+    columns: tuple[Column, ...] = attrs.field(init=False)
+    """In the order of the files, which is that of the fields."""
+
+    @columns.default
+    def _columns(self) -> tuple[Column, ...]:
+        return tuple(
+            Column(
+                field.name,
+                _KINDS[str(field.type).removesuffix(" | None")],
+                field.default is attrs.NOTHING,
+                field.default,
+            )
+            for field in attrs.fields(self.row)
+        )
+
+    def rows_of(self, cells: Mapping[str, Sequence[Cell]]) -> list[Row]:
+        """Return the rows of some columns; columns that the format lacks are left out.
+
+        Raises:
+            MeasurementError: a column that every file has is missing, or a cell cannot
+                be read.
+
+        """
+        self._require_columns(list(cells))
+        present = [column for column in self.columns if column.name in cells]
+        names = [column.name for column in present]
+        fields = zip(*[c.fields(cells[c.name]) for c in present], strict=True)
+        return [self.row(**dict(zip(names, row, strict=True))) for row in fields]
+
+    def cells_of(self, row: Row) -> dict[str, object]:
+        """Return the cells of a row, by column: what Parquet holds."""
+        cells = {c.name: getattr(row, c.name) for c in self.columns}
+        return {
+            name: json_of(cell) if isinstance(cell, Record) else cell
+            for name, cell in cells.items()
+        }
+
+    def _require_columns(self, found: Sequence[str]) -> None:
+        missing = [c.name for c in self.columns if c.required and c.name not in found]
+        if missing:
+            msg = (
+                f"no column {', '.join(missing)}: expected a table in {self.name} "
+                f"with {', '.join(c.name for c in self.columns if c.required)}; "
+                f"found {', '.join(found) or 'no columns'}"
+            )
+            raise MeasurementError(msg)
+
+
+def json_of(params: Record) -> str:
+    """Write a record as JSON."""
+    return json.dumps(_plain(params))
+
+
+def _plain(value: AttrValue) -> object:
+    if isinstance(value, Record):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+MEASUREMENTS = Schema("perfc.measurements/1", Measurement)
+"""Ops."""
+
+WORKLOADS = Schema("perfc.workloads/1", WorkloadMeasurement)
+"""Whole models."""

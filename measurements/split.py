@@ -1,0 +1,34 @@
+"""Which rows are fitted and which only reported: decided before anything is timed."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+
+from perfc.ir import AttrValue, Record
+
+FIT, TEST = "fit", "test"
+
+_THIRD = 3
+_SALT = "perfc split 1"
+
+
+def split_of(name: str, params: Mapping[str, AttrValue]) -> str:
+    """Return `test` for a random third of all shapes of an op or a model, else `fit`.
+
+    Only sizes count, not the dtype, the phase, the algorithm or the device: a fit that
+    has seen a shape in any of them has seen it.
+    """
+    text = json.dumps([_SALT, name, _sizes(Record(params))], sort_keys=True)
+    return TEST if zlib.crc32(text.encode()) % _THIRD == 0 else FIT
+
+
+def _sizes(value: AttrValue) -> object:
+    """Return the numbers of a value, nested as it is."""
+    if isinstance(value, Record):
+        found = {key: _sizes(item) for key, item in value.items()}
+        return {key: item for key, item in found.items() if item is not None}
+    if isinstance(value, tuple):
+        return [_sizes(item) for item in value]
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

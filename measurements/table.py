@@ -1,0 +1,146 @@
+"""Tables of measured rows in files: CSV, or Parquet where pyarrow is installed."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfc.ir import UsageError, write_file
+from perfc.measurements.schema import Cell, MeasurementError, Row, Schema
+
+SUFFIXES = (".parquet", ".csv")
+
+_SCHEMA_KEY = b"perfc.schema"
+
+
+def check_suffix(path: Path) -> None:
+    """Raise `UsageError` unless the name says what the file is."""
+    if path.suffix not in SUFFIXES:
+        msg = f"table {path}: expected a name that ends in {' or '.join(SUFFIXES)}"
+        raise UsageError(msg)
+
+
+def read_rows(path: str | Path, schema: Schema[Row]) -> list[Row]:
+    """Read a table.
+
+    Columns that the format does not have are left out; so is an unknown op or target
+    no error here (`kernel_of` has one).
+
+    Raises:
+        UsageError: the name ends neither in .parquet nor in .csv.
+        MeasurementError: there is no such file, it is damaged or of another format, a
+            column is missing, or a cell is not what its column holds.
+
+    """
+    path = Path(path)
+    check_suffix(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise MeasurementError(msg) from None
+    columns_of = _csv_columns if path.suffix == ".csv" else _parquet_columns
+    try:
+        return schema.rows_of(columns_of(data, schema.name))
+    except MeasurementError as error:
+        msg = f"{path}: {error}"
+        raise MeasurementError(msg) from None
+
+
+def write_rows(path: str | Path, rows: Sequence[Row], schema: Schema[Row]) -> None:
+    """Write a table in one step: a reader never sees half of it.
+
+    Raises:
+        UsageError: the name ends neither in .parquet nor in .csv.
+        PerfcError: pyarrow is missing, or the file cannot be written.
+
+    """
+    path = Path(path)
+    check_suffix(path)
+    encode = csv_of if path.suffix == ".csv" else _parquet_of
+    write_file(path, encode(rows, schema))
+
+
+def csv_of(rows: Iterable[Row], schema: Schema[Row], *, header: bool = True) -> bytes:
+    """Write rows as CSV; nothing stands for None."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    if header:
+        writer.writerow(column.name for column in schema.columns)
+    for row in rows:
+        writer.writerow(map(_csv_cell, schema.cells_of(row).values()))
+    return stream.getvalue().encode()
+
+
+def _csv_cell(cell: object) -> object:
+    return str(cell).lower() if isinstance(cell, bool) else cell
+
+
+def _csv_columns(data: bytes, schema: str) -> Mapping[str, Sequence[Cell]]:
+    try:
+        lines = list(csv.reader(io.StringIO(data.decode()), strict=True))
+    except UnicodeDecodeError as error:
+        msg = f"not a CSV file: {error.reason} at byte {error.start}"
+        raise MeasurementError(msg) from None
+    except csv.Error as error:
+        msg = f"not a CSV file: {error}"
+        raise MeasurementError(msg) from None
+    names = lines[0] if lines else []
+    for number, cells in enumerate(lines[1:], 1):
+        if len(cells) != len(names):
+            msg = f"row {number}: {len(cells)} cells, expected {len(names)}"
+            raise MeasurementError(msg)
+    columns = zip(*lines[1:], strict=True) if len(lines) > 1 else ((),) * len(names)
+    return dict(zip(names, columns, strict=True))
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    """Return `pyarrow` and `pyarrow.parquet`.
+
+    Raises:
+        MeasurementError: it is not installed.
+
+    """
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module(
+            "pyarrow.parquet"
+        )
+    except ImportError:
+        msg = (
+            "Parquet needs pyarrow: pip install 'perfc[measure]', "
+            "or name a file that ends in .csv"
+        )
+        raise MeasurementError(msg) from None
+
+
+def _parquet_of(rows: Sequence[Row], schema: Schema[Row]) -> bytes:
+    pyarrow, parquet = _pyarrow()
+    fields = [
+        pyarrow.field(c.name, pyarrow.type_for_alias(c.kind.arrow))
+        for c in schema.columns
+    ]
+    layout = pyarrow.schema(fields, {_SCHEMA_KEY: schema.name.encode()})
+    cells = [schema.cells_of(row) for row in rows]
+    stream = io.BytesIO()
+    table = pyarrow.Table.from_pylist(cells, schema=layout)
+    parquet.write_table(table, stream, compression="zstd")
+    return stream.getvalue()
+
+
+def _parquet_columns(data: bytes, schema: str) -> Mapping[str, Sequence[Cell]]:
+    pyarrow, parquet = _pyarrow()
+    try:
+        table = parquet.read_table(io.BytesIO(data))
+    except (pyarrow.ArrowException, OSError) as error:
+        msg = f"not a Parquet file: {' '.join(str(error).split())}"
+        raise MeasurementError(msg) from None
+    named = (table.schema.metadata or {}).get(_SCHEMA_KEY, schema.encode())
+    if named != schema.encode():
+        msg = f"a table in {named.decode(errors='replace')}, expected {schema}"
+        raise MeasurementError(msg)
+    found: dict[str, list[Cell]] = table.to_pydict()
+    return found
