@@ -4,3 +4,18 @@ Importing this package imports PyTorch.
 """
 
 from __future__ import annotations
+
+from perfc.measure.device import Device, open_device
+from perfc.measure.kernel_run import KernelRun, check_source
+from perfc.measure.suite import SUITES, suite
+from perfc.measure.timing import percentiles
+
+__all__ = [
+    "SUITES",
+    "Device",
+    "KernelRun",
+    "check_source",
+    "open_device",
+    "percentiles",
+    "suite",
+]

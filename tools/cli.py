@@ -21,6 +21,7 @@ from perfc.ir import PerfcError, paused_collector
 _VERBS = {
     "analyze": "perfc.tools.verb_analyze:analyze",
     "opt": "perfc.tools.verb_opt:opt",
+    "measure": "perfc.tools.verb_measure:measure",
     "targets": "perfc.tools.verb_lists:targets",
     "ops": "perfc.tools.verb_lists:ops",
     "passes": "perfc.tools.verb_lists:passes",
@@ -29,6 +30,7 @@ _VERBS = {
 _SUMMARIES = {
     "analyze": "Predict the time of one iteration of a model on a target.",
     "opt": "Run passes on perfc assembly and print the result.",
+    "measure": "Run for real on this machine and write measured rows.",
     "targets": "List targets; `targets show T` prints every field of one.",
     "ops": "List the ops perfc knows.",
     "passes": "List the passes and the facts they need and provide.",

@@ -35,13 +35,13 @@ def read_factory(
     return capture_factory(text, mode=mode, optimizer=optimizer, dtype=dtype)
 
 
-def require_torch() -> None:
-    """Make sure that PyTorch can be imported.
+def require_torch(what: str = "a PyTorch module needs PyTorch") -> None:
+    """Make sure that PyTorch can be imported; *what* begins the error.
 
     Raises:
         PerfcError: it is not installed.
 
     """
     if find_spec("torch") is None:
-        msg = "a PyTorch module needs PyTorch: pip install 'perfc[torch]'"
+        msg = f"{what}: pip install 'perfc[torch]'"
         raise PerfcError(msg)

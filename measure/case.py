@@ -1,0 +1,138 @@
+"""One shape of one op, and what an op must say to be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+
+import attrs
+import torch
+
+from perfc.ir import Record
+from perfc.measure.design import Point, Space
+from perfc.measure.device import Device
+from perfc.measurements import split_of
+
+DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+    {
+        "fp32": torch.float32,
+        "tf32": torch.float32,
+        "fp16": torch.float16,
+        "bf16": torch.bfloat16,
+        "fp8": torch.float8_e4m3fn,
+    }
+)
+"""Of tensors, by the dtype of rows."""
+
+Call: TypeAlias = Callable[[], object]
+"""Runs an op once on its own operands; what it returns may be forgotten."""
+
+_POOL = 1 << 22
+"""Random numbers that are drawn; larger tensors repeat them."""
+
+
+@attrs.frozen(cache_hash=True)
+class Case:
+    """One shape of one op.
+
+    Attributes:
+        op: Canonical name.
+        dtype: What it computes in.
+        params: Its sizes, as in measured rows.
+
+    """
+
+    op: str
+    dtype: str
+    params: Record
+
+    @property
+    def split(self) -> str:
+        """Whether the shape is one to fit or one to test with."""
+        return split_of(self.op, self.params)
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.dtype} {self.params}"
+
+
+@contextmanager
+def math_of(dtype: str) -> Generator[None]:
+    """Compute fp32 products and convolutions in TF32 if *dtype* is tf32, else not."""
+    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    allowed = cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    cudnn.allow_tf32 = dtype == "tf32"
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(matmul)
+        cudnn.allow_tf32 = allowed
+
+
+class Tensors:
+    """Makes operands of random numbers: zeros take less power, and less time."""
+
+    def __init__(self, device: Device) -> None:
+        """Draw the random numbers, the same every time."""
+        self.kind = device.kind
+        self._generator = torch.Generator(device.kind).manual_seed(0)
+        self._pool = torch.randn(
+            _POOL, generator=self._generator, device=device.kind, dtype=torch.float32
+        )
+
+    def random(self, dtype: str, *shape: int) -> torch.Tensor:
+        """Return normal random numbers."""
+        result = torch.empty(shape, dtype=DTYPES[dtype], device=self.kind)
+        flat = result.view(-1)
+        for start in range(0, flat.numel(), _POOL):
+            part = flat[start : start + _POOL]
+            part.copy_(self._pool[: part.numel()])
+        return result
+
+    def integers(self, high: int, count: int) -> torch.Tensor:
+        """Return *count* integers from 0 to *high*, exclusive, int64."""
+        return torch.randint(
+            high, (count,), generator=self._generator, device=self.kind
+        )
+
+    def shares(self, count: int) -> torch.Tensor:
+        """Return *count* numbers from 0 to 1, exclusive, fp32."""
+        return torch.rand(count, generator=self._generator, device=self.kind)
+
+
+class Family(Protocol):
+    """An op, or one way to call it, as it is measured. Stateless.
+
+    Attributes:
+        op: Canonical name.
+        turns: How many of its shapes come in one round of all families.
+        capturable: Whether a CUDA graph can hold it: no call may wait for the device.
+
+    """
+
+    @property
+    def op(self) -> str: ...  # noqa: D102 - as above
+
+    @property
+    def turns(self) -> int: ...  # noqa: D102
+
+    @property
+    def capturable(self) -> bool: ...  # noqa: D102
+
+    def space(self, device: Device) -> Space:
+        """Return what may be chosen on a device; nothing where it has no such op."""
+        ...
+
+    def case(self, point: Point) -> Case | None:
+        """Return the case of a point; None where its values do not go together."""
+        ...
+
+    def memory_bytes(self, case: Case) -> int:
+        """Return the bytes that one call needs, operands and results."""
+        ...
+
+    def prepare(self, case: Case, tensors: Tensors) -> Call:
+        """Make one set of operands, and return the call that works on it."""
+        ...

@@ -1,0 +1,99 @@
+"""Clock and throttling of a GPU, where its driver tells."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import shutil
+import subprocess
+import time
+from typing import Any
+
+import attrs
+import torch
+
+from perfc.measure.device import Device
+
+SLOWDOWN_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+"""Of NVML's clock event reasons: power cap, hardware slowdown, thermal (software and
+hardware), power brake. Idle, application clocks and sync boost are no slowdown."""
+
+_SMI_SECONDS = 2.0
+"""`nvidia-smi` is a process: asked no more often."""
+
+_SMI_TIMEOUT_S = 5.0
+
+
+@attrs.frozen
+class Clock:
+    """One look at a device; None where nobody tells."""
+
+    sm_clock_mhz: float | None = None
+    throttled: bool | None = None
+
+
+class ClockReader:
+    """Reads the clock by NVML (`nvidia-ml-py`) or `nvidia-smi`, if one is there."""
+
+    def __init__(self, device: Device) -> None:
+        """Find out who tells."""
+        self._nvml: Any = None
+        self._handle: Any = None
+        self._smi = shutil.which("nvidia-smi") if device.is_cuda else None
+        self._last = Clock()
+        self._read_at = float("-inf")
+        if device.is_cuda:
+            self._open_nvml()
+
+    def _open_nvml(self) -> None:
+        try:
+            nvml = importlib.import_module("pynvml")
+        except ImportError:
+            return
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlInit()
+            self._handle = nvml.nvmlDeviceGetHandleByUUID(_uuid())
+            self._nvml = nvml
+
+    def read(self) -> Clock:
+        """Return the clock now; call it while the device is at work."""
+        if self._nvml is not None:
+            return self._by_nvml()
+        if self._smi is None:
+            return Clock()
+        now = time.monotonic()
+        if now - self._read_at > _SMI_SECONDS:
+            self._last, self._read_at = self._by_smi(self._smi), now
+        return self._last
+
+    def _by_nvml(self) -> Clock:
+        nvml, clock, reasons = self._nvml, None, None
+        with contextlib.suppress(nvml.NVMLError):
+            clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
+            reasons = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
+        return Clock(clock, None if reasons is None else _slowed(reasons))
+
+    def _by_smi(self, command: str) -> Clock:
+        query = "--query-gpu=clocks.sm,clocks_throttle_reasons.active"
+        arguments = [command, "-i", _uuid(), query, "--format=csv,noheader,nounits"]
+        try:
+            done = subprocess.run(  # noqa: S603 - our own arguments
+                arguments,
+                capture_output=True,
+                check=True,
+                text=True,
+                timeout=_SMI_TIMEOUT_S,
+            )
+            mhz, reasons = done.stdout.strip().split(", ")
+            return Clock(float(mhz), _slowed(int(reasons, 16)))
+        except (OSError, subprocess.SubprocessError, ValueError):
+            self._smi = None  # it will not tell the next time either
+            return Clock()
+
+
+def _uuid() -> str:
+    return f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+
+
+def _slowed(reasons: int) -> bool:
+    return bool(reasons & SLOWDOWN_REASONS)

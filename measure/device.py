@@ -1,0 +1,204 @@
+"""The device that is measured: what it is, which target that is, what it has."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+
+from perfc.ir import PerfcError, UsageError
+
+DEVICES = ("cuda", "cpu")
+
+CUDA_TARGETS: Mapping[str, str] = {
+    "amd instinct mi100": "mi100",
+    "amd instinct mi210": "mi210",
+    "amd instinct mi250x / mi250": "mi250",
+    "amd instinct mi300x": "mi300x",
+    "nvidia a10": "a10",
+    "nvidia a100 80gb pcie": "a100-pcie-80g",
+    "nvidia a100-pcie-40gb": "a100-pcie-40g",
+    "nvidia a100-sxm4-40gb": "a100-sxm-40g",
+    "nvidia a100-sxm4-80gb": "a100-sxm-80g",
+    "nvidia a30": "a30",
+    "nvidia b200": "b200-sxm-180g",
+    "nvidia gb200": "gb200",
+    "nvidia geforce rtx 2080 ti": "rtx-2080ti",
+    "nvidia geforce rtx 4090": "rtx-4090",
+    "nvidia h100 80gb hbm3": "h100-sxm-80g",
+    "nvidia h100 pcie": "h100-pcie-80g",
+    "nvidia h200": "h200-sxm-141g",
+    "nvidia l4": "l4",
+    "nvidia l40s": "l40s",
+    "nvidia rtx pro 6000 blackwell server edition": "rtx-pro-6000",
+    "nvidia titan xp": "titan-xp",
+    "tesla p100-pcie-16gb": "p100-pcie-16g",
+    "tesla p4": "p4",
+    "tesla t4": "t4",
+    "tesla v100-pcie-32gb": "v100-pcie-32g",
+    "tesla v100-sxm2-16gb": "v100-sxm2-16g",
+    "tesla v100-sxm2-32gb": "v100-sxm2-32g",
+}
+"""Targets by the name that the driver gives a GPU, in lower case."""
+
+CPU_TARGET = "cpu"
+
+_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Of /proc/cpuinfo: without one of them bf16 is emulated, and slower than fp32."""
+
+_AMPERE, _ADA = (8, 0), (8, 9)
+_L2_OF_A_CORE = 1 << 20
+"""Where the system does not tell."""
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """What rows are measured on.
+
+    Attributes:
+        kind: `cuda` or `cpu`, as PyTorch calls it.
+        target: Name of the perfc target; of a GPU without one, its name in lower case.
+        name: As the driver or the system calls it.
+        driver: Version of the driver; of a CPU that of the kernel.
+        dtypes: What products compute in fast enough to be worth measuring.
+        memory_bytes: All memory that may be used.
+        cache_bytes: The L2: inputs are rotated until they do not fit.
+
+    """
+
+    kind: str
+    target: str
+    name: str
+    driver: str
+    dtypes: tuple[str, ...]
+    memory_bytes: int
+    cache_bytes: int
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a GPU: calls return before their work is done."""
+        return self.kind == "cuda"
+
+    @property
+    def source(self) -> str:
+        """What rows say of where they come from: another source is another table."""
+        return f"perfc measure, torch {torch.__version__}, {self.name}, {self.driver}"
+
+    def synchronize(self) -> None:
+        """Wait until all work is done."""
+        if self.is_cuda:
+            torch.cuda.synchronize()
+
+    def free_bytes(self) -> int:
+        """Return the bytes that can be allocated now."""
+        if self.is_cuda:
+            free, _ = torch.cuda.mem_get_info()
+            cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            return free + cached
+        return _available_memory()
+
+
+def open_device(kind: str) -> Device:
+    """Return the device that PyTorch uses by that name.
+
+    Raises:
+        UsageError: it is neither cuda nor cpu.
+        PerfcError: there is no such device.
+
+    """
+    if kind not in DEVICES:
+        msg = f"device {kind!r}: expected {' or '.join(DEVICES)}"
+        raise UsageError(msg)
+    return _cuda() if kind == "cuda" else _cpu()
+
+
+def _cuda() -> Device:
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        why = "sees no GPU" if built else "is built without CUDA"
+        msg = f"--device cuda: PyTorch {torch.__version__} {why}; --device cpu works"
+        raise PerfcError(msg)
+    found: Any = torch.cuda.get_device_properties(0)
+    name, capability = str(found.name), (int(found.major), int(found.minor))
+    return Device(
+        kind="cuda",
+        target=target_of(name),
+        name=name,
+        driver=f"driver {_driver_version()}",
+        dtypes=_cuda_dtypes(capability),
+        memory_bytes=int(found.total_memory),
+        cache_bytes=int(found.L2_cache_size),
+    )
+
+
+def target_of(gpu: str) -> str:
+    """Return the target of a GPU by its name; without one, the name as a word."""
+    name = " ".join(gpu.lower().split())
+    return CUDA_TARGETS.get(name) or re.sub(r"[^a-z0-9]+", "-", name).strip("-")
+
+
+def _cuda_dtypes(capability: tuple[int, int]) -> tuple[str, ...]:
+    if torch.version.hip is not None:
+        return ("fp32", "fp16", "bf16")
+    newer = ("tf32", "bf16") if capability >= _AMPERE else ()
+    return ("fp32", "fp16", *newer, *(("fp8",) if capability >= _ADA else ()))
+
+
+def _driver_version() -> str:
+    """Return the version of the GPU's driver, as far as the system tells."""
+    try:
+        text = Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
+    except OSError:
+        text = ""
+    runtime = torch.version.cuda or torch.version.hip or ""
+    return f"{text or 'unknown'}, runtime {runtime}"
+
+
+def _cpu() -> Device:
+    threads = torch.get_num_threads()
+    text = _read("/proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    name = model[1].strip() if model else platform.processor() or platform.machine()
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    fast = flags is not None and not _BF16_FLAGS.isdisjoint(flags[1].split())
+    return Device(
+        kind="cpu",
+        target=CPU_TARGET,
+        name=f"{name}, {threads} threads",
+        driver=f"{platform.system()} {platform.release()}",
+        dtypes=("fp32", *(("bf16",) if fast else ())),
+        memory_bytes=_available_memory(),
+        cache_bytes=threads * _l2_of_a_core(),
+    )
+
+
+def _read(path: str) -> str:
+    """Return a file of the system, or nothing where the system has none."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _l2_of_a_core() -> int:
+    text = _read("/sys/devices/system/cpu/cpu0/cache/index2/size").strip()
+    found = re.fullmatch(r"(\d+)K", text)
+    return int(found[1]) << 10 if found else _L2_OF_A_CORE
+
+
+def _available_memory() -> int:
+    """Return what the system, or the container, has left."""
+    found = re.search(
+        r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), re.MULTILINE
+    )
+    available = int(found[1]) << 10 if found else 1 << 31
+    limit = _read("/sys/fs/cgroup/memory.max").strip()
+    used = _read("/sys/fs/cgroup/memory.current").strip()
+    if limit.isdecimal() and used.isdecimal():
+        available = min(available, max(int(limit) - int(used), 0))
+    return available

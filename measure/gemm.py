@@ -1,0 +1,119 @@
+"""Matrix products, plain and batched."""
+
+from __future__ import annotations
+
+import attrs
+import torch
+
+from perfc.ir import Record
+from perfc.measure.case import Call, Case, Tensors
+from perfc.measure.design import Choice, Point, Size, Space
+from perfc.measure.device import Device
+from perfc.measure.memory import least_bytes
+
+_LAYOUTS = ("nn", "nt", "tn", "tt")
+_FP8_MULTIPLE = 16
+"""`_scaled_mm` takes no other depth or width."""
+
+
+@attrs.frozen
+class Gemm:
+    """C[m,n] = A[m,k] B[k,n], with a bias for half of them, as a linear layer has."""
+
+    op: str = "gemm"
+    turns: int = 8
+    capturable: bool = True
+
+    def space(self, device: Device) -> Space:
+        """Return all dtypes, and every layout: gradients transpose."""
+        return {
+            "m": Size(1, 32768),
+            "n": Size(1, 32768),
+            "k": Size(4, 32768),
+            "dtype": Choice(device.dtypes),
+            "layout": Choice(_LAYOUTS),
+            "bias": Choice((False, True)),
+        }
+
+    def case(self, point: Point) -> Case | None:
+        """Return the case; of fp8 there is one layout, and no bias."""
+        dtype = str(point.pop("dtype"))
+        sizes = Record({"b": 1, **point})
+        if dtype == "fp8":
+            rounded = {
+                name: -(-sizes.integer(name) // _FP8_MULTIPLE) * _FP8_MULTIPLE
+                for name in "nk"
+            }
+            sizes = sizes.updated(**rounded, layout="nt", bias=False)
+        return Case(self.op, dtype, sizes)
+
+    def memory_bytes(self, case: Case) -> int:
+        """Return the operands and the product."""
+        return least_bytes(case)
+
+    def prepare(self, case: Case, tensors: Tensors) -> Call:
+        """Call `mm`, `addmm` or, for fp8, `_scaled_mm`."""
+        a, b = _operands(case, tensors, ())
+        if case.dtype == "fp8":
+            one = torch.ones((), device=tensors.kind)
+            return lambda: torch._scaled_mm(  # noqa: SLF001 - there is no public one
+                a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+            )
+        if not case.params.flag("bias"):
+            return lambda: torch.mm(a, b)
+        bias = tensors.random(case.dtype, case.params.integer("n"))
+        return lambda: torch.addmm(bias, a, b)
+
+
+@attrs.frozen
+class BatchedGemm:
+    """C[b,m,n] = A[b,m,k] B[b,k,n]: attention by hand, the interaction of DLRM."""
+
+    op: str = "gemm"
+    turns: int = 3
+    capturable: bool = True
+
+    def space(self, device: Device) -> Space:
+        """Return many small products as well as few large ones."""
+        dtypes = tuple(dtype for dtype in device.dtypes if dtype != "fp8")
+        return {
+            "b": Size(2, 8192),
+            "m": Size(1, 4096),
+            "n": Size(1, 4096),
+            "k": Size(4, 4096),
+            "dtype": Choice(dtypes),
+            "layout": Choice(_LAYOUTS),
+        }
+
+    def case(self, point: Point) -> Case | None:
+        """Return the case."""
+        dtype = str(point.pop("dtype"))
+        return Case(self.op, dtype, Record(point))
+
+    def memory_bytes(self, case: Case) -> int:
+        """Return the operands and the product."""
+        return least_bytes(case)
+
+    def prepare(self, case: Case, tensors: Tensors) -> Call:
+        """Call `bmm`."""
+        a, b = _operands(case, tensors, (case.params.integer("b"),))
+        return lambda: torch.bmm(a, b)
+
+
+def _operands(
+    case: Case, tensors: Tensors, batch: tuple[int, ...]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    m, n, k = (case.params.integer(name) for name in "mnk")
+    layout = case.params.text("layout")
+    a = _stored(case, tensors, (*batch, m, k), transposed=layout[0] == "t")
+    b = _stored(case, tensors, (*batch, k, n), transposed=layout[1] == "t")
+    return a, b
+
+
+def _stored(
+    case: Case, tensors: Tensors, shape: tuple[int, ...], *, transposed: bool
+) -> torch.Tensor:
+    if not transposed:
+        return tensors.random(case.dtype, *shape)
+    *batch, rows, columns = shape
+    return tensors.random(case.dtype, *batch, columns, rows).transpose(-1, -2)

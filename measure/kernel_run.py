@@ -1,0 +1,175 @@
+"""Measuring a suite: within a time, with what was measured before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+import torch
+
+from perfc.ir import PerfcError
+from perfc.measure.case import Call, Case, Family, Tensors, math_of
+from perfc.measure.device import Device
+from perfc.measure.suite import SUITES, suite
+from perfc.measure.timing import Timed, Timer
+from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
+
+Say: TypeAlias = Callable[[str], None]
+"""Tells the user one line."""
+
+_MAX_SETS = 128
+"""Sets of operands: small ones stay in the L2 as they do in a model."""
+
+_SETS_SHARE = 2
+"""All sets together take no more than this part of the free memory."""
+
+_SAY_SECONDS = 5.0
+_NOT_RUN = (RuntimeError, NotImplementedError, AttributeError, TypeError)
+"""What PyTorch raises for an op that this build, or this device, does not have."""
+
+
+@attrs.define
+class KernelRun:
+    """A table of measured kernels that is being filled.
+
+    Attributes:
+        device: What is measured.
+        name: Of the suite.
+        path: The table; rows that it has are kept and not measured again.
+        ops: Only these ops, or all.
+        skipped: Cases that could not be run, and why.
+
+    Raises:
+        UsageError: there is no such suite or op, or the table's name is no table's.
+        PerfcError: the table cannot be read, or has rows of something else.
+
+    """
+
+    device: Device
+    name: str
+    path: Path
+    ops: Collection[str] = ()
+    skipped: list[tuple[Case, str]] = attrs.field(
+        factory=list[tuple[Case, str]], init=False
+    )
+    _writer: RowWriter[Measurement] = attrs.field(init=False)
+    _cases: list[tuple[Family, Case]] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Read what is there, and decide what is to be measured."""
+        self._cases = suite(self.name, self.device, self.ops)
+        self._writer = RowWriter(self.path, MEASUREMENTS)
+        check_source(self._writer, self.device)
+
+    @property
+    def rows(self) -> list[Measurement]:
+        """All rows of the table."""
+        return self._writer.rows
+
+    def measure(self, seconds: float, say: Say) -> None:
+        """Measure until the suite or the time is over; then write the table.
+
+        Raises:
+            PerfcError: nothing could be measured, the device failed, or the rows
+                cannot be written.
+
+        """
+        deadline = time.monotonic() + seconds
+        done = {Case(row.op, row.dtype, row.params) for row in self.rows}
+        todo = [(f, case) for f, case in self._cases if case not in done]
+        if done:
+            say(f"{self.path} has {len(self._cases) - len(todo)} of the shapes already")
+        left = len(todo)
+        try:
+            left = self._measure(todo, deadline, say)
+        finally:
+            self._writer.flush()
+            say(f"{len(self.rows)} rows in {self.path}, {left} shapes left to measure")
+        if todo and left == 0 and len(self.skipped) == len(todo):
+            case, why = self.skipped[0]
+            msg = f"nothing could be measured; {case}: {why}"
+            raise PerfcError(msg)
+
+    def _measure(
+        self, todo: Sequence[tuple[Family, Case]], deadline: float, say: Say
+    ) -> int:
+        """Measure case by case; return how many there was no time for."""
+        timer = Timer(self.device, SUITES[self.device.kind, self.name].seconds)
+        tensors = Tensors(self.device)
+        said = time.monotonic()
+        for number, (family, case) in enumerate(todo):
+            now = time.monotonic()
+            if now > deadline:
+                return len(todo) - number
+            if now - said > _SAY_SECONDS:
+                said = now
+                say(f"{number} of {len(todo)} shapes, {deadline - now:.0f} s left")
+            try:
+                found = _time(family, case, tensors, timer)
+            except _NOT_RUN as error:
+                self._skip(case, error, say)
+            else:
+                self._writer.append([self._row(case, timed) for timed in found])
+        return 0
+
+    def _skip(self, case: Case, error: Exception, say: Say) -> None:
+        """Note a case that cannot be run; a device that has failed is an error."""
+        why = " ".join(str(error).partition("\n")[0].split()) or type(error).__name__
+        if self.device.is_cuda:
+            try:
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+            except RuntimeError:
+                msg = f"the GPU failed at {case}: {why}; the same command continues"
+                raise PerfcError(msg) from None
+        self.skipped.append((case, why))
+        say(f"skipped {case}: {why}")
+
+    def _row(self, case: Case, timed: Timed) -> Measurement:
+        return Measurement(
+            target=self.device.target,
+            op=case.op,
+            dtype=case.dtype,
+            params=case.params,
+            latency_us=timed.median_us,
+            timing=timed.timing,
+            source=self.device.source,
+            split=case.split,
+            p10_us=timed.p10_us,
+            p90_us=timed.p90_us,
+            n=timed.n,
+            sm_clock_mhz=timed.clock.sm_clock_mhz,
+            throttled=timed.clock.throttled,
+            host_us=timed.host_us,
+        )
+
+
+def check_source(writer: RowWriter[Measurement], device: Device) -> None:
+    """Raise `PerfcError` if a table has rows of another device or PyTorch."""
+    for row in writer.rows:
+        if (row.target, row.source) != (device.target, device.source):
+            msg = (
+                f"{writer.path} has rows of {row.target} ({row.source}); this is "
+                f"{device.target} ({device.source}): name another file"
+            )
+            raise PerfcError(msg)
+
+
+def _time(family: Family, case: Case, tensors: Tensors, timer: Timer) -> list[Timed]:
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(math_of(case.dtype))
+        sets = _sets(timer.device, family.memory_bytes(case))
+        calls: list[Call] = [family.prepare(case, tensors) for _ in range(sets)]
+        return timer.time(calls, capturable=family.capturable)
+
+
+def _sets(device: Device, nbytes: int) -> int:
+    """Return how many sets of operands the L2 cannot hold, as far as memory goes."""
+    wanted = 2 * device.cache_bytes // max(nbytes, 1) + 2
+    room = device.free_bytes() // _SETS_SHARE // max(nbytes, 1)
+    return max(1, min(wanted, room, _MAX_SETS))

@@ -1,0 +1,114 @@
+"""Suites: the shapes of all ops, in an order whose every beginning has them all."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+
+import attrs
+
+from perfc.ir import UsageError
+from perfc.measure.case import Case, Family
+from perfc.measure.design import points
+from perfc.measure.device import Device
+from perfc.measure.elementwise import Elementwise
+from perfc.measure.gemm import BatchedGemm, Gemm
+from perfc.measure.memory import work_of
+
+FAMILIES: tuple[Family, ...] = (Gemm(), BatchedGemm(), Elementwise())
+"""Everything that is measured."""
+
+_PATIENCE = 400
+"""Points in a row that give nothing new: the space is used up."""
+
+
+@attrs.frozen
+class Limits:
+    """What is too large to be measured.
+
+    Attributes:
+        rounds: How often every family has its turns.
+        flops: Of one call.
+        bytes: That one call moves.
+        seconds: Spent on each way of timing a case.
+
+    """
+
+    rounds: int
+    flops: float
+    bytes: float
+    seconds: float
+
+
+SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
+    {
+        ("cuda", "quick"): Limits(12, 2e12, 1e9, 0.01),
+        ("cuda", "full"): Limits(120, 2e13, 8e9, 0.02),
+        ("cpu", "quick"): Limits(12, 1e9, 2.5e7, 0.05),
+        ("cpu", "full"): Limits(60, 2e10, 4e8, 0.1),
+    }
+)
+"""By kind of device and name."""
+
+MEMORY_SHARE = 4
+"""One set of operands takes no more than this part of the memory."""
+
+
+def suite(
+    name: str, device: Device, ops: Collection[str] = ()
+) -> list[tuple[Family, Case]]:
+    """Return the cases of a suite in their order, without duplicates.
+
+    Raises:
+        UsageError: there is no such suite, or none of its ops is called so.
+
+    """
+    families = [f for f in FAMILIES if not ops or f.op in ops]
+    known = sorted({family.op for family in FAMILIES})
+    unknown = [op for op in ops if op not in known]
+    if unknown:
+        msg = f"no op {', '.join(unknown)} is measured; known: {', '.join(known)}"
+        raise UsageError(msg)
+    limits = SUITES.get((device.kind, name))
+    if limits is None:
+        names = ", ".join(sorted({name for _, name in SUITES}))
+        msg = f"suite {name!r}: expected {names}"
+        raise UsageError(msg)
+    streams = [
+        _turns(index, family, device, limits) for index, family in enumerate(families)
+    ]
+    return [(families[index], case) for _, index, case in heapq.merge(*streams)]
+
+
+def _turns(
+    index: int, family: Family, device: Device, limits: Limits
+) -> Iterator[tuple[float, int, Case]]:
+    """Yield when each case has its turn, evenly over the rounds."""
+    count = limits.rounds * family.turns
+    cases = itertools.islice(_cases(family, device, limits), count)
+    for number, case in enumerate(cases):
+        yield (number + 0.5) / family.turns, index, case
+
+
+def _cases(family: Family, device: Device, limits: Limits) -> Iterator[Case]:
+    space = family.space(device)
+    seen: set[Case] = set()
+    missed = 0
+    for point in points(space) if space else ():
+        case = family.case(point)
+        if case is None or case in seen or not _fits(family, case, device, limits):
+            missed += 1
+            if missed == _PATIENCE:
+                return
+            continue
+        missed = 0
+        seen.add(case)
+        yield case
+
+
+def _fits(family: Family, case: Case, device: Device, limits: Limits) -> bool:
+    work = work_of(case)
+    small = work.flops <= limits.flops and work.bytes <= limits.bytes
+    return small and family.memory_bytes(case) <= device.memory_bytes // MEMORY_SHARE

@@ -1,0 +1,178 @@
+"""How a call is timed: after a warm-up, again and again, on operands in turn.
+
+On a GPU twice: as `event` by an event pair around one call on an idle device, with the
+time of the call on the host beside it; as `graph` in the replay of a CUDA graph of many
+calls. What no graph can hold is timed as `kernel`, by the profiler. On a CPU, where the
+call returns when its work is done, `event` is the time of the call.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+import torch
+
+from perfc.measure.case import Call
+from perfc.measure.clocks import Clock, ClockReader
+from perfc.measure.device import Device
+
+MIN_REPEATS, MAX_REPEATS = 5, 200
+"""However long a call takes, and however short."""
+
+_WARM_UP = 3
+_GRAPH_US = 200.0
+"""A replay is at least so long: its launch is a few microseconds of it."""
+
+_MAX_NODES = 256
+_REPLAYS = 11
+_PROFILED = 5
+US = 1e6
+
+
+@attrs.frozen
+class Timed:
+    """What one way of timing found, in microseconds per call.
+
+    Attributes:
+        timing: The way, as in measured rows.
+        median_us: The median.
+        p10_us: Tenth percentile.
+        p90_us: Ninetieth percentile.
+        n: Repetitions; of a graph, replays.
+        clock: The device's clock at the end.
+        host_us: Median of what the call took on the host.
+
+    """
+
+    timing: str
+    median_us: float
+    p10_us: float
+    p90_us: float
+    n: int
+    clock: Clock
+    host_us: float | None = None
+
+
+def percentiles(samples: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median, the tenth and the ninetieth percentile."""
+    middle, low, high = np.percentile(samples, (50, 10, 90)).tolist()
+    return middle, low, high
+
+
+class Timer:
+    """Times calls on one device."""
+
+    def __init__(self, device: Device, seconds: float) -> None:
+        """Time each call for about *seconds* in each way."""
+        self.device = device
+        self.seconds = seconds
+        self._clocks = ClockReader(device)
+
+    def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
+        """Time the same work on several sets of operands, in turn."""
+        call = _in_turn(calls)
+        for _ in range(_WARM_UP):
+            call()
+        self.device.synchronize()
+        gc.disable()
+        try:
+            if not self.device.is_cuda:
+                return [self._by_clock(call)]
+            first = self._by_events(call)
+            inside = self._by_graph if capturable else self._by_profiler
+            return [first, inside(call, first.median_us, len(calls))]
+        finally:
+            gc.enable()
+
+    def _repeat(self, once: Callable[[], None], most: int = MAX_REPEATS) -> None:
+        """Do something again and again, within the bounds, for the time there is."""
+        end = time.perf_counter() + self.seconds
+        for number in range(most):
+            if number >= MIN_REPEATS and time.perf_counter() > end:
+                return
+            once()
+
+    def _timed(
+        self, timing: str, samples_us: Sequence[float], host_us: float | None = None
+    ) -> Timed:
+        clock = self._clocks.read()
+        return Timed(timing, *percentiles(samples_us), len(samples_us), clock, host_us)
+
+    def _by_clock(self, call: Call) -> Timed:
+        samples: list[float] = []
+        self._repeat(lambda: samples.append(_seconds_of(call) * US))
+        return self._timed("event", samples)
+
+    def _by_events(self, call: Call) -> Timed:
+        samples: list[float] = []
+        host: list[float] = []
+
+        def once() -> None:
+            torch.cuda.synchronize()
+            samples.append(_device_us(lambda: host.append(_seconds_of(call) * US)))
+
+        self._repeat(once)
+        return self._timed("event", samples, percentiles(host)[0])
+
+    def _by_graph(self, call: Call, estimate_us: float, sets: int) -> Timed:
+        """Capture many calls, each set of operands at least once, and replay them."""
+        nodes = min(max(int(_GRAPH_US / max(estimate_us, 1.0)), sets), _MAX_NODES)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(nodes):
+                call()
+        graph.replay()
+        samples: list[float] = []
+        self._repeat(lambda: samples.append(_device_us(graph.replay) / nodes), _REPLAYS)
+        timed = self._timed("graph", samples)
+        graph.reset()
+        return timed
+
+    def _by_profiler(self, call: Call, estimate_us: float, sets: int) -> Timed:
+        """Add up what the profiler says of each kernel and copy of a call."""
+        from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - slow
+
+        samples: list[float] = []
+        for _ in range(_PROFILED):
+            with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as found:
+                call()
+                torch.cuda.synchronize()
+            events = found.events() or ()
+            samples.append(sum(event.device_time_total for event in events))
+        return self._timed("kernel", samples)
+
+
+def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:
+    """Return a call that makes one of *calls*, the next one every time."""
+    following = 0
+
+    def call() -> None:
+        nonlocal following
+        calls[following]()
+        following = (following + 1) % len(calls)
+
+    return call
+
+
+def _seconds_of(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _device_us(enqueue: Callable[[], None]) -> float:
+    """Return the time between two events around what is enqueued, and wait for it."""
+    start, end = _event(), _event()
+    start.record()
+    enqueue()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
