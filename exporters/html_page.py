@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import ClassVar
 
 from perfc.exporters.html_style import SCRIPT, STYLE
 from perfc.exporters.html_timeline import timeline
-from perfc.tools import Exporter, Report, format_us
+from perfc.tools import Exporter, Report, format_bytes, format_us
 
 _COLUMNS = (
     ("id", "node"),
@@ -54,12 +54,15 @@ def _section(report: Report) -> Iterator[str]:
         yield _row([label, value, remark], numbers=(1,))
     yield f"</table><p>Bottleneck: {escape(tables.bottleneck)}</p>"
     yield "<h2>Where the time goes (critical path)</h2><table>"
-    longest_us = max((us for _, us, _ in tables.breakdown), default=0.0)
-    for label, us, share in tables.breakdown:
-        bar = f'<td><span class="bar" style="width:{24 * us / longest_us:.2f}em">'
-        cells = _row([label, format_us(us), share], numbers=(1, 2))
-        yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
+    yield from _bars(tables.breakdown, format_us)
     yield "</table>"
+    if tables.phases:
+        yield "<h2>Phases of the step</h2><table>"
+        yield from (_row(row, numbers=range(1, len(row))) for row in tables.phases)
+        at = escape(tables.memory_at)
+        yield f"</table><h2>Device memory at its peak: {at}</h2><table>"
+        yield from _bars(tables.memory, format_bytes)
+        yield "</table>"
     if tables.to_fix:
         yield "<h2>What to fix next</h2><table>"
         yield from (_row(row, numbers=(3, 4, 5)) for row in tables.to_fix)
@@ -70,6 +73,16 @@ def _section(report: Report) -> Iterator[str]:
     yield from _nodes(report)
     yield from _remarks(report)
     yield "</section>"
+
+
+def _bars(
+    rows: Sequence[tuple[str, float, str]], written: Callable[[float], str]
+) -> Iterator[str]:
+    longest = max((amount for _, amount, _ in rows), default=0.0)
+    for label, amount, share in rows:
+        bar = f'<td><span class="bar" style="width:{24 * amount / longest:.2f}em">'
+        cells = _row([label, written(amount), share], numbers=(1, 2))
+        yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
 
 
 def _row(cells: Iterable[str], numbers: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from perfc.ir import Diagnostic
-from perfc.tools import Exporter, Report, format_us
+from perfc.tools import Exporter, Report, format_bytes, format_us
 
 
 class Markdown(Exporter):
@@ -33,6 +33,14 @@ def _document(report: Report) -> Iterator[str]:
     rows = [(what, format_us(us), share) for what, us, share in tables.breakdown]
     yield from _table(("what", "time", "share"), rows, "lrr")
     yield ""
+    if tables.phases:
+        yield from ("### Phases of the step", "")
+        yield from _table(tables.phases[0], tables.phases[1:], "lrrrrrr")
+        yield ""
+        yield from (f"### Device memory at its peak: {_escaped(tables.memory_at)}", "")
+        sizes = [(what, format_bytes(n), share) for what, n, share in tables.memory]
+        yield from _table(("what", "size", "share"), sizes, "lrr")
+        yield ""
     yield "### Top ops by device time"
     yield ""
     heading, *ops = tables.top_ops or [("op",)]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from perfc.tools.report import Report, format_json
     from perfc.tools.report_memory import memory_timeline
     from perfc.tools.report_nodes import NODE_KEYS
+    from perfc.tools.report_numbers import format_bytes, format_us
     from perfc.tools.report_summary import kernel_limit
-    from perfc.tools.report_table import format_us
     from perfc.tools.results import Results
     from perfc.tools.torch_models import compile_backend, from_torch
 
@@ -30,6 +30,7 @@ __all__ = [
     "analyze",
     "compile_backend",
     "export_onnx",
+    "format_bytes",
     "format_json",
     "format_us",
     "from_torch",
@@ -47,8 +48,9 @@ _MODULES = {
     "analyze": "perfc.tools.analyzer",
     "compile_backend": "perfc.tools.torch_models",
     "export_onnx": "perfc.tools.onnx_export",
+    "format_bytes": "perfc.tools.report_numbers",
     "format_json": "perfc.tools.report",
-    "format_us": "perfc.tools.report_table",
+    "format_us": "perfc.tools.report_numbers",
     "from_torch": "perfc.tools.torch_models",
     "kernel_limit": "perfc.tools.report_summary",
     "load": "perfc.tools.model",

@@ -27,6 +27,7 @@ from perfc.passes import (
 from perfc.tools import (
     report_memory,
     report_nodes,
+    report_phases,
     report_summary,
     report_table,
     report_what_if,
@@ -119,9 +120,20 @@ class Report:
         return report_nodes.node_entries(self.results)
 
     @functools.cached_property
+    def phases(self) -> list[Json]:
+        """What forward, loss, backward and optimizer take: time, work and memory."""
+        return report_phases.phase_entries(
+            self.results, self.memory_use, self._node_phases
+        )
+
+    @functools.cached_property
+    def _node_phases(self) -> dict[str, str]:
+        return report_phases.node_phases(self.results)
+
+    @functools.cached_property
     def memory(self) -> Json:
         """Device memory: its peak, where that is, and what is live there."""
-        return report_memory.memory_report(self.memory_use)
+        return report_memory.memory_report(self.memory_use, self._node_phases)
 
     @functools.cached_property
     def memory_use(self) -> MemoryUse:
@@ -226,6 +238,7 @@ class Report:
             "nodes": self.nodes,
             "critical_path": self.critical_path,
             "memory": self.memory,
+            "phases": self.phases,
             "coverage": self.coverage,
             "diagnostics": [
                 {

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
 from perfc.tools.module_names import common_name
+from perfc.tools.report_numbers import (
+    format_bytes,
+    format_percent,
+    format_quantity,
+    format_share,
+    format_us,
+)
+from perfc.tools.report_phase_table import memory_place, memory_rows, phase_rows
 
 Json: TypeAlias = dict[str, Any]
 
@@ -21,6 +29,7 @@ _FIXES = 6
 _WORTH_FIXING = 0.005
 _OP_WIDTH = 20
 _WHERE_WIDTH = 18
+_PLACE_WIDTH = 68
 _HOST_LABELS = {
     "T1": "T1 between ops",
     "T2": "T2 op start to first launch",
@@ -52,6 +61,10 @@ class Tables:
         to_fix: A heading, and a row per change that saves time, best first; or
             nothing.
         bottleneck: What limits the iteration, in words.
+        phases: A heading, and a row per phase; or nothing, if there is only one.
+        memory: What the peak is made of, bytes, and the share, largest first; or
+            nothing, if there is only one phase.
+        memory_at: Where the peak is: its phase and node.
 
     """
 
@@ -61,6 +74,9 @@ class Tables:
     top_ops: Sequence[tuple[str, ...]]
     to_fix: Sequence[tuple[str, ...]]
     bottleneck: str
+    phases: Sequence[tuple[str, ...]]
+    memory: Sequence[tuple[str, int, str]]
+    memory_at: str
 
 
 def report_tables(report: Json, usable_bytes: int, bound_share: float) -> Tables:
@@ -76,10 +92,13 @@ def report_tables(report: Json, usable_bytes: int, bound_share: float) -> Tables
     return Tables(
         _title(report),
         list(_headline(report, usable_bytes)),
-        [(label, us, _share(us, time_us)) for label, us in rows],
+        [(label, us, format_share(us, time_us)) for label, us in rows],
         _top_ops(report),
         _to_fix(report),
         _bottleneck(report, rows, bound_share),
+        phase_rows(report),
+        memory_rows(report),
+        memory_place(report),
     )
 
 
@@ -94,7 +113,13 @@ def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
     for label, value, remark in tables.headline:
         lines.append(f"  {label:<22} {value:>10}   {remark}")
     lines += ["", "Where the time goes (critical path)"]
-    lines += _bars([row[:2] for row in tables.breakdown], time_us)
+    lines += _bars([row[:2] for row in tables.breakdown], time_us, format_us)
+    if tables.phases:
+        lines += ["", "Phases of the step", *_columns(tables.phases, "<>>>>>>")]
+        place = _cut_start(tables.memory_at, _PLACE_WIDTH)
+        lines += ["", f"Device memory at its peak: {place}"]
+        rows = [row[:2] for row in tables.memory]
+        lines += _bars(rows, report["memory"]["peak_bytes"], format_bytes)
     lines += ["", "Top ops by device time"]
     lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
     if tables.to_fix:
@@ -128,12 +153,12 @@ def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]
         (
             "GPU busy",
             format_us(busy_us),
-            f"{_share(busy_us, time_us)} of the time, {launches}",
+            f"{format_share(busy_us, time_us)} of the time, {launches}",
         ),
         (
             "host busy",
             format_us(summary["host_us"]),
-            f"{_share(summary['host_us'], time_us)} of the time",
+            f"{format_share(summary['host_us'], time_us)} of the time",
         ),
         (
             "work",
@@ -157,7 +182,7 @@ def _provenance(coverage: Json) -> str:
     times: dict[str, float] = coverage["time_by_provenance"]
     total_us = sum(times.values())
     ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{_share(time_us, total_us)} {name}" for name, time_us in ranked]
+    parts = [f"{format_share(time_us, total_us)} {name}" for name, time_us in ranked]
     unknown = sum(coverage["unknown_ops"].values())
     if unknown:
         parts.append(f"{unknown} x unknown op")
@@ -179,18 +204,20 @@ def _label(kind: str, detail: str) -> str:
     return _LABELS[kind].format(_COPIES.get(detail, detail))
 
 
-def _bars(rows: Sequence[tuple[str, float]], total_us: float) -> Iterator[str]:
+def _bars(
+    rows: Sequence[tuple[str, float]], total: float, written: Callable[[float], str]
+) -> Iterator[str]:
     if not rows:
         yield "  nothing takes time"
         return
     shown, rest = list(rows[:_ROWS]), rows[_ROWS:]
     if rest:
-        shown.append((f"{len(rest)} more", sum(time_us for _, time_us in rest)))
-    longest_us = max(time_us for _, time_us in shown)
-    for label, time_us in shown:
-        bar = "█" * round(_BAR_WIDTH * time_us / longest_us)
-        share = _share(time_us, total_us)
-        yield f"  {label:<36} {format_us(time_us):>9} {share:>6}  {bar}".rstrip()
+        shown.append((f"{len(rest)} more", sum(amount for _, amount in rest)))
+    longest = max(amount for _, amount in shown)
+    for label, amount in shown:
+        bar = "█" * round(_BAR_WIDTH * amount / longest)
+        share = format_share(amount, total)
+        yield f"  {label:<36} {written(amount):>9} {share:>6}  {bar}".rstrip()
 
 
 def _top_ops(report: Json) -> list[tuple[str, ...]]:
@@ -211,7 +238,7 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
                 _where(nodes),
                 f"x {count}" if count > 1 else "",
                 format_us(time_us),
-                _share(time_us, report["summary"]["gpu_active_us"]),
+                format_share(time_us, report["summary"]["gpu_active_us"]),
                 f"{first['cost_model']} ({first['provenance']})",
             )
         )
@@ -283,8 +310,8 @@ def _bottleneck(
         return "there is nothing to run."
     summary = report["summary"]
     time_us = summary["time_us"]
-    of_path = f"{_percent(bound_share)} of the critical path"
-    idle = f"the GPU has nothing to do {_share(summary['gpu_idle_us'], time_us)}"
+    of_path = f"{format_percent(bound_share)} of the critical path"
+    idle = f"the GPU has nothing to do {format_share(summary['gpu_idle_us'], time_us)}"
     subject = {
         "host": f"the host, {of_path}; {idle} of the time",
         "memory": f"moving bytes, {of_path}",
@@ -292,7 +319,9 @@ def _bottleneck(
         "network": f"communication between GPUs, {of_path}",
     }[summary["bound"]]
     label, largest_us = rows[0]
-    return f"{subject}. The longest row is {label} ({_share(largest_us, time_us)})."
+    return (
+        f"{subject}. The longest row is {label} ({format_share(largest_us, time_us)})."
+    )
 
 
 def _remarks(diagnostics: Iterable[Json]) -> Iterator[str]:
@@ -310,43 +339,3 @@ def _wrapped(text: str) -> list[str]:
         joined, _WIDTH, subsequent_indent="  ", break_on_hyphens=False
     )
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
-
-
-def _share(part: float, whole: float) -> str:
-    return _percent(part / whole if whole else 0.0)
-
-
-def _percent(share: float) -> str:
-    percent = 100 * share
-    return "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"  # noqa: PLR2004
-
-
-def format_us(time_us: float) -> str:
-    """Write a time with three significant digits and a fitting unit."""
-    for scale, unit in ((1e6, "s"), (1e3, "ms")):
-        if time_us >= 0.9995 * scale:
-            return f"{_digits(time_us / scale)} {unit}"
-    return f"{_digits(time_us)} us"
-
-
-def format_quantity(amount: float, unit: str) -> str:
-    """Write an amount with three significant digits and a decimal prefix."""
-    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if amount >= 0.9995 * scale:
-            return f"{_digits(amount / scale)} {prefix}{unit}"
-    return f"{_digits(amount)} {unit}"
-
-
-def format_bytes(amount: float) -> str:
-    """Write an amount of memory with three significant digits."""
-    for scale, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if amount >= scale:
-            return f"{_digits(amount / scale)} {unit}"
-    return f"{amount:.0f} B"
-
-
-def _digits(value: float) -> str:
-    for limit, decimals in ((99.95, 0), (9.995, 1)):
-        if value >= limit:
-            return f"{value:.{decimals}f}"
-    return f"{value:.2f}"
