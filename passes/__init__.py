@@ -64,7 +64,8 @@ from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.time_interval import TimeInterval
 from perfc.passes.timeline import task_mask
-from perfc.passes.training import Training, is_training_step
+from perfc.passes.training import Training
+from perfc.passes.training_joint import has_optimizer, is_training_step
 from perfc.passes.training_optimizer import OPTIMIZERS
 from perfc.passes.what_if import (
     WHAT_IF,
@@ -142,6 +143,7 @@ __all__ = [
     "format_pipeline",
     "fused_nodes",
     "has_control_flow",
+    "has_optimizer",
     "host_launches",
     "is_training_step",
     "make_pass",

@@ -12,7 +12,7 @@ from perfc.ir import AnyKey, Dim, Graph, Node, Program, UsageError, Value
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import BACKWARD
-from perfc.passes.training import is_training_step
+from perfc.passes.training_joint import is_training_step
 
 _FORWARD = "forward"
 

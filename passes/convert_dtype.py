@@ -25,7 +25,7 @@ from perfc.ir import (
 from perfc.passes.autocast import COMPUTES_IN_FP32, LOW_PRECISION, needs_fp32
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.training import is_training_step
+from perfc.passes.training_joint import is_training_step
 
 LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
 """Element types that a model can be converted to, by their names for users."""

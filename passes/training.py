@@ -28,10 +28,11 @@ from perfc.passes import (
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.gradient import BACKWARD, Backward, Rows, Tables, needs_gradient
+from perfc.passes.gradient import Backward, Rows, Tables, needs_gradient
 from perfc.passes.inference import Inference
 from perfc.passes.tape import Tape
 from perfc.passes.training_calls import left_whole, take_apart
+from perfc.passes.training_joint import is_training_step, take_gradients
 from perfc.passes.training_loss import AUTO, LOSSES, chosen_loss, write_loss
 from perfc.passes.training_optimizer import (
     OPTIMIZERS,
@@ -58,19 +59,23 @@ RULES = {
 }
 """How the gradients of each op are computed."""
 
+_NEVER = ", or give --pass 'training{sparse-gradients=never}'"
 SPARSE = (AUTO, "always", "never")
 """Which tables get sparse gradients."""
 
 
 @attrs.frozen
 class Training(Transform):
-    """Turn a forward graph into a training step.
+    """Turn a forward graph into a training step; complete one without an optimizer.
 
     The loss, the backward pass and the optimizer are appended, op by op in the
     order in which eager PyTorch runs them. Gradients that no parameter needs are
     not computed. The loss compares the first output with `labels`, a new input.
     What inference has taken out of the graph stays out: dropout, and batch norms
     folded into convolutions.
+
+    A graph that has a backward pass, and returns its gradients, gets the optimizer
+    alone: they are outputs `w.grad` of a parameter `w`, as in a joint `.pt2` file.
 
     Attributes:
         optimizer: `sgd`, `adagrad`, `rowwise_adagrad`, `adam` or `adamw`, as
@@ -85,8 +90,8 @@ class Training(Transform):
 
     Raises:
         UsageError: an option has another value.
-        UnsupportedModelError: nothing depends on parameters, or the source asks for
-            sparse gradients that the optimizer does not take.
+        UnsupportedModelError: nothing depends on parameters, the source has sparse
+            gradients that the optimizer does not take, or an optimizer already.
 
     """
 
@@ -125,13 +130,37 @@ class Training(Transform):
             self._extend(rank.ops, ctx)
 
     def _extend(self, graph: Graph, ctx: PassContext) -> None:
-        if is_training_step(graph):
-            msg = f"{graph}: is a training step already, with a backward pass"
-            raise UnsupportedModelError(msg)
         inference = Inference(graph, BUILTIN_OPS)
         known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
         inference.elements.update(known)
         tape = Tape(graph, inference)
+        if is_training_step(graph):
+            self._complete(tape, ctx)
+        else:
+            self._derive(tape, ctx)
+        ctx.set(TYPED, graph, True)
+        ctx.set(ELEMENTS, graph, inference.elements)
+
+    def _complete(self, tape: Tape, ctx: PassContext) -> None:
+        """Add the optimizer to a step that returns its gradients."""
+        if self.loss != AUTO or self.sparse_gradients != AUTO:
+            msg = (
+                f"{tape.graph}: is a training step already: {self.name} takes its loss "
+                "and its gradients as they are, and only adds the optimizer"
+            )
+            raise UnsupportedModelError(msg)
+        found = take_gradients(tape.graph)
+        for table in found.rows:
+            self._check_rows(str(table), "")
+        write_step(tape, self.optimizer, found, fused=self.fused)
+        ctx.note(
+            "training-step",
+            f"a step with its loss and gradients; added the optimizer {self.optimizer}",
+        )
+
+    def _derive(self, tape: Tape, ctx: PassContext) -> None:
+        """Add loss, backward pass and optimizer to a forward graph."""
+        graph = tape.graph
         self._prepare(tape, ctx)
         parameters = trained(graph)
         tables = Tables(
@@ -153,8 +182,6 @@ class Training(Transform):
         write_step(tape, self.optimizer, Parameters(ordered, rows), fused=self.fused)
         graph.outputs = [*graph.outputs, loss]
         self._remark(backward, ctx)
-        ctx.set(TYPED, graph, True)
-        ctx.set(ELEMENTS, graph, inference.elements)
 
     def _prepare(self, tape: Tape, ctx: PassContext) -> None:
         graph = tape.graph
@@ -204,7 +231,7 @@ class Training(Transform):
             if len(node.attributes.records("tables")) > 1 or table not in parameters:
                 continue
             if len(graph.uses(table)) == 1:
-                self._check_rows(str(node))
+                self._check_rows(str(node), _NEVER)
                 tables[table] = None
         return tables
 
@@ -220,13 +247,12 @@ class Training(Transform):
         """Return the optimizer that batched lookups apply, as fbgemm's do."""
         return self.optimizer if self.optimizer in OPTIMIZER_STATES else ""
 
-    def _check_rows(self, where: str) -> None:
+    def _check_rows(self, where: str, remedy: str) -> None:
         if self.optimizer not in TAKE_ROWS:
             msg = (
                 f"{where}: the source asks for sparse gradients, which "
                 f"{self.optimizer} does not take, as in PyTorch; choose "
-                f"{', '.join(sorted(TAKE_ROWS))}, or give --pass "
-                "'training{sparse-gradients=never}'"
+                f"{', '.join(sorted(TAKE_ROWS))}{remedy}"
             )
             raise UnsupportedModelError(msg)
 
@@ -238,8 +264,3 @@ class Training(Transform):
                 "by their bytes",
                 str(value),
             )
-
-
-def is_training_step(graph: Graph) -> bool:
-    """Whether a graph has a backward pass."""
-    return any(node.location.phase == BACKWARD for node in graph)

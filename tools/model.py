@@ -13,6 +13,8 @@ from perfc.ir import (
     FRONTENDS,
     Annotations,
     AnyKey,
+    Diagnostic,
+    Level,
     PerfcError,
     Program,
     UnsupportedModelError,
@@ -45,6 +47,7 @@ from perfc.passes import (
     Training,
     Transform,
     has_control_flow,
+    has_optimizer,
     is_training_step,
 )
 from perfc.tools.binding import (
@@ -234,8 +237,26 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         return attrs.evolve(made, dtype=dtype)
     transforms = training_passes(mode, optimizer, transforms)
     program = read_program(str(model))
+    if not any(isinstance(p, Training) for p in transforms):
+        program = _remarked(program)
     source = Path(model) if program.sha256 else None
     return prepare(program, wanted, source, transforms, instruments)
+
+
+def _remarked(program: Program) -> Program:
+    """Say so where the source of a model is a training step."""
+    steps = [r.ops for r in program.classes if r.ops and is_training_step(r.ops)]
+    if not steps:
+        return program
+    message = f"{program.name} is a training step, not an inference: it is analyzed "
+    message += (
+        "whole, with its optimizer"
+        if any(map(has_optimizer, steps))
+        else "without an optimizer, which it has not; add one with --mode training "
+        "--optimizer NAME"
+    )
+    note = Diagnostic(Level.NOTE, "training-step", message)
+    return attrs.evolve(program, diagnostics=(*program.diagnostics, note))
 
 
 def prepare(

@@ -38,8 +38,9 @@ _PARAMETERS: Mapping[str, str] = {
 """Kinds of inputs that are on the device, and what names them."""
 
 _LOSS = "loss_output"
+_GRADIENT = "gradient_to_parameter"
 _OUTPUTS = (
-    *(_LOSS, "gradient_to_parameter", "gradient_to_user_input"),
+    *(_LOSS, "gradient_to_user_input"),
     *("buffer_mutation", "parameter_mutation", "user_input_mutation"),
 )
 """Kinds of outputs that are tensors."""
@@ -80,6 +81,7 @@ class _Importer:
         values = Values()
         values.read(graph)
         self._declare(values)
+        self._name_sparse_gradients(values)
         self._loss = self._find_loss()
         for node in graph.records("nodes"):
             self._read_node(node, values)
@@ -111,12 +113,38 @@ class _Importer:
         losses = [s.record(_LOSS) for s in specs if s.only()[0] == _LOSS]
         return losses[0].record("arg").text("name") if losses else ""
 
+    def _name_sparse_gradients(self, values: Values) -> None:
+        """Name what is two tensors here for its parameter."""
+        for spec in self.signature.records("output_specs"):
+            if spec.only()[0] == _GRADIENT:
+                gradient = spec.record(_GRADIENT)
+                name = gradient.record("arg").text("name")
+                if name in values.sparse:
+                    values.rename(name, _gradient_name(gradient))
+
+    def _keep_gradient(self, gradient: Fields, values: Values) -> str:
+        """Take over the gradient of a parameter, as autograd does: a view of it."""
+        arg = gradient.record("arg")
+        source, name = values.ref(arg), _gradient_name(gradient)
+        if source.name == name:
+            return name
+        kept = attrs.evolve(values.tensor(arg.text("name")), name=name)
+        location = Location(
+            name=name,
+            module=gradient.text("parameter_name").rpartition(".")[0],
+            phase="backward",
+        )
+        self.builder.call(AtenCall(_DETACH, {"self": source}, (kept,), location))
+        return name
+
     def _outputs(self, values: Values) -> Iterator[str]:
         """Return the names of what comes out."""
         for spec in self.signature.records("output_specs"):
             kind, _ = spec.only()
             found = spec.record(kind)
-            if kind in _OUTPUTS:
+            if kind == _GRADIENT:
+                yield self._keep_gradient(found, values)
+            elif kind in _OUTPUTS:
                 yield values.ref(found.record("arg")).name
             elif kind == "user_output":
                 argument = values.argument(found.record("arg"))
@@ -155,9 +183,7 @@ class _Importer:
             argument = values.argument(union)
             refs = argument if isinstance(argument, tuple) else (argument,)
             for ref in refs:
-                name = (
-                    ref.name.removeprefix(values.prefix) if isinstance(ref, Ref) else ""
-                )
+                name = values.declared(ref) if isinstance(ref, Ref) else ""
                 yield values.tensor(name) if name in values.tensors else None
 
     def _renamed(self, node: Fields, values: Values) -> bool:
@@ -214,7 +240,13 @@ class _Importer:
         return [value.name for value in made if isinstance(value, Ref)]
 
 
-_SAVED = frozenset(("aten.alias.default", "aten.detach.default"))
+_DETACH = "aten.detach.default"
+_SAVED = frozenset(("aten.alias.default", _DETACH))
+
+
+def _gradient_name(gradient: Fields) -> str:
+    """Return `w.grad` for a parameter `w`: so the pass `training` knows it."""
+    return f"{gradient.text('parameter_name')}.grad"
 
 
 def _location(node: Fields, target: str, phase: str, *, noted: bool) -> Location:

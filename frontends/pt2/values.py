@@ -52,6 +52,9 @@ _NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 _CONTIGUOUS = 1
 """The code of that memory format."""
 
+_SPARSE = 1
+"""The code of the layout of a sparse tensor: indices and values."""
+
 _MAX_RANK = 64
 _MAX_NAME = 200
 
@@ -87,6 +90,7 @@ class Values:
         sizes: Integers and expressions by name.
         names: What a tensor is called here, where that is another name.
         prefix: What stands before the names of all others.
+        sparse: Tensors that are indices and values.
 
     """
 
@@ -95,6 +99,8 @@ class Values:
     tensors: dict[str, TensorType] = attrs.field(factory=dict[str, TensorType])
     sizes: dict[str, Dim] = attrs.field(factory=dict[str, Dim])
     names: dict[str, str] = attrs.field(factory=dict[str, str])
+    sparse: set[str] = attrs.field(factory=set[str])
+    _declared: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
 
     def read(self, graph: Fields) -> None:
         """Read the tables of tensors and of symbolic integers."""
@@ -105,6 +111,8 @@ class Values:
                 msg = f"tensor {name[:60]!r} has {len(sizes)} dimensions"
                 raise UnsupportedModelError(msg)
             self.tensors[name] = TensorType(dtype, tuple(sizes)).checked()
+            if meta.values.get("layout") == _SPARSE:
+                self.sparse.add(name)
         for name, value in graph.members("sym_int_values"):
             self.sizes[name] = self._size(value)
 
@@ -120,6 +128,15 @@ class Values:
             msg = f"the graph's tensor_values do not have {name[:60]!r}"
             raise UnsupportedModelError(msg)
         return AtenTensor(self.names.get(name, self.prefix + name), type_)
+
+    def rename(self, name: str, new: str) -> None:
+        """Call a tensor that a node makes otherwise."""
+        self.names[name] = new
+        self._declared[new] = name
+
+    def declared(self, ref: Ref) -> str:
+        """Return what the graph calls a tensor that a node makes."""
+        return self._declared.get(ref.name, ref.name.removeprefix(self.prefix))
 
     def argument(self, union: Fields) -> Argument:
         """Return an argument of a call.

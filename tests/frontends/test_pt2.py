@@ -155,6 +155,7 @@ def test_joint_graphs_have_phases(tmp_path: Path) -> None:
         ("relu_backward", "backward"),
         ("transpose", "backward"),
         ("matmul", "backward"),
+        ("alias", "backward"),
     ] == [(n.op, n.location.phase) for n in nodes]
     assert nodes[1].results[0] is nodes[4].operands[1]
 

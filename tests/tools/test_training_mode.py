@@ -13,10 +13,19 @@ from perfc.ir import UnsupportedModelError, UsageError
 from perfc.passes import OPTIMIZERS, Training
 
 TRAINING = ("--mode", "training")
+JOINT = Path(__file__).parents[1] / "fixtures" / "pt2" / "block_joint.pt2"
 
 
 def _report(command: Command, *arguments: str) -> Any:  # noqa: ANN401 - JSON
     outcome = command.analyze("--format", "json", *arguments)
+    assert 0 == outcome.code
+    return outcome.report
+
+
+def _joint(command: Command, *arguments: str) -> Any:  # noqa: ANN401 - JSON
+    """Analyze a file that has forward and backward."""
+    given = ("analyze", str(JOINT), "--target", "v100", "--format", "json")
+    outcome = command(*given, *arguments)
     assert 0 == outcome.code
     return outcome.report
 
@@ -129,6 +138,35 @@ def test_a_graph_that_trains_is_not_trained_again(
 
     assert 1 == outcome.code
     assert "is a training step already" in outcome.error
+
+
+def test_a_joint_file_gets_its_optimizer(command: Command) -> None:
+    """A step without an optimizer gets the one that is asked for, and no more."""
+    alone = _joint(command)
+    whole = _joint(command, *TRAINING, "--optimizer", "adamw")
+
+    def calls(report: Any, phase: str) -> list[str]:  # noqa: ANN401 - JSON
+        return [node["op"] for node in report["nodes"] if node["phase"] == phase]
+
+    for phase in ("forward", "loss", "backward"):
+        assert calls(alone, phase) == calls(whole, phase)
+    assert [] == calls(alone, "optimizer")
+    assert "aten::_foreach_lerp_" in calls(whole, "optimizer")
+    # Every weight of the block is updated: two states each.
+    memory = whole["memory"]
+    assert 2 * memory["parameters_bytes"] == memory["optimizer_bytes"]
+
+
+def test_a_joint_file_is_no_inference(command: Command) -> None:
+    """Without `--mode training` it is what it is, and the report says so."""
+    report = _joint(command)
+
+    (said,) = (d for d in report["diagnostics"] if d["code"] == "training-step")
+    assert "training" == report["model"]["mode"]
+    assert (
+        "block_joint is a training step, not an inference: it is analyzed without an "
+        "optimizer, which it has not; add one with --mode training --optimizer NAME"
+    ) == said["message"]
 
 
 def test_python_trains_as_the_command_does(command: Command) -> None:
