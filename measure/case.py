@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import attrs
 import torch
 
-from perfc.ir import Record
+from perfc.ir import Record, Work
 from perfc.measure.design import Point, Space
 from perfc.measure.device import Device
-from perfc.measurements import split_of
+from perfc.measurements import Measurement, kernel_of, split_of
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {
@@ -28,6 +30,9 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
 
 Call: TypeAlias = Callable[[], object]
 """Runs an op once on its own operands; what it returns may be forgotten."""
+
+_SHOWN = 160
+"""Characters: a bag may have dozens of tables."""
 
 _POOL = 1 << 22
 """Random numbers that are drawn; larger tensors repeat them."""
@@ -53,8 +58,22 @@ class Case:
         """Whether the shape is one to fit or one to test with."""
         return split_of(self.op, self.params)
 
+    @property
+    def work(self) -> Work:
+        """The least that it can do."""
+        row = Measurement(
+            target="",
+            op=self.op,
+            dtype=self.dtype,
+            params=self.params,
+            latency_us=0.0,
+            timing="event",
+            source="",
+        )
+        return kernel_of(row).work
+
     def __str__(self) -> str:
-        return f"{self.op} {self.dtype} {self.params}"
+        return textwrap.shorten(f"{self.op} {self.dtype} {self.params}", _SHOWN)
 
 
 @contextmanager
@@ -102,37 +121,40 @@ class Tensors:
         return torch.rand(count, generator=self._generator, device=self.kind)
 
 
-class Family(Protocol):
+class Family(ABC):
     """An op, or one way to call it, as it is measured. Stateless.
 
     Attributes:
         op: Canonical name.
         turns: How many of its shapes come in one round of all families.
-        capturable: Whether a CUDA graph can hold it: no call may wait for the device.
 
     """
 
-    @property
-    def op(self) -> str: ...  # noqa: D102 - as above
+    op: ClassVar[str]
+    turns: ClassVar[int]
 
-    @property
-    def turns(self) -> int: ...  # noqa: D102
-
-    @property
-    def capturable(self) -> bool: ...  # noqa: D102
-
+    @abstractmethod
     def space(self, device: Device) -> Space:
         """Return what may be chosen on a device; nothing where it has no such op."""
-        ...
+
+    @abstractmethod
+    def prepare(self, case: Case, tensors: Tensors) -> Call:
+        """Make one set of operands, and return the call that works on it."""
 
     def case(self, point: Point) -> Case | None:
         """Return the case of a point; None where its values do not go together."""
-        ...
+        params = {name: value for name, value in point.items() if name != "dtype"}
+        return Case(self.op, str(point["dtype"]), Record(params))
 
     def memory_bytes(self, case: Case) -> int:
         """Return the bytes that one call needs, operands and results."""
-        ...
+        return int(case.work.bytes)
 
-    def prepare(self, case: Case, tensors: Tensors) -> Call:
-        """Make one set of operands, and return the call that works on it."""
-        ...
+    def capturable(self, case: Case) -> bool:
+        """Whether a CUDA graph can hold the call: it must not wait for the device."""
+        return True
+
+
+def without(dtypes: tuple[str, ...], *left_out: str) -> tuple[str, ...]:
+    """Return the dtypes but some."""
+    return tuple(dtype for dtype in dtypes if dtype not in left_out)

@@ -1,25 +1,24 @@
 """Which sizes are measured: a space-filling design, the same every time.
 
-Points come from an additive recurrence with the generalised golden ratio (Roberts,
-"The unreasonable effectiveness of quasirandom sequences", 2018): any beginning of the
-sequence fills the space evenly, so that a run may stop anywhere. Sizes are spread
-evenly by their logarithm, and most are moved to the nearest that people use; every
-fourth point is left where it fell.
+Points are Sobol's, scrambled with a fixed seed: any beginning of the sequence fills the
+space evenly, so that a run may stop anywhere. Sizes are spread evenly by their
+logarithm, and most are moved to the nearest that people use; a quarter of the points
+are left where they fall.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
+from torch.quasirandom import SobolEngine
 
 from perfc.ir import AttrValue
 
-OFF_GRID = 4
-"""Every so many points one is not moved to a usual size."""
+OFF_GRID = 0.25
+"""Share of the points that are not moved to usual sizes."""
 
 USUAL = tuple(sorted({f << power for f in (2, 3) for power in range(40)} | {1}))
 """Powers of two, and half as much again."""
@@ -72,20 +71,19 @@ Space: TypeAlias = Mapping[str, Size | Choice]
 """Dimensions by name."""
 
 
+_SEED = 20260
+_BLOCK = 256
+
+
 def points(space: Space) -> Iterator[Point]:
     """Yield points without end; they repeat where the space is small."""
-    steps = _steps(len(space))
-    for index in itertools.count():
-        exact = index % OFF_GRID == OFF_GRID - 1
-        yield {
-            name: dimension.at((0.5 + (index + 1) * step) % 1.0, exact=exact)
-            for (name, dimension), step in zip(space.items(), steps, strict=True)
-        }
-
-
-def _steps(dimensions: int) -> tuple[float, ...]:
-    """Return the powers of 1 / g, where g ** (d + 1) = g + 1."""
-    ratio = 2.0
-    for _ in range(64):  # a contraction: exact long before
-        ratio = (1 + ratio) ** (1 / (dimensions + 1))
-    return tuple(ratio ** -(axis + 1) for axis in range(dimensions))
+    # One dimension more says whether the sizes stay where they fall.
+    dimensions = len(space) + 1
+    engine: Any = SobolEngine(dimensions, scramble=True, seed=_SEED)  # type: ignore[no-untyped-call]
+    while True:
+        for free, *shares in engine.draw(_BLOCK).tolist():
+            exact = free < OFF_GRID
+            yield {
+                name: dimension.at(share, exact=exact)
+                for (name, dimension), share in zip(space.items(), shares, strict=True)
+            }

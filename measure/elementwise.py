@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import attrs
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from perfc.ir import Record
-from perfc.measure.case import DTYPES, Call, Case, Tensors
+from perfc.measure.case import DTYPES, Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
-from perfc.measure.memory import least_bytes
 from perfc.measurements import bytes_of
 
 _ATEN: Any = torch.ops.aten
@@ -45,17 +43,15 @@ _ROW, _CAST = "add_row", "cast"
 """A bias that is added to every row; a change of the element type."""
 
 
-@attrs.frozen
-class Elementwise:
+class Elementwise(Family):
     """One result of rows * cols elements from none to three tensors of that size."""
 
-    op: str = "elementwise"
-    turns: int = 8
-    capturable: bool = True
+    op = "elementwise"
+    turns = 8
 
     def space(self, device: Device) -> Space:
         """Return all kinds, in 16 and 32 bits."""
-        dtypes = ("fp32", *(d for d in device.dtypes if d in {"bf16", "fp16"}))
+        dtypes = without(device.dtypes, "tf32", "fp8")
         casts = (_CAST,) if len(dtypes) > 1 else ()
         return {
             "rows": Size(1, 65536),
@@ -84,10 +80,6 @@ class Elementwise:
                 return None
             params["bytes"] = (4 + size) * rows * cols
         return Case(self.op, dtype, Record(params))
-
-    def memory_bytes(self, case: Case) -> int:
-        """Return the operands and the result."""
-        return least_bytes(case)
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call the function of the kind."""

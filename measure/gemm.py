@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import attrs
 import torch
 
 from perfc.ir import Record
-from perfc.measure.case import Call, Case, Tensors
+from perfc.measure.case import Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
-from perfc.measure.memory import least_bytes
 
 _LAYOUTS = ("nn", "nt", "tn", "tt")
 _FP8_MULTIPLE = 16
 """`_scaled_mm` takes no other depth or width."""
 
 
-@attrs.frozen
-class Gemm:
+class Gemm(Family):
     """C[m,n] = A[m,k] B[k,n], with a bias for half of them, as a linear layer has."""
 
-    op: str = "gemm"
-    turns: int = 8
-    capturable: bool = True
+    op = "gemm"
+    turns = 8
 
     def space(self, device: Device) -> Space:
         """Return all dtypes, and every layout: gradients transpose."""
@@ -37,19 +33,14 @@ class Gemm:
 
     def case(self, point: Point) -> Case | None:
         """Return the case; of fp8 there is one layout, and no bias."""
-        dtype = str(point.pop("dtype"))
-        sizes = Record({"b": 1, **point})
-        if dtype == "fp8":
+        sizes = Record(point)
+        if point["dtype"] == "fp8":
             rounded = {
                 name: -(-sizes.integer(name) // _FP8_MULTIPLE) * _FP8_MULTIPLE
                 for name in "nk"
             }
             sizes = sizes.updated(**rounded, layout="nt", bias=False)
-        return Case(self.op, dtype, sizes)
-
-    def memory_bytes(self, case: Case) -> int:
-        """Return the operands and the product."""
-        return least_bytes(case)
+        return super().case({"b": 1, **sizes})
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call `mm`, `addmm` or, for fp8, `_scaled_mm`."""
@@ -65,34 +56,22 @@ class Gemm:
         return lambda: torch.addmm(bias, a, b)
 
 
-@attrs.frozen
-class BatchedGemm:
+class BatchedGemm(Family):
     """C[b,m,n] = A[b,m,k] B[b,k,n]: attention by hand, the interaction of DLRM."""
 
-    op: str = "gemm"
-    turns: int = 3
-    capturable: bool = True
+    op = "gemm"
+    turns = 3
 
     def space(self, device: Device) -> Space:
         """Return many small products as well as few large ones."""
-        dtypes = tuple(dtype for dtype in device.dtypes if dtype != "fp8")
         return {
             "b": Size(2, 8192),
             "m": Size(1, 4096),
             "n": Size(1, 4096),
             "k": Size(4, 4096),
-            "dtype": Choice(dtypes),
+            "dtype": Choice(without(device.dtypes, "fp8")),
             "layout": Choice(_LAYOUTS),
         }
-
-    def case(self, point: Point) -> Case | None:
-        """Return the case."""
-        dtype = str(point.pop("dtype"))
-        return Case(self.op, dtype, Record(point))
-
-    def memory_bytes(self, case: Case) -> int:
-        """Return the operands and the product."""
-        return least_bytes(case)
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call `bmm`."""

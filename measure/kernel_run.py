@@ -165,7 +165,7 @@ def _time(family: Family, case: Case, tensors: Tensors, timer: Timer) -> list[Ti
         stack.enter_context(math_of(case.dtype))
         sets = _sets(timer.device, family.memory_bytes(case))
         calls: list[Call] = [family.prepare(case, tensors) for _ in range(sets)]
-        return timer.time(calls, capturable=family.capturable)
+        return timer.time(calls, capturable=family.capturable(case))
 
 
 def _sets(device: Device, nbytes: int) -> int:

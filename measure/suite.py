@@ -10,14 +10,36 @@ from types import MappingProxyType
 import attrs
 
 from perfc.ir import UsageError
+from perfc.measure.attention import Attention
 from perfc.measure.case import Case, Family
+from perfc.measure.conv2d import Conv2d
 from perfc.measure.design import points
 from perfc.measure.device import Device
 from perfc.measure.elementwise import Elementwise
+from perfc.measure.embedding_bag import EmbeddingBag, EmbeddingBagBackward
 from perfc.measure.gemm import BatchedGemm, Gemm
-from perfc.measure.memory import work_of
+from perfc.measure.movement import Concat, Gather, Memcpy, Transpose
+from perfc.measure.optimizer_step import OptimizerStep
+from perfc.measure.rows import BatchNorm, LayerNorm, Reduction, Softmax
 
-FAMILIES: tuple[Family, ...] = (Gemm(), BatchedGemm(), Elementwise())
+FAMILIES: tuple[Family, ...] = (
+    Gemm(),
+    BatchedGemm(),
+    Conv2d(),
+    Elementwise(),
+    Softmax(),
+    LayerNorm(),
+    BatchNorm(),
+    Reduction(),
+    Attention(),
+    EmbeddingBag(),
+    EmbeddingBagBackward(),
+    Gather(),
+    Concat(),
+    Transpose(),
+    Memcpy(),
+    OptimizerStep(),
+)
 """Everything that is measured."""
 
 _PATIENCE = 400
@@ -32,6 +54,7 @@ class Limits:
         rounds: How often every family has its turns.
         flops: Of one call.
         bytes: That one call moves.
+        memory: Bytes of its operands and results.
         seconds: Spent on each way of timing a case.
 
     """
@@ -39,15 +62,16 @@ class Limits:
     rounds: int
     flops: float
     bytes: float
+    memory: float
     seconds: float
 
 
 SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
     {
-        ("cuda", "quick"): Limits(12, 2e12, 1e9, 0.01),
-        ("cuda", "full"): Limits(120, 2e13, 8e9, 0.02),
-        ("cpu", "quick"): Limits(12, 1e9, 2.5e7, 0.05),
-        ("cpu", "full"): Limits(60, 2e10, 4e8, 0.1),
+        ("cuda", "quick"): Limits(12, 2e12, 1e9, 4e9, 0.01),
+        ("cuda", "full"): Limits(120, 2e13, 8e9, 3.2e10, 0.02),
+        ("cpu", "quick"): Limits(12, 1e9, 2.5e7, 2e8, 0.05),
+        ("cpu", "full"): Limits(60, 2e10, 4e8, 2e9, 0.1),
     }
 )
 """By kind of device and name."""
@@ -109,6 +133,8 @@ def _cases(family: Family, device: Device, limits: Limits) -> Iterator[Case]:
 
 
 def _fits(family: Family, case: Case, device: Device, limits: Limits) -> bool:
-    work = work_of(case)
-    small = work.flops <= limits.flops and work.bytes <= limits.bytes
-    return small and family.memory_bytes(case) <= device.memory_bytes // MEMORY_SHARE
+    work = case.work
+    if work.flops > limits.flops or work.bytes > limits.bytes:
+        return False
+    memory = min(limits.memory, device.memory_bytes // MEMORY_SHARE)
+    return family.memory_bytes(case) <= memory
