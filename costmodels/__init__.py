@@ -6,6 +6,7 @@ from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.catalog import target_names
 from perfc.costmodels.conv import CONV, fits_winograd
+from perfc.costmodels.cpu import CPU
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
@@ -20,6 +21,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
+from perfc.costmodels.kernel_fit import Family, KernelFit, KernelFits, family_of
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
@@ -51,6 +53,7 @@ __all__ = [
     "ATTENTION",
     "COMPILED_GRAPH",
     "CONV",
+    "CPU",
     "EMBEDDING_BAG",
     "EMBEDDING_UPDATE",
     "GEMM",
@@ -64,10 +67,13 @@ __all__ = [
     "CostModel",
     "Device",
     "Estimate",
+    "Family",
     "Host",
     "HostLink",
     "HostProfile",
     "HostProfileError",
+    "KernelFit",
+    "KernelFits",
     "KernelTable",
     "Link",
     "Memory",
@@ -80,6 +86,7 @@ __all__ = [
     "describe",
     "distinct_rows",
     "extrapolation_remark",
+    "family_of",
     "fits_winograd",
     "load_profile",
     "load_target",

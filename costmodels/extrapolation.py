@@ -30,6 +30,11 @@ FLOPS). Of other kernels nothing is known.
 NOWHERE: frozenset[str] = frozenset()
 """Compute capabilities seen by a model that is not fitted: it is analytic."""
 
+_GENERIC = (
+    "a generic CPU, not this one: `perfc calibrate --device cpu -o cpu.toml` measures "
+    "this one in two minutes, and `--target cpu.toml` takes it"
+)
+
 
 def trust(
     sigma_shared: float, fitted_on: frozenset[str], target: Target
@@ -49,9 +54,14 @@ def trust(
 
 
 def extrapolation_remark(target: Target) -> str | None:
-    """Return what to tell the user of a GPU of another maker than the fitted ones."""
+    """Return what to tell the user of a GPU of another maker than the fitted ones.
+
+    Or of a CPU that nobody has measured: its sheet is of another machine.
+    """
     if target.device.runs_cuda:
         return None
+    if target.device.synchronous:
+        return None if target.profile else f"{target.name} is {_GENERIC}"
     return (
         f"no kernel of {target.device.vendor} GPUs was measured: efficiencies and host "
         f"overheads are those of NVIDIA GPUs and CUDA, on the rates of {target.name}'s "

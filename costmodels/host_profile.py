@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeGuard, cast
 
 import attrs
 
+from perfc.costmodels.calibration import PROFILE_TEXTS, check_profile, is_profile
 from perfc.costmodels.sheet_file import read_sheet
 from perfc.ir import PerfcError, UsageError
 
@@ -65,13 +66,14 @@ REQUIRED_CALLS = (
 
 _DEFAULT = "default"
 _SUFFIX = ".toml"
-_TEXTS = ("name", "source", "date", "software")
 _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
 _COMPILED = "compiled_us"
 _OPTIONAL = (_GRAPH_NODE, _COMPILED)
-_FIELDS = frozenset({*_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL})
+_FIELDS = frozenset(
+    {*PROFILE_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL}
+)
 
 _Table: TypeAlias = Mapping[str, object]
 
@@ -204,12 +206,27 @@ def parse_profile(text: str, where: str) -> HostProfile:
         reason = str(error).replace("\n", " ") or type(error).__name__
         msg = f"{where}: not valid TOML: {reason}"
         raise HostProfileError(msg) from error
+    if is_profile(document):
+        document = _host_of(document, where)
     problems = list(_problems(document))
     if problems:
         rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         msg = f"{where}: {problems[0]}{rest}"
         raise HostProfileError(msg)
     return _profile(document)
+
+
+def _host_of(document: _Table, where: str) -> _Table:
+    """Return the host of a profile that may have a device, too."""
+    problems = list(check_profile(document))
+    host = document.get("host")
+    if not problems and not isinstance(host, dict):
+        problems = ["no [host]: it holds a device only, for --target"]
+    if problems:
+        msg = f"{where}: profile: {problems[0]}"
+        raise HostProfileError(msg)
+    texts = {key: document[key] for key in PROFILE_TEXTS}
+    return {**texts, **cast("_Table", host)}
 
 
 def _read(path: Path) -> str:
@@ -220,7 +237,7 @@ def _problems(document: _Table) -> Iterator[str]:
     for field in sorted(set(document) - _FIELDS):
         known = ", ".join(sorted(_FIELDS))
         yield f"unknown field {field!r}; a host profile has {known}"
-    for field in _TEXTS:
+    for field in PROFILE_TEXTS:
         value = document.get(field)
         if not isinstance(value, str) or not value.strip():
             yield f"{field} is missing; expected text"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.bound import at_least_bound
+from perfc.costmodels.kernel_fit import SCALE, START
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -50,7 +51,7 @@ def price(
             with plugin_at_work(f"cost model {model.name!r}", model):
                 estimate = model.estimate(offered, target)
             _check(model, offered, estimate)
-            result.put(rows, estimate)
+            result.put(rows, _calibrated(estimate, offered, target))
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]
@@ -61,6 +62,29 @@ def price(
         raise PerfcError(message)
     result.seconds = at_least_bound(result.seconds, table, target)
     return result.estimate()
+
+
+def _calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Estimate:
+    """Correct an estimate by what the target's profile says, if it says anything."""
+    if not target.fits:
+        return estimate
+    fits = [target.fits.of(kernel) for kernel in kernels.kernels]
+    if not any(fits):
+        return estimate
+    scale, start_s = np.ones(len(fits)), np.zeros(len(fits))
+    shared = np.array(estimate.sigma_shared)
+    own = np.array(estimate.sigma_independent)
+    provenance = list(estimate.provenance)
+    for row, fit in enumerate(fits):
+        if fit is None:
+            continue
+        shared[row], own[row] = fit.sigma_shared, fit.sigma_independent
+        provenance[row] = Provenance.FITTED
+        if fit.is_correction:
+            scale[row] = fit.values[SCALE]
+            start_s[row] = fit.values.get(START, 0.0) * 1e-6
+    seconds = start_s + scale * estimate.seconds
+    return Estimate(seconds, shared, own, estimate.model, provenance)
 
 
 @attrs.define

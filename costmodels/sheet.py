@@ -8,7 +8,11 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
+import attrs
+
+from perfc.costmodels.calibration import is_profile, parse_calibration
 from perfc.costmodels.catalog import find_sheet
+from perfc.costmodels.kernel_fit import fits_of
 from perfc.costmodels.sheet_fields import (
     FIELDS,
     GRAPH_GAP_SOURCE,
@@ -16,6 +20,8 @@ from perfc.costmodels.sheet_fields import (
     PROPORTIONS,
     FieldValue,
     host_link_gb_per_s,
+    is_required,
+    is_synchronous,
     quoted,
 )
 from perfc.costmodels.sheet_lint import (
@@ -35,8 +41,9 @@ from perfc.costmodels.target import (
     Memory,
     RuntimeConstants,
     Target,
+    TargetError,
 )
-from perfc.ir import UsageError
+from perfc.ir import PerfcError, UsageError
 
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
@@ -49,7 +56,7 @@ _NO_OVERRIDES: Mapping[str, str] = {}
 def load_target(
     name_or_path: str, overrides: Mapping[str, str] = _NO_OVERRIDES
 ) -> Target:
-    """Return the target of that name, alias or sheet file.
+    """Return the target of that name, alias, sheet file or profile.
 
     *overrides* maps fields of the sheet, as `gpu.sm_clock_mhz`, to numbers in
     the sheet's units. What the sheet gives per clock, width or count follows: a
@@ -59,23 +66,69 @@ def load_target(
     """
     where, content = find_sheet(name_or_path)
     document = parse_sheet(content, where) if isinstance(content, str) else content
+    if is_profile(document):
+        return _calibrated(document, where, name_or_path, overrides)
     return build_target(document, where, overrides)
+
+
+def _calibrated(
+    document: Table, where: str, path: str, overrides: Mapping[str, str]
+) -> Target:
+    """Return the target of a profile: its sheet, with what was measured."""
+    found = parse_calibration(document, where)
+    try:
+        base_where, content = find_sheet(found.target)
+        base = parse_sheet(content, base_where) if isinstance(content, str) else content
+        if is_profile(base):
+            message = f"device.target is {found.target!r}, expected a sheet"
+            raise UsageError(message)
+        fields, sources = _sheet_fields(base, base_where)
+        measured = {name: str(value) for name, value in found.fields.items()}
+        fields, sources = _override(fields, sources, measured)
+        sources |= dict.fromkeys(measured, f"profile {found.name}: {found.source}")
+    except PerfcError as error:
+        message = f"{where}: profile: {error}"
+        raise TargetError(message.replace("--set", "device.fields")) from error
+    if overrides:
+        fields, sources = _override(fields, sources, overrides)
+    target = _build(base, fields, sources)
+    host = Host(overheads=path) if found.has_host else target.host
+    return attrs.evolve(
+        target,
+        host=host,
+        profile=found.name,
+        fits=fits_of(found.fits),
+        spec_sha256=_profile_digest(target, document),
+    )
+
+
+def _profile_digest(target: Target, document: Table) -> str:
+    content = json.dumps([target.spec_sha256, document], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def build_target(
     document: Table, where: str, overrides: Mapping[str, str] = _NO_OVERRIDES
 ) -> Target:
     """Return the target of a sheet's tables; *where* names them in messages."""
-    check_sheet(document, where)
-    fields = field_values(document)
-    sources = _citations(document, fields)
-    if _GRAPH_GAP not in fields:
-        gap_us = fields["runtime.stream_gap_us"]
-        fields = _ordered({**fields, _GRAPH_GAP: gap_us})
-        sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
+    fields, sources = _sheet_fields(document, where)
     if overrides:
         fields, sources = _override(fields, sources, overrides)
     return _build(document, fields, sources)
+
+
+def _sheet_fields(
+    document: Table, where: str
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    """Return the fields of a sound sheet, and the citation of each."""
+    check_sheet(document, where)
+    fields = field_values(document)
+    sources = _citations(document, fields)
+    if _GRAPH_GAP not in fields and not is_synchronous(fields):
+        gap_us = fields["runtime.stream_gap_us"]
+        fields = _ordered({**fields, _GRAPH_GAP: gap_us})
+        sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
+    return fields, sources
 
 
 def describe(target: Target) -> list[tuple[str, FieldValue, str, str]]:
@@ -151,7 +204,8 @@ def _check_overridden(fields: Fields) -> None:
     for name, field in FIELDS.items():
         section = field.section
         begun = any(FIELDS[other].section == section for other in fields)
-        if field.required and begun and name not in fields:
+        wanted = begun and is_required(field, synchronous=is_synchronous(fields))
+        if wanted and name not in fields:
             message = f"--set {section}: this target has no [{section}]; set {name} too"
             raise UsageError(message)
     usable, capacity = (
@@ -177,7 +231,7 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         host_link=_host_link(fields),
         links=_links(fields),
         runtime=RuntimeConstants(
-            launch_latency_s=_si(fields, "runtime.launch_latency_us", 1e-6)
+            launch_latency_s=_si(fields, "runtime.launch_latency_us", 1e-6, 0)
         ),
         watts=_si(fields, "power.tdp_w", 1),
         price_usd=None if price is None else float(price),
@@ -187,8 +241,10 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
     )
 
 
-def _si(fields: Fields, name: str, scale: float) -> float:
-    return float(fields[name]) * scale
+def _si(fields: Fields, name: str, scale: float, absent: float | None = None) -> float:
+    """Return a field in SI units; *absent* is that of a CPU, which has it not."""
+    value = fields[name] if absent is None else fields.get(name, absent)
+    return float(value) * scale
 
 
 def _device(name: str, fields: Fields) -> Device:
@@ -211,19 +267,20 @@ def _device(name: str, fields: Fields) -> Device:
         },
         memories=_memories(fields),
         shared_memory_bytes_per_sm=_bytes(
-            fields, "gpu.shared_memory_kib_per_sm", 2**10
+            fields, "gpu.shared_memory_kib_per_sm", 2**10, 0
         ),
-        registers_per_sm=int(fields["gpu.registers_per_sm"]),
-        max_threads_per_sm=int(fields["gpu.max_threads_per_sm"]),
+        registers_per_sm=int(fields.get("gpu.registers_per_sm", 0)),
+        max_threads_per_sm=int(fields.get("gpu.max_threads_per_sm", 1)),
         warp_size=int(fields.get("gpu.warp_size", 32)),
-        kernel_floor_s=_si(fields, "runtime.kernel_floor_us", 1e-6),
-        stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6),
-        graph_gap_s=_si(fields, _GRAPH_GAP, 1e-6),
+        kernel_floor_s=_si(fields, "runtime.kernel_floor_us", 1e-6, 0),
+        stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6, 0),
+        graph_gap_s=_si(fields, _GRAPH_GAP, 1e-6, 0),
+        synchronous=is_synchronous(fields),
     )
 
 
-def _bytes(fields: Fields, name: str, scale: int) -> int:
-    return round(float(fields[name]) * scale)
+def _bytes(fields: Fields, name: str, scale: int, absent: float | None = None) -> int:
+    return round(_si(fields, name, scale, absent))
 
 
 def _memories(fields: Fields) -> tuple[Memory, ...]:
@@ -248,6 +305,8 @@ def _memories(fields: Fields) -> tuple[Memory, ...]:
 
 
 def _host_link(fields: Fields) -> HostLink:
+    if "host_link.pcie_generation" not in fields:
+        return _no_link(_si(fields, "gpu.memory_gb_per_s", 1e9))
     generation = int(fields["host_link.pcie_generation"])
     lanes = int(fields["host_link.pcie_lanes"])
     c2c = "host_link.c2c_gb_per_s" in fields
@@ -260,6 +319,19 @@ def _host_link(fields: Fields) -> HostLink:
         pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),
         latency_s=_si(fields, "host_link.latency_us", 1e-6),
         peak_bytes_per_s=host_link_gb_per_s(fields) * 1e9 if known else h2d_bytes_per_s,
+    )
+
+
+def _no_link(memory_bytes_per_s: float) -> HostLink:
+    """Return the way from a CPU's memory to itself: what is copied stays there."""
+    rate = memory_bytes_per_s
+    return HostLink(
+        name="none",
+        h2d_bytes_per_s=rate,
+        d2h_bytes_per_s=rate,
+        pageable_bytes_per_s=rate,
+        latency_s=0.0,
+        peak_bytes_per_s=rate,
     )
 
 

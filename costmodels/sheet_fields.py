@@ -41,6 +41,12 @@ GRAPH_GAP_SOURCE = (
 )
 """Where the gap in a CUDA graph comes from in a sheet that does not give it."""
 
+LAUNCH = "runtime.launch"
+"""The field that says whether the host waits for what it launches."""
+
+SYNCHRONOUS = "synchronous"
+"""Value of `LAUNCH` on a CPU: a kernel runs inside the call that launches it."""
+
 TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
 
@@ -57,6 +63,8 @@ class SheetField:
     """The largest value that is not taken for a slip of the unit."""
     whole: bool = False
     text: bool = False
+    choices: tuple[str, ...] = ()
+    """What a text may be, where not anything."""
     required: bool = True
 
     @property
@@ -72,10 +80,7 @@ class SheetField:
     def complaint(self, value: object) -> tuple[str, str] | None:
         """Return (expected, found) when *value* cannot be this field's."""
         if self.text:
-            good = (
-                isinstance(value, str) and value.strip() != "" and value.isprintable()
-            )
-            return None if good else ("a text of one line", shown(value))
+            return self._text_complaint(value)
         kind = "a whole number" if self.whole else "a number"
         expected = f"{kind} from {self.low:g} to {self.high:g} {self.unit}".rstrip()
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -85,6 +90,13 @@ class SheetField:
         if self.whole and value != int(value):
             return expected, shown(value)
         return None
+
+    def _text_complaint(self, value: object) -> tuple[str, str] | None:
+        if self.choices:
+            good = value in self.choices
+            return None if good else (" or ".join(self.choices), shown(value))
+        good = isinstance(value, str) and value.strip() != "" and value.isprintable()
+        return None if good else ("a text of one line", shown(value))
 
 
 def shown(value: object) -> str:
@@ -172,6 +184,13 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
     _number("runtime.stream_gap_us", "us", 0.001, 10_000),
     _number("runtime.graph_gap_us", "us", 0.0001, 10_000, required=False),
+    SheetField(
+        name=LAUNCH,
+        unit="",
+        text=True,
+        choices=("asynchronous", SYNCHRONOUS),
+        required=False,
+    ),
     SheetField(name="host.overheads", unit="", text=True, required=False),
 )
 
@@ -182,6 +201,36 @@ SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIEL
 
 OPTIONAL_SECTIONS = frozenset({"nvlink", "xgmi", "price", "host"})
 """May be left out as a whole; one that is there has its required fields."""
+
+_ASYNCHRONOUS_ONLY = frozenset(
+    {
+        "gpu.shared_memory_kib_per_sm",
+        "gpu.registers_per_sm",
+        "gpu.max_threads_per_sm",
+        "runtime.launch_latency_us",
+        "runtime.kernel_floor_us",
+        "runtime.stream_gap_us",
+    }
+)
+"""What a CPU has not: one thread a core, and nothing between its kernels."""
+
+
+def is_synchronous(fields: Mapping[str, object]) -> bool:
+    """Whether these are the fields of a CPU: kernels run inside their calls."""
+    return fields.get(LAUNCH) == SYNCHRONOUS
+
+
+def is_required(field: SheetField, *, synchronous: bool) -> bool:
+    """Whether a sheet must have a field of a section that it has.
+
+    A CPU has no link to itself, and nothing lies between its kernels.
+    """
+    return field.required and not (synchronous and field.name in _ASYNCHRONOUS_ONLY)
+
+
+def is_optional_section(section: str, *, synchronous: bool) -> bool:
+    """Whether a sheet may leave a section out as a whole."""
+    return section in OPTIONAL_SECTIONS or (synchronous and section == "host_link")
 
 
 Level: TypeAlias = Callable[[Mapping[str, FieldValue]], float]
@@ -208,7 +257,12 @@ def _tensor_clock(fields: Mapping[str, FieldValue]) -> float:
 
 
 def host_link_gb_per_s(fields: Mapping[str, FieldValue]) -> float:
-    """Return the nominal rate between host and device, in one direction."""
+    """Return the nominal rate between host and device, in one direction.
+
+    1 for a CPU, which has no such link.
+    """
+    if "host_link.pcie_generation" not in fields:
+        return 1.0
     if "host_link.c2c_gb_per_s" in fields:
         return float(fields["host_link.c2c_gb_per_s"])
     generation = int(fields["host_link.pcie_generation"])
@@ -254,7 +308,7 @@ PROPORTIONS: tuple[Proportion, ...] = (
     Proportion(level=_level_of("gpu.memory_gib"), followers=("gpu.memory_usable_gib",)),
     Proportion(level=host_link_gb_per_s, followers=_COPIES),
     Proportion(
-        level=_level_of("runtime.stream_gap_us"), followers=("runtime.graph_gap_us",)
+        level=_level_of("runtime.stream_gap_us", 1), followers=("runtime.graph_gap_us",)
     ),
     Proportion(level=_nvlink_link, followers=("nvlink.gb_per_s_per_direction",)),
     Proportion(

@@ -9,9 +9,12 @@ from typing import TypeAlias, cast
 
 from perfc.costmodels.sheet_fields import (
     FIELDS,
-    OPTIONAL_SECTIONS,
+    LAUNCH,
     SECTIONS,
     FieldValue,
+    is_optional_section,
+    is_required,
+    is_synchronous,
     quoted,
     shown,
 )
@@ -71,6 +74,12 @@ def find_entry(document: Table, name: str) -> object:
     return _table(document, field.section).get(field.key)
 
 
+def _is_synchronous(document: Table) -> bool:
+    entry = find_entry(document, LAUNCH)
+    value = cast("Table", entry).get("value") if isinstance(entry, dict) else None
+    return is_synchronous({LAUNCH: value})
+
+
 def _in_head(document: Table) -> Iterator[Problem]:
     name = document.get("name")
     if not (isinstance(name, str) and name.strip() and name.isprintable()):
@@ -111,23 +120,30 @@ def _in_structure(document: Table) -> Iterator[Problem]:
                 advice = f"did you mean {near[0]}?" if near else "remove it"
                 expected = f"a field of [{section}]" if section else "a known section"
                 yield Problem(dotted, expected, "an unknown field", advice)
+    synchronous = _is_synchronous(document)
     for section in SECTIONS:
         parent, _, key = section.rpartition(".")
         holder = _table(document, parent) if parent else document
         if key in holder and not isinstance(holder[key], dict):
             advice = f"write it as a table, [{section}]"
             yield Problem(section, "a table", shown(holder[key]), advice)
-        elif key not in holder and section not in OPTIONAL_SECTIONS:
+        elif key not in holder and not is_optional_section(
+            section, synchronous=synchronous
+        ):
             yield Problem(section, "a table", "nothing", f"add [{section}]")
 
 
 def _in_fields(document: Table) -> Iterator[Problem]:
+    synchronous = _is_synchronous(document)
     for field in FIELDS.values():
         holder = _table(document, field.section)
         entry = holder.get(field.key)
+        wanted = holder or not is_optional_section(
+            field.section, synchronous=synchronous
+        )
         if entry is not None:
             yield from _in_entry(field.name, entry, _table(document, "sources"))
-        elif field.required and (holder or field.section not in OPTIONAL_SECTIONS):
+        elif wanted and is_required(field, synchronous=synchronous):
             advice = (
                 f"add {field.key} = {{ value = …, source = … }} to [{field.section}]"
             )

@@ -196,6 +196,8 @@ def _hierarchy_problems(fields: Fields) -> Iterator[Problem]:
         ("gpu.l2_gb_per_s", "gpu.memory_gb_per_s"),
         ("host_link.h2d_gb_per_s", "host_link.pageable_gb_per_s"),
     ):
+        if fast not in fields:  # a CPU has no host link
+            continue
         if _number(fields, fast) < _number(fields, slow):
             expected = f"at least {slow} = {fields[slow]:g}"
             yield Problem(fast, expected, f"{fields[fast]:g}", "check both and units")
@@ -206,6 +208,8 @@ def _hierarchy_problems(fields: Fields) -> Iterator[Problem]:
 
 
 def _link_problems(fields: Fields) -> Iterator[Problem]:
+    if "host_link.pcie_generation" not in fields:
+        return
     generation = int(fields["host_link.pcie_generation"])
     lanes = int(fields["host_link.pcie_lanes"])
     c2c = "host_link.c2c_gb_per_s" in fields

@@ -1,4 +1,4 @@
-"""What the cost models know of a machine: GPU, host link, other links.
+"""What the cost models know of a machine: GPU or CPU, host link, other links.
 
 Everything here is in SI units (seconds, bytes, FLOP/s, Hz); a name carries its
 unit where it is not obvious. Sheets (`targets/*.toml`) are in the units that
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from perfc.costmodels.kernel_fit import KernelFits
 from perfc.ir import MathMode, PerfcError
 
 MATH_MODES: tuple[str, ...] = tuple(mode.value for mode in MathMode)
@@ -73,7 +74,7 @@ class Device:
     flops_per_s: Mapping[str, float] = attrs.field(converter=_rates, hash=False)
     """Dense rate of the whole GPU by math mode; a mode it has not is absent."""
     memories: tuple[Memory, ...]
-    """Fastest first: L2, then device memory."""
+    """Fastest first: the last cache, then device memory."""
     shared_memory_bytes_per_sm: int
     registers_per_sm: int
     """32-bit registers."""
@@ -86,6 +87,9 @@ class Device:
     """Idle time between two kernels of a busy stream."""
     graph_gap_s: float
     """The same between two kernels of one CUDA graph."""
+    synchronous: bool = False
+    """Whether a kernel runs inside the call that launches it: the device is the host's
+    own processor. Nothing is copied to it, and there are no streams to wait for."""
 
     @property
     def runs_cuda(self) -> bool:
@@ -182,7 +186,12 @@ class Target:
     sources: Mapping[str, str] = attrs.field(converter=_texts, hash=False, repr=False)
     """Citation by field; `--set` for an overridden one."""
     spec_sha256: str
-    """Digest of the name and of `fields`: equal digests give equal predictions."""
+    """Digest of the name, of `fields` and of what a profile adds: equal digests give
+    equal predictions."""
+    profile: str = ""
+    """Name of the profile that it was calibrated with; empty for a sheet alone."""
+    fits: KernelFits = attrs.field(factory=KernelFits, repr=False)
+    """What the profile says of kernels."""
 
     def peak(self, mode: str) -> float:
         """Return the device's dense FLOP/s in *mode*."""

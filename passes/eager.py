@@ -133,6 +133,7 @@ class Settings:
         log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`.
         sm_count: SMs of the device, which decide whether a product is split.
         newer_than_volta: Whether kernels for Ampere and later run: flash attention.
+        on_cpu: Whether the device is the host's own processor (`eager_cpu.py`).
 
     """
 
@@ -145,6 +146,7 @@ class Settings:
     log_sigmoid: bool = True
     sm_count: int = 108
     newer_than_volta: bool = True
+    on_cpu: bool = False
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""

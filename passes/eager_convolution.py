@@ -28,10 +28,13 @@ _BIAS = 2
 
 
 def _conv(site: Site) -> Eager:
-    """Convolve; PyTorch adds the bias after. Of integers, all is one kernel."""
+    """Convolve; PyTorch adds the bias after. Of integers, all is one kernel.
+
+    So it is in oneDNN, on a CPU, whose gradient of the filters sums up the bias's too.
+    """
     x, weight = site.operands[:2]
     axes = x.type.rank - 2
-    fused = site.attributes.get("dtype") is not None
+    fused = site.attributes.get("dtype") is not None or site.settings.on_cpu
     conv = Convolution(site, contiguous(x), contiguous(weight), site.out)
     flops = int(site.work.flops)
     launches = [
@@ -92,7 +95,7 @@ def _conv_backward(site: Site) -> Eager:
         launches += conv.launches(FORWARD if transposed else DATA, flops)
     if "weight" in wants:
         launches += conv.launches(WEIGHT, flops)
-    if "bias" in wants:
+    if "bias" in wants and not ("weight" in wants and site.settings.on_cpu):
         launches.append(_sum_bias(grad))
     return Eager("aten::convolution_backward", tuple(launches))
 

@@ -211,6 +211,8 @@ class Convolution:
 
     def _algorithm(self, params: dict[str, AttrValue]) -> str:
         groups, channels = params.get("groups", 1), params["c_in"]
+        if self.site.settings.on_cpu:
+            return "direct"
         if groups == channels != 1 or not self.images.type.dtype.is_float:
             return "direct"
         pointwise = (params["kernel"], params["stride"], groups) == (1, 1, 1)

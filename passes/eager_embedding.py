@@ -79,10 +79,26 @@ def _bag_backward(site: Site) -> Eager:
         return Eager("aten::_embedding_bag_sparse_backward", _sparse(site, lookup))
     name = "aten::_embedding_bag_dense_backward"
     copies = made_contiguous((grad,))
+    if site.settings.on_cpu:
+        return Eager(name, (*copies, *_rows_added(site, lookup)))
     if site.attributes.text("mode") == "max":
         return Eager(name, (*copies, *_max_gradient(grad, site.out)))
     summed = _sum_of_bags(site, lookup)
     return Eager(name, (*copies, *_dense(site.out, lookup.lookups, summed)))
+
+
+def _rows_added(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
+    """Zeros, and each lookup's row added: `_embedding_bag_dense_backward_cpu`."""
+    grad, indices = site.operands[:2]
+    table = site.out
+    dtype = grad.type.dtype
+    rows = rows_of(dtype, lookup.lookups, grad.shape[1])
+    work = Work(rows.numel, 2 * rows.nbytes + indices.nbytes, rows.nbytes)
+    params = lookup.params(phase="backward", algorithm="atomic")
+    return (
+        fill(dtype, *table.shape),
+        vector_launch("embedding_bag", dtype, params, work),
+    )
 
 
 def _max_gradient(grad: Tensor, table: Tensor) -> tuple[Launch, ...]:
@@ -198,7 +214,7 @@ def _embedding_backward(site: Site) -> Eager:
         return Eager("aten::embedding_sparse_backward", launches)
     name = "aten::embedding_dense_backward"
     copies = made_contiguous((grad, indices))
-    if 0 < lookups <= FEW_INDICES:
+    if 0 < lookups <= FEW_INDICES or (lookups and site.settings.on_cpu):
         return Eager(name, (*copies, *_few(table, lookups, site.work)))
     summed = _sum_of_rows(table, lookups, lookups, INDEX_BYTES)
     return Eager(name, (*copies, *_dense(table, lookups, summed)))

@@ -41,6 +41,7 @@ from perfc.passes.eager import (
     dtype_name,
     unmodelled_launch,
 )
+from perfc.passes.eager_cpu import on_cpu
 
 FREE = frozenset({"constant", "shape", "size"})
 """Ops that do not exist in eager PyTorch: Python's own integers."""
@@ -90,6 +91,8 @@ RULES: Mapping[str, Rule] = {
 def eager_launches(site: Site) -> Eager:
     """Return what eager PyTorch does at *site*."""
     eager = RULES.get(site.op, _unmodelled)(site)
+    if site.settings.on_cpu:
+        eager = on_cpu(eager)
     if eager.launches and site.results and not any(_numels(site)):
         return attrs.evolve(eager, launches=())  # empty tensors launch nothing
     return eager

@@ -111,11 +111,25 @@ def _foreach(site: Site) -> Eager:
     """One pass over all lists; a result that is new is one list more."""
     kind = site.attributes.text("kind")
     in_place = site.attributes.flag("in_place")
+    if site.settings.on_cpu:
+        return _one_by_one(site, f"aten::{kind}{'_' if in_place else ''}")
     if kind == "norm":
         return Eager("aten::_foreach_norm", _norms(site))
     depth = site.attributes.integer("lists") + (not in_place)
     launches = _multi_tensor(site, "foreach", depth, FOREACH_FLOPS[kind])
     return Eager(f"aten::_foreach_{kind}{'_' if in_place else ''}", launches)
+
+
+def _one_by_one(site: Site, name: str) -> Eager:
+    """On a CPU optimizers go from tensor to tensor, each an op (`torch/optim`)."""
+    kind = site.attributes.text("kind")
+    own, lists = _lists(site)
+    launches: list[Launch] = []
+    for tensors in zip(*lists, strict=True):
+        flops = FOREACH_FLOPS[kind] * tensors[0].numel
+        launch = elementwise_launch(kind, tensors, own[len(launches)], flops)
+        launches.append(attrs.evolve(launch, op=name if launches else ""))
+    return Eager(name, tuple(launches))
 
 
 def _optimizer_step(site: Site) -> Eager:

@@ -76,9 +76,12 @@ def product_launches(
     with depth over 64 x 64 tiles; `_SPLIT_RATIO` divides all but those few whose kernel
     adds the parts up itself. No narrower type was seen to have a second kernel. Of
     those, large products find their counters set to zero by a memset: in traces of
-    A100 (Megatron) and H100 (Qwen) 6 of 7 shapes by this rule.
+    A100 (Megatron) and H100 (Qwen) 6 of 7 shapes by this rule. MKL and oneDNN on a CPU
+    have nothing beside.
     """
     product = gemm_launch(site, sizes, layout, bias=bias, work=work)
+    if site.settings.on_cpu:
+        return (product,)
     if parts := _split_parts(site, sizes, product.kernel.math):
         b, m, n, _ = sizes
         joined = _joined_parts(site, (b * m, n), parts)

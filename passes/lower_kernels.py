@@ -39,10 +39,11 @@ class LowerKernels(Pass):
     """Turn each op graph into what eager PyTorch launches for one iteration.
 
     An iteration copies the inputs to the device, runs the ops in order on one
-    stream and waits for the device. Parameters are on the device already. Ops
-    whose results are known without running do not exist in eager PyTorch, nor do
-    identities and casts to the same type. A rank class that already is a launch
-    graph stays as it is.
+    stream and waits for the device. A CPU is its own device: nothing is copied to it,
+    and no call returns before its kernel ends. Parameters are on the device already.
+    Ops whose results are known without running do not exist in eager PyTorch, nor do
+    identities and casts to the same type. A rank class that already is a launch graph
+    stays as it is.
 
     Attributes:
         inputs: Where the inputs are: `host-pinned` (copied while the host goes
@@ -143,10 +144,11 @@ class LowerKernels(Pass):
             frozenset(known),
             pinned=self.inputs == "host-pinned",
         )
-        if self.inputs != "device":
+        if self.inputs != "device" and not settings.on_cpu:
             lowering.copy_inputs(rank.ops)
         lowering.lower(rank.ops)
-        lowering.synchronize()
+        if not settings.on_cpu:
+            lowering.synchronize()
         recipe = lowering.recipe(rank.ops.version)
         ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
         return lowering.graph
@@ -155,11 +157,17 @@ class LowerKernels(Pass):
 def _device_settings(settings: Settings, device: Device) -> Settings:
     """Add what the kernels that run depend on of the device.
 
-    Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of.
+    Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of, and so
+    has a CPU.
     """
     major = device.compute_capability.partition(".")[0]
     newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
-    return attrs.evolve(settings, sm_count=device.sm_count, newer_than_volta=newer)
+    return attrs.evolve(
+        settings,
+        sm_count=device.sm_count,
+        newer_than_volta=newer,
+        on_cpu=device.synchronous,
+    )
 
 
 _MODELLED = frozenset({"rows", "dim", "pooling", "popularity"})

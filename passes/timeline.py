@@ -10,6 +10,8 @@ What the rules leave open is fixed here:
 - a kernel, copy or collective leaves the target's stream gap behind the task
   right before it on its stream if that one is busy too, or its graph gap if one
   call issued both; a record or a wait in between takes the place of the gap;
+- on a synchronous device (a CPU) a kernel runs inside its call: the next task of
+  the thread waits for what the call issued;
 - where several predecessors decide a start at once, the one on the same resource
   is the cause, then the issuing call, then the first of `after`;
 - members of a collective that wait for the last one have the last one's cause.
@@ -88,6 +90,7 @@ class _Constants:
     stream_gap_s: float
     graph_gap_s: float
     launch_latency_s: float
+    synchronous: bool
 
 
 _Edges: TypeAlias = dict[_Constants, Timeline]
@@ -114,7 +117,10 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
     graphs = tuple(launches.graph for launches in hosted)
     device = target.device
     constants = _Constants(
-        device.stream_gap_s, device.graph_gap_s, target.runtime.launch_latency_s
+        device.stream_gap_s,
+        device.graph_gap_s,
+        target.runtime.launch_latency_s,
+        device.synchronous,
     )
     if len(graphs) == 1 and graphs[0].complete:
         linked = _LINKED.setdefault(graphs[0].structure, {})
@@ -132,8 +138,11 @@ def _link(graphs: tuple[LaunchGraph, ...], constants: _Constants) -> Timeline:
     offsets = (0, *ends[:-1]) if graphs else ()
     previous: list[int] = []
     gaps: list[float] = []
+    afters: list[list[tuple[int, ...]]] = []
     for graph, offset in zip(graphs, offsets, strict=True):
         before = _previous(graph)
+        after = _after_issued(graph, before) if constants.synchronous else graph.after
+        afters.append(_moved(after, offset))
         previous += np.where(before < 0, -1, before + offset).tolist()
         gaps += _gaps_s(graph, before, constants).tolist()
     timeline = Timeline(
@@ -143,11 +152,27 @@ def _link(graphs: tuple[LaunchGraph, ...], constants: _Constants) -> Timeline:
         gaps,
         _joined([_shifted(g.issue, o) for g, o in zip(graphs, offsets, strict=True)]),
         constants.launch_latency_s,
-        _joined([_moved(g.after, o) for g, o in zip(graphs, offsets, strict=True)]),
+        _joined(afters),
         [],
     )
     timeline.stages.extend(_stages(timeline))
     return timeline
+
+
+def _after_issued(
+    graph: LaunchGraph, before: NDArray[np.intp]
+) -> list[tuple[int, ...]]:
+    """Add to `after` what the call before each task on its thread has issued."""
+    issued: dict[int, list[int]] = {}
+    for task, call in enumerate(graph.issue):
+        if call >= 0:
+            issued.setdefault(call, []).append(task)
+    return [
+        (*after, *(t for t in issued.get(previous, ()) if t < task))
+        for task, (after, previous) in enumerate(
+            zip(graph.after, before.tolist(), strict=True)
+        )
+    ]
 
 
 def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:

@@ -142,6 +142,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
         if model.dtype != dtype:
             model = model.converted(conversion)
     _check_rate(model, system)
+    _check_runtime(runtime, system)
     return _run(model, system, back_passes(options), instruments)
 
 
@@ -164,6 +165,16 @@ def _check_rate(model: Model, target: Target) -> None:
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
             f"{wanted} products there, which perfc does not price; use {advice}"
+        )
+        raise UnsupportedModelError(msg)
+
+
+def _check_runtime(runtime: str, target: Target) -> None:
+    """Refuse what a CPU has not, or what is not modelled there."""
+    if target.device.synchronous and runtime != "eager":
+        msg = (
+            f"--runtime {runtime} on {target.name}: a CPU has no CUDA graphs, and what "
+            "Inductor compiles for it is not modelled; use --runtime eager"
         )
         raise UnsupportedModelError(msg)
 
@@ -331,7 +342,8 @@ def _run(
     replay = None
     lowered = any(isinstance(p, LowerKernels) for p in passes)
     given = any(rank.launches is not None for rank in model.program.classes)
-    if runtime != "cudagraph" and lowered and not given:
+    capturable = runtime != "cudagraph" and not target.device.synchronous
+    if capturable and lowered and not given:
         replay = partial(_run, model, target, _with(passes, CaptureGraph), ())
-    profile = profile or target.host.overheads
+    profile = profile or target.profile or target.host.overheads
     return Report(model, target, runtime, dtype, profile, analysis, replay)

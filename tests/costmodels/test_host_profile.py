@@ -72,8 +72,8 @@ def test_builtin_profiles_are_sound(name: str) -> None:
 
 
 def test_builtin_profiles() -> None:
-    """There are two."""
-    assert ["lin-v100", "shared"] == profile_names()
+    """There are three: two of GPUs' hosts, and a CPU's."""
+    assert ["cpu", "lin-v100", "shared"] == profile_names()
 
 
 def test_shared_profile_is_less_certain() -> None:

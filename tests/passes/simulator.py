@@ -41,11 +41,13 @@ class Lane:
     Attributes:
         queue: Tasks it has not begun, in table order.
         occupied: Whether a task runs on it or the gap behind one is not over.
+        last: The task that it began last, -1 for none.
 
     """
 
     queue: deque[TaskId] = attrs.field(factory=deque[TaskId])
     occupied: bool = False
+    last: int = -1
 
 
 @attrs.define
@@ -58,6 +60,7 @@ class Simulator:
         latency_s: From the end of a call until its device task is on the stream.
         gap_s: How long a stream rests between two busy tasks.
         graph_gap_s: The same between two that one call has issued.
+        synchronous: Whether a call returns when what it issued has ended.
         start_s: When each task started.
         end_s: When each task ended.
 
@@ -68,6 +71,7 @@ class Simulator:
     latency_s: float
     gap_s: float
     graph_gap_s: float
+    synchronous: bool = False
     start_s: dict[TaskId, float] = attrs.field(factory=dict[TaskId, float])
     end_s: dict[TaskId, float] = attrs.field(factory=dict[TaskId, float])
     _clock_s: float = 0.0
@@ -143,8 +147,11 @@ class Simulator:
             return False
         if any((rank, other) not in self.end_s for other in graph.after[index]):
             return False
+        if self.synchronous and not self._has_returned(rank, lane.last):
+            return False
         lane.queue.popleft()
         lane.occupied = True
+        lane.last = index
         group = graph.group[index]
         if not group:
             self._begin(task)
@@ -155,6 +162,12 @@ class Simulator:
             for member in sorted(arrived):
                 self._begin(member)
         return True
+
+    def _has_returned(self, rank: int, call: int) -> bool:
+        """Whether what a call issued, if it is one, has ended."""
+        issue = self.graphs[rank].issue
+        issued = [task for task, by in enumerate(issue) if by == call >= 0]
+        return all((rank, task) in self.end_s for task in issued)
 
     def _begin(self, task: TaskId) -> None:
         rank, index = task

@@ -1,0 +1,186 @@
+"""Profiles: what was measured of a machine, in one TOML file.
+
+    schema = "perfc.profile/1"
+    name, source, date, software    texts
+    [device]                        what `--target` takes
+    target = "v100"                 the sheet that is refined
+    [device.fields]                 fields of the sheet that were measured
+    [[kernels]]                     one for each family of kernels that was fitted
+    op, dtype, phase, kind          which; phase and kind may be absent
+    rows, sigma_shared, sigma_independent
+    values = { start_us = …, … }    coefficients, see `kernel_fit.py`
+    [host]                          what `--overheads` takes, see `host_profile.py`
+
+A file may have a device, a host, or both. Keys of this schema that a version of perfc
+does not know are an error, as in sheets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import attrs
+
+from perfc.costmodels.kernel_fit import FORWARD, Family, KernelFit
+from perfc.costmodels.sheet_fields import FieldValue, quoted, shown
+from perfc.costmodels.target import TargetError
+
+PROFILE_SCHEMA = "perfc.profile/1"
+
+PROFILE_TEXTS = ("name", "source", "date", "software")
+"""What every profile says of itself."""
+
+_KEYS = frozenset({"schema", *PROFILE_TEXTS, "device", "kernels", "host"})
+_DEVICE_KEYS = frozenset({"target", "fields"})
+_NUMBERS = ("sigma_shared", "sigma_independent")
+_KERNEL_KEYS = frozenset({"op", "dtype", "phase", "kind", "rows", "values", *_NUMBERS})
+_Table = Mapping[str, object]
+
+
+@attrs.frozen
+class Calibration:
+    """The device of a profile.
+
+    Attributes:
+        name: Name of the profile.
+        target: Name of the sheet that it refines.
+        fields: Fields of the sheet that were measured, in its units.
+        fits: What was fitted of kernels.
+        source: What to cite.
+        has_host: Whether the file has a host, too.
+
+    """
+
+    name: str
+    target: str
+    fields: Mapping[str, FieldValue] = attrs.field(hash=False)
+    fits: tuple[KernelFit, ...]
+    source: str
+    has_host: bool
+
+
+def is_profile(document: _Table) -> bool:
+    """Whether a TOML file is a profile, of any version."""
+    schema = document.get("schema")
+    return isinstance(schema, str) and schema.startswith("perfc.profile/")
+
+
+def check_profile(document: _Table) -> Iterator[str]:
+    """Yield what is wrong with a profile, its host apart."""
+    schema = document.get("schema")
+    if schema != PROFILE_SCHEMA:
+        yield f"schema is {shown(schema)}, expected {PROFILE_SCHEMA!r}; calibrate again"
+        return
+    yield from _unknown(document, _KEYS, "")
+    for key in PROFILE_TEXTS:
+        value = document.get(key)
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            yield f"{key} is {_shown(value)}, expected a text of one line"
+    device = document.get("device")
+    if device is not None:
+        yield from _device_problems(device)
+    kernels = document.get("kernels", [])
+    if not isinstance(kernels, list):
+        yield f"kernels is {shown(kernels)}, expected [[kernels]]"
+        return
+    for index, entry in enumerate(cast("list[object]", kernels), 1):
+        yield from (f"kernels {index}: {text}" for text in _kernel_problems(entry))
+
+
+def parse_calibration(document: _Table, where: str) -> Calibration:
+    """Return the device of a profile.
+
+    Raises:
+        TargetError: the profile is of another schema, has no device, or a key is
+            missing, unknown or not physical; the first problem is named.
+
+    """
+    problems = list(check_profile(document))
+    if not problems and "device" not in document:
+        problems = ["no [device]: it holds a host only, for --overheads"]
+    if problems:
+        rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        message = f"{where}: profile: {problems[0]}{rest}"
+        raise TargetError(message)
+    device = cast("_Table", document["device"])
+    entries = cast("list[_Table]", document.get("kernels", []))
+    return Calibration(
+        name=str(document["name"]),
+        target=str(device["target"]),
+        fields=dict(cast("Mapping[str, FieldValue]", device.get("fields", {}))),
+        fits=tuple(map(_fit, entries)),
+        source=f"{document['source']} ({document['date']}, {document['software']})",
+        has_host="host" in document,
+    )
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else shown(value)
+
+
+def _unknown(table: _Table, known: frozenset[str], where: str) -> Iterator[str]:
+    for key in table:
+        if key not in known:
+            names = ", ".join(sorted(known))
+            yield f"unknown key {where}{quoted(key)}; it has {names}"
+
+
+def _device_problems(device: object) -> Iterator[str]:
+    if not isinstance(device, dict):
+        yield f"device is {shown(device)}, expected [device]"
+        return
+    table = cast("_Table", device)
+    yield from _unknown(table, _DEVICE_KEYS, "device.")
+    if not isinstance(table.get("target"), str):
+        yield f"device.target is {_shown(table.get('target'))}, expected a target"
+    if not isinstance(table.get("fields", {}), dict):
+        yield f"device.fields is {shown(table['fields'])}, expected [device.fields]"
+
+
+def _kernel_problems(entry: object) -> Iterator[str]:
+    if not isinstance(entry, dict):
+        yield f"{shown(entry)}, expected a table"
+        return
+    table = cast("_Table", entry)
+    yield from _unknown(table, _KERNEL_KEYS, "")
+    for key, absent in (("op", None), ("dtype", None), ("phase", ""), ("kind", "")):
+        if not isinstance(table.get(key, absent), str):
+            yield f"{key} is {_shown(table.get(key))}, expected a text"
+    rows = table.get("rows")
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        yield f"rows is {_shown(rows)}, expected how many were fitted"
+    for key in _NUMBERS:
+        if not _is_amount(table.get(key)):
+            yield f"{key} is {_shown(table.get(key))}, expected a number from 0 to 10"
+    yield from _value_problems(table.get("values"))
+
+
+def _value_problems(values: object) -> Iterator[str]:
+    if not isinstance(values, dict) or not values:
+        yield "values is missing, expected a table of coefficients"
+        return
+    for name, value in cast("_Table", values).items():
+        if not _is_amount(value, math.inf):
+            text = shown(value)
+            yield f"values.{quoted(name)} is {text}, expected a number not below 0"
+
+
+def _is_amount(value: object, most: float = 10.0) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and 0 <= value <= most
+
+
+def _fit(entry: _Table) -> KernelFit:
+    family = Family(
+        op=str(entry["op"]),
+        dtype=str(entry["dtype"]),
+        phase=str(entry.get("phase", FORWARD)),
+        kind=str(entry.get("kind", "")),
+    )
+    shared, own = (float(cast("float", entry[key])) for key in _NUMBERS)
+    values = cast("Mapping[str, float]", entry["values"])
+    coefficients = {name: float(value) for name, value in values.items()}
+    return KernelFit(family, coefficients, shared, own, cast("int", entry["rows"]))
