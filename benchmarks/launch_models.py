@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from perfc.twins import ResNet50
+
 IMAGES, CLASSES = 32, 1000
 
 
@@ -104,9 +106,7 @@ def _mlp(*widths: int) -> nn.Sequential:
 
 
 def _resnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """ResNet-50 of the tests' models."""
-    from tests.models.vision import ResNet50  # noqa: PLC0415 - path set by then
-
+    """ResNet-50, the twin of the workload."""
     return ResNet50(), (torch.zeros(IMAGES, 3, 224, 224),)
 
 

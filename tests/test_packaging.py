@@ -26,16 +26,19 @@ LAYERS = (
     "passes",
     "tools",
 )
+TWINS = "examples/twins"
+FOLDERS = {**{layer: ROOT / layer for layer in LAYERS}, "twins": ROOT / TWINS}
+"""Where each package lies."""
 HEAVY = ("attrs", "networkx", "numpy", "onnx", "torch")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def _files(suffix: str) -> set[str]:
-    """Every such file of the layers, by its path in the wheel."""
+    """Every such file of the packages, by its path in the wheel."""
     return {
-        f"perfc/{path.relative_to(ROOT).as_posix()}"
-        for layer in LAYERS
-        for path in (ROOT / layer).rglob(f"*{suffix}")
+        f"perfc/{name}/{path.relative_to(folder).as_posix()}"
+        for name, folder in FOLDERS.items()
+        for path in folder.rglob(f"*{suffix}")
     }
 
 
@@ -49,7 +52,7 @@ def test_every_package_is_listed() -> None:
 
 
 def test_every_layer_is_linked() -> None:
-    """Type checkers reach the layers through the links in src/perfc."""
+    """Type checkers reach the packages through the links in src/perfc."""
     if (ROOT / "src" / "perfc" / "ir").is_file():
         pytest.skip("this checkout was made without symbolic links")
     links = {
@@ -58,7 +61,7 @@ def test_every_layer_is_linked() -> None:
         if path.is_symlink()
     }
 
-    assert {layer: ROOT / layer for layer in LAYERS} == links
+    assert links == FOLDERS
 
 
 def test_no_layer_is_imported_under_its_bare_name() -> None:
@@ -72,7 +75,7 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
     """Code, `py.typed`, targets and profiles are in the wheel."""
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in (*LAYERS, "src"):
+    for name in (*LAYERS, TWINS, "src"):
         shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)

@@ -16,6 +16,10 @@ LOOKUP_CHOICES: Mapping[str, tuple[str, ...]] = {"embedding": ("bag", "batched")
 """One op per table, or one for all."""
 
 
+_UNLIMITED = "none"
+"""Tables have the rows they have; a number cuts those that have more."""
+
+
 @attrs.frozen(kw_only=True)
 class Tables:
     """The embedding tables of a model.
@@ -48,13 +52,15 @@ class Tables:
             "rows": rows,
             "dim": self.dim,
             "pooling": pooling,
+            "max_rows": _UNLIMITED,
         }
 
     def changed(self, values: Mapping[str, int | str]) -> Tables:
         """Return the tables a user asks for; a list that is too short starts over."""
         tables = int(values["tables"])
+        rows, most = _repeated(self.rows, values["rows"], tables), values["max_rows"]
         return Tables(
-            rows=_repeated(self.rows, values["rows"], tables),
+            rows=rows if isinstance(most, str) else tuple(min(r, most) for r in rows),
             dim=int(values["dim"]),
             pooling=_repeated(self.pooling, values["pooling"], tables),
             batched=values["embedding"] == "batched",

@@ -54,6 +54,15 @@ class Workload:
             UsageError: a key or a value is unknown or out of range.
 
         """
+        return self.make(self.values(options))
+
+    def values(self, options: str) -> dict[str, int | str]:
+        """Return every parameter: those of `key=value,…`, and the other defaults.
+
+        Raises:
+            UsageError: a key or a value is unknown or out of range.
+
+        """
         values = dict(self.parameters)
         given: set[str] = set()
         for item in filter(None, options.split(",")):
@@ -67,7 +76,7 @@ class Workload:
                 raise UsageError(msg)
             given.add(key)
             values[key] = self._convert(key, text)
-        return self.make(values)
+        return values
 
     def _convert(self, key: str, text: str) -> int | str:
         if key in self.choices:

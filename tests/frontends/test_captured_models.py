@@ -8,16 +8,22 @@ from typing import Any
 
 import pytest
 import torch
-from tests.frontends import twins
 from tests.models import language
-from tests.models.recommenders import DlrmNet, bags_of
 from tests.models.recurrent import Tagger
-from tests.models.vision import InceptionV3, ResNet50
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import perfc
 from perfc.ir import Graph
+from perfc.twins import (
+    Dcnv2,
+    DeepFm,
+    DlrmNet,
+    InceptionV3,
+    ResNet50,
+    WideAndDeep,
+    bags_of,
+)
 
 BATCH = 4
 ROWS = (1000, 500, 200)
@@ -54,9 +60,9 @@ def _switch() -> Case:
 
 MODELS: Mapping[str, Callable[[], Case]] = {
     "dlrm": _dlrm,
-    "dcnv2": lambda: _with_bags(twins.Dcnv2(ROWS, 16, layers=2, rank=8), 13),
-    "deepfm": lambda: _with_bags(twins.DeepFm(ROWS, 16), 13),
-    "wide-and-deep": lambda: _with_bags(twins.WideAndDeep(ROWS, 16), 512),
+    "dcnv2": lambda: _with_bags(Dcnv2(ROWS, 16, layers=2, rank=8), 13),
+    "deepfm": lambda: _with_bags(DeepFm(ROWS, 16), 13),
+    "wide-and-deep": lambda: _with_bags(WideAndDeep(ROWS, 16), 512),
     "resnet50": lambda: _images(ResNet50, 224),
     "inception-v3": lambda: _images(InceptionV3, 299),
     "lstm": lambda: (Tagger(), (torch.zeros((2, 5), dtype=torch.int64),), {}),

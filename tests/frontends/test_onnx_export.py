@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.models.recommenders import DlrmNet, bags_of
-from tests.models.vision import ResNet50
 
 import perfc
 from perfc.tools import Model
+from perfc.twins import DlrmNet, ResNet50, bags_of
 
 ROWS = (39_884_406, 3, 1000)
 GB = 10**9

@@ -20,13 +20,13 @@ from tests.frontends.pt2_models import (
     small_model,
     write,
 )
-from tests.models.recommenders import DlrmNet, bags_of
 from tests.passes.lowering import kernels, lower
 from torch import nn
 
 from perfc.frontends.pt2 import Pt2Frontend
 from perfc.ir import Location, PerfcError, Program
 from perfc.tools.model import load  # not public
+from perfc.twins import DlrmNet, bags_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 

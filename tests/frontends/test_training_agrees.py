@@ -12,11 +12,10 @@ import pytest
 import torch
 from tests.frontends.training_memory import MaskedWords
 from tests.models.language import bert
-from tests.models.recommenders import DlrmNet, bags_of
-from tests.models.vision import ResNet50
 from torch import nn
 
 import perfc
+from perfc.twins import DlrmNet, ResNet50, bags_of
 
 _CAPTURE = "from_torch"
 _TABLES, _BATCH = 26, 64

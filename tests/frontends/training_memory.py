@@ -9,11 +9,11 @@ import attrs
 import torch
 from tests.frontends.test_memory_of_models import Storages
 from tests.models.language import bert
-from tests.models.vision import ResNet50
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import perfc
+from perfc.twins import ResNet50
 
 OPTIMIZERS: Mapping[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, foreach=True),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from perfc.twins.twin import Made, Twin, Values
 
 
 class Bottleneck(nn.Module):
@@ -177,7 +176,7 @@ def _block_e(channels: int) -> nn.Module:
 class InceptionV3(nn.Module):
     """Inception-v3 without the auxiliary classifier."""
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, dropout: float = 0.5) -> None:
         """Stack the stem and the blocks A to E."""
         super().__init__()
         self.features = nn.Sequential(
@@ -195,7 +194,7 @@ class InceptionV3(nn.Module):
             *(_block_e(1280), _block_e(2048)),
         )
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
-        self.dropout = nn.Dropout()
+        self.dropout = nn.Dropout(dropout)
         self.fc = nn.Linear(2048, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -203,3 +202,29 @@ class InceptionV3(nn.Module):
         pooled = self.dropout(self.avgpool(self.features(x)))
         logits: Tensor = self.fc(torch.flatten(pooled, 1))
         return logits
+
+
+_AS_EAGER_RUNS_IT: Mapping[str, int | str] = {"batch_norm": "separate"}
+
+
+def _twin(
+    name: str, net: Callable[[int], nn.Module], fixed: Mapping[str, int | str]
+) -> Twin:
+    def make(values: Values, batch: int) -> Made:
+        size = int(values["image"])
+        return net(int(values["classes"])), (torch.rand(batch, 3, size, size),)
+
+    return Twin(name=name, batch=32, make=make, fixed=fixed)
+
+
+def _without_dropout(classes: int) -> nn.Module:
+    """Make the network as the workload has it, also in training."""
+    return InceptionV3(classes, dropout=0.0)
+
+
+resnet50 = _twin("resnet50", ResNet50, _AS_EAGER_RUNS_IT)
+inception_v3 = _twin(
+    "inception-v3", _without_dropout, {**_AS_EAGER_RUNS_IT, "aux": "off"}
+)
+
+VISION_TWINS = (resnet50, inception_v3)

@@ -1,0 +1,160 @@
+"""The twins of the built-in workloads compute what the workloads describe."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+import perfc
+from perfc.frontends import WORKLOADS
+from perfc.ir import UsageError
+from perfc.twins import TWINS
+
+_BAGS = {"tables": 2, "rows": 100, "dim": 16}
+_DECODER = {"layers": 2, "hidden": 64, "heads": 4, "seq": 16, "vocab": 100}
+_SWITCH = {**_DECODER, "head_dim": 32, "ffn": 128, "experts": 3, "capacity": 4}
+SMALL: Mapping[str, Mapping[str, int]] = {
+    **{name: _BAGS for name in WORKLOADS if "tables" in WORKLOADS[name].parameters},
+    **{name: _DECODER for name in WORKLOADS if "seq" in WORKLOADS[name].parameters},
+    "resnet50": {"image": 32, "classes": 10},
+    "inception-v3": {"image": 75, "classes": 10},
+    "switch-xl-4": _SWITCH,
+}
+"""Parameters that make each workload small."""
+
+PRODUCTS = frozenset(
+    {"gemm", "conv2d", "conv2d_backward", "attention", "attention_backward"}
+)
+BATCH = 3
+
+
+def _products(model: perfc.Model) -> Counter[tuple[str, float]]:
+    """Count the products of an iteration by kind and flops."""
+    launches = perfc.analyze(model, "a100").results.hosted[0].graph
+    kernels = [launches.kernels[index] for index in launches.kernel if index >= 0]
+    return Counter((k.op, float(k.work.flops)) for k in kernels if k.op in PRODUCTS)
+
+
+def _dense(name: str) -> dict[str, int]:
+    """Ask for dense gradients, where there are tables."""
+    return {"sparse": 0} if TWINS[name].sparse else {}
+
+
+def _workload(name: str, parameters: Mapping[str, Any]) -> str:
+    """Write the workload that a twin of these parameters is the same as."""
+    values = TWINS[name].values(",".join(f"{k}={v}" for k, v in parameters.items()))
+    return f"{name}:{','.join(f'{key}={value}' for key, value in values.items())}"
+
+
+def test_every_workload_has_a_twin() -> None:
+    """Names of workloads and of twins are the same."""
+    assert list(WORKLOADS) == list(TWINS)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_launches_the_products_of_its_workload(name: str, mode: str) -> None:
+    """Calls and flops of products, convolutions and attention are the same."""
+    module, inputs = TWINS[name](batch=BATCH, **SMALL[name])
+    optimizer = "sgd" if mode == "training" else None
+    twin = perfc.from_torch(module, inputs, mode=mode, optimizer=optimizer)
+    workload = perfc.load(_workload(name, SMALL[name]), batch=BATCH, mode=mode)
+
+    assert _products(workload) == _products(twin)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        *((name, {"attention": "eager"}) for name in ("bert-base", "gpt2", "opt-1.3b")),
+        *(("bert-base", {"head": head}) for head in ("pooler", "classifier")),
+        *((name, {"head": "none"}) for name in ("gpt2", "switch-xl-4")),
+    ],
+)
+def test_words_mean_the_same(name: str, parameters: dict[str, str]) -> None:
+    """Attention spelled out and other heads are as in the workload."""
+    given: dict[str, Any] = {**SMALL[name], **parameters}
+    twin = perfc.from_torch(*TWINS[name](batch=BATCH, **given))
+    workload = perfc.load(_workload(name, given), batch=BATCH)
+
+    assert _products(workload) == _products(twin)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_has_the_parameters_of_its_workload(name: str) -> None:
+    """As published, its weights are as many."""
+    with torch.device("meta"):
+        module, _ = TWINS[name](batch=1)
+    workload = perfc.load(_workload(name, {}), batch=1)
+    graph = workload.program.classes[0].ops
+    assert graph is not None
+    weights = sum(
+        p.type.numel for p in graph.parameters if p.type and "running" not in p.name
+    )
+
+    assert weights == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_runs(name: str) -> None:
+    """A forward and a backward pass on the CPU give finite numbers to all weights."""
+    module, inputs = TWINS[name](batch=BATCH, **_dense(name), **SMALL[name])
+    output: Tensor = module(*inputs)
+    output.sum().backward()  # type: ignore[no-untyped-call]  # torch has no types here
+
+    assert torch.isfinite(output).all()
+    unused = [
+        path for path, p in module.named_parameters() if p.grad is None and p.numel()
+    ]
+    assert [] == unused
+
+
+def test_the_same_seed_makes_the_same_numbers() -> None:
+    """Weights and inputs are those of the last time."""
+    first, second = (
+        tree_leaves(TWINS["dlrm-ddp"](batch=BATCH, **_BAGS)[1]) for _ in range(2)
+    )
+
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_max_rows_cuts_long_tables_only() -> None:
+    """Tables of fewer rows stay as they are, in the twin as in the workload."""
+    with torch.device("meta"):
+        module, _ = TWINS["dlrm-mlperf"](batch=BATCH, max_rows=1000)
+    rows = [p.shape[0] for n, p in module.named_parameters() if n.startswith("emb_l")]
+    model = perfc.load("dlrm-mlperf:max_rows=1000", batch=BATCH)
+    graph = model.program.classes[0].ops
+    assert graph is not None
+    tables = [p.type for p in graph.parameters if p.name.startswith("emb_l")]
+
+    assert [t.shape[0] for t in tables if t] == rows
+    assert (1000, 3) == (max(rows), min(rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("resnet50", {"batch_norm": "folded-bias"}, "twin has batch_norm=separate"),
+        ("dlrm-ddp", {"embedding": "batched"}, "twin has embedding=bag only"),
+        ("gpt2", {"tables": 3}, "has no parameter 'tables=3'"),
+        ("gpt2", {"layers": 0}, "expected an integer from 1"),
+    ],
+)
+def test_refuses(name: str, parameters: dict[str, int | str], message: str) -> None:
+    """What PyTorch cannot be asked for is one line that says what it can."""
+    with pytest.raises(UsageError, match=message):
+        TWINS[name](batch=1, **parameters)
+
+
+def test_a_file_of_twins_is_a_model() -> None:
+    """`perfc analyze` records a twin that is named by its file."""
+    report = perfc.analyze("examples/twins/dlrm.py:deeprecsys_rm1", "a100")
+
+    assert report.time_us > 0
