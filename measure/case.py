@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import attrs
 import torch
@@ -79,7 +79,8 @@ class Case:
 @contextmanager
 def math_of(dtype: str) -> Generator[None]:
     """Compute fp32 products and convolutions in TF32 if *dtype* is tf32, else not."""
-    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    matmul = torch.get_float32_matmul_precision()
+    cudnn: Any = torch.backends.cudnn
     allowed = cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     cudnn.allow_tf32 = dtype == "tf32"

@@ -10,9 +10,8 @@ import time
 from typing import Any
 
 import attrs
-import torch
 
-from perfc.measure.device import Device
+from perfc.measure.device import Device, gpu_properties
 
 SLOWDOWN_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 """Of NVML's clock event reasons: power cap, hardware slowdown, thermal (software and
@@ -92,7 +91,7 @@ class ClockReader:
 
 
 def _uuid() -> str:
-    return f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+    return f"GPU-{gpu_properties().uuid}"
 
 
 def _slowed(reasons: int) -> bool:

@@ -123,7 +123,7 @@ def _cuda() -> Device:
         why = "sees no GPU" if built else "is built without CUDA"
         msg = f"--device cuda: PyTorch {torch.__version__} {why}; --device cpu works"
         raise PerfcError(msg)
-    found: Any = torch.cuda.get_device_properties(0)
+    found = gpu_properties()
     name, capability = str(found.name), (int(found.major), int(found.minor))
     return Device(
         kind="cuda",
@@ -134,6 +134,12 @@ def _cuda() -> Device:
         memory_bytes=int(found.total_memory),
         cache_bytes=int(found.L2_cache_size),
     )
+
+
+def gpu_properties() -> Any:  # noqa: ANN401 - a class of PyTorch's C++
+    """Return what CUDA tells of the GPU that is measured: the first."""
+    cuda: Any = torch.cuda
+    return cuda.get_device_properties(0)
 
 
 def target_of(gpu: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,27 +16,28 @@ from perfc.measurements import bytes_of
 
 _ATEN: Any = torch.ops.aten
 
-_KINDS: Mapping[str, tuple[int, Callable[..., object]]] = MappingProxyType(
-    {
-        "fill": (0, torch.zeros_like),
-        "copy": (1, torch.clone),
-        "add_scalar": (1, lambda x: torch.add(x, 2.0)),
-        "mul_scalar": (1, lambda x: torch.mul(x, 2.0)),
-        "relu": (1, torch.relu),
-        "sigmoid": (1, torch.sigmoid),
-        "tanh": (1, torch.tanh),
-        "exp": (1, torch.exp),
-        "gelu": (1, F.gelu),
-        "add": (2, torch.add),
-        "mul": (2, torch.mul),
-        "div": (2, torch.div),
-        "relu_backward": (2, lambda g, y: _ATEN.threshold_backward(g, y, 0)),
-        "sigmoid_backward": (2, _ATEN.sigmoid_backward),
-        "gelu_backward": (2, _ATEN.gelu_backward),
-        "addcmul": (3, torch.addcmul),
-    }
-)
-"""Number of tensors that are read, and the function."""
+_NONE: Mapping[str, Callable[[torch.Tensor], object]] = {"fill": torch.Tensor.zero_}
+_ONE: Mapping[str, Callable[[torch.Tensor], object]] = {
+    "copy": torch.clone,
+    "add": lambda x: torch.add(x, 2.0),
+    "mul": lambda x: torch.mul(x, 2.0),
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "exp": torch.exp,
+    "gelu": F.gelu,
+}
+_TWO: Mapping[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "div": torch.div,
+    "relu_backward": lambda g, y: _ATEN.threshold_backward(g, y, 0),
+    "sigmoid_backward": _ATEN.sigmoid_backward,
+    "gelu_backward": _ATEN.gelu_backward,
+}
+_THREE: Mapping[str, Callable[..., object]] = {"addcmul": torch.addcmul}
+_FUNCTIONS: Sequence[Mapping[str, Callable[..., object]]] = (_NONE, _ONE, _TWO, _THREE)
+"""By the number of tensors that are read, and by kind."""
 
 _ROW, _CAST = "add_row", "cast"
 """A bias that is added to every row; a change of the element type."""
@@ -52,22 +52,24 @@ class Elementwise(Family):
     def space(self, device: Device) -> Space:
         """Return all kinds, in 16 and 32 bits."""
         dtypes = without(device.dtypes, "tf32", "fp8")
-        casts = (_CAST,) if len(dtypes) > 1 else ()
+        casts = ((_CAST, 1),) if len(dtypes) > 1 else ()
+        kinds = [
+            (kind, inputs) for inputs, named in enumerate(_FUNCTIONS) for kind in named
+        ]
         return {
             "rows": Size(1, 65536),
             "cols": Size(1, 65536),
-            "kind": Choice((*_KINDS, _ROW, *casts)),
+            "kind": Choice((*kinds, (_ROW, 1), *casts)),
             "dtype": Choice(dtypes),
         }
 
     def case(self, point: Point) -> Case | None:
         """Return the case; what moves other bytes than its full tensors says so."""
-        sizes, dtype = Record(point), str(point["dtype"])
-        kind = sizes.text("kind")
+        dtype, sizes = str(point["dtype"]), Record(point)
         rows, cols = sizes.integer("rows"), sizes.integer("cols")
-        inputs, _ = _KINDS.get(kind, (1, None))
+        kind, inputs = point["kind"] if isinstance(point["kind"], tuple) else ("", 0)
         params: Point = {
-            "kind": kind.removesuffix("_scalar").removesuffix("_row"),
+            "kind": "add" if kind == _ROW else kind,
             "rows": rows,
             "cols": cols,
             "tensor_inputs": inputs,
@@ -92,9 +94,7 @@ class Elementwise(Family):
         if "bytes" in case.params:
             operands.append(tensors.random(case.dtype, cols))
             return lambda: torch.add(*operands)
-        if kind == "fill":
-            result = tensors.random(case.dtype, rows, cols)
-            return result.zero_
-        named = kind if _KINDS.get(kind, (0,))[0] == inputs else f"{kind}_scalar"
-        function = _KINDS[named][1]
+        if not inputs:
+            operands.append(tensors.random(case.dtype, rows, cols))
+        function = _FUNCTIONS[inputs][kind]
         return lambda: function(*operands)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from perfc.ir import Record
@@ -9,6 +11,7 @@ from perfc.measure.case import Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
 
+_ATEN: Any = torch.ops.aten
 _LAYOUTS = ("nn", "nt", "tn", "tt")
 _FP8_MULTIPLE = 16
 """`_scaled_mm` takes no other depth or width."""
@@ -47,8 +50,8 @@ class Gemm(Family):
         a, b = _operands(case, tensors, ())
         if case.dtype == "fp8":
             one = torch.ones((), device=tensors.kind)
-            return lambda: torch._scaled_mm(  # noqa: SLF001 - there is no public one
-                a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+            return lambda: _ATEN._scaled_mm(  # noqa: SLF001 - there is no public one
+                a, b, one, one, None, None, torch.bfloat16
             )
         if not case.params.flag("bias"):
             return lambda: torch.mm(a, b)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -162,17 +161,13 @@ class BatchNorm(Family):
         )
 
 
-_REDUCTIONS: Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]] = (
-    MappingProxyType(
-        {
-            "sum": torch.sum,
-            "mean": torch.mean,
-            "max": torch.amax,
-            "arg_max": torch.argmax,
-            "l2": lambda x, axis: torch.linalg.vector_norm(x, 2, axis),
-        }
-    )
-)
+_REDUCTIONS: Mapping[str, Callable[[torch.Tensor, int], object]] = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "max": torch.amax,
+    "arg_max": torch.argmax,
+    "l2": lambda x, axis: _ATEN.linalg_vector_norm(x, 2, [axis]),
+}
 
 
 class Reduction(Family):

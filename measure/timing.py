@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -159,9 +160,10 @@ class Timer:
             for _ in range(_PROFILED):
                 call()
             torch.cuda.synchronize()
-        on_device = [
+        events: Any = found.events()
+        on_device: list[float] = [
             event.time_range.elapsed_us()
-            for event in found.events() or ()
+            for event in events or ()
             if event.device_type.name != "CPU" and not event.is_user_annotation
         ]
         if not on_device:

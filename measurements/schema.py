@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -180,11 +181,10 @@ class Schema(Generic[Row]):
 
     name: str
     row: type[Row]
-    columns: tuple[Column, ...] = attrs.field(init=False)
-    """In the order of the files, which is that of the fields."""
 
-    @columns.default
-    def _columns(self) -> tuple[Column, ...]:
+    @functools.cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """In the order of the files, which is that of the fields."""
         return tuple(
             Column(
                 field.name,

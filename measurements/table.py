@@ -138,7 +138,8 @@ def _parquet_columns(data: bytes, schema: str) -> Mapping[str, Sequence[Cell]]:
     except (pyarrow.ArrowException, OSError) as error:
         msg = f"not a Parquet file: {' '.join(str(error).split())}"
         raise MeasurementError(msg) from None
-    named = (table.schema.metadata or {}).get(_SCHEMA_KEY, schema.encode())
+    metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
+    named = metadata.get(_SCHEMA_KEY, schema.encode())
     if named != schema.encode():
         msg = f"a table in {named.decode(errors='replace')}, expected {schema}"
         raise MeasurementError(msg)
