@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -39,19 +40,17 @@ class KinetoTrace(Exporter):
 
 def _document(report: Report) -> str:
     ranks = list(rank_traces(report.results))
-    events: list[str] = []
-    for rank in ranks:
-        events += _metadata(rank)
-        events.append(_step(rank, report))
-        events += rank_slices(rank, report.results)
-    events += path_arrows(ranks, report.results)
-    events += memory_counters(ranks[0], report)
-    header = json.dumps(_header(report, ranks), indent=1)
-    # The header's closing brace goes, so that the events come into it. They are
-    # joined at once: another copy of them takes as long.
-    events[0] = f'{header[:-2]},\n"traceEvents": [\n{events[0]}'
-    events[-1] += "\n]}\n"
-    return ",\n".join(events)
+    named = (event for rank in ranks for event in _metadata(rank, report))
+    pieces = chain(
+        # The header's closing brace goes, so that the events come into it.
+        [json.dumps(_header(report, ranks), indent=1)[:-2]],
+        [',\n"traceEvents": [\n', ",\n".join(named)],
+        *(rank_slices(rank, report.results) for rank in ranks),
+        path_arrows(ranks, report.results),
+        memory_counters(ranks[0], report),
+        ["\n]}\n"],
+    )
+    return "".join(pieces)
 
 
 def _header(report: Report, ranks: Sequence[RankTrace]) -> Json:
@@ -94,8 +93,8 @@ def _properties(target: Target) -> Json:
     return {**found, "computeMajor": major, "computeMinor": minor}
 
 
-def _metadata(rank: RankTrace) -> Iterator[str]:
-    """Name and sort processes and threads."""
+def _metadata(rank: RankTrace, report: Report) -> Iterator[str]:
+    """Name and sort processes and threads, and mark the iteration."""
     yield from _process(rank.host_pid, "CPU", rank.host_pid)
     for pid in sorted({lane.pid for lane in rank.lanes if lane.device >= 0}):
         yield from _process(pid, f"GPU {pid}", _GPU_SORT_INDEX + pid)
@@ -105,6 +104,7 @@ def _metadata(rank: RankTrace) -> Iterator[str]:
             ("thread_sort_index", {"sort_index": lane.tid}),
         ):
             yield _meta(what, lane.pid, lane.tid, value)
+    yield _step(rank, report)
 
 
 def _process(pid: int, label: str, sort_index: int) -> Iterator[str]:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
-from itertools import compress
-from typing import Any, TypeAlias
+from itertools import chain, compress
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from perfc.exporters.trace_events import arrow_end, microseconds, slice_start
+from perfc.exporters.trace_events import (
+    arrow_end,
+    arrows,
+    events,
+    microseconds,
+    slice_start,
+)
 from perfc.exporters.trace_rank import RankTrace
 from perfc.ir import BUSY_KINDS, Kernel, TaskKind
 from perfc.passes import task_mask
 from perfc.tools import Results
 
 Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool]
-"""Kernel, op, detail, resource, kind, and whether the time is stated."""
+"""Kernel, op, detail, resource, kind, and whether the time is not stated."""
 
 _KINDS = {"h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD"}
 _SIDES = {"h2d": "{host} -> Device", "d2h": "Device -> {host}"}
@@ -33,47 +40,55 @@ _COLLECTIVES = {
 
 def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     """Return kernels, copies and collectives, each with the arrow that ends there."""
-    graph, shown = rank.graph, task_mask(rank.graph, BUSY_KINDS)
-    tasks, names = np.flatnonzero(shown), [*(op.name for op in graph.ops), ""]
-    ops = list(compress(graph.op, shown))
-    keys = zip(
-        compress(graph.kernel, shown),
-        [names[op] for op in ops],
-        compress(graph.detail, shown),
-        compress(graph.resource, shown),
-        compress(graph.kind, shown),
-        [stated_s == stated_s for stated_s in compress(graph.stated_s, shown)],  # noqa: PLR0124 - not NaN
-        strict=True,
-    )
-    columns = zip(
-        tasks.tolist(),
-        keys,
-        ops,
-        compress(graph.issue, shown),
-        microseconds(rank.start_ns[tasks]),
-        microseconds(rank.end_ns[tasks] - rank.start_ns[tasks]),
-        np.isin(rank.offset + tasks, results.path.tasks).astype(np.int8).tolist(),
-        strict=True,
-    )
-    parts: dict[Key, tuple[str, str, str]] = {}
-    for task, key, op, call, start, duration, critical in columns:
-        found = parts.get(key)
-        if found is None:
-            found = parts[key] = _parts(rank, results, key, task)
-        head, tail, arrow = found
-        correlation = rank.first_correlation + (task if call < 0 else call)
-        yield (
-            f'{head}{start},"dur":{duration},"args":{{{rank.external_ids[op]}'
-            f'"correlation":{correlation},"critical":{critical},{tail}}}'
+    graph, names = rank.graph, [*(op.name for op in rank.graph.ops), ""]
+    busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
+    tasks: list[int] = busy.tolist()
+    ops = [graph.op[task] for task in tasks]
+    keys = list(
+        zip(
+            [graph.kernel[task] for task in tasks],
+            [names[op] for op in ops],
+            [graph.detail[task] for task in tasks],
+            [graph.resource[task] for task in tasks],
+            [graph.kind[task] for task in tasks],
+            [math.isnan(graph.stated_s[task]) for task in tasks],
+            strict=True,
         )
-        if call >= 0:
-            yield f'{arrow}{start},"id":{correlation}}}'
+    )
+    first = dict(zip(reversed(keys), reversed(tasks), strict=True))
+    parts = {key: _part(rank, results, key, task) for key, task in first.items()}
+    equal = [parts[key] for key in keys]
+    calls = np.array([graph.issue[task] for task in tasks], dtype=np.int64)
+    correlations = rank.correlations(np.where(calls < 0, busy, calls))
+    times = microseconds(rank.start_ns[busy])
+    on_path = np.isin(rank.offset + busy, results.path.tasks)
+    slices = events(
+        [part.head for part in equal],
+        times,
+        ',"dur":',
+        microseconds(rank.end_ns[busy] - rank.start_ns[busy]),
+        ',"args":{',
+        [rank.external_ids[op] for op in ops],
+        '"correlation":',
+        correlations,
+        ',"critical":',
+        ["1" if critical else "0" for critical in on_path.tolist()],
+        [part.tail for part in equal],
+    )
+    issued = (calls >= 0).tolist()
+    ends = ([part.arrow for part in equal], times, correlations)
+    return chain(slices, arrows(*(list(compress(column, issued)) for column in ends)))
 
 
-def _parts(
-    rank: RankTrace, results: Results, key: Key, task: int
-) -> tuple[str, str, str]:
-    """Return what equal tasks share: beginning, end, and the arrow's beginning."""
+class _Part(NamedTuple):
+    """What equal tasks share: beginning and end, and the beginning of the arrow."""
+
+    head: str
+    tail: str
+    arrow: str
+
+
+def _part(rank: RankTrace, results: Results, key: Key, task: int) -> _Part:
     number, op, detail, resource, kind, _ = key
     lane = rank.lanes[resource]
     kernel = rank.graph.kernels[number] if number >= 0 else None
@@ -91,7 +106,7 @@ def _parts(
     if kernel is not None and kind is TaskKind.COPY:
         args |= _copied(kernel, int(rank.end_ns[task] - rank.start_ns[task]))
     head = slice_start(category, _name(kind, kernel, op, detail), lane)
-    return head, json.dumps(args)[1:], arrow_end("ac2g", lane)
+    return _Part(head, f",{json.dumps(args)[1:]}}}", arrow_end("ac2g", lane))
 
 
 def _copied(kernel: Kernel, duration_ns: int) -> dict[str, Any]:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from perfc.exporters.trace_events import events, microseconds
 from perfc.exporters.trace_rank import RankTrace
 from perfc.tools import Report, memory_timeline
 
 
 def memory_counters(rank: RankTrace, report: Report) -> Iterator[str]:
-    """Return the allocated bytes of the first rank class, where they change."""
+    """Return the allocated bytes of a rank, where they change."""
     pid = next((lane.pid for lane in rank.lanes if lane.device >= 0), None)
     if pid is None:
-        return
+        return iter(())
     shown, _, start_ns, end_ns = rank.op_slices
-    times_us = zip((start_ns / 1e3).tolist(), (end_ns / 1e3).tolist(), strict=True)
     ops: list[int] = shown.tolist()
     nodes = [rank.graph.ops[op].node for op in ops]
-    spans = dict(zip(nodes, times_us, strict=True))
-    for time_us, allocated in memory_timeline(report.memory_use, spans):
-        yield (
-            f'{{"ph":"C","name":"device memory (bytes)","pid":{pid},"tid":0,'
-            f'"ts":{time_us:.3f},"args":{{"allocated":{allocated}}}}}'
-        )
+    times_ns = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
+    spans = dict(zip(nodes, times_ns, strict=True))
+    points = memory_timeline(report.memory_use, spans)
+    head = f',\n{{"ph":"C","name":"device memory (bytes)","pid":{pid},"tid":0,"ts":'
+    return events(
+        [head] * len(points),
+        microseconds(np.array([time_ns for time_ns, _ in points], dtype=np.int64)),
+        ',"args":{"allocated":',
+        [str(allocated) for _, allocated in points],
+        "}}",
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
-from perfc.exporters.trace_events import arrow_end, arrow_start, microseconds
+from perfc.exporters.trace_events import arrow_end, arrow_start, arrows, microseconds
 from perfc.exporters.trace_rank import Integers, RankTrace
 from perfc.ir import HOST_KINDS, TaskKind
 from perfc.passes import task_mask
@@ -34,18 +35,13 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> Iterator[str]:
     lanes = [rank.lanes[resource] for rank in ranks for resource in rank.graph.resource]
     heads = {lane: arrow_start(_PATH, lane) for rank in ranks for lane in rank.lanes}
     tails = {lane: arrow_end(_PATH, lane) for rank in ranks for lane in rank.lanes}
-    columns = zip(
-        before.tolist(),
-        after.tolist(),
-        microseconds(start_ns[before]),
-        microseconds(reached_ns),
-        strict=True,
+    numbers = [str(number) for number in range(1, len(slices))]
+    left = [heads[lanes[task]] for task in before.tolist()]
+    reached = [tails[lanes[task]] for task in after.tolist()]
+    return chain(
+        arrows(left, microseconds(start_ns[before]), numbers),
+        arrows(reached, microseconds(reached_ns), numbers),
     )
-    for number, (one, other, start, end) in enumerate(columns, 1):
-        yield (
-            f'{heads[lanes[one]]}{start},"id":{number}}},\n'
-            f'{tails[lanes[other]]}{end},"id":{number}}}'
-        )
 
 
 def _slices(rank: RankTrace) -> Integers:

@@ -25,6 +25,9 @@ needs, and fails where a graph launch leaves it too small."""
 _FIRST_STREAM = 7
 """What CUPTI calls the default stream of a context."""
 
+CALL_KINDS = frozenset({TaskKind.CALL, TaskKind.SYNC})
+"""Kinds that are calls of the runtime."""
+
 BETWEEN_OPS = "T1"
 """The host time that belongs to an op, but is not in it."""
 
@@ -114,10 +117,9 @@ class RankTrace:
         """The process, and the main thread, of its host."""
         return _FIRST_HOST_PID + self.number
 
-    @property
-    def first_correlation(self) -> int:
-        """Correlation of its first task, if it is a call; the others follow."""
-        return _FIRST_CORRELATION + self.offset
+    def correlations(self, tasks: Integers) -> list[str]:
+        """Return the numbers by which calls, and what they issue, are known."""
+        return list(map(str, (_FIRST_CORRELATION + self.offset + tasks).tolist()))
 
     @functools.cached_property
     def op_slices(self) -> OpSlices:
@@ -205,10 +207,11 @@ def _op_tasks(
 ) -> tuple[Integers, Integers]:
     """Return the first and last host task of each op that is more than a call."""
     names = [*(launched.name for launched in graph.ops), ""]
-    details = zip(graph.detail, graph.op, strict=True)
-    is_call = np.array([detail == names[of] for detail, of in details], dtype=np.bool_)
-    on_host = task_mask(graph, HOST_KINDS)
-    tasks = np.flatnonzero(on_host & (op >= 0) & ~between & ~is_call)
+    in_op = task_mask(graph, HOST_KINDS) & (op >= 0) & ~between
+    calls = np.flatnonzero(task_mask(graph, CALL_KINDS))
+    alone = [graph.detail[task] == names[graph.op[task]] for task in calls.tolist()]
+    in_op[calls[np.array(alone, dtype=np.bool_)]] = False
+    tasks = np.flatnonzero(in_op)
     first = np.full(len(names), -1)
     last = np.full(len(names), -1)
     first[op[tasks[::-1]]] = tasks[::-1]  # of several, the one assigned last stays

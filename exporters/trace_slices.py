@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from itertools import chain, compress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
@@ -13,16 +13,17 @@ import numpy as np
 from perfc.exporters.trace_device import device_slices
 from perfc.exporters.trace_events import (
     arrow_start,
+    arrows,
+    events,
     microseconds,
     quoted,
     slice_start,
 )
-from perfc.exporters.trace_rank import Lane, RankTrace
-from perfc.ir import Node, TaskKind, TensorType, Value
+from perfc.exporters.trace_rank import CALL_KINDS, Lane, RankTrace
+from perfc.ir import LaunchGraph, Node, TensorType, Value
 from perfc.passes import task_mask
 from perfc.tools import Results
 
-_CALLS = frozenset({TaskKind.CALL, TaskKind.SYNC})
 _CBIDS = {
     "cudaDeviceSynchronize": 165,
     "cudaEventRecord": 135,
@@ -61,63 +62,74 @@ def rank_slices(rank: RankTrace, results: Results) -> Iterator[str]:
 
 
 def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
-    graph, inputs = rank.graph, _Inputs.of_rank(rank, results)
-    heads: dict[tuple[str, int], str] = {}
-    shown, resource_of, start_ns, end_ns = rank.op_slices
-    ops: list[int] = shown.tolist()
-    resources: list[int] = resource_of.tolist()
-    columns = zip(
-        ops,
-        resources,
+    inputs = _Inputs.of_rank(rank, results)
+    shown, resource, start_ns, end_ns = rank.op_slices
+    numbers: list[int] = shown.tolist()
+    resources: list[int] = resource.tolist()
+    ops = [rank.graph.ops[number] for number in numbers]
+    keys = list(zip([op.name for op in ops], resources, strict=True))
+    heads = {
+        key: slice_start("cpu_op", key[0], rank.lanes[key[1]]) for key in set(keys)
+    }
+    return events(
+        [heads[key] for key in keys],
         microseconds(start_ns),
+        ',"dur":',
         microseconds(end_ns - start_ns),
-        strict=True,
+        ',"args":{',
+        [rank.external_ids[number] for number in numbers],
+        '"Record function id":0,',
+        [inputs.describe(op.node) for op in ops],
+        '"perfc node":',
+        [quoted(op.node) for op in ops],
+        ',"Ev Idx":',
+        list(map(str, numbers)),
+        "}}",
     )
-    for number, resource, start, duration in columns:
-        op = graph.ops[number]
-        key = op.name, resource
-        head = heads.get(key)
-        if head is None:
-            lane = rank.lanes[resource]
-            head = heads[key] = slice_start("cpu_op", op.name, lane)
-        yield (
-            f'{head}{start},"dur":{duration},"args":{{{rank.external_ids[number]}'
-            f'"Record function id":0,{inputs.describe(op.node)}"Ev Idx":{number}}}}}'
-        )
 
 
 def _call_slices(rank: RankTrace) -> Iterator[str]:
     """Return runtime calls; each that issues something starts one arrow."""
-    graph, shown = rank.graph, task_mask(rank.graph, _CALLS)
-    tasks, issuing = np.flatnonzero(shown), frozenset(graph.issue)
-    columns = zip(
-        tasks.tolist(),
-        compress(zip(graph.detail, graph.resource, strict=True), shown),
-        compress(graph.op, shown),
-        microseconds(rank.start_ns[tasks]),
-        microseconds(rank.end_ns[tasks] - rank.start_ns[tasks]),
-        strict=True,
+    graph, issuing = rank.graph, frozenset(rank.graph.issue)
+    calls = np.flatnonzero(task_mask(graph, CALL_KINDS))
+    tasks: list[int] = calls.tolist()
+    keys = [(_call_name(graph, task), graph.resource[task]) for task in tasks]
+    parts = {key: _CallPart.of(key[0], rank.lanes[key[1]]) for key in set(keys)}
+    equal = [parts[key] for key in keys]
+    times = microseconds(rank.start_ns[calls])
+    correlations = rank.correlations(calls)
+    slices = events(
+        [part.head for part in equal],
+        times,
+        ',"dur":',
+        microseconds(rank.end_ns[calls] - rank.start_ns[calls]),
+        ',"args":{',
+        [rank.external_ids[graph.op[task]] for task in tasks],
+        [part.cbid for part in equal],
+        correlations,
+        "}}",
     )
-    parts: dict[tuple[str, int], tuple[str, str, str]] = {}
-    for task, key, op, start, duration in columns:
-        found = parts.get(key)
-        if found is None:
-            detail, resource = key
-            name = detail or graph.kind[task].value
-            found = parts[key] = _call_parts(name, rank.lanes[resource])
-        head, cbid, arrow = found
-        correlation = rank.first_correlation + task
-        yield (
-            f'{head}{start},"dur":{duration},"args":{{{rank.external_ids[op]}'
-            f'{cbid}"correlation":{correlation}}}}}'
-        )
-        if task in issuing:
-            yield f'{arrow}{start},"id":{correlation}}}'
+    issues = [task in issuing for task in tasks]
+    starts = ([part.arrow for part in equal], times, correlations)
+    return chain(slices, arrows(*(list(compress(column, issues)) for column in starts)))
 
 
-def _call_parts(name: str, lane: Lane) -> tuple[str, str, str]:
-    cbid = f'"cbid":{_CBIDS[name]},' if name in _CBIDS else ""
-    return slice_start("cuda_runtime", name, lane), cbid, arrow_start("ac2g", lane)
+def _call_name(graph: LaunchGraph, task: int) -> str:
+    return graph.detail[task] or graph.kind[task].value
+
+
+class _CallPart(NamedTuple):
+    """What equal calls share: beginning, number of the call, beginning of the arrow."""
+
+    head: str
+    cbid: str
+    arrow: str
+
+    @classmethod
+    def of(cls, name: str, lane: Lane) -> _CallPart:
+        cbid = f'"cbid":{_CBIDS[name]},' if name in _CBIDS else ""
+        head = slice_start("cuda_runtime", name, lane)
+        return cls(head, f'{cbid}"correlation":', arrow_start("ac2g", lane))
 
 
 _Types: TypeAlias = tuple[TensorType | None, ...]
@@ -129,7 +141,9 @@ class _Inputs:
 
     sources: Mapping[str, Node | Value]
     bindings: Mapping[str, int]
-    _written: dict[_Types, str] = attrs.field(factory=dict[_Types, str], init=False)
+    _written: dict[tuple[str, _Types], str] = attrs.field(
+        factory=dict[tuple[str, _Types], str], init=False
+    )
 
     @classmethod
     def of_rank(cls, rank: RankTrace, results: Results) -> _Inputs:
@@ -137,26 +151,30 @@ class _Inputs:
         graph = results.program.classes[rank.number].ops
         sources: dict[str, Node | Value] = {}
         if graph is not None:
-            sources.update((value.name, value) for value in graph.inputs)
-            sources.update((node.name, node) for node in graph)
+            sources |= {value.name: value for value in graph.inputs}
+            sources |= {node.name: node for node in graph}
         return cls(sources, results.program.bindings)
 
     def describe(self, name: str) -> str:
         """Return shapes, types and module of the node of this name."""
         source = self.sources.get(name)
+        key: tuple[str, _Types] = "", ()
         if isinstance(source, Node):
             types = tuple([value.type for value in source.operands])
-            module = quoted(source.location.module)
-        else:
-            types, module = (source.type,) if source is not None else (), '""'
-        inputs = self._written.get(types)
-        if inputs is None:
-            inputs = self._written[types] = self._write(types)
-        return f'{inputs}"Module Hierarchy":{module},"perfc node":{quoted(name)},'
+            key = source.location.module, types
+        elif source is not None:
+            key = "", (source.type,)
+        text = self._written.get(key)
+        if text is None:
+            text = self._written[key] = self._write(*key)
+        return text
 
-    def _write(self, types: _Types) -> str:
+    def _write(self, module: str, types: _Types) -> str:
         bound = [None if t is None else t.bind(self.bindings) for t in types]
         dims = [[] if t is None else list(t.shape) for t in bound]
         names = ["" if t is None else t.dtype.name for t in bound]
         names = [_INPUT_TYPES.get(name, name) for name in names]
-        return f'"Input Dims":{json.dumps(dims)},"Input type":{json.dumps(names)},'
+        return (
+            f'"Input Dims":{json.dumps(dims)},"Input type":{json.dumps(names)},'
+            f'"Module Hierarchy":{quoted(module)},'
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from typing import ClassVar
 
 import attrs
@@ -24,7 +23,7 @@ from perfc.passes.facts import (
     SegmentKind,
     SegmentTable,
 )
-from perfc.passes.timeline import TIMELINE, Timeline, latest_ends, task_mask
+from perfc.passes.timeline import TIMELINE, Timeline, latest_ends, task_kinds, task_mask
 
 _SEGMENT = {
     TaskKind.HOST: SegmentKind.HOST,
@@ -39,7 +38,8 @@ _SEGMENT = {
 }
 
 _NUMBER = {kind: number for number, kind in enumerate(SEGMENT_KINDS)}
-_OWN = {kind: _NUMBER[segment] for kind, segment in _SEGMENT.items()}
+_OWN = np.array([_NUMBER[_SEGMENT[kind]] for kind in TaskKind], dtype=np.int8)
+"""Number of the segment of a task itself, by the number of its kind."""
 
 _ROUNDING = 1e-12
 """Slack below this share of the time is what sums of floats differ by."""
@@ -116,8 +116,7 @@ def _segments(
 
 def _kinds(hosted: Sequence[HostedLaunches]) -> NDArray[np.int8]:
     """Return the number of the kind of each task's own segment."""
-    kinds = chain.from_iterable(launches.graph.kind for launches in hosted)
-    return np.frombuffer(bytes(map(_OWN.__getitem__, kinds)), dtype=np.int8)
+    return np.concatenate([_OWN[task_kinds(launches.graph)] for launches in hosted])
 
 
 def _on_host(hosted: Sequence[HostedLaunches]) -> NDArray[np.bool_]:

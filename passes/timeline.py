@@ -178,11 +178,14 @@ def _after_issued(
 def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:
     """Return which tasks of *graph* are of one of *kinds*."""
     wanted = np.array([kind in kinds for kind in TaskKind])
-    return wanted[_kinds(graph)]
+    return wanted[task_kinds(graph)]
 
 
-def _kinds(graph: LaunchGraph) -> NDArray[np.uint8]:
-    """Return the number of the kind of each task; of a complete graph, remember it."""
+def task_kinds(graph: LaunchGraph) -> NDArray[np.uint8]:
+    """Return where in `TaskKind` the kind of each task stands.
+
+    Of a complete graph it is remembered.
+    """
     found = _KINDS.get(graph.structure) if graph.complete else None
     if found is None:
         numbers = bytes(map(_NUMBER.__getitem__, graph.kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress, pairwise
 from typing import Any, TypeAlias
 
 from perfc.passes import LASTING, Buffer, BufferKind, MemoryUse
@@ -80,7 +81,7 @@ def _is_saved(buffer: Buffer, in_backward: Sequence[bool]) -> bool:
 def memory_timeline(
     use: MemoryUse, spans: Mapping[str, tuple[float, float]]
 ) -> list[tuple[float, int]]:
-    """Return (microseconds, allocated bytes): the curve steps at each point.
+    """Return (time, allocated bytes): the curve steps at each point.
 
     Eager PyTorch allocates when the host begins an op; what the op frees when it ends
     shows where the next one begins. A node whose op costs the host nothing (in a CUDA
@@ -89,17 +90,19 @@ def memory_timeline(
 
     Args:
         use: Memory of the rank class.
-        spans: When the host begins and ends each op, in microseconds, by the name of
-            its node; T1, the time between ops, belongs to none.
+        spans: When the host begins and ends each op, in any unit of time, by the
+            name of its node; T1, the time between ops, belongs to none.
 
     """
-    steps = [
-        (spans[name][0], during)
+    shown = [
+        (*spans[name], during)
         for name, during in zip(use.nodes, use.during_bytes, strict=True)
         if name in spans
     ]
-    if not steps:
-        return [(0.0, use.peak_bytes)] if use.peak_bytes else []
-    end_us = max(spans[name][1] for name in use.nodes if name in spans)
-    points = [(0.0, use.before_bytes), *steps, (end_us, use.after_bytes[-1])]
-    return [p for i, p in enumerate(points) if i == 0 or p[1] != points[i - 1][1]]
+    if not shown:
+        return [(0, use.peak_bytes)] if use.peak_bytes else []
+    steps = [(begin, during) for begin, _, during in shown]
+    last = max(end for _, end, _ in shown), use.after_bytes[-1]
+    points = [(0, use.before_bytes), *steps, last]
+    changes = (before != after for (_, before), (_, after) in pairwise(points))
+    return [points[0], *compress(points[1:], changes)]

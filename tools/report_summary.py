@@ -43,26 +43,20 @@ def totals(results: Results) -> Json:
 
 def _sum_s(results: Results, kinds: frozenset[TaskKind]) -> float:
     """Return the seconds of the tasks of some kinds of the first rank class."""
-    graph = results.hosted[0].graph
-    return sum(compress(results.schedule.duration_s, task_mask(graph, kinds)))
+    shown = task_mask(results.hosted[0].graph, kinds).tolist()
+    return sum(compress(results.schedule.duration_s, shown))
 
 
 def device_busy_s(results: Results) -> float:
     """Seconds during which any stream of the first rank class is busy."""
     graph, schedule = results.hosted[0].graph, results.schedule
-    busy = task_mask(graph, BUSY_KINDS)
-    spans = sorted(
-        zip(
-            compress(schedule.start_s, busy),
-            compress(schedule.end_s, busy),
-            strict=True,
-        )
-    )
-    busy_s, reached_s = 0.0, 0.0
-    for start_s, end_s in spans:
-        busy_s += max(0.0, end_s - max(start_s, reached_s))
-        reached_s = max(reached_s, end_s)
-    return busy_s
+    busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
+    start_s, end_s = np.array(schedule.start_s)[busy], np.array(schedule.end_s)[busy]
+    order = np.lexsort((end_s, start_s))
+    start_s, end_s = start_s[order], end_s[order]
+    reached_s = np.maximum.accumulate(np.concatenate([[0.0], end_s]))[:-1]
+    alone_s = np.maximum(0.0, end_s - np.maximum(start_s, reached_s))
+    return sum(alone_s.tolist(), start=0.0)
 
 
 def breakdown(results: Results) -> list[Json]:
