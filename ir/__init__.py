@@ -53,6 +53,7 @@ from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
 from perfc.ir.ops.embedding_backward import inputs_of_backward
+from perfc.ir.ops.loss import OF_ROWS as LOSSES_OF_ROWS
 from perfc.ir.ops.optimizer import (
     FOREACH_FLOPS,
     OPTIMIZER_FLOPS,
@@ -112,6 +113,7 @@ __all__ = [
     "FOREACH_FLOPS",
     "FRONTENDS",
     "HOST_KINDS",
+    "LOSSES_OF_ROWS",
     "NOWHERE",
     "NO_WORK",
     "OPTIMIZER_FLOPS",

@@ -24,7 +24,9 @@ from perfc.passes.eager import (
     dtype_name,
     elementwise_launch,
     made_contiguous,
+    rows_and_columns,
     vector_launch,
+    wanted_gradients,
 )
 from perfc.passes.eager_elementwise import kept_layout
 from perfc.passes.eager_movement import memcpy_launch
@@ -34,6 +36,7 @@ _NAMES: Mapping[str, str] = {
     "relu_backward": "threshold_backward",
     "clip_backward": "hardtanh_backward",
     "dropout_backward": "native_dropout_backward",
+    "shrink_backward": "softshrink_backward",
 }
 """ATen's names that are not the op's."""
 
@@ -46,8 +49,51 @@ SINGLE_TILE = 4096
 def _elementwise(site: Site) -> Eager:
     """One kernel reads the gradient and what was saved."""
     name = _NAMES.get(site.op, site.op)
+    if site.attributes.flag("hard"):
+        name = "hardshrink_backward"
     launch = elementwise_launch(name, site.operands, site.out, site.work.flops)
     return Eager(f"aten::{name}", (launch,), (kept_layout(site),))
+
+
+def _prelu_backward(site: Site) -> Eager:
+    """One kernel writes both gradients (`_prelu_kernel_backward`)."""
+    out = site.out
+    params: dict[str, AttrValue] = {
+        **dict(zip(("rows", "cols"), rows_and_columns(out.shape), strict=True)),
+        "kind": "prelu_backward",
+        "tensor_inputs": 2,
+        "bytes": int(site.work.bytes_read + site.work.bytes_written),
+    }
+    launch = vector_launch("elementwise", out.type.dtype, params, site.work)
+    return Eager("aten::_prelu_kernel_backward", (launch,))
+
+
+def _glu_backward(site: Site) -> Eager:
+    """One kernel writes both halves of the gradient."""
+    launch = elementwise_launch(
+        "glu_backward", site.operands, site.out, site.work.flops
+    )
+    return Eager("aten::glu_backward", (launch,))
+
+
+def _pad_backward(site: Site) -> Eager:
+    """Zeros, then each element added to its source (`ReflectionPad.cu`)."""
+    mode = "replication" if site.attributes.text("mode") == "edge" else "reflection"
+    grad, out = site.operands[0], site.out
+    axes = sum(a != b for a, b in zip(grad.shape, out.shape, strict=True))
+    zeros = elementwise_launch("fill", (), out)
+    launches = (*made_contiguous((grad,)), zeros, kernel_launch(site, "pad"))
+    return Eager(f"aten::{mode}_pad{max(1, axes)}d_backward", launches)
+
+
+def _grid_sample_backward(site: Site) -> Eager:
+    """Zeros for the image, then one kernel for both gradients (`GridSampler.cu`)."""
+    x = site.operands[1]
+    zeros = elementwise_launch("fill", (), Tensor(x.type))
+    first = (zeros,) if "x" in wanted_gradients(site) else ()
+    launch = kernel_launch(site, "grid_sample", kind=site.attributes.text("mode"))
+    name = f"aten::grid_sampler_{x.type.rank - 2}d_backward"
+    return Eager(name, (*first, launch))
 
 
 def _pool_backward(site: Site) -> Eager:
@@ -163,6 +209,10 @@ def _radix_sort(site: Site, keys: Tensor) -> list[Launch]:
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(sorted(ACTIVATION_GRADIENTS), _elementwise),
+    "prelu_backward": _prelu_backward,
+    "glu_backward": _glu_backward,
+    "pad_backward": _pad_backward,
+    "grid_sample_backward": _grid_sample_backward,
     "pool_backward": _pool_backward,
     "slice_backward": _slice_backward,
     "index_put": _index_put,

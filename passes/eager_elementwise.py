@@ -61,6 +61,8 @@ def _in_steps(site: Site) -> Eager:
 
 def _elementwise(site: Site) -> Eager:
     name = _ATEN_NAMES.get(site.op, f"aten::{site.op}")
+    if site.attributes.flag("hard"):
+        name = "aten::hardshrink"
     name += "_" * site.attributes.flag("in_place")
     launch = elementwise_launch(site.op, site.operands, site.out, site.work.flops)
     return Eager(name, (launch,), (kept_layout(site),))
@@ -81,6 +83,12 @@ def _activation(site: Site) -> Eager:
     if calls_of(site):
         return spelled_out(site, {"x": site.operands[0]}, RULES)
     return _elementwise(site)
+
+
+def _glu(site: Site) -> Eager:
+    """One kernel reads both halves."""
+    launch = elementwise_launch("glu", site.operands, site.out, site.work.flops)
+    return Eager("aten::glu", (launch,))
 
 
 def over_rows(
@@ -106,6 +114,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE_OPS, _elementwise),
     **dict.fromkeys(_STEPS, _in_steps),
     **dict.fromkeys(ACTIVATIONS, _activation),
+    "glu": _glu,
     "batch_norm": _batch_norm,
 }
 """Rules of the elementwise ops and of those that walk rows, by op name."""

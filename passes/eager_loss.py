@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Work
+from perfc.ir import LOSSES_OF_ROWS, AttrValue, Work
 from perfc.passes.eager import (
+    BYTE,
     Eager,
     Launch,
     Rule,
     Site,
     Tensor,
     elementwise_launch,
+    rows_and_columns,
     scratch,
     vector_launch,
 )
@@ -30,6 +32,9 @@ _NAMES: Mapping[str, str] = {
     "huber": "huber_loss",
     "bce": "binary_cross_entropy",
     "bce_with_logits": "binary_cross_entropy_with_logits",
+    "soft_margin": "soft_margin_loss",
+    "multi_margin": "multi_margin_loss",
+    "multilabel_margin": "multilabel_margin_loss",
 }
 
 _STEPS: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +44,7 @@ _STEPS: Mapping[str, tuple[str, ...]] = {
     "huber": ("huber",),
     "bce": ("binary_cross_entropy",),
     "bce_with_logits": ("rsub", "mul", "log_sigmoid", "sub"),
+    "soft_margin": ("neg", "mul", "exp", "log1p"),
 }
 """Kernels of a loss, before it is weighted and reduced."""
 
@@ -55,6 +61,7 @@ _BACKWARD_STEPS: Mapping[str, tuple[str, ...]] = {
     "huber": ("fill", "huber_backward"),
     "bce": ("binary_cross_entropy_backward",),
     "bce_with_logits": ("sigmoid", "sub", "mul"),
+    "soft_margin": ("neg", "mul", "exp", "mul", "mul_number", "add", "div", "mul"),
 }
 """Kernels of a gradient, before it is weighted."""
 
@@ -64,7 +71,7 @@ _DIVIDED = frozenset({"l1", "bce", "bce_with_logits"})
 _READS: Mapping[str, int] = {
     "fill": 0,
     **dict.fromkeys(("abs", "sgn", "sigmoid", "log_sigmoid", "neg", "exp", "log"), 1),
-    "clamp_min": 1,
+    **dict.fromkeys(("clamp_min", "log1p", "mul_number"), 1),
 }
 """Tensors that a step reads, where they are not two."""
 
@@ -75,6 +82,8 @@ _POSITIVE_WEIGHT_STEPS = ("sub", "mul", "add", "mul")
 def _loss(site: Site) -> Eager:
     kind = site.attributes.text("kind")
     reduction = site.attributes.text("reduction")
+    if kind in LOSSES_OF_ROWS:
+        return _loss_of_rows(site)
     x, _, *weights = site.operands
     old = kind == "bce_with_logits" and not site.settings.log_sigmoid
     steps = [*(_OLD_LOGITS if old else _STEPS[kind]), *_weighting(kind, len(weights))]
@@ -82,6 +91,19 @@ def _loss(site: Site) -> Eager:
     if reduction != "none":
         params: dict[str, AttrValue] = {"rows": 1, "cols": x.numel, "kind": reduction}
         work = Work(x.numel, x.nbytes, site.out.nbytes)
+        launches.append(vector_launch("reduction", x.type.dtype, params, work))
+    return Eager(f"aten::{_NAMES[kind]}", tuple(launches))
+
+
+def _loss_of_rows(site: Site) -> Eager:
+    """One kernel, a block a row (`MultiMarginLoss.cu`), whose results are added up."""
+    kind, x = site.attributes.text("kind"), site.operands[0]
+    rows, columns = rows_and_columns(x.shape)
+    launches = [over_rows(site, "reduction", rows, columns, kind=kind)]
+    if site.attributes.text("reduction") != "none":
+        params: dict[str, AttrValue] = {"rows": 1, "cols": rows, "kind": "sum"}
+        item = x.type.dtype.bits // BYTE
+        work = Work(rows, rows * item, item)
         launches.append(vector_launch("reduction", x.type.dtype, params, work))
     return Eager(f"aten::{_NAMES[kind]}", tuple(launches))
 
@@ -97,11 +119,16 @@ def _weighting(kind: str, weights: int) -> tuple[str, ...]:
 def _loss_backward(site: Site) -> Eager:
     kind = site.attributes.text("kind")
     _, x, _, *weights = site.operands
+    name = f"aten::{_NAMES[kind]}_backward"
+    if kind in LOSSES_OF_ROWS:
+        rows, columns = rows_and_columns(x.shape)
+        launch = over_rows(site, "reduction", rows, columns, kind=f"{kind}_backward")
+        return Eager(name, (launch,))
     steps = [*_BACKWARD_STEPS[kind], *_weighting(kind, len(weights))]
     if kind in _DIVIDED and site.attributes.text("reduction") == "mean":
         steps.append("div")
     launches = tuple(_step(site, step, x, len(steps)) for step in steps)
-    return Eager(f"aten::{_NAMES[kind]}_backward", launches)
+    return Eager(name, launches)
 
 
 def _step(site: Site, kind: str, x: Tensor, steps: int) -> Launch:

@@ -22,6 +22,7 @@ from perfc.frontends.aten.op_map_reduction import REDUCTION_HANDLERS
 from perfc.frontends.aten.op_map_selection import SELECTION_HANDLERS
 from perfc.frontends.aten.op_map_sparse import SPARSE_HANDLERS
 from perfc.frontends.aten.op_map_spectral import SPECTRAL_HANDLERS
+from perfc.frontends.aten.op_map_trilinear import TRILINEAR_HANDLERS
 from perfc.frontends.aten.op_map_views import VIEW_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
@@ -43,6 +44,7 @@ HANDLERS: Mapping[str, Handler] = {
     **VIEW_HANDLERS,
     **SPARSE_HANDLERS,
     **SPECTRAL_HANDLERS,
+    **TRILINEAR_HANDLERS,
 }
 """Namespace and name of an op (`aten.add`; all its overloads) to the function that
 writes it. An op that works in place has the name of the one that does not."""

@@ -79,11 +79,23 @@ def _axes(node: AtenNode) -> int:
 
 def _pool(kind: str) -> Handler:
     def handler(node: AtenNode) -> None:
-        attributes = _pool_attributes(node, kind, _axes(node))
-        results = range(len(node.results))
-        node.emit("pool", (node.tensor("self"),), attributes, results=results)
+        axes = _axes(node)
+        _emit_pool(node, _pool_attributes(node, kind, axes), axes)
 
     return handler
+
+
+def _emit_pool(node: AtenNode, attributes: dict[str, AttrValue], axes: int) -> None:
+    """Pool images; one without a batch is a batch of one."""
+    x, count = node.tensor("self"), len(node.results)
+    if x.rank == axes + 2:
+        node.emit("pool", (x,), attributes, results=range(count))
+        return
+    (batch,) = node.helper("unsqueeze", (x,), {"axes": (0,)})
+    pooled = node.helper("pool", (batch,), attributes, count=count)
+    for index, result in enumerate(pooled):
+        (image,) = node.helper("squeeze", (result,), {"axes": (0,)})
+        node.alias(index, image)
 
 
 def _pool_backward(kind: str) -> Handler:
@@ -101,12 +113,15 @@ def _adaptive(kind: str) -> Handler:
     """A window and a stride that give the size that is asked for."""
 
     def handler(node: AtenNode) -> None:
-        x, out = node.tensor("self"), node.result()
+        x, out, axes = node.tensor("self"), node.result(), _axes(node)
         window: list[int] = []
         stride: list[int] = []
-        for size, wanted in zip(x.type.shape[2:], out.shape[2:], strict=True):
+        for size, wanted in zip(x.type.shape[-axes:], out.shape[-axes:], strict=True):
             if not isinstance(size, int) or not isinstance(wanted, int) or not wanted:
                 _whole(node, kind)
+                return
+            if wanted > size:
+                _enlarge(node)
                 return
             stride.append(max(size // wanted, 1))
             window.append(max(size - (wanted - 1) * stride[-1], 1))
@@ -115,10 +130,22 @@ def _adaptive(kind: str) -> Handler:
             "window": tuple(window),
             "stride": tuple(stride),
         }
-        results = range(len(node.results))
-        node.emit("pool", (x,), attributes, results=results)
+        _emit_pool(node, attributes, axes)
 
     return handler
+
+
+def _enlarge(node: AtenNode) -> None:
+    """Windows that overlap as little as they can: each reads an element or two."""
+    operands = (node.tensor("self"), node.listed(node.result().shape))
+    node.emit("resize", operands, {"mode": "nearest"})
+
+
+def _max_unpool(node: AtenNode) -> None:
+    size = node.listed(node.result().shape)
+    operands = (node.tensor("self"), node.tensor("indices"), size)
+    window = (1,) * (operands[0].rank - 2)
+    node.emit("max_unpool", operands, {"window": window})
 
 
 def _whole(node: AtenNode, kind: str) -> None:
@@ -165,6 +192,12 @@ CONVOLUTION_HANDLERS: Mapping[str, Handler] = {
     **{f"aten.adaptive_avg_pool{n}d": _adaptive("average") for n in (1, 2, 3)},
     **{f"aten._adaptive_avg_pool{n}d": _adaptive("average") for n in (2, 3)},
     **{f"aten.adaptive_max_pool{n}d": _adaptive("max") for n in (1, 2, 3)},
+    **{f"aten.fractional_max_pool{n}d": _adaptive("max") for n in (2, 3)},
+    **{
+        f"aten.fractional_max_pool{n}d_backward": _adaptive_backward("max")
+        for n in (2, 3)
+    },
+    **{f"aten.max_unpool{n}d": _max_unpool for n in (2, 3)},
     **{
         f"aten._adaptive_avg_pool{n}d_backward": _adaptive_backward("average")
         for n in (2, 3)

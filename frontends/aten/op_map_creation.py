@@ -83,7 +83,7 @@ def _eye(node: AtenNode) -> None:
 
 _EMPTY = (
     *("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"),
-    *("empty_permuted", "resize"),
+    *("empty_permuted", "resize", "resize_as"),
 )
 _RANDOM = {
     "normal": ("randn", "randn_like", "normal", "log_normal", "normal_functional"),

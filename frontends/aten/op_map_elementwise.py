@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler
@@ -14,6 +15,7 @@ _SAME = (
     *("asinh", "acosh", "atanh", "square", "neg", "abs", "sign", "ceil", "floor"),
     *("round", "trunc", "frac", "isnan", "isinf", "isfinite", "lgamma", "digamma"),
     *("logit", "bitwise_not", "celu", "selu", "softplus", "leaky_relu"),
+    *("polygamma", "i0", "sinc", "nan_to_num", "signbit"),
 )
 """Ops of one tensor that have the same name here."""
 
@@ -22,7 +24,8 @@ _RENAMED = {
     "log_sigmoid": "log_sigmoid",
     "hardsigmoid": "hardsigmoid",
     "softshrink": "shrink",
-    "hardshrink": "shrink",
+    "isposinf": "isinf",
+    "isneginf": "isinf",
     "threshold": "thresholded_relu",
     "relu6": "clip",
     "sgn": "sign",
@@ -62,6 +65,9 @@ _BINARY = {
     "hypot": "hypot",
     "copysign": "copysign",
     "logaddexp": "logaddexp",
+    "logaddexp2": "logaddexp",
+    "ldexp": "mul",
+    "special_xlog1py": "xlogy",
     "xlogy": "xlogy",
     "special_xlogy": "xlogy",
     "bitwise_and": "bitwise_and",
@@ -119,8 +125,9 @@ _BACKWARD = {
     "native_dropout_backward": ("dropout_backward", "grad_output", "mask"),
     "_softmax_backward_data": ("softmax_backward", "grad_output", "output"),
     "_log_softmax_backward_data": ("log_softmax_backward", "grad_output", "output"),
-    "logit_backward": ("sigmoid_backward", "grad_output", "self"),
-    "log_sigmoid_backward": ("softplus_backward", "grad_output", "self"),
+    "logit_backward": ("logit_backward", "grad_output", "self"),
+    "log_sigmoid_backward": ("log_sigmoid_backward", "grad_output", "self"),
+    "softshrink_backward": ("shrink_backward", "grad_output", "self"),
 }
 """Gradients, and the arguments that are their operands."""
 
@@ -209,11 +216,50 @@ def _log_sigmoid_forward(node: AtenNode) -> None:
 
 
 def _glu(node: AtenNode) -> None:
-    """One kernel reads both halves: a product and a sigmoid."""
-    x, axis = node.tensor("self"), node.integer("dim", -1)
-    halves = node.helper("split", (x,), {"axis": axis, "parts": 2}, count=2)
-    (gate,) = node.helper("sigmoid", halves[1:])
-    node.emit("mul", (halves[0], gate))
+    axis = node.integer("dim", -1)
+    node.emit("glu", (node.tensor("self"),), {"axis": axis})
+
+
+def _glu_backward(node: AtenNode) -> None:
+    operands = (node.tensor("grad_output"), node.tensor("self"))
+    node.emit("glu_backward", operands, {"axis": node.integer("dim", -1)})
+
+
+def _prelu_backward(node: AtenNode) -> None:
+    names = ("grad_output", "self", "weight")
+    operands = [node.tensor(name) for name in names]
+    node.emit("prelu_backward", operands, results=(0, 1))
+
+
+def _hardshrink(node: AtenNode) -> None:
+    node.emit("shrink", (node.tensor("self"),), {"hard": True})
+
+
+def _hardshrink_backward(node: AtenNode) -> None:
+    operands = (node.tensor("grad_out"), node.tensor("self"))
+    node.emit("shrink_backward", operands, {"hard": True})
+
+
+def _rrelu(node: AtenNode) -> None:
+    """In training slopes are drawn: the kernel moves as much as one that reads them.
+
+    At other times it is a leaky ReLU.
+    """
+    x, slopes = node.tensor("self"), node.tensor("noise")
+    training = node.flag("training")
+    node.emit(*(("mul", (x, slopes)) if training else ("leaky_relu", (x,))))
+
+
+def _rrelu_backward(node: AtenNode) -> None:
+    """Multiply by the slopes that were drawn."""
+    operands = (node.tensor("grad_output"), node.tensor("noise"))
+    node.emit("mul", operands)
+
+
+def _degrees(node: AtenNode) -> None:
+    """`deg2rad` and `rad2deg` multiply by a number."""
+    x = node.tensor("self")
+    node.emit("mul", (x, node.scalar(math.pi / 180, x.type.dtype)))
 
 
 ELEMENTWISE_HANDLERS: Mapping[str, Handler] = {
@@ -236,5 +282,13 @@ ELEMENTWISE_HANDLERS: Mapping[str, Handler] = {
     "aten.elu_backward": _elu_backward,
     "aten.log_sigmoid_forward": _log_sigmoid_forward,
     "aten.glu": _glu,
+    "aten.glu_backward": _glu_backward,
+    "aten._prelu_kernel_backward": _prelu_backward,
+    "aten.hardshrink": _hardshrink,
+    "aten.hardshrink_backward": _hardshrink_backward,
+    "aten.rrelu_with_noise": _rrelu,
+    "aten.rrelu_with_noise_backward": _rrelu_backward,
+    "aten.deg2rad": _degrees,
+    "aten.rad2deg": _degrees,
 }
 """ATen ops to the functions that write them."""

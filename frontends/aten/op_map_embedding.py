@@ -16,6 +16,19 @@ def _embedding(node: AtenNode) -> None:
     node.emit("gather", operands, {"axis": 0})
 
 
+def _renorm(node: AtenNode) -> None:
+    """Sort the indices so that no row is scaled twice, then scale the rows.
+
+    `embedding_renorm_cuda_` in `Embedding.cu`; rows are counted as if none were twice.
+    """
+    table, indices = node.tensor("self"), node.tensor("indices")
+    (flat,) = node.helper("reshape", (indices, node.listed((-1,))), {"view": True})
+    places, _ = node.helper("sort", (flat,), {"axis": 0}, count=2)
+    (rows,) = node.helper("gather", (table, places), {"axis": 0})
+    (tuples,) = node.helper("unsqueeze", (places,), {"axes": (1,)})
+    node.emit("index_put", (table, rows, tuples), {"axis": 0})
+
+
 def _mode(node: AtenNode) -> str:
     code = node.integer("mode", 0)
     if not 0 <= code < len(_MODES):
@@ -124,6 +137,7 @@ def _fused_update(node: AtenNode) -> None:
 
 EMBEDDING_HANDLERS: Mapping[str, Handler] = {
     "aten.embedding": _embedding,
+    "aten.embedding_renorm": _renorm,
     "aten.embedding_backward": _embedding_backward,
     "aten.embedding_dense_backward": _embedding_backward,
     "aten.embedding_sparse_backward": _embedding_backward,

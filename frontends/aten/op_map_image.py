@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler
+from perfc.frontends.aten.op_map_normalization import emit_wanted
 from perfc.ir import AttrValue
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic"}
@@ -22,6 +23,7 @@ _RESIZES = {
     "upsample_bicubic2d": "cubic",
     "_upsample_bicubic2d_aa": "cubic",
 }
+_AXES = (1, 2, 3)
 _INTERPOLATIONS = ("linear", "nearest", "cubic")
 
 
@@ -41,11 +43,21 @@ def _resize_backward(mode: str) -> Handler:
     return handler
 
 
-def _grid_sample(node: AtenNode) -> None:
+def _interpolation(node: AtenNode) -> dict[str, AttrValue]:
     code = node.integer("interpolation_mode", 0)
-    mode = _INTERPOLATIONS[code] if 0 <= code < len(_INTERPOLATIONS) else "linear"
+    known = 0 <= code < len(_INTERPOLATIONS)
+    return {"mode": _INTERPOLATIONS[code] if known else "linear"}
+
+
+def _grid_sample(node: AtenNode) -> None:
     operands = (node.tensor("input"), node.tensor("grid"))
-    node.emit("grid_sample", operands, {"mode": mode})
+    node.emit("grid_sample", operands, _interpolation(node))
+
+
+def _grid_sample_backward(node: AtenNode) -> None:
+    operands = [node.tensor(n) for n in ("grad_output", "input", "grid")]
+    names = ("x", "grid")
+    emit_wanted(node, "grid_sample_backward", operands, _interpolation(node), names)
 
 
 def _affine_grid(node: AtenNode) -> None:
@@ -66,16 +78,28 @@ def _pad(mode: str) -> Handler:
     return handler
 
 
+def _pad_backward(mode: str) -> Handler:
+    def handler(node: AtenNode) -> None:
+        attributes: dict[str, AttrValue] = {"mode": mode, "shape": node.result().shape}
+        node.emit("pad_backward", (node.tensor("grad_output"),), attributes)
+
+    return handler
+
+
 IMAGE_HANDLERS: Mapping[str, Handler] = {
     **{f"aten.{name}": _resize(mode) for name, mode in _RESIZES.items()},
     **{f"aten.{name}_backward": _resize_backward(m) for name, m in _RESIZES.items()},
     "aten.grid_sampler_2d": _grid_sample,
     "aten.grid_sampler_3d": _grid_sample,
     "aten.grid_sampler": _grid_sample,
+    "aten.grid_sampler_2d_backward": _grid_sample_backward,
+    "aten.grid_sampler_3d_backward": _grid_sample_backward,
     "aten.affine_grid_generator": _affine_grid,
     "aten.constant_pad_nd": _pad("constant"),
     "aten.pad": _pad("constant"),
     **{f"aten.reflection_pad{n}d": _pad("reflect") for n in (1, 2, 3)},
     **{f"aten.replication_pad{n}d": _pad("edge") for n in (1, 2, 3)},
+    **{f"aten.reflection_pad{n}d_backward": _pad_backward("reflect") for n in _AXES},
+    **{f"aten.replication_pad{n}d_backward": _pad_backward("edge") for n in _AXES},
 }
 """ATen ops to the functions that write them."""

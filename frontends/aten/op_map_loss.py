@@ -16,8 +16,14 @@ _KINDS = {
     "huber_loss": "huber",
     "binary_cross_entropy": "bce",
     "binary_cross_entropy_with_logits": "bce_with_logits",
+    "soft_margin_loss": "soft_margin",
+    "multi_margin_loss": "multi_margin",
+    "multilabel_margin_loss": "multilabel_margin",
 }
-_WITH_BACKWARD = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+_WITH_BACKWARD = (
+    *("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"),
+    *("soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss"),
+)
 """Losses whose gradient is an op of its own."""
 
 
@@ -81,6 +87,7 @@ def _cross_entropy(node: AtenNode) -> None:
 
 LOSS_HANDLERS: Mapping[str, Handler] = {
     **{f"aten.{name}": _loss(kind) for name, kind in _KINDS.items()},
+    "aten.multilabel_margin_loss_forward": _loss("multilabel_margin"),
     **{f"aten.{n}_backward": _loss_backward(_KINDS[n]) for n in _WITH_BACKWARD},
     **dict.fromkeys(
         (

@@ -70,7 +70,8 @@ def _foreach(kind: str) -> Handler:
     """Numbers, one for all or one for each, are arguments of the kernel."""
 
     def handler(node: AtenNode) -> None:
-        own = node.tensors("self")
+        listed = isinstance(node.arguments.get("self"), tuple)
+        own = node.tensors("self" if listed else "exponent")
         if not own:
             return
         names = [name for name in node.arguments if name in _LISTS]

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.op_map_elementwise import of
-from perfc.ir import AttrValue
+from perfc.frontends.aten.template import Operand
+from perfc.ir import AttrValue, Dim
 
 
 def _linear(node: AtenNode) -> None:
@@ -60,6 +61,44 @@ def _linear_backward(node: AtenNode) -> None:
     raise Misfit(msg)
 
 
+def _grouped(node: AtenNode) -> None:
+    """One kernel for the products of all groups; *offs* say where groups end.
+
+    Ends are data: groups are taken to be equally large. Rows by group times a matrix
+    each, as experts are, and in backward what makes the gradients of those matrices.
+    """
+    x, y = node.tensor("self"), node.tensor("mat2")
+    if not node.is_given("offs"):
+        node.emit("matmul", (x, y))
+        return
+    groups = node.tensor("offs").type.shape[0]
+    if (x.rank, y.rank) == (_MATRIX, _MATRIX + 1):
+        (made,) = node.helper("matmul", (_split(node, x, groups), y))
+        node.emit("reshape", (made, node.listed(node.result().shape)), {"view": True})
+        return
+    if (x.rank, y.rank) != (_MATRIX, _MATRIX):
+        msg = f"groups of {x.type} and {y.type}"
+        raise Misfit(msg)
+    (rows,) = node.helper("transpose", (x,), {"perm": (1, 0)})
+    (columns,) = node.helper(
+        "transpose", (_split(node, rows, groups),), {"perm": (0, 2, 1)}
+    )
+    node.emit("matmul", (columns, _split(node, y, groups)))
+
+
+_MATRIX = 2
+
+
+def _split(node: AtenNode, x: Operand, groups: Dim) -> Operand:
+    """View the rows of a matrix as so many groups."""
+    rows, columns = x.type.shape
+    if not isinstance(rows, int) or not isinstance(groups, int) or rows % groups:
+        msg = f"{rows} rows in {groups} groups, which cannot be equally large"
+        raise Misfit(msg)
+    shape = node.listed((groups, rows // groups, columns))
+    return node.helper("reshape", (x, shape), {"view": True})[0]
+
+
 PRODUCT_HANDLERS: Mapping[str, Handler] = {
     "aten.linear": _linear,
     "aten.addmm": _addmm,
@@ -75,6 +114,7 @@ PRODUCT_HANDLERS: Mapping[str, Handler] = {
     "aten.outer": _outer,
     "aten.ger": _outer,
     "aten.einsum": _einsum,
+    "aten._grouped_mm": _grouped,
     "aten.linear_backward": _linear_backward,
 }
 """ATen ops to the functions that write them."""

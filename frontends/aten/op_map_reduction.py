@@ -118,8 +118,6 @@ REDUCTION_HANDLERS: Mapping[str, Handler] = {
     "aten.median": _with_second("max"),
     "aten.nanmedian": _with_second("max"),
     "aten.mode": _with_second("max"),
-    "aten.cummax": _with_second("max"),
-    "aten.cummin": _with_second("min"),
     "aten.aminmax": _with_second("min_max"),
     "aten.var_mean": _with_second("var_mean"),
     "aten.std_mean": _with_second("std_mean"),
@@ -129,7 +127,9 @@ REDUCTION_HANDLERS: Mapping[str, Handler] = {
     "aten.argmin": _arg("argmin"),
     "aten.cumsum": _scan("cumsum"),
     "aten.cumprod": _scan("cumprod"),
-    "aten.logcumsumexp": _scan("cumsum"),
+    **dict.fromkeys(
+        ("aten.logcumsumexp", "aten.cummax", "aten.cummin"), _scan("cumsum")
+    ),
     **dict.fromkeys(
         ("aten.softmax", "aten._softmax", "aten._safe_softmax"), _softmax("softmax")
     ),

@@ -12,6 +12,7 @@ Source: `aten/src/ATen/native/transformers/attention.cpp`, `Dropout.cpp`,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -39,6 +40,7 @@ def as_on_cuda(recorder: Recorder) -> Generator[None]:
         stack.enter_context(kernels("AutogradMeta", found.items()))
         for where in ("foreach", "fused"):
             stack.enter_context(_supported(where))
+        stack.enter_context(_capturable())
         yield
 
 
@@ -50,6 +52,25 @@ def _supported(what: str) -> Generator[None]:
     devices = [*getattr(module, name)(), "meta"]
     with patch.object(module, name, lambda: devices):
         yield
+
+
+@contextmanager
+def _capturable() -> Generator[None]:
+    """Let optimizers be `capturable`: each has a name of its own for the function."""
+    name = "_get_capturable_supported_devices"
+    known = getattr(import_module("torch.optim.optimizer"), name)
+
+    def devices(**given: bool) -> list[str]:
+        return [*known(**given), "meta"]
+
+    with ExitStack() as stack:
+        for module in [m for n, m in sys.modules.items() if n.startswith(_OPTIMIZERS)]:
+            if hasattr(module, name):
+                stack.enter_context(patch.object(module, name, devices))
+        yield
+
+
+_OPTIMIZERS = "torch.optim."
 
 
 def _attention(  # noqa: PLR0913, PLR0917 - the function's arguments

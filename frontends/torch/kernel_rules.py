@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from perfc.frontends.torch import values
 from perfc.frontends.torch.internals import op
 from perfc.frontends.torch.quick_rules import QUICK_RULES, empty_like
 from perfc.frontends.torch.weightless import META
@@ -149,6 +150,33 @@ def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
     )
 
 
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,  # noqa: ANN401 - a list of numbers, or a tensor of them
+    target_lengths: Any,  # noqa: ANN401
+    *rest: Any,  # noqa: ANN401
+) -> tuple[torch.Tensor, ...]:
+    """One loss a sequence, and what is summed up for it: twice the longest target."""
+    steps, batch = log_probs.shape[:2]
+    lengths = target_lengths
+    if isinstance(lengths, torch.Tensor):
+        lengths = values.value_of(lengths)
+    longest = targets.shape[-1] if lengths is None else max(map(int, lengths))
+    sums = log_probs.new_empty(batch, steps, 2 * longest + 1)
+    return (log_probs.new_empty(batch), sums)
+
+
+def _like_second(
+    grad: torch.Tensor,
+    tensor: torch.Tensor,
+    *args: Any,  # noqa: ANN401
+    **kwargs: Any,  # noqa: ANN401
+) -> torch.Tensor:
+    """Return a tensor like the second argument, of which it is the gradient."""
+    return empty_like(tensor)
+
+
 RULES: Mapping[Any, Callable[..., Any]] = {
     **QUICK_RULES,
     op("_scaled_dot_product_flash_attention"): _flash,
@@ -157,6 +185,13 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     op("_scaled_dot_product_efficient_attention_backward"): _efficient_backward,
     op("_cudnn_rnn"): _cudnn_rnn,
     op("_cudnn_rnn_backward"): _cudnn_rnn_backward,
+    op("_ctc_loss"): _ctc_loss,
+    op("_ctc_loss.Tensor"): _ctc_loss,
+    op("_ctc_loss_backward"): _like_second,
+    op("_ctc_loss_backward.Tensor"): _like_second,
+    op("fractional_max_pool3d_backward"): _like_second,
+    op("multi_margin_loss_backward"): _like_second,
+    op("multilabel_margin_loss_backward"): _like_second,
     op("normal_"): _filled,
     op("uniform_"): _filled,
     op("random_"): _filled,

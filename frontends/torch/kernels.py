@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -97,9 +98,24 @@ def _reads_values(func: Any, kwargs: Mapping[str, Any]) -> bool:  # noqa: ANN401
 def _item(tensor: torch.Tensor) -> Any:  # noqa: ANN401 - a number
     """Return the one element of a tensor."""
     known = values.value_of(tensor)
-    if known is None:
-        raise UnknownValueError
-    return known.item()
+    if known is not None:
+        return known.item()
+    if _ANY_NUMBER.get():
+        return 1
+    raise UnknownValueError
+
+
+_ANY_NUMBER: ContextVar[bool] = ContextVar("_ANY_NUMBER", default=False)
+
+
+@contextmanager
+def any_number() -> Generator[None]:
+    """Read 1 where an element is not known: for code that only computes with it."""
+    token = _ANY_NUMBER.set(True)
+    try:
+        yield
+    finally:
+        _ANY_NUMBER.reset(token)
 
 
 @contextmanager

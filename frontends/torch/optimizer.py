@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -19,6 +19,7 @@ from unittest.mock import patch
 import torch
 
 from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.torch.kernels import any_number
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.schema import tensor_type
 from perfc.ir import Location, TensorType, UnsupportedModelError, UsageError
@@ -65,7 +66,25 @@ def make_optimizer(
         kind = type(made).__name__
         msg = f"expected a torch.optim.Optimizer, the function made a {kind}"
         raise UnsupportedModelError(msg)
+    _check_step(made)
     return made
+
+
+def _check_step(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer whose step runs the model itself.
+
+    Raises:
+        UnsupportedModelError: it does, as LBFGS.
+
+    """
+    step = inspect.signature(optimizer.step)
+    needed = [p for p in step.parameters.values() if p.default is p.empty]
+    if any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in needed):
+        msg = (
+            f"{type(optimizer).__name__} runs the model within its step, as often as "
+            "the data ask for, which cannot be recorded: choose another optimizer"
+        )
+        raise UnsupportedModelError(msg)
 
 
 def _step(optimizer: torch.optim.Optimizer) -> None:
@@ -93,6 +112,10 @@ def _without_compiler() -> Generator[None]:
         yield
 
 
+_READ_BACK = (torch.optim.ASGD, torch.optim.Adafactor)
+"""Optimizers that read numbers back to multiply by them: which ones changes nothing."""
+
+
 def take_step(
     optimizer: torch.optim.Optimizer,
     model: torch.nn.Module,
@@ -102,12 +125,13 @@ def take_step(
     """Record one step; the state it works on is declared first."""
     names = {id(p): name for name, p in model.named_parameters()}
     sparse = _take_sparse(optimizer, recorder)
-    with recorder.paused():
-        _step(optimizer)  # state is made in the first one
-    for parameter, state in optimizer.state.items():
-        if id(parameter) not in {id(p) for p, _ in sparse}:
-            _declare(names.get(id(parameter), "state"), state, recorder, builder)
-    _step(optimizer)
+    with any_number() if isinstance(optimizer, _READ_BACK) else nullcontext():
+        with recorder.paused():
+            _step(optimizer)  # state is made in the first one
+        for parameter, state in optimizer.state.items():
+            if id(parameter) not in {id(p) for p, _ in sparse}:
+                _declare(names.get(id(parameter), "state"), state, recorder, builder)
+        _step(optimizer)
     for parameter, kind in sparse:
         _sparse_step(parameter, names[id(parameter)], kind, recorder, builder)
 

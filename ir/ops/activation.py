@@ -1,15 +1,23 @@
-"""Activations of one operand that sources also spell out in several calls."""
+"""Activations of one operand; most of them sources also spell out in calls."""
 
 from __future__ import annotations
 
-from perfc.ir.opdef import OpDef
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_TEXT,
     OPTIONAL_TEXTS,
     first_operand,
+    normalize_axis,
     per_element,
+    per_result,
+    require_equal,
 )
+from perfc.ir.record import Record
 
 
 def _activation(
@@ -26,7 +34,7 @@ def _activation(
 
 
 # Flops as in elementwise.py: arithmetic instructions of the fp32 device routine.
-OPS = (
+SAME_SHAPE = (
     _activation(
         "gelu",
         10,
@@ -37,5 +45,25 @@ OPS = (
     _activation("hardswish", 4, "x * clip(x + 3, 0, 6) / 6"),
     _activation("mish", 14, "x * tanh(softplus(x))"),
 )
-KINDS = frozenset(op.name for op in OPS)
+KINDS = frozenset(op.name for op in SAME_SHAPE)
 """Names of these activations."""
+
+
+def _infer_glu(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x = operands[0].type
+    axis = normalize_axis(attributes.integer("axis"), x.rank)
+    half = x.shape[axis] // 2
+    require_equal(f"twice the half of axis {axis} of {x}", 2 * half, x.shape[axis])
+    shape = (*x.shape[:axis], half, *x.shape[axis + 1 :])
+    return [Abstract(attrs.evolve(x, shape=shape))]
+
+
+GLU = OpDef(
+    name="glu",
+    arity=(1, 1),
+    infer=_infer_glu,
+    work=per_result(5),
+    attributes={"axis": (int,)},
+    summary="one half of x along an axis times the sigmoid of the other half",
+)
+OPS = (*SAME_SHAPE, GLU)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from perfc.ir.opdef import OpDef
+from collections.abc import Sequence
+
+from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     IN_PLACE,
+    OPTIONAL_BOOL,
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
     OPTIONAL_TEXT,
     first_operand,
     per_element,
 )
+from perfc.ir.record import Record
 
 
 def _elementwise(
@@ -42,7 +46,10 @@ def _along_axis(name: str, flops: int) -> OpDef:
 ELEMENTWISE = (
     _elementwise("relu", 1, "result"),
     _elementwise("leaky_relu", 2, "input", alpha=OPTIONAL_FLOAT),
-    _elementwise("elu", 3, "result", alpha=OPTIONAL_FLOAT),
+    _elementwise("elu", 3, "input", alpha=OPTIONAL_FLOAT, scale=OPTIONAL_FLOAT),
+    _elementwise("shrink", 1, "input", hard=OPTIONAL_BOOL),
+    _elementwise("log_sigmoid", 6, "input"),
+    _elementwise("logit", 4, "input"),
     _elementwise("sigmoid", 3, "result"),
     _elementwise("tanh", 3, "result"),
     _elementwise("hardsigmoid", 2, "input"),
@@ -60,10 +67,35 @@ DROPOUT_BACKWARD = OpDef(
     work=per_element(2),
     summary="gradient of dropout: of its result, and the mask",
 )
+
+
+def _infer_prelu(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Slopes are repeated to the size of the input, and added up afterwards."""
+    return [Abstract(operands[1].type)] * 2
+
+
+PRELU_BACKWARD = OpDef(
+    name="prelu_backward",
+    arity=(3, 3),
+    results=2,
+    infer=_infer_prelu,
+    work=per_element(4, operand=1),
+    summary="gradients of prelu, both as large as x: of its result, x, and the slopes",
+)
+GLU_BACKWARD = OpDef(
+    name="glu_backward",
+    arity=(2, 2),
+    infer=first_saved,
+    work=per_element(5, operand=1),
+    attributes={"axis": (int,)},
+    summary="gradient of glu: of its result, and the input",
+)
 KINDS = frozenset(op.name for op in (*ELEMENTWISE, DROPOUT_BACKWARD))
 """Names of the elementwise ones."""
 
 OPS = (
-    *(*ELEMENTWISE, DROPOUT_BACKWARD),
+    *(*ELEMENTWISE, DROPOUT_BACKWARD, PRELU_BACKWARD, GLU_BACKWARD),
     *(_along_axis("softmax", 4), _along_axis("log_softmax", 6)),
 )

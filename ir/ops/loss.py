@@ -19,8 +19,14 @@ LOSS_FLOPS: Mapping[str, int] = {
     "huber": 4,
     "bce": 10,
     "bce_with_logits": 12,
+    "soft_margin": 9,
+    "multi_margin": 3,
+    "multilabel_margin": 3,
 }
 """Kinds, and flops for each element; the sum over them is one more."""
+
+OF_ROWS = frozenset({"multi_margin", "multilabel_margin"})
+"""Losses of a row of scores each: the target has labels."""
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -38,8 +44,9 @@ def _checked(attributes: Record) -> tuple[str, str]:
 
 def _infer_loss(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0].type
-    _, reduction = _checked(attributes)
-    return [Abstract(x if reduction == "none" else TensorType(x.dtype, ()))]
+    kind, reduction = _checked(attributes)
+    shape = x.shape[:-1] if kind in OF_ROWS else x.shape
+    return [Abstract(TensorType(x.dtype, shape if reduction == "none" else ()))]
 
 
 def _work_loss(

@@ -101,6 +101,34 @@ PAD = OpDef(
 )
 
 
+def _infer_pad_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    grad, shape = operands[0].type, attributes.dims("shape")
+    if len(shape) != grad.rank:
+        msg = f"a tensor of {len(shape)} axes does not fit {grad}"
+        raise VerifyError(msg)
+    return [Abstract(TensorType(grad.dtype, shape).checked())]
+
+
+def _work_pad_backward(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Each element is added to the one that it is a copy of."""
+    grad, x = operands[0], results[0]
+    return Work(grad.numel, grad.nbytes, x.nbytes)
+
+
+PAD_BACKWARD = OpDef(
+    name="pad_backward",
+    arity=(1, 1),
+    infer=_infer_pad_backward,
+    work=_work_pad_backward,
+    attributes={"mode": (str,), "shape": (tuple,)},
+    summary="gradient of a pad whose borders are copies: added to what they copy",
+)
+
+
 def _infer_center_crop_pad(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -249,6 +277,15 @@ MULTINOMIAL = OpDef(
 )
 
 OPS = (
-    *(TILE, REARRANGE, PAD, CENTER_CROP_PAD, PIXEL_SHUFFLE, TRILU, EYE_LIKE),
+    *(
+        TILE,
+        REARRANGE,
+        PAD,
+        PAD_BACKWARD,
+        CENTER_CROP_PAD,
+        PIXEL_SHUFFLE,
+        TRILU,
+        EYE_LIKE,
+    ),
     *(RANDOM, MULTINOMIAL),
 )

@@ -9,7 +9,14 @@ from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import OPTIONAL_INTS, OPTIONAL_TEXT, UNKNOWN_DIM, normalize_axis
+from perfc.ir.ops.gradient import infer_wanted, like
+from perfc.ir.ops.rules import (
+    OPTIONAL_INTS,
+    OPTIONAL_TEXT,
+    UNKNOWN_DIM,
+    normalize_axis,
+    touch_all,
+)
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -161,6 +168,27 @@ GRID_SAMPLE = OpDef(
 )
 
 
+def _work_grid_sample_backward(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Each tap is added to the image, and moves its place of the grid."""
+    grad, x, grid = operands
+    forward = _work_grid_sample(attributes, (x, grid), (grad,))
+    moved = touch_all(attributes, operands, results)
+    return Work(2 * forward.flops, moved.bytes_read, moved.bytes_written)
+
+
+GRID_SAMPLE_BACKWARD = OpDef(
+    name="grid_sample_backward",
+    arity=(3, 3),
+    results=None,
+    infer=infer_wanted({"x": like(1), "grid": like(2)}),
+    work=_work_grid_sample_backward,
+    attributes={"wants": (tuple,), "mode": (str,)},
+    summary="gradients of grid_sample: of its result, x, and the grid",
+)
+
+
 def _infer_affine_grid(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
@@ -188,4 +216,4 @@ AFFINE_GRID = OpDef(
     summary="maps, size: the place in the input for each pixel of the output",
 )
 
-OPS = (RESIZE, RESIZE_BACKWARD, GRID_SAMPLE, AFFINE_GRID)
+OPS = (RESIZE, RESIZE_BACKWARD, GRID_SAMPLE, GRID_SAMPLE_BACKWARD, AFFINE_GRID)
