@@ -15,6 +15,8 @@ from perfc.passes.gradient import BACKWARD
 from perfc.passes.training_joint import is_training_step
 
 _FORWARD = "forward"
+_KEEP_STATISTICS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
+"""Ops whose backward reads what only running them makes, besides their results."""
 
 
 @attrs.frozen
@@ -22,9 +24,10 @@ class CheckpointActivations(Transform):
     """Keep only the inputs of segments of forward; run them again in backward.
 
     As `torch.utils.checkpoint` does: where backward first needs what was computed
-    inside a segment, the segment runs once more, up to the last result that backward
-    needs, and backward reads what that makes. What leaves a segment is kept, because
-    whoever reads it keeps it. Run it behind the pass `training`.
+    inside a segment, the segment runs once more, up to the last result or statistic
+    of a norm that backward needs, and backward reads what that makes. What leaves a
+    segment is kept, because whoever reads it keeps it. Run it behind the pass
+    `training`.
 
     Attributes:
         modules: Each module whose path fits is a segment, as `encoder.layer.*`: a
@@ -150,7 +153,10 @@ class _Segment:
         if not needed:
             return None
         order = {node: place for place, node in enumerate(graph)}
-        last = max(order[value.producer] for value in needed if value.producer)
+        made = {value.producer for value in needed}
+        last = max(
+            order[node] for node in nodes if node in made or node.op in _KEEP_STATISTICS
+        )
         again = [node for node in nodes if order[node] <= last]
         return cls(again, frozenset(needed), sorted(readers, key=order.__getitem__))
 

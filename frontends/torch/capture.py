@@ -219,7 +219,7 @@ class _Step:
             stepper = make_optimizer(optimizer, model)
         if stepper is not None:
             take_step(stepper, model, recorder, self._builder)
-        return [recorder.name(lost)]
+        return list(dict.fromkeys([*_names(recorder, output), recorder.name(lost)]))
 
     def _label(self, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         """Make what the loss compares with, an input."""
