@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import target_names
 from perfc.costmodels.conv import CONV, fits_winograd
 from perfc.costmodels.cpu import CPU
@@ -21,7 +22,13 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
-from perfc.costmodels.kernel_fit import Family, KernelFit, KernelFits, family_of
+from perfc.costmodels.kernel_fit import (
+    Family,
+    KernelFit,
+    KernelFits,
+    family_of,
+    fits_of,
+)
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
@@ -48,6 +55,7 @@ from perfc.costmodels.target import (
     Target,
     TargetError,
 )
+from perfc.costmodels.terms import Terms, terms_of
 
 __all__ = [
     "ATTENTION",
@@ -61,6 +69,7 @@ __all__ = [
     "MATH_MODES",
     "MEMCPY",
     "MULTI_TENSOR",
+    "PROFILE_SCHEMA",
     "ROOFLINE",
     "SIMT_MODES",
     "STREAMING",
@@ -82,11 +91,13 @@ __all__ = [
     "RuntimeConstants",
     "Target",
     "TargetError",
+    "Terms",
     "cost_models",
     "describe",
     "distinct_rows",
     "extrapolation_remark",
     "family_of",
+    "fits_of",
     "fits_winograd",
     "load_profile",
     "load_target",
@@ -95,5 +106,6 @@ __all__ = [
     "price",
     "profile_names",
     "target_names",
+    "terms_of",
     "uniform_estimate",
 ]

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
 from perfc.costmodels.embedding_bag import has_tables, lookups_of
+from perfc.costmodels.kernel_fit import SERIES_KINDS
 from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel
@@ -85,19 +86,13 @@ Round numbers near what PyTorch 2.13 with MKL and oneDNN does on two cores of Ze
 profile has the machine's own.
 """
 
-HEAVY_KINDS = frozenset(
-    {"exp", "log", "erf", "gelu", "sigmoid", "silu", "softplus", "tanh", "pow"}
-    | {"sin", "cos", "log1p", "expm1", "mish", "elu", "selu"}
-)
-"""Elementwise kinds that compute a series for each element."""
-
 _SIGMA_SHARED, _SIGMA_OWN = 0.35, 0.4
 """Chosen, not fitted: CPUs differ by more than GPUs of one maker."""
 
 
 def shipped_terms(kernel: Kernel) -> Terms:
     """Return the coefficients that perfc ships for a kernel."""
-    if kernel.params.get("kind") in HEAVY_KINDS:
+    if kernel.params.get("kind") in SERIES_KINDS:
         return _HEAVY
     return SHIPPED.get(kernel.op, _STREAM)
 

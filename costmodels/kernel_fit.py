@@ -19,6 +19,14 @@ START, SCALE = "start_us", "scale"
 
 FORWARD = "forward"
 
+SERIES = "series"
+"""Kind of elementwise kernels that compute a series for each element."""
+
+SERIES_KINDS = frozenset(
+    {"exp", "log", "erf", "gelu", "sigmoid", "silu", "softplus", "tanh", "pow"}
+    | {"sin", "cos", "log1p", "expm1", "mish", "elu", "selu", "gelu_backward"}
+)
+
 
 def _values(value: Mapping[str, float]) -> Mapping[str, float]:
     return dict(value)
@@ -32,7 +40,8 @@ class Family:
         op: Canonical name, as in measured rows.
         dtype: As in measured rows: `tf32` where products compute in it.
         phase: `forward`, `backward`, ...
-        kind: Of an elementwise kernel, a reduction, an optimizer; empty for all.
+        kind: Of an elementwise kernel, a reduction, an optimizer, a product; empty
+            for all.
 
     """
 
@@ -52,13 +61,30 @@ class Family:
         """The family of all kinds."""
         return attrs.evolve(self, kind="")
 
+    @property
+    def wider(self) -> tuple[Family, ...]:
+        """The families that it is part of, the narrowest first, itself before."""
+        if self.kind in SERIES_KINDS:
+            return self, attrs.evolve(self, kind=SERIES), self.whole
+        return self, self.whole
+
 
 def family_of(kernel: Kernel) -> Family:
     """Return the family that a kernel belongs to, its kind included."""
     params = kernel.params
     dtype = "tf32" if kernel.math == "tf32" else kernel.dtype
     phase = str(params.get("phase", FORWARD))
-    return Family(kernel.op, dtype, phase, str(params.get("kind", "")))
+    return Family(kernel.op, dtype, phase, _kind(kernel))
+
+
+def _kind(kernel: Kernel) -> str:
+    """Return the kind that a kernel says, or what kind of product it is."""
+    params = kernel.params
+    if kernel.op != "gemm":
+        return str(params.get("kind", ""))
+    if params.get("b", 1) != 1:
+        return "batched"
+    return "vector" if 1 in (params.get("m"), params.get("n")) else "matrix"
 
 
 @attrs.frozen
@@ -100,8 +126,8 @@ class KernelFits:
 
     def of(self, kernel: Kernel) -> KernelFit | None:
         """Return the fit for a kernel: of its kind, or of all kinds of its op."""
-        family = family_of(kernel)
-        return self.by_family.get(family) or self.by_family.get(family.whole)
+        known = map(self.by_family.get, family_of(kernel).wider)
+        return next((fit for fit in known if fit is not None), None)
 
 
 def fits_of(fits: tuple[KernelFit, ...]) -> KernelFits:

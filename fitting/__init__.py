@@ -1,0 +1,29 @@
+"""From measured rows to a profile: what the fits of perfc share."""
+
+from __future__ import annotations
+
+from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
+from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.host import HostFit, fit_host
+from perfc.fitting.least_squares import fit_terms
+from perfc.fitting.machine import calibrated_sheet, machine_fields, measured_rates
+from perfc.fitting.observations import Observations, observe
+from perfc.fitting.profile_file import ProfileHead, profile_text
+
+__all__ = [
+    "DeviceFit",
+    "Errors",
+    "FamilyFit",
+    "HostFit",
+    "Observations",
+    "ProfileHead",
+    "calibrated_sheet",
+    "errors_of",
+    "fit_device",
+    "fit_host",
+    "fit_terms",
+    "machine_fields",
+    "measured_rates",
+    "observe",
+    "profile_text",
+]

@@ -1,0 +1,172 @@
+"""Coefficients of a device's kernels, family by family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import (
+    CostModel,
+    Family,
+    KernelFit,
+    Target,
+    cost_models,
+    fits_of,
+    price,
+    terms_of,
+)
+from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.least_squares import fit_terms
+from perfc.fitting.observations import Observations
+
+Floats: TypeAlias = NDArray[np.float64]
+
+FEWEST = 5
+"""Rows to fit below which a family keeps what perfc ships."""
+
+FEWEST_OF_KIND = 4
+"""The same of one kind: it starts from what all kinds of its op say."""
+
+_FEWEST_TESTS = 5
+"""Rows to report below which the fitted ones say how far the fit is off, too."""
+
+_LEAST_SIGMA = 0.02
+
+
+@attrs.frozen
+class FamilyFit:
+    """What came of one family.
+
+    Attributes:
+        family: Which.
+        fit: The coefficients; None where there were too few rows.
+        fitted: Rows that were fitted, or could have been.
+        before: Errors on the other rows with what perfc ships; None without any.
+        after: The same with the coefficients.
+        spread: Median over those rows of half of p90 - p10 over the median, which no
+            model gets below; NaN where rows do not say.
+
+    """
+
+    family: Family
+    fit: KernelFit | None
+    fitted: int
+    before: Errors | None
+    after: Errors | None
+    spread: float
+
+
+@attrs.frozen
+class DeviceFit:
+    """What came of all rows of a device.
+
+    Attributes:
+        families: Of all kinds together, by name.
+        fits: All coefficients, of kinds too.
+
+    """
+
+    families: tuple[FamilyFit, ...]
+    fits: tuple[KernelFit, ...]
+
+
+def fit_device(seen: Observations, target: Target) -> DeviceFit:
+    """Fit the rows of each family that are marked to be fitted.
+
+    *target* has what was measured of the sheet's fields, and no fits.
+    """
+    models = cost_models()
+    fits: list[KernelFit] = []
+    whole = [family.whole for family in seen.families]
+    for family in sorted(set(whole)):
+        rows = seen.take(_where(whole, family))
+        fits += _fits_of_family(family, rows, target, models)
+    calibrated = attrs.evolve(target, fits=fits_of(tuple(fits)))
+    found = tuple(
+        _report(family, seen.take(_where(whole, family)), target, calibrated, models)
+        for family in sorted(set(whole))
+    )
+    return DeviceFit(found, tuple(fits))
+
+
+def _where(families: Sequence[Family], family: Family) -> NDArray[np.intp]:
+    return np.array([i for i, f in enumerate(families) if f == family], dtype=np.intp)
+
+
+def _fits_of_family(
+    family: Family, rows: Observations, target: Target, models: Sequence[CostModel]
+) -> list[KernelFit]:
+    """Fit all kinds together; then each that has rows enough, starting from that."""
+    if rows.fitted.sum() < FEWEST:
+        return []
+    found = {family: _fit(family, rows, target, models, None)}
+    inside = [kind.wider for kind in rows.families]
+    narrower = {kind for wider in inside for kind in wider} - {family}
+    for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
+        own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
+        if own.fitted.sum() >= FEWEST_OF_KIND:
+            believed = next(found[f] for f in kind.wider[1:] if f in found)
+            found[kind] = _fit(kind, own, target, models, believed)
+    return list(found.values())
+
+
+def _fit(
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    believed: KernelFit | None,
+) -> KernelFit:
+    part = rows.part(fitted=True)
+    terms = terms_of(part.kernels, target, models)
+    before = terms.coefficients
+    if believed is not None:
+        before = np.array([believed.values.get(name, 0.0) for name in terms.names])
+    values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s)
+    test = rows.part(fitted=False)
+    if len(test) < _FEWEST_TESTS:
+        test = rows
+    amounts_s = terms_of(test.kernels, target, models).amounts_s
+    errors = errors_of(test.offset_s + amounts_s @ values, test.measured_s)
+    shared = 0.0 if errors is None else abs(errors.log_mean)
+    own = 0.0 if errors is None else errors.log_spread
+    return KernelFit(
+        family,
+        dict(zip(terms.names, values.tolist(), strict=True)),
+        max(shared, _LEAST_SIGMA),
+        max(own, _LEAST_SIGMA),
+        len(part),
+    )
+
+
+def _report(
+    family: Family,
+    rows: Observations,
+    before: Target,
+    after: Target,
+    models: Sequence[CostModel],
+) -> FamilyFit:
+    test = rows.part(fitted=False)
+    fit = after.fits.by_family.get(family)
+    spread = test.spread[~np.isnan(test.spread)]
+    return FamilyFit(
+        family,
+        fit,
+        int(rows.fitted.sum()),
+        _errors(test, before, models),
+        _errors(test, after, models) if fit else None,
+        float(np.median(spread)) if len(spread) else float("nan"),
+    )
+
+
+def _errors(
+    rows: Observations, target: Target, models: Sequence[CostModel]
+) -> Errors | None:
+    if not len(rows):
+        return None
+    predicted = price(rows.kernels.kernels, target, models).seconds
+    return errors_of(rows.offset_s + predicted, rows.measured_s)

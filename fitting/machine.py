@@ -1,0 +1,92 @@
+"""What measured rows say of a CPU's sheet: its rates, and the size of the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from perfc.costmodels import Target, load_target
+from perfc.fitting.observations import Observations
+from perfc.measurements import Measurement
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_THREADS = re.compile(r"(\d+) threads")
+_FEWEST_FAR = 3
+"""Rows beyond the cache below which they say nothing of the memory."""
+
+
+def machine_fields(rows: Iterable[Measurement]) -> dict[str, float]:
+    """Return what the rows and the system say of the machine's size.
+
+    Cores are the threads that PyTorch used, which the source of a row names; memory and
+    cache are those of the machine at hand, where Linux tells.
+    """
+    fields: dict[str, float] = {}
+    counts = {int(n) for row in rows for n in _THREADS.findall(row.source)}
+    if len(counts) == 1:
+        fields["gpu.sm_count"] = counts.pop()
+    if cache_mib := _last_cache_mib():
+        fields["gpu.l2_mib"] = cache_mib
+    if memory_gib := _memory_gib():
+        fields["gpu.memory_gib"] = memory_gib
+        fields["gpu.memory_usable_gib"] = 0.95 * memory_gib
+    return fields
+
+
+def measured_rates(seen: Observations, target: Target) -> dict[str, float]:
+    """Return the best rates that any fitted row reached, as fields of a sheet.
+
+    The best, because no estimate may be faster than the bound that they make; how much
+    less a kernel reaches, its coefficients say.
+    """
+    rows = seen.part(fitted=True)
+    if not len(rows):
+        return {}
+    seconds = np.maximum(rows.measured_s - rows.offset_s, 1e-9)
+    modes = np.array([kernel.math for kernel in rows.kernels.kernels])
+    products = np.array([k.op in {"gemm", "conv2d"} for k in rows.kernels.kernels])
+    flops = rows.kernels.flops / seconds
+    fields: dict[str, float] = {}
+    for mode in sorted(set(modes[products].tolist())):
+        best = float(flops[products & (modes == mode)].max())
+        fields[f"gpu.rates_tflops.{mode}"] = best * 1e-12
+    moved = rows.kernels.bytes
+    long_enough = seconds > rows.offset_s
+    far = long_enough & (moved > target.device.l2.capacity_bytes)
+    rate = moved / seconds * 1e-9
+    if far.sum() >= _FEWEST_FAR:
+        fields["gpu.memory_gb_per_s"] = float(rate[far].max())
+    if long_enough.any():
+        known = fields.get("gpu.memory_gb_per_s", 0.0)
+        fields["gpu.l2_gb_per_s"] = max(float(rate[long_enough].max()), known)
+    return fields
+
+
+def calibrated_sheet(name: str, fields: Mapping[str, float]) -> Target:
+    """Return the target of a sheet with measured fields."""
+    return load_target(name, {field: repr(value) for field, value in fields.items()})
+
+
+def _last_cache_mib() -> float | None:
+    sizes: list[int] = []
+    for path in sorted(_CACHES.glob("index*/size")):
+        found = re.fullmatch(r"(\d+)K", _read(path))
+        sizes += [int(found[1])] if found else []
+    return max(sizes) / 1024 if sizes else None
+
+
+def _memory_gib() -> float | None:
+    found = re.search(
+        r"^MemTotal:\s*(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE
+    )
+    return int(found[1]) / 2**20 if found else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

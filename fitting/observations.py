@@ -1,0 +1,162 @@
+"""Measured rows as kernels with the seconds that they took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import Family, KernelTable, Target, family_of
+from perfc.ir import Kernel
+from perfc.measurements import (
+    FIT,
+    KERNEL_OPS,
+    Measurement,
+    MeasurementError,
+    kernel_of,
+    split_of,
+)
+
+Floats: TypeAlias = NDArray[np.float64]
+
+LONG_EVENT_US = 150.0
+"""Event pairs on a GPU hold the host's dispatch, which ends before a long kernel."""
+
+DISPATCH_SHARE = 0.55
+"""Of the shortest row of an op, what is left of it in a long one (`fit_kernels.py`)."""
+
+
+@attrs.frozen(eq=False)
+class Observations:
+    """Kernels of one target that were timed.
+
+    Attributes:
+        kernels: What ran, one row each.
+        measured_s: What the row says that it took.
+        offset_s: How much of that is not the kernel: gap, dispatch.
+        spread: Half of p90 - p10 over the median, NaN where the row does not say.
+        fitted: Whether the row may be fitted; else it is one to report.
+
+    """
+
+    kernels: KernelTable
+    measured_s: Floats
+    offset_s: Floats
+    spread: Floats
+    fitted: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.measured_s)
+
+    @property
+    def families(self) -> list[Family]:
+        """The family of each row."""
+        return [family_of(kernel) for kernel in self.kernels.kernels]
+
+    def take(self, rows: NDArray[np.intp]) -> Observations:
+        """Return some of the rows."""
+        return Observations(
+            self.kernels.take(rows),
+            self.measured_s[rows],
+            self.offset_s[rows],
+            self.spread[rows],
+            self.fitted[rows],
+        )
+
+    def part(self, *, fitted: bool) -> Observations:
+        """Return the rows to fit, or those to report."""
+        return self.take(np.flatnonzero(self.fitted == fitted))
+
+
+def observe(
+    rows: Sequence[Measurement], target: Target, dispatch_s: float = 0.0
+) -> tuple[Observations, Counter[str]]:
+    """Return what can be fitted of *rows*, and how many were left out, by reason.
+
+    Args:
+        rows: Of any target and timing.
+        target: Whose rows are taken.
+        dispatch_s: What the host takes around each kernel of a synchronous device.
+
+    """
+    left_out: Counter[str] = Counter()
+    kept: list[Measurement] = []
+    kernels: list[Kernel] = []
+    for row in rows:
+        why = _why_not(row, target)
+        if why:
+            left_out[why] += 1
+            continue
+        try:
+            kernel = kernel_of(row)
+        except MeasurementError as error:
+            left_out[str(error)] += 1
+            continue
+        if kernel.math not in target.device.flops_per_s:
+            left_out[f"{target.name} has no {kernel.math}"] += 1
+            continue
+        kept.append(row)
+        kernels.append(kernel)
+    if target.device.synchronous:
+        offsets = np.full(len(kept), dispatch_s)
+    else:
+        offsets = _offsets_s(kept, rows, target)
+    found = Observations(
+        KernelTable(kernels),
+        np.array([row.latency_us * 1e-6 for row in kept]),
+        offsets,
+        np.array([_spread(row) for row in kept]),
+        np.array([_split(row) == FIT for row in kept], dtype=np.bool_),
+    )
+    long_enough = np.flatnonzero(offsets < found.measured_s)
+    if len(long_enough) < len(kept):
+        left_out["shorter than what is around it"] += len(kept) - len(long_enough)
+    return found.take(long_enough), left_out
+
+
+def _why_not(row: Measurement, target: Target) -> str:
+    """Return why a row says nothing of a kernel of *target*; empty if it does."""
+    event = row.timing == "event" and not target.device.synchronous
+    reasons = (
+        (row.target != target.name, f"of target {row.target}"),
+        (row.op not in KERNEL_OPS, f"op {row.op} is no kernel"),
+        (bool(row.throttled), "throttled"),
+        (row.latency_us <= 0, "took no time"),
+        (row.timing in {"host", "nccl"}, f"timing {row.timing}"),
+        (
+            event and row.latency_us < LONG_EVENT_US,
+            f"event pairs below {LONG_EVENT_US:g} us",
+        ),
+    )
+    return next((reason for applies, reason in reasons if applies), "")
+
+
+def _offsets_s(
+    kept: Sequence[Measurement], rows: Sequence[Measurement], target: Target
+) -> Floats:
+    """Return what is around the kernel in each row of a GPU."""
+    shortest_us: dict[str, float] = {}
+    for row in rows:
+        if row.timing == "event" and row.target == target.name:
+            known_us = shortest_us.get(row.op, row.latency_us)
+            shortest_us[row.op] = min(known_us, row.latency_us)
+    around_s: Mapping[str, Callable[[str], float]] = {
+        "kernel": lambda _: 0.0,
+        "graph": lambda _: target.device.graph_gap_s,
+        "event": lambda op: DISPATCH_SHARE * shortest_us[op] * 1e-6,
+    }
+    return np.array([around_s[row.timing](row.op) for row in kept])
+
+
+def _spread(row: Measurement) -> float:
+    if row.p10_us is None or row.p90_us is None:
+        return float("nan")
+    return (row.p90_us - row.p10_us) / (2 * row.latency_us)
+
+
+def _split(row: Measurement) -> str:
+    return row.split or split_of(row.op, row.params)

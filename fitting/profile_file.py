@@ -1,0 +1,102 @@
+"""Writing a profile: `perfc.profile/1`, see `perfc.costmodels.calibration`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from perfc.costmodels import PROFILE_SCHEMA, HostProfile, KernelFit, PerName
+
+
+@attrs.frozen(kw_only=True)
+class ProfileHead:
+    """What a profile says of itself; each a text of one line."""
+
+    name: str
+    source: str
+    date: str
+    software: str
+
+
+def profile_text(
+    head: ProfileHead,
+    *,
+    target: str = "",
+    fields: Mapping[str, float] | None = None,
+    fits: Sequence[KernelFit] = (),
+    host: HostProfile | None = None,
+) -> str:
+    """Return the TOML of a profile of a device (if *target* is given), a host, or both.
+
+    Args:
+        head: What it says of itself.
+        target: The sheet that it refines.
+        fields: Fields of the sheet that were measured, in its units.
+        fits: What was fitted of kernels.
+        host: Host times.
+
+    """
+    lines = [f'schema = "{PROFILE_SCHEMA}"']
+    lines += [f"{key} = {_text(value)}" for key, value in attrs.asdict(head).items()]
+    if target:
+        lines += ["", "[device]", f"target = {_text(target)}"]
+        lines += ["", "[device.fields]"] if fields else []
+        lines += [f"{_text(k)} = {_number(v)}" for k, v in (fields or {}).items()]
+        for fit in fits:
+            lines += ["", *_kernel_lines(fit)]
+    if host is not None:
+        lines += ["", *_host_lines(host)]
+    return "\n".join(lines) + "\n"
+
+
+def _kernel_lines(fit: KernelFit) -> Iterator[str]:
+    family = fit.family
+    yield "[[kernels]]"
+    for key, value in attrs.asdict(family).items():
+        if value:
+            yield f"{key} = {_text(str(value))}"
+    yield f"rows = {fit.rows}"
+    yield f"sigma_shared = {_number(fit.sigma_shared)}"
+    yield f"sigma_independent = {_number(fit.sigma_independent)}"
+    values = (f"{name} = {_number(value)}" for name, value in fit.values.items())
+    yield f"values = {{ {', '.join(values)} }}"
+
+
+def _host_lines(host: HostProfile) -> Iterator[str]:
+    yield "[host]"
+    yield f"sigma_shared = {_number(host.sigma_shared)}"
+    yield f"sigma_independent = {_number(host.sigma_independent)}"
+    yield f"t1_us = {_us(host.t1_s)}"
+    yield f"graph_node_us = {_us(host.graph_node_s)}"
+    yield "compiled_us = {{ {} }}".format(
+        ", ".join(f"{name} = {_us(value)}" for name, value in host.compiled_s.items())
+    )
+    tables: Mapping[str, PerName] = {
+        "t2_us": host.t2_s,
+        "t3_us": host.t3_s,
+        "t5_us": host.t5_s,
+        "t0_us": host.t0_s,
+        "calls_us": host.calls_s,
+    }
+    for name, table in tables.items():
+        yield ""
+        yield f"[host.{name}]"
+        yield f"default = {_us(table.default_s)}"
+        for key, seconds in sorted(table.named_s.items()):
+            yield f"{_text(key)} = {_us(seconds)}"
+
+
+def _text(value: str) -> str:
+    """Quote as TOML does, whose basic strings are JSON's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Six digits: more than any measurement has."""
+    return repr(float(f"{value:.6g}"))
+
+
+def _us(seconds: float) -> str:
+    return _number(seconds * 1e6)

@@ -1,0 +1,169 @@
+"""From rows of a machine to its coefficients, and back through a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+from tests.fitting.rows import noisy, products
+
+from perfc import analyze, load
+from perfc.costmodels import (
+    Provenance,
+    TargetError,
+    cost_models,
+    load_profile,
+    load_target,
+    price,
+)
+from perfc.ir import Kernel, PerfcError, Record, UsageError
+from perfc.measurements import Measurement, kernel_of
+from perfc.tools.calibration import calibrate_rows, profile_of, summary
+
+
+def _twice_and_three_us(kernel: Kernel, seconds: float) -> float:
+    return 3e-6 + 2 * seconds
+
+
+def _as_perfc(kernel: Kernel, seconds: float) -> float:
+    return seconds
+
+
+def _profile(rows: list[Measurement], folder: Path) -> str:
+    path = folder / "mine.toml"
+    path.write_text(profile_of(calibrate_rows(rows), "mine", rows), encoding="utf-8")
+    return str(path)
+
+
+def test_a_slower_gpu_is_found_to_be_slower(tmp_path: Path) -> None:
+    """Rows of twice perfc's time and 3 us give those numbers, and a fitted price."""
+    rows = products("v100", noisy(_twice_and_three_us))
+    found = calibrate_rows(rows)
+
+    assert found.device is not None
+    (family,) = found.device.families
+    assert family.before is not None
+    assert family.after is not None
+    assert family.before.mape > 0.4
+    assert family.after.mape < 0.06
+    target = load_target(_profile(rows, tmp_path))
+    kernels = [kernel_of(row) for row in rows]
+    before = price(kernels, load_target("v100"), cost_models())
+    after = price(kernels, target, cost_models())
+    expected = (3e-6 + 2 * before.seconds).tolist()
+    assert pytest.approx(expected, rel=0.12) == after.seconds.tolist()
+    assert {Provenance.FITTED} == set(after.provenance)
+    assert after.sigma_independent.max() < 0.1
+
+
+def test_only_rows_to_fit_are_fitted_and_only_the_others_reported() -> None:
+    """Rows that are marked `test` may say anything: the coefficients stay."""
+    rows = products("v100", _twice_and_three_us)
+    others = [
+        attrs.evolve(row, latency_us=row.latency_us * 10)
+        if row.split == "test"
+        else row
+        for row in rows
+    ]
+    one, other = calibrate_rows(rows).device, calibrate_rows(others).device
+
+    assert one is not None
+    assert other is not None
+    values = [[fit.values for fit in device.fits] for device in (one, other)]
+    assert values[0] == values[1]
+    assert other.families[0].after is not None
+    assert other.families[0].after.bias < -0.8
+    tests = sum(row.split == "test" for row in rows)
+    assert (len(rows) - tests, tests) == (
+        other.families[0].fitted,
+        other.families[0].after.rows,
+    )
+
+
+def test_a_profile_says_what_calibrate_found(tmp_path: Path) -> None:
+    """Coefficients, sigmas, fields and host times survive the file."""
+    rows = products("cpu", noisy(_twice_and_three_us), "event")
+    found = calibrate_rows(rows)
+    path = _profile(rows, tmp_path)
+    target, host = load_target(path), load_profile(path)
+
+    assert found.device is not None
+    assert found.host is not None
+    for fit in found.device.fits:
+        read = target.fits.by_family[fit.family]
+        assert pytest.approx(dict(fit.values), rel=1e-5) == dict(read.values)
+        assert pytest.approx(fit.sigma_independent, rel=1e-5) == read.sigma_independent
+        assert fit.rows == read.rows
+    assert pytest.approx(found.host.profile.t2_s.default_s) == host.t2_s.default_s
+    assert 6 == target.device.sm_count
+    assert "mine" == target.profile
+    assert path == target.host.overheads
+    report = analyze(load("dlrm-default:tables=2", batch=64), path)
+    assert "mine" == report.header["target"]["profile"]
+
+
+def test_a_profile_changes_the_digest(tmp_path: Path) -> None:
+    """Other coefficients are another target: results of the two never mix."""
+    paths: list[str] = []
+    for number, law in enumerate((_twice_and_three_us, _as_perfc)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        paths.append(_profile(products("v100", law), folder))
+    one, other = (load_target(path).spec_sha256 for path in paths)
+
+    assert one != other
+    assert load_target("v100").spec_sha256 not in {one, other}
+
+
+def test_too_few_rows_keep_what_perfc_ships() -> None:
+    """Four rows of a family are no fit, and the table says so."""
+    rows = [row for row in products("v100", _as_perfc) if row.split == "fit"][:4]
+    found = calibrate_rows(rows)
+
+    assert found.device is not None
+    assert () == found.device.fits
+    assert any("no held-out row" in line for line in summary(found))
+
+
+def test_rows_of_two_machines_are_no_profile() -> None:
+    """One profile is of one target."""
+    rows = [*products("v100", _as_perfc), *products("t4", _as_perfc)]
+    with pytest.raises(PerfcError, match="rows of one target, found of t4, v100-sxm2"):
+        calibrate_rows(rows)
+    with pytest.raises(PerfcError, match="found no rows"):
+        calibrate_rows([])
+    unknown = [attrs.evolve(row, target="abacus") for row in rows]
+    with pytest.raises(UsageError, match="unknown target abacus"):
+        calibrate_rows(unknown)
+
+
+def test_host_rows_make_a_host(tmp_path: Path) -> None:
+    """T1 and the times of an op come from `host_overhead` rows."""
+    rows = [
+        Measurement(
+            target="v100-sxm2-16g",
+            op="host_overhead",
+            dtype="",
+            params=Record({"type": type_, "op": op}),
+            latency_us=us,
+            timing="host",
+            source="made up",
+            n=100,
+            p10_us=us / 2,
+            p90_us=us * 2,
+        )
+        for type_, op, us in (
+            ("T1", "", 4.0),
+            ("T2", "aten::relu", 9.0),
+            ("T3", "", 2.0),
+        )
+    ]
+    host = load_profile(_profile(rows, tmp_path))
+
+    assert pytest.approx(4e-6) == host.t1_s
+    assert pytest.approx(9e-6) == host.t2_s.of("aten::relu")
+    assert load_profile("shared").t2_s.default_s == host.t2_s.default_s
+    assert pytest.approx(2e-6) == host.t3_s.of("aten::never")
+    with pytest.raises(TargetError, match=r"no \[device\]: it holds a host only"):
+        load_target(str(tmp_path / "mine.toml"))

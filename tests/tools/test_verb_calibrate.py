@@ -1,0 +1,60 @@
+"""`perfc calibrate` as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fitting.rows import noisy, products
+from tests.tools.command import Command
+
+from perfc.measurements import MEASUREMENTS, write_rows
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Rows of a V100 that takes twice as long as perfc says."""
+    path = tmp_path / "rows.csv"
+    law = noisy(lambda _, seconds: 2 * seconds)
+    write_rows(path, products("v100", law), MEASUREMENTS)
+    return path
+
+
+def test_a_table_becomes_a_profile(
+    command: Command, table: Path, tmp_path: Path
+) -> None:
+    """The errors before and after are printed, and the profile is a target."""
+    output = tmp_path / "mine.toml"
+    result = command("calibrate", "--from", str(table), "-o", str(output))
+
+    assert 0 == result.code
+    assert "v100-sxm2-16g: errors on rows that were not fitted" in result.out
+    assert "gemm fp32" in result.out
+    assert "calibrate" in output.read_text(encoding="utf-8")
+    analyzed = command(
+        "analyze", "dlrm-default:tables=2", "--batch", "64", "--target", str(output)
+    )
+    assert 0 == analyzed.code
+    assert "v100-sxm2-16g" in analyzed.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "expected"),
+    [
+        (("--device", "cpu"), 1, "--device cpu: the rows are of v100-sxm2-16g"),
+        (("--rows", "kept.csv"), 2, "--rows keeps what is measured"),
+        (("-o", "mine.txt"), 2, "expected a name that ends in .toml"),
+        (("--from", "none.csv"), 1, "cannot read none.csv"),
+        (("--minutes", "0"), 2, "--minutes"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    command: Command, table: Path, options: tuple[str, ...], code: int, expected: str
+) -> None:
+    """One line, the right code, and no profile."""
+    output = table.with_name("mine.toml")
+    result = command("calibrate", "--from", str(table), "-o", str(output), *options)
+
+    assert code == result.code
+    assert expected in result.err
+    assert not output.exists()

@@ -1,0 +1,168 @@
+"""`perfc calibrate`: from measured rows to a profile and what it is worth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import attrs
+
+from perfc.costmodels import HostProfile, PerName, load_profile, load_target
+from perfc.fitting import (
+    DeviceFit,
+    Errors,
+    HostFit,
+    ProfileHead,
+    calibrated_sheet,
+    fit_device,
+    fit_host,
+    machine_fields,
+    measured_rates,
+    observe,
+    profile_text,
+)
+from perfc.ir import PerfcError
+from perfc.measurements import FIT, Measurement
+
+_HOST_OP = "host_overhead"
+
+
+@attrs.frozen
+class Calibrated:
+    """A profile and how it was found.
+
+    Attributes:
+        target: Name of the sheet that it refines; empty for a host alone.
+        fields: Fields of the sheet that were measured.
+        device: Coefficients and errors of the kernels; None without kernel rows.
+        host: Host times; None without any.
+        left_out: Rows that were not used, by reason.
+
+    """
+
+    target: str
+    fields: Mapping[str, float]
+    device: DeviceFit | None
+    host: HostFit | None
+    left_out: Counter[str]
+
+
+def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
+    """Fit a profile from the rows of one machine.
+
+    Raises:
+        PerfcError: there is nothing to fit, or rows are of several targets.
+        UsageError: perfc does not know the rows' target.
+
+    """
+    target = load_target(_target_of(rows))
+    kernels = [row for row in rows if row.op != _HOST_OP]
+    base = load_profile(target.host.overheads)
+    host = fit_host(rows, base)
+    fields: dict[str, float] = {}
+    dispatch_s = 0.0
+    if target.device.synchronous:
+        fields = machine_fields(rows)
+        dispatch_s = _dispatch_s(kernels)
+        host = _with_dispatch(host, base, dispatch_s, len(kernels))
+        target = calibrated_sheet(target.name, fields)
+    seen, left_out = observe(kernels, target, dispatch_s)
+    if target.device.synchronous:
+        fields |= measured_rates(seen, target)
+        target = calibrated_sheet(target.name, fields)
+    device = fit_device(seen, target) if len(seen) else None
+    if device is None and host is None:
+        why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
+        msg = f"no row to fit: {why or 'the tables are empty'}"
+        raise PerfcError(msg)
+    return Calibrated(target.name, fields, device, host, left_out)
+
+
+def _target_of(rows: Sequence[Measurement]) -> str:
+    names = sorted({row.target for row in rows})
+    if len(names) != 1:
+        found = f"of {', '.join(names)}" if names else "no rows"
+        msg = f"expected rows of one target, found {found}; give tables of one machine"
+        raise PerfcError(msg)
+    return names[0]
+
+
+def _dispatch_s(rows: Sequence[Measurement]) -> float:
+    """Return what a call takes on a CPU whatever it does: the shortest of all."""
+    fitted = [row.latency_us for row in rows if row.split in {FIT, ""}]
+    return min(fitted, default=0.0) * 1e-6
+
+
+def _with_dispatch(
+    host: HostFit | None, base: HostProfile, dispatch_s: float, rows: int
+) -> HostFit | None:
+    """Put the dispatch of kernels into T2: rows of a CPU hold it with the kernel."""
+    if not dispatch_s:
+        return host
+    profile = base if host is None else host.profile
+    none = PerName(0.0, {})
+    profile = attrs.evolve(profile, t2_s=PerName(dispatch_s, {}), t3_s=none, t5_s=none)
+    if host is None:
+        remark = f"T1 and views: {base.name}'s are kept, no host_overhead row"
+        return HostFit(profile, rows, (remark,))
+    return attrs.evolve(host, profile=profile)
+
+
+def profile_of(found: Calibrated, name: str, rows: Sequence[Measurement]) -> str:
+    """Return the profile as TOML."""
+    sources = "; ".join(sorted({row.source for row in rows}))
+    return profile_text(
+        ProfileHead(
+            name=name,
+            source=f"perfc calibrate from {len(rows)} rows",
+            date=datetime.now(tz=UTC).date().isoformat(),
+            software=" ".join(sources.split()) or "unknown",
+        ),
+        target=found.target if found.device is not None else "",
+        fields=found.fields,
+        fits=found.device.fits if found.device is not None else (),
+        host=found.host.profile if found.host is not None else None,
+    )
+
+
+_HEADER = (
+    f"{'family':32s} {'fit':>4s} {'test':>4s}  {'MAPE':>15s}  {'GMAE':>15s}"
+    f"  {'p90':>15s}  {'max':>15s}  {'bias':>15s}  spread"
+)
+
+
+def summary(found: Calibrated) -> Iterator[str]:
+    """Yield what to print: held-out errors before and after, by family."""
+    if found.device is not None:
+        yield f"{found.target}: errors on rows that were not fitted, before -> after"
+        yield _HEADER
+        for family in found.device.families:
+            yield _line(str(family.family), family.fitted, family.before, family.after)
+    if found.host is not None:
+        profile = found.host.profile
+        yield (
+            f"host: {found.host.rows} rows; T1 {profile.t1_s * 1e6:.2f} us, "
+            f"T2 {profile.t2_s.default_s * 1e6:.2f} us"
+        )
+        yield from found.host.remarks
+    for reason, count in found.left_out.most_common():
+        yield f"left out: {count} rows, {reason}"
+
+
+def _line(family: str, fitted: int, before: Errors | None, after: Errors | None) -> str:
+    rows = before.rows if before else 0
+    head = f"{family:32s} {fitted:4d} {rows:4d}  "
+    if before is None:
+        return head + "no held-out row"
+    cells = [
+        _cell(getattr(before, name), getattr(after, name) if after else None)
+        for name in ("mape", "gmae", "p90", "max", "bias")
+    ]
+    kept = "" if after else "  too few rows: shipped constants kept"
+    return head + "  ".join(cells) + kept
+
+
+def _cell(before: float, after: float | None) -> str:
+    shown = f"{before:.1%}" if after is None else f"{before:.1%} -> {after:.1%}"
+    return f"{shown:>15s}"

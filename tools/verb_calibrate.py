@@ -1,0 +1,112 @@
+"""`perfc calibrate`: measure this machine, or take rows, and write its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from perfc.ir import PerfcError, UsageError, write_file
+from perfc.measurements import MEASUREMENTS, Measurement, read_rows
+from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.torch_source import require_torch
+
+_SUFFIX = ".toml"
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc calibrate --device cpu --minutes 1.5 -o cpu.toml",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu"]),
+    help="What to measure, or whose rows --from has; without --from: cpu.",
+)
+@click.option(
+    "--from",
+    "tables",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="Rows that were measured, .parquet or .csv; repeat for several. "
+    "Nothing is measured then.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.5,
+    show_default=True,
+    metavar="N",
+    help="How long to measure.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="PROFILE.toml",
+    help="The profile, for --target and --overheads.",
+)
+@click.option(
+    "--rows",
+    "keep",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="TABLE",
+    help="Keep the rows that were measured, .parquet or .csv.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print no errors of the fit.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def calibrate(  # noqa: PLR0913 - one argument per option
+    *,
+    device: str | None,
+    tables: Sequence[Path],
+    minutes: float,
+    output: Path,
+    keep: Path | None,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Fit a profile of this machine, and print how far off it is.
+
+    Rows are measured now, or come from tables of `perfc measure`. A third of them is
+    never fitted: the errors printed are those, before and after.
+    """
+    if output.suffix != _SUFFIX:
+        msg = f"-o {output}: expected a name that ends in {_SUFFIX}"
+        raise UsageError(msg)
+    if tables and keep is not None:
+        msg = "--rows keeps what is measured; with --from nothing is"
+        raise UsageError(msg)
+    if tables:
+        rows = [row for table in tables for row in read_rows(table, MEASUREMENTS)]
+        _check_device(rows, device)
+    else:
+        rows = _measured(device or "cpu", minutes * 60, keep)
+    found = calibrate_rows(rows)
+    write_file(output, profile_of(found, output.stem, rows).encode())
+    for line in summary(found) if not quiet else ():
+        click.echo(line)
+    return 0
+
+
+def _check_device(rows: Sequence[Measurement], device: str | None) -> None:
+    """Refuse rows of a CPU where a GPU's were announced, and the other way round."""
+    others = sorted(
+        {row.target for row in rows if (row.target == "cpu") is (device == "cuda")}
+    )
+    if device is not None and others:
+        msg = f"--device {device}: the rows are of {', '.join(others)}"
+        raise PerfcError(msg)
+
+
+def _measured(device: str, seconds: float, keep: Path | None) -> list[Measurement]:
+    require_torch("measuring needs PyTorch")
+    from perfc.measure import measure_for_fit  # noqa: PLC0415 - imports PyTorch
+
+    return measure_for_fit(device, seconds, keep, say=_say)
+
+
+def _say(line: str) -> None:
+    click.echo(f"perfc: {line}", err=True)
