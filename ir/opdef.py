@@ -81,6 +81,14 @@ class OpDef:
     mutates: tuple[int, ...] = ()
     regions: int = 0
 
+    def arity_problem(self, count: int) -> str | None:
+        """Return what is wrong with *count* operands, or None."""
+        least, most = self.arity
+        if count >= least and (most is None or count <= most):
+            return None
+        limits = str(least) if least == most else f"{least} to {most or 'any'}"
+        return f"expected {limits} operands, got {count}"
+
 
 @attrs.define
 class OpRegistry:

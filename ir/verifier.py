@@ -70,11 +70,9 @@ class _Scope:
             opdef = self._ops[node.op]
         except UnknownOpError as error:
             return str(error)
-        least, most = opdef.arity
-        count = len(node.operands)
-        if count < least or (most is not None and count > most):
-            limits = str(least) if least == most else f"{least} to {most or 'any'}"
-            return f"expected {limits} operands, got {count}"
+        problem = opdef.arity_problem(len(node.operands))
+        if problem is not None:
+            return problem
         if opdef.results is not None and len(node.results) != opdef.results:
             return f"expected {opdef.results} results, got {len(node.results)}"
         if len(node.regions) != opdef.regions:

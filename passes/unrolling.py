@@ -17,6 +17,7 @@ from perfc.ir import (
     TensorType,
     UnsupportedModelError,
     Value,
+    VerifyError,
     Work,
 )
 from perfc.passes.inference import Inference
@@ -163,11 +164,14 @@ class Unroller:
         if node.regions:
             msg = f"{node}: cannot be copied with its graphs"
             raise UnsupportedModelError(msg)
+        read = tuple(tensors(operands))
+        problem = self.inference.ops[node.op].arity_problem(len(read))
+        if problem is not None:
+            msg = f"{node}: {problem}, of a sequence's tensors"
+            raise VerifyError(msg)
         types = [value.type for value in node.results]
         stems = [value.name for value in node.results]
-        made = self._add(
-            node, node.op, tensors(operands), node.attributes, stems, types
-        )
+        made = self._add(node, node.op, read, node.attributes, stems, types)
         return made.results
 
     def add(
