@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, TensorType, Work
+from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, MemorySpace, TensorType, Work
 from perfc.passes.eager import (
     BYTE,
     Eager,
@@ -137,7 +137,8 @@ def _index_put(site: Site) -> Eager:
 
     `index_put_with_sort_kernel` in `Indexing.cu`: linear indices, their rows, a
     range, a radix sort of pairs and the kernel that adds. Indices that are known lie
-    on the host, which makes them linear and copies them.
+    on the host, as those do that a model makes there: it makes them linear and copies
+    them.
     """
     x, values, *indices = site.operands
     in_place = site.attributes.flag("in_place")
@@ -175,7 +176,7 @@ def _sorted(site: Site, indices: list[Tensor], axis: int) -> list[Launch]:
     """Sort the linear indices, with the places they come from."""
     count = max((tensor.numel for tensor in indices), default=0)
     linear = Tensor(TensorType(indices[0].type.dtype, (count,)))
-    known = [tensor for tensor in indices if tensor.known]
+    known = [t for t in indices if t.known or t.type.space is MemorySpace.HOST]
     launches = [
         memcpy_launch(t.nbytes, "h2d", pinned=False, dtype=dtype_name(t.type.dtype))
         for t in known

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from perfc.frontends.aten import AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
 from perfc.frontends.pt2.fields import Fields
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
-from perfc.ir import Location, Program, UnsupportedModelError
+from perfc.ir import Location, MemorySpace, Program, UnsupportedModelError
 
 _PREFIX = "torch.ops."
 _HIGHER_ORDER = "higher_order."
@@ -30,12 +30,13 @@ _CONTROL = ("cond", "while_loop", "scan", "map_impl", "map", "associative_scan")
 _PYTHON = ("_operator.", "operator.", "math.", "torch.sym_", "builtins.")
 """What computes with sizes: Python's own integers."""
 
+_CONSTANT = "tensor_constant"
 _PARAMETERS: Mapping[str, str] = {
     "parameter": "parameter_name",
     "buffer": "buffer_name",
-    "tensor_constant": "tensor_constant_name",
+    _CONSTANT: "tensor_constant_name",
 }
-"""Kinds of inputs that are on the device, and what names them."""
+"""Kinds of inputs that are there before, and what names them."""
 
 _LOSS = "loss_output"
 _GRADIENT = "gradient_to_parameter"
@@ -75,6 +76,7 @@ class _Importer:
     signature: Fields
     _phase: str = attrs.field(default="forward", init=False)
     _loss: str = attrs.field(default="", init=False)
+    _host: set[str] = attrs.field(factory=set[str], init=False)
 
     def read(self, graph: Fields) -> None:
         """Write inputs, calls and outputs."""
@@ -105,7 +107,19 @@ class _Importer:
                 path = found.text(_PARAMETERS[kind])
                 if path not in values.tensors:
                     values.names[name] = path
-                self.builder.parameter(values.tensor(name))
+                tensor = values.tensor(name)
+                if kind == _CONSTANT and tensor.type.dtype.kind == "int":
+                    tensor = self._left_on_host(tensor)
+                self.builder.parameter(tensor)
+
+    def _left_on_host(self, tensor: AtenTensor) -> AtenTensor:
+        """Note a tensor that is on the host.
+
+        That is where `torch.tensor([...])` makes indices, and PyTorch takes them there;
+        what computes with other constants has moved them to the device.
+        """
+        self._host.add(tensor.name)
+        return _on_host(tensor)
 
     def _find_loss(self) -> str:
         """Return the name of the loss, or "" where the graph is forward only."""
@@ -173,6 +187,9 @@ class _Importer:
             named.text("name") or f"{index}": values.argument(named.record("arg"))
             for index, named in enumerate(node.records("inputs"))
         }
+        refs = tuple(_refs(arguments.values()))
+        if refs and all(ref.name in self._host for ref in refs):
+            results = tuple(r and self._left_on_host(r) for r in results)
         self.builder.call(AtenCall(target, arguments, results, location))
         if makes_loss:
             self._phase = "backward"
@@ -238,6 +255,18 @@ class _Importer:
             self._read_node(node, inner)
         made = [inner.argument(union) for union in graph.records("outputs")]
         return [value.name for value in made if isinstance(value, Ref)]
+
+
+def _on_host(tensor: AtenTensor) -> AtenTensor:
+    return attrs.evolve(tensor, type=attrs.evolve(tensor.type, space=MemorySpace.HOST))
+
+
+def _refs(arguments: Iterable[Argument]) -> Iterator[Ref]:
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _refs(argument)
 
 
 _DETACH = "aten.detach.default"
