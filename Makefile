@@ -62,6 +62,7 @@ fixtures: $(TEST) ## Write the model files of tests and demo again
 	$(BIN)/python examples/embedding_bag_op.py tests/fixtures/custom_op/dlrm_small_custom_op.onnx
 	$(BIN)/python examples/export_transformers.py tests/fixtures/transformers
 	$(BIN)/python -m tests.frontends.write_pt2_fixtures tests/fixtures/pt2
+	$(BIN)/python -m tests.frontends.write_training_fixtures tests/fixtures/training
 	$(BIN)/python examples/export_dlrm.py --model dlrm-mlperf examples/models
 
 format: $(TEST) ## Format the code and apply safe fixes

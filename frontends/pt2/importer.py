@@ -178,7 +178,7 @@ class _Importer:
             self._read_higher_order(node, target.removeprefix(_HIGHER_ORDER), values)
             return
         results = tuple(self._results(node, values))
-        if self._is_joint and target in _SAVED and self._renamed(node, values):
+        if self._is_joint and _is_idle(target, node) and self._renamed(node, values):
             return
         makes_loss = self._is_joint and any(r and r.name == self._loss for r in results)
         phase = "loss" if makes_loss else self._phase
@@ -204,7 +204,7 @@ class _Importer:
                 yield values.tensor(name) if name in values.tensors else None
 
     def _renamed(self, node: Fields, values: Values) -> bool:
-        """Let what is saved for backward be the tensor that it is an alias of."""
+        """Let a tensor that is only another name of one be that one."""
         ends = [values.argument(n.record("arg")) for n in node.records("inputs")]
         ends += [values.argument(union) for union in node.records("outputs")]
         source, result = ends[0] if ends else None, ends[-1] if ends else None
@@ -271,6 +271,17 @@ def _refs(arguments: Iterable[Argument]) -> Iterator[Ref]:
 
 _DETACH = "aten.detach.default"
 _SAVED = frozenset(("aten.alias.default", _DETACH))
+_CLONE = "aten.clone.default"
+
+
+def _is_idle(target: str, node: Fields) -> bool:
+    """Whether a call of a joint graph does nothing when it runs.
+
+    So does what is saved for backward. Dropout that drops nothing is written as a clone
+    of no memory format; eager PyTorch returns what it was given.
+    """
+    given = [named.text("name") for named in node.records("inputs")]
+    return target in _SAVED or (target == _CLONE and given == ["self"])
 
 
 def _gradient_name(gradient: Fields) -> str:
