@@ -48,8 +48,9 @@ def _recorded(step: Step) -> perfc.Report:
     return _captured(step.with_loss, (step.labels, *step.args), "sgd")
 
 
-_known = cache(lambda name: _recorded(STEPS[name]()))
-"""Recorded steps by name."""
+@cache
+def _known(name: str) -> perfc.Report:
+    return _recorded(STEPS[name]())
 
 
 def _from_onnx(data: bytes, folder: Path) -> perfc.Report:

@@ -95,19 +95,18 @@ def test_gelu_by_tanh(tmp_path: Path) -> None:
     assert (1, 1, 0) == (found["gelu"], found["gelu_backward"], found["tanh"])
 
 
-@pytest.mark.parametrize(
-    ("function", "ops"),
-    [
-        (lambda w: functional.softplus(w, 2.0), ("softplus", "softplus_backward")),
-        (lambda w: functional.elu(w * 1, inplace=True), ("elu", "elu_backward")),
-        (functional.selu, ("elu", "elu_backward")),
-        (functional.logsigmoid, ("log_sigmoid", "softplus_backward")),
-    ],
-)
+Activation = Callable[[torch.Tensor], torch.Tensor]
+_OTHER_FORMS: list[tuple[Activation, tuple[str, str]]] = [
+    (lambda w: functional.softplus(w, 2.0), ("softplus", "softplus_backward")),
+    (lambda w: functional.elu(w * 1, inplace=True), ("elu", "elu_backward")),
+    (functional.selu, ("elu", "elu_backward")),
+    (functional.logsigmoid, ("log_sigmoid", "softplus_backward")),
+]
+
+
+@pytest.mark.parametrize(("function", "ops"), _OTHER_FORMS)
 def test_other_forms_of_activations(
-    function: Callable[[torch.Tensor], torch.Tensor],
-    ops: tuple[str, str],
-    tmp_path: Path,
+    function: Activation, ops: tuple[str, str], tmp_path: Path
 ) -> None:
     """So are those that are another's op with other numbers, or written in place."""
     found = _ops(_summed(function), tmp_path)
