@@ -224,7 +224,7 @@ class AtenNode:
         declared = [self.result(index) for index in results]
         count = self._checked(opdef, operands, given, declared)
         results, declared = results[:count], declared[:count]
-        made = self._add(op, operands, given, declared, results)
+        made = self._add(op, operands, Record(given), declared, results)
         for index, operand in zip(results, made, strict=True):
             self.places[index] = operand.place
 
@@ -237,13 +237,17 @@ class AtenNode:
         count: int = 1,
     ) -> tuple[Operand, ...]:
         """Add a step whose results only this call's steps read."""
-        given = dict(attributes or {})
-        inferred = _inferred(BUILTIN_OPS[op], operands, given)[:count]
-        types = [found.type for found in inferred if found is not None]
-        if len(types) < count:
+        record = Record(attributes)
+        inferred = _inferred(BUILTIN_OPS[op], operands, record)[:count]
+        known = [found for found in inferred if found is not None]
+        if len(known) < count:
             msg = f"{op} does not say what it makes"
             raise Misfit(msg)
-        return self._add(op, operands, given, types, (-1,) * count)
+        types = [found.type for found in known]
+        made = self._add(op, operands, record, types, (-1,) * count)
+        if op != "constant":
+            return made
+        return (attrs.evolve(made[0], elements=known[0].elements),)
 
     def alias(self, index: int, operand: Operand) -> None:
         """Make a result be the same tensor as *operand*: no op at all."""
@@ -289,19 +293,15 @@ class AtenNode:
         self,
         op: str,
         operands: Sequence[Operand],
-        attributes: dict[str, AttrValue],
+        record: Record,
         types: Sequence[TensorType],
         results: Sequence[int],
     ) -> tuple[Operand, ...]:
-        record = Record(attributes)
         places = tuple(operand.place for operand in operands)
         self.steps.append(Step(op, places, record, tuple(types), tuple(results)))
         first = self._next
         self._next += len(types)
-        elements = _elements(op, operands, record) if op == "constant" else None
-        return tuple(
-            Operand(first + i, type_, elements) for i, type_ in enumerate(types)
-        )
+        return tuple([Operand(first + i, type_) for i, type_ in enumerate(types)])
 
     def _checked(
         self,
@@ -316,7 +316,7 @@ class AtenNode:
         so, it does. Return how many results the two agree on: further ones that
         the op makes otherwise (statistics of another type) are byproducts.
         """
-        inferred = _inferred(opdef, operands, attributes)
+        inferred = _inferred(opdef, operands, Record(attributes))
         for index, type_ in enumerate(declared):
             found = inferred[index] if index < len(inferred) else None
             if found is None:
@@ -360,21 +360,14 @@ def call_label(target: str) -> str:
 
 
 def _inferred(
-    opdef: OpDef, operands: Sequence[Operand], attributes: dict[str, AttrValue]
+    opdef: OpDef, operands: Sequence[Operand], attributes: Record
 ) -> Sequence[Abstract | None]:
     abstracts = [Abstract(o.type, o.elements) for o in operands]
     try:
-        return opdef.infer(Record(attributes), abstracts)
+        return opdef.infer(attributes, abstracts)
     except (PerfcError, IndexError, KeyError) as error:
         msg = f"{opdef.name}: {error}"
         raise Misfit(msg) from None
-
-
-def _elements(
-    op: str, operands: Sequence[Operand], record: Record
-) -> tuple[Dim, ...] | None:
-    found = BUILTIN_OPS[op].infer(record, [Abstract(o.type) for o in operands])[0]
-    return None if found is None else found.elements
 
 
 def _agree(declared: TensorType, inferred: TensorType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
@@ -16,12 +16,13 @@ from perfc.frontends.torch.autocast import autocast_on_cuda
 from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.failure import explained
 from perfc.frontends.torch.guards import is_list, is_pair
+from perfc.frontends.torch.internals import compiler_left_out
 from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.loss import Loss, loss_of
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.weightless import META, Copier
-from perfc.ir import Program, UnsupportedModelError, UsageError
+from perfc.ir import Program, UnsupportedModelError, UsageError, paused_collector
 
 Source: TypeAlias = (
     "torch.nn.Module | torch.export.ExportedProgram | Callable[[], torch.nn.Module]"
@@ -40,6 +41,7 @@ DTYPES: Mapping[str, tuple[torch.dtype | None, torch.dtype | None]] = {
 TF32 is no type of a recording: `perfc.analyze(model, dtype="tf32")` says it."""
 
 
+@paused_collector()
 def capture_module(  # noqa: PLR0913 - the public call's options
     module: Source,
     args: Sequence[Any] | torch.Tensor = (),
@@ -133,8 +135,9 @@ class _Step:
             model.to(self.types[0])
         with torch.no_grad():
             given, named = self._copies(model, args, kwargs)
-        self._declare(model)
-        with explained(self._recorder, self.name), self._recording(model):
+        lookups = torchrec.fused_lookups(model)
+        self._declare(model, torchrec.pieces(lookups))
+        with explained(self._recorder, self.name), self._recording(model, lookups):
             outputs = self._iterate(model, given, named, optimizer)
         self._builder.outputs(outputs)
         return attrs.evolve(self._builder.program(), recorded=True)
@@ -172,15 +175,17 @@ class _Step:
             declare(self._recorder.christen(tensor, stem))
         return copied
 
-    def _declare(self, model: torch.nn.Module) -> None:
-        pieces = torchrec.pieces(model)
+    def _declare(self, model: torch.nn.Module, pieces: Container[int]) -> None:
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             if id(tensor) not in pieces:
                 self._builder.parameter(self._recorder.christen(tensor, name))
 
     @contextmanager
-    def _recording(self, model: torch.nn.Module) -> Generator[None]:
+    def _recording(
+        self, model: torch.nn.Module, lookups: Sequence[torchrec.FusedLookup]
+    ) -> Generator[None]:
         with ExitStack() as stack:
+            stack.enter_context(compiler_left_out())
             stack.enter_context(as_on_cuda(self._recorder))
             stack.enter_context(autocast_on_cuda())
             stack.enter_context(self._recorder.locations.following(model))
@@ -188,7 +193,11 @@ class _Step:
             stack.enter_context(self._recorder)
             stack.enter_context(
                 torchrec.recorded(
-                    model, self._recorder, self._builder, training=self.training
+                    model,
+                    lookups,
+                    self._recorder,
+                    self._builder,
+                    training=self.training,
                 )
             )
             yield

@@ -21,7 +21,7 @@ from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
 from perfc.frontends.torch.optimizer import Optimizer
-from perfc.ir import Program, UnsupportedModelError
+from perfc.ir import Program, UnsupportedModelError, paused_collector
 
 _PARTS = (2, 3)
 _RETURNS = "(torch.nn.Module, example_args), or a dict of module, args, kwargs, loss"
@@ -38,6 +38,7 @@ class _Made:
     optimizer: Optimizer = None
 
 
+@paused_collector()
 def capture_factory(
     text: str,
     *,

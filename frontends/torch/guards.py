@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 _PAIR = 2
+_LISTS = (list, tuple)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether a value is a list or a tuple."""
-    return isinstance(value, list | tuple)
+    return isinstance(value, _LISTS)
 
 
 def is_pair(value: object) -> TypeGuard[tuple[Any, Any]]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -71,8 +72,10 @@ def stated_flops(
 
     That is done with `torch.utils.flop_counter.register_flop_formula`.
     """
+    if func.namespace == "aten":
+        return 0
     counter: Any = sys.modules.get("torch.utils.flop_counter")
-    if counter is None or func.namespace == "aten":
+    if counter is None:
         return 0
     formula = counter.flop_registry.get(func.overloadpacket)
     if formula is None:
@@ -120,3 +123,21 @@ def fused_attention_enabled() -> bool:
     """Whether the user leaves fused attention on: see `torch.nn.attention`."""
     flash = C._get_flash_sdp_enabled()  # noqa: SLF001
     return bool(flash or C._get_mem_efficient_sdp_enabled())  # noqa: SLF001
+
+
+@contextmanager
+def compiler_left_out() -> Generator[None]:
+    """Keep PyTorch from importing its compiler to hide its own functions from it.
+
+    `torch._disable_dynamo` does so on the first call of a function, unless the
+    function says that it has been hidden; the import takes longer than most captures.
+    A compiler that is not there sees nothing. Where it is loaded, nothing changes.
+    """
+
+    def found(what: Any, name: str, *default: Any) -> Any:  # noqa: ANN401 - as `getattr`
+        hides = name == "__dynamo_disable" and "torch._dynamo" not in sys.modules
+        return what if hides else getattr(what, name, *default)
+
+    module = import_module("torch._compile")
+    with patch.object(module, "getattr", found, create=True):
+        yield

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import op
+from perfc.frontends.torch.internals import compiler_left_out, op
 from perfc.frontends.torch.kernel_rules import RULES
 from perfc.frontends.torch.quick_rules import UseTorch
 from perfc.frontends.torch.schema import Schema, schema_of
@@ -121,7 +121,7 @@ def any_number() -> Generator[None]:
 @contextmanager
 def weightless() -> Generator[None]:
     """Make tensors without elements; those of small ones are worked out beside."""
-    with torch.device(META), _Weightless():  # type: ignore[no-untyped-call]  # torch's
+    with torch.device(META), compiler_left_out(), _Weightless():  # type: ignore[no-untyped-call]  # torch's
         yield
 
 
@@ -141,6 +141,7 @@ class _Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - what the op returns
         kwargs = kwargs or {}
-        out = run_weightless(func, schema_of(func), args, kwargs)
-        values.follow(func, args, kwargs, out)
+        schema = schema_of(func)
+        out = run_weightless(func, schema, args, kwargs)
+        values.follow(func, args, kwargs, out, writes=schema.writes)
         return out

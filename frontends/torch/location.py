@@ -76,7 +76,11 @@ class Locations:
 
     def here(self, frame: FrameType | None) -> Location:
         """Return where the call is that *frame* makes."""
-        place = self._place(frame)
+        return self.under(current_node(), frame)
+
+    def under(self, node: Any, frame: FrameType | None) -> Location:  # noqa: ANN401
+        """Return where the call is that *frame* makes while autograd runs *node*."""
+        place = self._place(node, frame)
         key = (place, self.phase)
         found = self._made.get(key)
         if found is None:
@@ -85,8 +89,7 @@ class Locations:
             )
         return found
 
-    def _place(self, frame: FrameType | None) -> Place:
-        node = current_node()
+    def _place(self, node: Any, frame: FrameType | None) -> Place:  # noqa: ANN401
         if node is None or len(self._stack) > 1:
             place = (self._stack[-1], self._source(frame))
             if node is None and self.phase != "optimizer":

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 import torch
 
@@ -60,8 +59,7 @@ def make_optimizer(
         msg = f"optimizer {what!r} is none of {', '.join(OPTIMIZERS)}"
         raise UsageError(msg)
     make = OPTIMIZERS[what] if isinstance(what, str) else what
-    with _without_compiler():
-        made: Any = make([p for p in model.parameters() if p.requires_grad])
+    made: Any = make([p for p in model.parameters() if p.requires_grad])
     if not isinstance(made, torch.optim.Optimizer):
         kind = type(made).__name__
         msg = f"expected a torch.optim.Optimizer, the function made a {kind}"
@@ -101,17 +99,6 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
 
 
-@contextmanager
-def _without_compiler() -> Generator[None]:
-    """Keep PyTorch from importing its compiler to hide an optimizer from it."""
-    hidden = torch.optim.Optimizer.add_param_group
-    plain = getattr(hidden, "__wrapped__", hidden)
-    if "torch._dynamo" in sys.modules:
-        plain = hidden
-    with patch.object(torch.optim.Optimizer, "add_param_group", plain):
-        yield
-
-
 _READ_BACK = (torch.optim.ASGD, torch.optim.Adafactor)
 """Optimizers that read numbers back to multiply by them: which ones changes nothing."""
 
@@ -128,8 +115,9 @@ def take_step(
     with any_number() if isinstance(optimizer, _READ_BACK) else nullcontext():
         with recorder.paused():
             _step(optimizer)  # state is made in the first one
+        elsewhere = {id(parameter) for parameter, _ in sparse}
         for parameter, state in optimizer.state.items():
-            if id(parameter) not in {id(p) for p, _ in sparse}:
+            if id(parameter) not in elsewhere:
                 _declare(names.get(id(parameter), "state"), state, recorder, builder)
         _step(optimizer)
     for parameter, kind in sparse:

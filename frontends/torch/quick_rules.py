@@ -61,6 +61,13 @@ def _like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # n
     return empty_like(tensor)
 
 
+def _like_float(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+    """Return a tensor like the first, if it is of floats; others become floats."""
+    if not tensor.is_floating_point():
+        raise UseTorch
+    return empty_like(tensor)
+
+
 def _like_both(
     one: torch.Tensor,
     other: torch.Tensor,
@@ -288,6 +295,23 @@ def _mse(input: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch
     return _cross_entropy(input, target, None, reduction)
 
 
+def _class_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Negative log likelihood of classes, and the sum of their weights."""
+    if input.dim() != _MATRIX or target.shape != input.shape[:1]:
+        raise UseTorch
+    shape = target.shape if reduction == 0 else ()
+    loss, total = (
+        torch.empty(size, dtype=input.dtype, device=META) for size in (shape, ())
+    )
+    return loss, total
+
+
 def _loss_backward(
     grad: torch.Tensor,
     input: torch.Tensor,
@@ -315,7 +339,7 @@ def _range(*limits: float, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
 
 
 _ALIKE = """
-relu sigmoid tanh gelu silu
+relu sigmoid tanh gelu silu neg exp log sqrt rsqrt sin cos
 """
 _BOTH_ALIKE = """
 threshold_backward sigmoid_backward tanh_backward gelu_backward silu_backward
@@ -332,7 +356,7 @@ _foreach_sqrt _foreach_neg _foreach_reciprocal _foreach_pow.Scalar _foreach_sub.
 
 
 QUICK_RULES: Mapping[Any, Callable[..., Any]] = {
-    **{op(name): _like for name in _ALIKE.split()},
+    **{op(name): _like_float for name in _ALIKE.split()},
     **{op(name): _like_both for name in _BOTH_ALIKE.split()},
     **{op(name): _arithmetic for name in _ARITHMETIC.split()},
     **{op(name): _lists_like for name in _LISTS_ALIKE.split()},
@@ -357,6 +381,8 @@ QUICK_RULES: Mapping[Any, Callable[..., Any]] = {
     op("_embedding_bag"): _bag,
     op("_embedding_bag_backward"): _bag_gradient,
     op("cat"): _cat,
+    op("nll_loss_forward"): _class_loss,
+    op("nll_loss_backward"): _loss_backward,
     op("mse_loss"): _mse,
     op("mse_loss_backward"): _loss_backward,
     op("binary_cross_entropy"): _cross_entropy,

@@ -100,7 +100,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         if not self._paused and not schema.target.startswith(_IGNORED):
             results = _flat(out) if schema.returns else []
             self._note(func, schema, args, kwargs, results, frame)
-        values.follow(func, args, kwargs, out)
+        values.follow(func, args, kwargs, out, writes=schema.writes)
         return out
 
     def name(self, tensor: torch.Tensor) -> str:
@@ -150,14 +150,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         results: Sequence[torch.Tensor | None],
         frame: FrameType | None,
     ) -> None:
-        if self._is_inner(func, args, results, frame):
+        node = current_node()
+        if self._is_inner(node, func, args, results, frame):
             return
         if func is _ADD and _adds_in_place(args[0], frame):
             schema = schema_of(_ADD_IN_PLACE)
         arguments = dict(zip(schema.arguments, args, strict=False))
-        location = self.locations.here(frame)
+        arguments.update(kwargs)
+        location = self.locations.under(node, frame)
         flops = stated_flops(func, args, kwargs, results)
-        self._write(schema, {**arguments, **kwargs}, results, location, flops)
+        self._write(schema, arguments, results, location, flops)
 
     def _write(
         self,
@@ -188,6 +190,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def _is_inner(
         self,
+        node: Any,  # noqa: ANN401 - what autograd runs, or None
         func: Any,  # noqa: ANN401 - an op
         args: Sequence[Any],
         results: Sequence[torch.Tensor | None],
@@ -198,7 +201,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         Autograd saves a result of an op as a copy that shares its memory; sparse
         gradients it takes apart to see whether it may keep them.
         """
-        node = current_node()
         accumulates = node is not None and hasattr(node, "variable")
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         inner = accumulates and tensor is not None
@@ -255,6 +257,8 @@ def _instruction(frame: FrameType | None) -> tuple[int, int]:
 
 def _flat(value: Any) -> list[torch.Tensor | None]:  # noqa: ANN401 - nested lists
     """Return what an op returns, lists flattened; None for what is no tensor."""
+    if isinstance(value, torch.Tensor):
+        return [value]
     if is_list(value):
         return [tensor for item in value for tensor in _flat(item)]
-    return [value if isinstance(value, torch.Tensor) else None]
+    return [None]

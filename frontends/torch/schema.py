@@ -50,19 +50,19 @@ def dtype_of(dtype: torch.dtype) -> DType:
 
 
 @functools.cache
-def _type(dtype: torch.dtype, shape: torch.Size, device: str) -> TensorType:
-    space = MemorySpace.HOST if device == "cpu" else MemorySpace.DEVICE
+def _type(dtype: torch.dtype, shape: torch.Size, on_host: bool) -> TensorType:  # noqa: FBT001
+    space = MemorySpace.HOST if on_host else MemorySpace.DEVICE
     return TensorType(dtype_of(dtype), tuple(shape), space)
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:
     """Return the type of a tensor; what is on `cpu` is on the host."""
-    return _type(tensor.dtype, tensor.shape, tensor.device.type)
+    return _type(tensor.dtype, tensor.shape, tensor.is_cpu)
 
 
 def described(name: str, tensor: torch.Tensor) -> AtenTensor:
     """Describe a tensor under a name; of a sparse one the dense shape."""
-    dense = tensor.layout == torch.strided
+    dense = tensor.layout is torch.strided
     strides = tensor.stride() if dense else None
     return AtenTensor(name, tensor_type(tensor), strides)
 

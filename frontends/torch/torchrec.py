@@ -108,13 +108,13 @@ def fused_lookups(model: torch.nn.Module) -> list[FusedLookup]:
     return list(found.values())
 
 
-def pieces(model: torch.nn.Module) -> set[int]:
+def pieces(lookups: Sequence[FusedLookup]) -> set[int]:
     """Return the ids of tensors that hold all tables, or all states, of a lookup.
 
     They are declared table by table instead.
     """
-    lookups = [lookup.module for lookup in fused_lookups(model)]
-    return {id(t) for m in lookups for t in (*m.parameters(), *m.buffers())}
+    modules = [lookup.module for lookup in lookups]
+    return {id(t) for m in modules for t in (*m.parameters(), *m.buffers())}
 
 
 def _all_modules(
@@ -128,9 +128,11 @@ def _all_modules(
 def _in_lists(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield modules that are attributes in disguise: PyTorch does not know of them."""
     for name, value in vars(module).items():
-        if name.startswith("_") and isinstance(value, torch.nn.Module):
+        if isinstance(value, torch.nn.Module) and name.startswith("_"):
             yield name, value
-        for index, item in enumerate(value if is_list(value) else ()):
+        if not is_list(value):
+            continue
+        for index, item in enumerate(value):
             if isinstance(item, torch.nn.Module):
                 yield f"{name}.{index}", item
 
@@ -156,6 +158,7 @@ class _Tables:
 @contextmanager
 def recorded(
     model: torch.nn.Module,
+    lookups: Sequence[FusedLookup],
     recorder: Recorder,
     builder: AtenBuilder,
     *,
@@ -167,11 +170,14 @@ def recorded(
         UnsupportedModelError: an optimizer or a way of pooling is not known.
 
     """
-    whole = pieces(model)
+    if not lookups:
+        yield
+        return
+    whole = pieces(lookups)
     rest = (p for p in model.parameters() if id(p) not in whole)
     declared = {_place(tensor): recorder.name(tensor) for tensor in rest}
     with ExitStack() as stack:
-        for lookup in fused_lookups(model):
+        for lookup in lookups:
             tables = _declared(lookup, declared, recorder, builder, training)
             forward = partial(_forward, tables, recorder, builder)
             stack.enter_context(patch.object(lookup.module, "forward", forward))

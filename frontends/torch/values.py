@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import op, schema
+from perfc.frontends.torch.internals import op
 
 LIMIT = 1 << 16
 """Tensors of more elements have no known value."""
@@ -96,17 +96,31 @@ def follow(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     out: Any,  # noqa: ANN401 - what the op has returned
+    *,
+    writes: bool,
 ) -> None:
-    """Work out the elements of what *func* returned, where they can be known."""
-    results = tensors_in(out)
+    """Work out the elements of what *func* returned, where they can be known.
+
+    Args:
+        func: The op.
+        args: What it was given.
+        kwargs: What it was given by name.
+        out: What it has returned.
+        writes: Whether it changes its first argument.
+
+    """
+    known = _are_known(args) and _are_known(list(kwargs.values()))
+    results = tensors_in(out) if known else []
     small = results and all(r.is_meta and r.numel() <= LIMIT for r in results)
-    if not small or not _are_known((*args, *kwargs.values())) or not _is_function(func):
-        _forget_written(func, args)
+    if not small or not _is_function(func):
+        if writes:
+            _forget_first(args)
         return
     try:
         real = tree_leaves(on_host(func, args, kwargs))
     except (LookupError, RuntimeError, NotImplementedError):
-        _forget_written(func, args)
+        if writes:
+            _forget_first(args)
         return
     tensors = tensors_in((*args, *kwargs.values()))
     sources = [k for t in tensors if (k := getattr(t, _SLOT, None)) is not None]
@@ -129,8 +143,8 @@ def _is_function(func: Any) -> bool:  # noqa: ANN401 - an op of PyTorch
     return func not in _UNSET and torch.Tag.nondeterministic_seeded not in func.tags
 
 
-def _forget_written(func: Any, args: Sequence[Any]) -> None:  # noqa: ANN401
-    if schema(func).is_mutable and args and isinstance(args[0], torch.Tensor):
+def _forget_first(args: Sequence[Any]) -> None:
+    if args and isinstance(args[0], torch.Tensor):
         forget(args[0])
 
 
