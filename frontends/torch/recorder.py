@@ -182,8 +182,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         self._sink(AtenCall(target, given, tuple(made), location, flops))
 
     def _argument(self, value: Any) -> Argument:  # noqa: ANN401 - as an op takes it
+        """Name a tensor; one number of the host that no call made is that number."""
         if isinstance(value, torch.Tensor):
-            return Ref(self.name(value))
+            unmade = value.is_cpu and not value.dim() and not hasattr(value, _NAME)
+            return plain(value.item()) if unmade else Ref(self.name(value))
         if is_list(value):
             return tuple([self._argument(item) for item in value])
         return plain(value)

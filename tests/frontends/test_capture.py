@@ -164,6 +164,14 @@ def test_state_is_declared() -> None:
     assert 12 == len(states)
 
 
+@pytest.mark.parametrize("optimizer", ["adagrad", "adamw"])
+def test_number_that_an_optimizer_adds_is_no_parameter(optimizer: str) -> None:
+    """The 1 that the counters of steps grow by is a number of the host."""
+    graph = graph_of(Mlp(), mode="training", optimizer=optimizer)
+    names = [name for name, _ in Mlp().named_parameters()]
+    assert names == [value.name for value in graph.parameters]
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_tables_and_their_gradients(*, sparse: bool) -> None:
     """Sparse tables are updated one call each, dense ones with all the rest."""
