@@ -6,10 +6,14 @@ PyTorch is imported when one is asked for.
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from perfc.frontends import find_workload
 from perfc.ir import PerfcError, Program
+
+OLDEST_TORCH = (2, 13)
+"""What captures are tested with; the extra `perfc[torch]` in pyproject.toml says so."""
 
 _FACTORY = re.compile(r"(.+\.py|[^\W\d][\w.]*):([^\W\d]\w*)")
 
@@ -39,9 +43,17 @@ def require_torch(what: str = "a PyTorch module needs PyTorch") -> None:
     """Make sure that PyTorch can be imported; *what* begins the error.
 
     Raises:
-        PerfcError: it is not installed.
+        PerfcError: it is not installed, or too old.
 
     """
     if find_spec("torch") is None:
         msg = f"{what}: pip install 'perfc[torch]'"
+        raise PerfcError(msg)
+    found = version("torch")
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        msg = (
+            f"a PyTorch module needs PyTorch {oldest} or newer, found {found}: "
+            "pip install --upgrade 'perfc[torch]'"
+        )
         raise PerfcError(msg)

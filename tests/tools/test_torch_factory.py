@@ -161,6 +161,19 @@ def test_pytorch_is_asked_for(
     assert "pip install 'perfc[torch]'" in done.err
 
 
+def test_old_pytorch_is_refused(
+    command: Command, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version that captures are not made for is one line that says which one is."""
+
+    def old(name: str) -> str:
+        return "2.9.1+cpu"
+
+    monkeypatch.setattr("perfc.tools.torch_source.version", old)
+    said = "needs PyTorch 2.13 or newer, found 2.9.1+cpu: pip install --upgrade"
+    assert said in command.refused(("analyze", f"{model}:small", "--target", "a100"), 1)
+
+
 def test_exported_programs_and_graph_modules_are_recorded() -> None:
     """Both give the flops of the module that they were made from."""
     module, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU()).eval(), torch.zeros(4, 8)
