@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import op
 from perfc.frontends.torch.kernel_rules import RULES
 from perfc.frontends.torch.quick_rules import UseTorch
@@ -24,7 +25,7 @@ def meta(*shape: int, dtype: torch.dtype = WHOLE) -> torch.Tensor:
 
 def forms(made: Any) -> list[object]:  # noqa: ANN401 - a tensor, several, or None
     """Return types, sizes and strides."""
-    several: Sequence[Any] = made if isinstance(made, (tuple, list)) else (made,)
+    several: Sequence[Any] = made if is_list(made) else (made,)
     return [None if t is None else (t.dtype, t.shape, t.stride()) for t in several]
 
 

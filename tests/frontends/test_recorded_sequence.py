@@ -125,9 +125,13 @@ COMPOSED = {name.partition(".")[0] for name in REGISTERED} - {"aten::split"}
 of `split` these models use the one that is not composed."""
 
 
+def _start(event: Any) -> float:  # noqa: ANN401 - the profiler's events have no types
+    return float(event.time_range.start)
+
+
 def dispatched(events: Iterable[Any]) -> Iterator[str]:
     """Yield the outermost ops that are not composed of others."""
-    for event in sorted(events, key=lambda event: int(event.time_range.start)):
+    for event in sorted(events, key=_start):
         if event.name.startswith("aten::") and event.name not in COMPOSED:
             yield event.name.removeprefix("aten::")
         else:
@@ -148,8 +152,8 @@ def run_eagerly(
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profile:
         step()
-    events: Iterable[Any] = profile.events() or ()
-    names = dispatched(event for event in events if event.cpu_parent is None)
+    events: Any = profile.events()
+    names = dispatched([event for event in events if event.cpu_parent is None])
     return [ELSEWHERE.get(name, name) for name in names if name not in HOST_ONLY]
 
 
