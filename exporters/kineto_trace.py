@@ -19,7 +19,6 @@ from perfc.exporters.trace_memory import memory_counters
 from perfc.exporters.trace_path import path_arrows
 from perfc.exporters.trace_rank import RankTrace, rank_traces
 from perfc.exporters.trace_slices import rank_slices
-from perfc.ir import paused_collector
 from perfc.tools import Exporter, Report
 
 Json: TypeAlias = dict[str, Any]
@@ -34,8 +33,7 @@ class KinetoTrace(Exporter):
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
         """Return the trace, one process per rank and per GPU."""
         (report,) = reports
-        with paused_collector():
-            return _document(report)
+        return _document(report)
 
 
 def _document(report: Report) -> str:

@@ -25,6 +25,7 @@ from perfc.tools import Results
 Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool]
 """Kernel, op, detail, resource, kind, and whether the time is not stated."""
 
+_ON_PATH, _ASIDE = ',"critical":1', ',"critical":0'
 _KINDS = {"h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD"}
 _SIDES = {"h2d": "{host} -> Device", "d2h": "Device -> {host}"}
 _COLLECTIVES = {
@@ -67,12 +68,10 @@ def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
         times,
         ',"dur":',
         microseconds(rank.end_ns[busy] - rank.start_ns[busy]),
-        ',"args":{',
         [rank.external_ids[op] for op in ops],
         '"correlation":',
         correlations,
-        ',"critical":',
-        ["1" if critical else "0" for critical in on_path.tolist()],
+        [_ON_PATH if critical else _ASIDE for critical in on_path.tolist()],
         [part.tail for part in equal],
     )
     issued = (calls >= 0).tolist()

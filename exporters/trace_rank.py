@@ -132,10 +132,10 @@ class RankTrace:
 
     @functools.cached_property
     def external_ids(self) -> Sequence[str]:
-        """What slices say of the op they belong to; the last one is of none."""
+        """Arguments of slices up to the op they belong to; the last one is of none."""
         first_id = self.first_external_id
         return [
-            f'"External id":{number},' if task >= 0 else ""
+            f',"args":{{"External id":{number},' if task >= 0 else ',"args":{'
             for number, task in enumerate(self.op_first.tolist(), first_id)
         ]
 

@@ -76,11 +76,8 @@ def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
         microseconds(start_ns),
         ',"dur":',
         microseconds(end_ns - start_ns),
-        ',"args":{',
         [rank.external_ids[number] for number in numbers],
-        '"Record function id":0,',
         [inputs.describe(op.node) for op in ops],
-        '"perfc node":',
         [quoted(op.node) for op in ops],
         ',"Ev Idx":',
         list(map(str, numbers)),
@@ -103,7 +100,6 @@ def _call_slices(rank: RankTrace) -> Iterator[str]:
         times,
         ',"dur":',
         microseconds(rank.end_ns[calls] - rank.start_ns[calls]),
-        ',"args":{',
         [rank.external_ids[graph.op[task]] for task in tasks],
         [part.cbid for part in equal],
         correlations,
@@ -156,7 +152,7 @@ class _Inputs:
         return cls(sources, results.program.bindings)
 
     def describe(self, name: str) -> str:
-        """Return shapes, types and module of the node of this name."""
+        """Return the arguments of an op up to the name of its node, which is *name*."""
         source = self.sources.get(name)
         key: tuple[str, _Types] = "", ()
         if isinstance(source, Node):
@@ -175,6 +171,7 @@ class _Inputs:
         names = ["" if t is None else t.dtype.name for t in bound]
         names = [_INPUT_TYPES.get(name, name) for name in names]
         return (
-            f'"Input Dims":{json.dumps(dims)},"Input type":{json.dumps(names)},'
-            f'"Module Hierarchy":{quoted(module)},'
+            f'"Record function id":0,"Input Dims":{json.dumps(dims)},'
+            f'"Input type":{json.dumps(names)},'
+            f'"Module Hierarchy":{quoted(module)},"perfc node":'
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from perfc.ir.errors import PerfcError
 
+_CHUNK = 2**18
 _FASTEST = 1
 """Level of gzip: repetitive text gains little from the slower ones."""
 
@@ -23,24 +25,33 @@ def write_file(path: Path, content: str | bytes) -> None:
         PerfcError: the folder is absent, or the file cannot be written.
 
     """
-    data = content.encode() if isinstance(content, str) else content
     if path.suffix == ".gz":
-        data = gzip.compress(data, _FASTEST, mtime=0)  # no clock time in results
+        data = content.encode() if isinstance(content, str) else content
+        content = gzip.compress(data, _FASTEST, mtime=0)  # no clock time in results
     temporary, asked = "", path
     try:
         path = path.resolve()
         if path.exists() and not path.is_file():
-            path.write_bytes(data)
+            with path.open("wb") as stream:
+                stream.writelines(_chunks(content))
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            stream.writelines(_chunks(content))
         mask = os.umask(0)
         os.umask(mask)
         Path(temporary).chmod(0o666 & ~mask)
         Path(temporary).replace(path)
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         msg = f"cannot write {asked}: {error.strerror or error}"
         raise PerfcError(msg) from None
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _chunks(content: str | bytes) -> Iterator[bytes]:
+    """Encode piece by piece: a second copy of all would have to be paged in."""
+    for start in range(0, len(content), _CHUNK):
+        chunk = content[start : start + _CHUNK]
+        yield chunk.encode() if isinstance(chunk, str) else chunk

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Diagnostic, Level, PerfcError, write_file
+from perfc.ir import Diagnostic, Level, PerfcError, paused_collector, write_file
 from perfc.passes import (
     MEMORY,
     WHAT_IF,
@@ -284,6 +284,7 @@ class Report:
         """
         return str(self.export("html", path))
 
+    @paused_collector()
     def export(self, format: str, path: str | Path | None = None) -> str | bytes:
         """Return the report in any format of `--format`, written to *path* if given.
 
