@@ -62,7 +62,7 @@ def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     calls = np.array([graph.issue[task] for task in tasks], dtype=np.int64)
     correlations = rank.correlations(np.where(calls < 0, busy, calls))
     times = microseconds(rank.start_ns[busy])
-    on_path = np.isin(rank.offset + busy, results.path.tasks)
+    on_path = np.isin(rank.offset + busy, results.path.task_numbers)
     slices = events(
         [part.head for part in equal],
         times,

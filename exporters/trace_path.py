@@ -23,7 +23,9 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> Iterator[str]:
     A task on the host stands for its op, so that the path runs from op to op; time
     between ops has no slice, and so no arrow.
     """
-    slices = np.concatenate([_slices(rank) for rank in ranks])[results.path.tasks]
+    slices = np.concatenate([_slices(rank) for rank in ranks])[
+        results.path.task_numbers
+    ]
     slices = slices[slices >= 0]
     slices = slices[np.diff(slices, prepend=-1) != 0]
     before, after = slices[:-1], slices[1:]

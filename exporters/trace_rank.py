@@ -147,8 +147,8 @@ def rank_traces(results: Results) -> Iterator[RankTrace]:
     for number, hosted in enumerate(results.hosted):
         graph, offset = hosted.graph, schedule.offsets[number]
         own = slice(offset, offset + len(graph))
-        end_ns = _nanoseconds(schedule.end_s[own])
-        start_ns = _nanoseconds(schedule.start_s[own])
+        end_ns = _nanoseconds(schedule.ends_s[own])
+        start_ns = _nanoseconds(schedule.starts_s[own])
         resource = np.array(graph.resource, dtype=np.int64)
         op = np.array(graph.op, dtype=np.int64)
         between = np.array([detail == BETWEEN_OPS for detail in graph.detail], np.bool_)
@@ -169,8 +169,8 @@ def rank_traces(results: Results) -> Iterator[RankTrace]:
         first_id += len(graph.ops)
 
 
-def _nanoseconds(seconds: Sequence[float]) -> Integers:
-    return np.rint(np.array(seconds, dtype=np.float64) * 1e9).astype(np.int64)
+def _nanoseconds(seconds: NDArray[np.float64]) -> Integers:
+    return np.rint(seconds * 1e9).astype(np.int64)
 
 
 def _lanes(graph: LaunchGraph, host_pid: int, gpus: Iterator[int]) -> Iterator[Lane]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from itertools import chain, compress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-import attrs
 import numpy as np
 
 from perfc.exporters.trace_device import device_slices
@@ -20,7 +20,7 @@ from perfc.exporters.trace_events import (
     slice_start,
 )
 from perfc.exporters.trace_rank import CALL_KINDS, Lane, RankTrace
-from perfc.ir import LaunchGraph, Node, TensorType, Value
+from perfc.ir import LaunchGraph, TensorType
 from perfc.passes import task_mask
 from perfc.tools import Results
 
@@ -62,7 +62,7 @@ def rank_slices(rank: RankTrace, results: Results) -> Iterator[str]:
 
 
 def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
-    inputs = _Inputs.of_rank(rank, results)
+    arguments, unknown = _arguments_by_node(rank, results), _arguments({}, "", ())
     shown, resource, start_ns, end_ns = rank.op_slices
     numbers: list[int] = shown.tolist()
     resources: list[int] = resource.tolist()
@@ -77,7 +77,7 @@ def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
         ',"dur":',
         microseconds(end_ns - start_ns),
         [rank.external_ids[number] for number in numbers],
-        [inputs.describe(op.node) for op in ops],
+        [arguments.get(op.node, unknown) for op in ops],
         [quoted(op.node) for op in ops],
         ',"Ev Idx":',
         list(map(str, numbers)),
@@ -128,50 +128,32 @@ class _CallPart(NamedTuple):
         return cls(head, f'{cbid}"correlation":', arrow_start("ac2g", lane))
 
 
-_Types: TypeAlias = tuple[TensorType | None, ...]
+def _arguments_by_node(rank: RankTrace, results: Results) -> dict[str, str]:
+    """Return what ops say of their inputs, by node; equal ones are written once.
+
+    An op of an input copies it to the device.
+    """
+    graph = results.program.classes[rank.number].ops
+    if graph is None:
+        return {}
+    write = functools.cache(functools.partial(_arguments, results.program.bindings))
+    found = {value.name: write("", (value.type,)) for value in graph.inputs}
+    for node in graph:
+        types = tuple([value.type for value in node.operands])
+        found[node.name] = write(node.location.module, types)
+    return found
 
 
-@attrs.frozen(eq=False)
-class _Inputs:
-    """What the trace says of the inputs of ops; equal ones are written once."""
-
-    sources: Mapping[str, Node | Value]
-    bindings: Mapping[str, int]
-    _written: dict[tuple[str, _Types], str] = attrs.field(
-        factory=dict[tuple[str, _Types], str], init=False
+def _arguments(
+    bindings: Mapping[str, int], module: str, types: tuple[TensorType | None, ...]
+) -> str:
+    """Return the arguments of an op up to the name of its node."""
+    bound = [None if t is None else t.bind(bindings) for t in types]
+    dims = [[] if t is None else list(t.shape) for t in bound]
+    names = ["" if t is None else t.dtype.name for t in bound]
+    names = [_INPUT_TYPES.get(name, name) for name in names]
+    return (
+        f'"Record function id":0,"Input Dims":{json.dumps(dims)},'
+        f'"Input type":{json.dumps(names)},'
+        f'"Module Hierarchy":{quoted(module)},"perfc node":'
     )
-
-    @classmethod
-    def of_rank(cls, rank: RankTrace, results: Results) -> _Inputs:
-        """Take the nodes of a rank, and its inputs, which are copied, by name."""
-        graph = results.program.classes[rank.number].ops
-        sources: dict[str, Node | Value] = {}
-        if graph is not None:
-            sources |= {value.name: value for value in graph.inputs}
-            sources |= {node.name: node for node in graph}
-        return cls(sources, results.program.bindings)
-
-    def describe(self, name: str) -> str:
-        """Return the arguments of an op up to the name of its node, which is *name*."""
-        source = self.sources.get(name)
-        key: tuple[str, _Types] = "", ()
-        if isinstance(source, Node):
-            types = tuple([value.type for value in source.operands])
-            key = source.location.module, types
-        elif source is not None:
-            key = "", (source.type,)
-        text = self._written.get(key)
-        if text is None:
-            text = self._written[key] = self._write(*key)
-        return text
-
-    def _write(self, module: str, types: _Types) -> str:
-        bound = [None if t is None else t.bind(self.bindings) for t in types]
-        dims = [[] if t is None else list(t.shape) for t in bound]
-        names = ["" if t is None else t.dtype.name for t in bound]
-        names = [_INPUT_TYPES.get(name, name) for name in names]
-        return (
-            f'"Record function id":0,"Input Dims":{json.dumps(dims)},'
-            f'"Input type":{json.dumps(names)},'
-            f'"Module Hierarchy":{quoted(module)},"perfc node":'
-        )

@@ -94,7 +94,7 @@ def _segments(
 ) -> SegmentTable:
     """Return, for each task, the wait before it, if any, and its own time."""
     path = np.array(tasks, dtype=np.int64)
-    start_s = np.array(schedule.start_s)[path]
+    start_s = schedule.starts_s[path]
     duration_s = np.array(schedule.duration_s)[path]
     before = np.concatenate([[-1], path])[:-1]
     free_s = np.concatenate([[0.0], start_s + duration_s])[:-1]

@@ -92,6 +92,16 @@ class Schedule:
     end_s: Sequence[float]
     cause: Sequence[int]
 
+    @functools.cached_property
+    def starts_s(self) -> NDArray[np.float64]:
+        """`start_s` as an array."""
+        return np.array(self.start_s, dtype=np.float64)
+
+    @functools.cached_property
+    def ends_s(self) -> NDArray[np.float64]:
+        """`end_s` as an array."""
+        return np.array(self.end_s, dtype=np.float64)
+
 
 SCHEDULE: AnnotationKey[Schedule] = AnnotationKey("time.schedule", Program)
 """Start and end of every task."""
@@ -168,6 +178,11 @@ class Path:
     tasks: Sequence[int]
     find_segments: Callable[[], SegmentTable] = attrs.field(repr=False)
     find_slack_s: Callable[[], Sequence[float]] = attrs.field(repr=False)
+
+    @functools.cached_property
+    def task_numbers(self) -> NDArray[np.int64]:
+        """`tasks` as an array."""
+        return np.array(self.tasks, dtype=np.int64)
 
     @functools.cached_property
     def segment_table(self) -> SegmentTable:

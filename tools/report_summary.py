@@ -51,7 +51,7 @@ def device_busy_s(results: Results) -> float:
     """Seconds during which any stream of the first rank class is busy."""
     graph, schedule = results.hosted[0].graph, results.schedule
     busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
-    start_s, end_s = np.array(schedule.start_s)[busy], np.array(schedule.end_s)[busy]
+    start_s, end_s = schedule.starts_s[busy], schedule.ends_s[busy]
     order = np.lexsort((end_s, start_s))
     start_s, end_s = start_s[order], end_s[order]
     reached_s = np.maximum.accumulate(np.concatenate([[0.0], end_s]))[:-1]
