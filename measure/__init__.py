@@ -5,19 +5,35 @@ Importing this package imports PyTorch.
 
 from __future__ import annotations
 
-from perfc.measure.device import Device, open_device
+from perfc.measure.case import Case, Family, Tensors
+from perfc.measure.clocks import Clock, ClockReader
+from perfc.measure.design import Choice, Size, Space, points
+from perfc.measure.device import Device, open_device, target_of
+from perfc.measure.embedding_bag import row_indices
 from perfc.measure.for_fit import measure_for_fit
 from perfc.measure.kernel_run import KernelRun, check_source
 from perfc.measure.suite import SUITES, suite
-from perfc.measure.timing import percentiles
+from perfc.measure.timing import Timer, percentiles
 
 __all__ = [
     "SUITES",
+    "Case",
+    "Choice",
+    "Clock",
+    "ClockReader",
     "Device",
+    "Family",
     "KernelRun",
+    "Size",
+    "Space",
+    "Tensors",
+    "Timer",
     "check_source",
     "measure_for_fit",
     "open_device",
     "percentiles",
+    "points",
+    "row_indices",
     "suite",
+    "target_of",
 ]

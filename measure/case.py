@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
@@ -58,7 +59,7 @@ class Case:
         """Whether the shape is one to fit or one to test with."""
         return split_of(self.op, self.params)
 
-    @property
+    @functools.cached_property
     def work(self) -> Work:
         """The least that it can do."""
         row = Measurement(
@@ -118,8 +119,10 @@ class Tensors:
         )
 
     def shares(self, count: int) -> torch.Tensor:
-        """Return *count* numbers from 0 to 1, exclusive, fp32."""
-        return torch.rand(count, generator=self._generator, device=self.kind)
+        """Return *count* numbers from 0 to 1, exclusive, fp64."""
+        return torch.rand(
+            count, generator=self._generator, device=self.kind, dtype=torch.float64
+        )
 
 
 class Family(ABC):

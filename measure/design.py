@@ -8,6 +8,8 @@ are left where they fall.
 
 from __future__ import annotations
 
+import bisect
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -34,7 +36,8 @@ class Size:
     Attributes:
         low: The smallest.
         high: The largest.
-        usual: What people use; powers of two and half as much again if not given.
+        usual: What people use, rising; powers of two and half as much again if not
+            given.
 
     """
 
@@ -45,10 +48,15 @@ class Size:
     def at(self, share: float, *, exact: bool) -> int:
         """Return the size at a share of the way, moved to a usual one unless exact."""
         value = self.low * ((self.high + 1) / self.low) ** share
-        inside = [size for size in self.usual if self.low <= size <= self.high]
-        if exact or not inside:
+        if exact or not self._inside:
             return int(value)
-        return min(inside, key=lambda size: abs(math.log(size / value)))
+        above = bisect.bisect(self._inside, value)
+        nearest = self._inside[max(above - 1, 0) : above + 1]
+        return min(nearest, key=lambda size: abs(math.log(size / value)))
+
+    @functools.cached_property
+    def _inside(self) -> tuple[int, ...]:
+        return tuple(size for size in self.usual if self.low <= size <= self.high)
 
 
 @attrs.frozen

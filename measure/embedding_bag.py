@@ -91,8 +91,9 @@ def _bags(case: Case, tensors: Tensors) -> _Bags:
     batch, listed = case.params.integer("batch"), case.params.records("tables")
     rows, dim, pooling = map(listed[0].integer, ("rows", "dim", "pooling"))
     lookups = batch * pooling
+    popularity = case.params.text("popularity")
     found = [
-        _indices(case, tensors, rows, lookups) + number * rows
+        row_indices(popularity, tensors, rows, lookups) + number * rows
         for number in range(len(listed))
     ]
     bags = torch.arange(batch * len(listed), device=tensors.kind)
@@ -105,8 +106,11 @@ def _bags(case: Case, tensors: Tensors) -> _Bags:
     )
 
 
-def _indices(case: Case, tensors: Tensors, rows: int, count: int) -> torch.Tensor:
-    if case.params.text("popularity") != _ZIPF:
+def row_indices(
+    popularity: str, tensors: Tensors, rows: int, count: int
+) -> torch.Tensor:
+    """Return the rows that *count* look-ups name, `uniform` or `zipf`, int64."""
+    if popularity != _ZIPF:
         return tensors.integers(rows, count)
     # The inverse of the continuous distribution between 1 and rows + 1.
     power = 1 - _EXPONENT

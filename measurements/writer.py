@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Generic
+from typing import Generic
 
 import attrs
 
@@ -39,7 +39,6 @@ class RowWriter(Generic[Row]):
     path: Path
     schema: Schema[Row]
     rows: list[Row] = attrs.field(factory=list[Row], init=False)
-    _stream: BinaryIO | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Read what is there."""
@@ -77,12 +76,11 @@ class RowWriter(Generic[Row]):
 
         """
         try:
-            if self._stream is None:
-                self._stream = self.journal.open("ab")
-            header = self._stream.tell() == 0
-            self._stream.write(csv_of(rows, self.schema, header=header))
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
+            with self.journal.open("ab") as stream:
+                header = stream.tell() == 0
+                stream.write(csv_of(rows, self.schema, header=header))
+                stream.flush()
+                os.fsync(stream.fileno())
         except OSError as error:
             raise self._failed(error) from None
         self.rows += rows
@@ -94,9 +92,6 @@ class RowWriter(Generic[Row]):
             PerfcError: the table cannot be written; the journal then stays.
 
         """
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
         if self.rows:
             write_rows(self.path, self.rows, self.schema)
         self.journal.unlink(missing_ok=True)
