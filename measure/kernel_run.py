@@ -16,7 +16,12 @@ from perfc.measure.case import Call, Case, Family, Tensors, math_of
 from perfc.measure.device import Device
 from perfc.measure.suite import SUITES, suite
 from perfc.measure.timing import Timed, Timer
-from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
+from perfc.measurements import (
+    MEASUREMENTS,
+    Measurement,
+    RowWriter,
+    WorkloadMeasurement,
+)
 
 Say: TypeAlias = Callable[[str], None]
 """Tells the user one line."""
@@ -148,7 +153,9 @@ class KernelRun:
         )
 
 
-def check_source(writer: RowWriter[Measurement], device: Device) -> None:
+def check_source(
+    writer: RowWriter[Measurement] | RowWriter[WorkloadMeasurement], device: Device
+) -> None:
     """Raise `PerfcError` if a table has rows of another device or PyTorch."""
     for row in writer.rows:
         if (row.target, row.source) != (device.target, device.source):

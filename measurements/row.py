@@ -76,6 +76,12 @@ class WorkloadMeasurement:
         torch: Version of PyTorch.
         source: Where the row comes from.
         split: `fit`, `test`, or empty where nobody has decided.
+        optimizer: Of a training step, with PyTorch's defaults.
+        inputs: host-pinned, host-pageable or device.
+        n: How many iterations were timed.
+        reserved_memory_bytes: Most memory that PyTorch's allocator held.
+        sm_clock_mhz: Clock of the SMs while it ran.
+        throttled: Whether the device said that it slowed down.
 
     """
 
@@ -94,3 +100,9 @@ class WorkloadMeasurement:
     torch: str = ""
     source: str = ""
     split: str = ""
+    optimizer: str = ""
+    inputs: str = ""
+    n: int | None = None
+    reserved_memory_bytes: int | None = None
+    sm_clock_mhz: float | None = None
+    throttled: bool | None = None
