@@ -7,6 +7,9 @@ DEMO_MODEL ?= examples/models/dlrm_mlperf.onnx
 DEMO_ARGS ?= --batch 2048 --target a100
 PYTEST_ARGS ?=
 FUZZ_ARGS ?= --inputs 100000
+DEVICE ?= cpu
+OUT ?= build/collected-$(DEVICE)
+COLLECT_ARGS ?=
 
 BIN := .venv/bin
 CORE := .venv/.installed-core
@@ -20,7 +23,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test lint types unit slow fuzz docs bench fixtures format clean
+.PHONY: help demo install test lint types unit slow fuzz docs bench collect fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +59,9 @@ docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 
 bench: $(CORE) ## Measure perfc's own speed
 	$(BIN)/python benchmarks/run.py
+
+collect: $(TEST) ## Measure this machine: make collect DEVICE=cuda OUT=folder
+	$(BIN)/python benchmarks/collect.py --device $(DEVICE) --out $(OUT) $(COLLECT_ARGS)
 
 fixtures: $(TEST) ## Write the model files of tests and demo again
 	$(BIN)/python examples/export_dlrm.py tests/fixtures/onnx
