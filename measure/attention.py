@@ -70,6 +70,10 @@ class Attention(Family):
         scores = batch * heads * q_len * kv_len * int(bytes_of(case.dtype))
         return 2 * int(case.work.bytes) + _SCORES_KEPT * scores
 
+    def capturable(self, case: Case) -> bool:
+        """Return no where autograd works: on the stream of forward, not the graph's."""
+        return case.params["algorithm"] != _MATH or "phase" not in case.params
+
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call the algorithm itself: nothing chooses, nothing falls back."""
         batch, heads, q_len, kv_len, width = map(

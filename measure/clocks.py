@@ -67,27 +67,35 @@ class ClockReader:
 
     def _by_nvml(self) -> Clock:
         nvml, clock, reasons = self._nvml, None, None
+        name = "nvmlDeviceGetCurrentClocks{}Reasons"  # since CUDA 12.2, and before
+        reasons_of = getattr(nvml, name.format("Event"), None)
+        reasons_of = reasons_of or getattr(nvml, name.format("Throttle"))
         with contextlib.suppress(nvml.NVMLError):
             clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
-            reasons = int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
+            reasons = int(reasons_of(self._handle))
         return Clock(clock, None if reasons is None else _slowed(reasons))
 
     def _by_smi(self, command: str) -> Clock:
-        query = "--query-gpu=clocks.sm,clocks_throttle_reasons.active"
-        arguments = [command, "-i", _uuid(), query, "--format=csv,noheader,nounits"]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own arguments
-                arguments,
-                capture_output=True,
-                check=True,
-                text=True,
-                timeout=_SMI_TIMEOUT_S,
-            )
-            mhz, reasons = done.stdout.strip().split(", ")
-            return Clock(float(mhz), _slowed(int(reasons, 16)))
-        except (OSError, subprocess.SubprocessError, ValueError):
-            self._smi = None  # it will not tell the next time either
-            return Clock()
+        for reasons in ("event", "throttle"):  # by the age of the driver
+            query = f"--query-gpu=clocks.sm,clocks_{reasons}_reasons.active"
+            arguments = [command, "-i", _uuid(), query, "--format=csv,noheader,nounits"]
+            with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+                return _parsed(_output(arguments))
+        self._smi = None  # it will not tell the next time either
+        return Clock()
+
+
+def _output(arguments: list[str]) -> str:
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        arguments, capture_output=True, check=True, text=True, timeout=_SMI_TIMEOUT_S
+    )
+    return done.stdout
+
+
+def _parsed(line: str) -> Clock:
+    """Read `1980, 0x0000000000000004`: the clock in MHz, and why it is no higher."""
+    mhz, reasons = line.strip().split(", ")
+    return Clock(float(mhz), _slowed(int(reasons, 16)))
 
 
 def _uuid() -> str:

@@ -143,6 +143,7 @@ class KernelRun:
             latency_us=timed.median_us,
             timing=timed.timing,
             source=self.device.source,
+            kernel=timed.kernel,
             split=case.split,
             p10_us=timed.p10_us,
             p90_us=timed.p90_us,

@@ -46,6 +46,7 @@ class Timed:
         n: Repetitions; of a graph, replays.
         clock: The device's clock at the end.
         host_us: Median of what the call took on the host.
+        kernel: Name of the only kernel, where the profiler saw but one.
 
     """
 
@@ -56,6 +57,7 @@ class Timed:
     n: int
     clock: Clock
     host_us: float | None = None
+    kernel: str = ""
 
 
 def percentiles(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -72,6 +74,7 @@ class Timer:
         self.device = device
         self.seconds = seconds
         self._clocks = ClockReader(device)
+        self._stream: Any = None
 
     def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
         """Time the same work on several sets of operands, in turn."""
@@ -129,16 +132,7 @@ class Timer:
     def _by_graph(self, call: Call, estimate_us: float, sets: int) -> Timed:
         """Capture many calls, each set of operands at least once, and replay them."""
         nodes = min(max(int(_GRAPH_US / max(estimate_us, 1.0)), sets), _MAX_NODES)
-        graph = torch.cuda.CUDAGraph()
-        # `torch.cuda.graph` would empty PyTorch's cache each time: slow.
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(stream):
-            graph.capture_begin()
-            try:
-                for _ in range(nodes):
-                    call()
-            finally:
-                graph.capture_end()
+        graph = self._captured(call, nodes)
         graph.replay()
         torch.cuda.synchronize()
         samples: list[float] = []
@@ -148,6 +142,26 @@ class Timer:
         if torch.cuda.memory_reserved() > self.device.memory_bytes // 2:
             torch.cuda.empty_cache()  # a graph's memory is not used again
         return timed
+
+    def _captured(self, call: Call, nodes: int) -> torch.cuda.CUDAGraph:
+        """Capture calls; `torch.cuda.graph` would empty PyTorch's cache, slowly.
+
+        One stream for all graphs, warm before: libraries have workspaces by stream,
+        which must not lie in the memory of a graph.
+        """
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(self._stream):
+            call()
+            torch.cuda.synchronize()
+            graph.capture_begin()
+            try:
+                for _ in range(nodes):
+                    call()
+            finally:
+                graph.capture_end()
+        return graph
 
     def _by_profiler(self, call: Call) -> list[Timed]:
         """Return what the kernels and copies of a call take, if the profiler sees them.
@@ -161,15 +175,18 @@ class Timer:
                 call()
             torch.cuda.synchronize()
         events: Any = found.events()
-        on_device: list[float] = [
-            event.time_range.elapsed_us()
+        on_device: list[tuple[str, float]] = [
+            (event.name, event.time_range.elapsed_us())
             for event in events or ()
             if event.device_type.name != "CPU" and not event.is_user_annotation
         ]
         if not on_device:
             return []
-        each = sum(on_device) / _PROFILED
-        return [Timed("kernel", each, None, None, _PROFILED, self._clocks.read())]
+        each = sum(us for _, us in on_device) / _PROFILED
+        names = {name for name, _ in on_device}
+        kernel = names.pop() if len(names) == 1 else ""
+        clock = self._clocks.read()
+        return [Timed("kernel", each, None, None, _PROFILED, clock, kernel=kernel)]
 
 
 def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:

@@ -17,11 +17,19 @@ SUFFIXES = (".parquet", ".csv")
 _SCHEMA_KEY = b"perfc.schema"
 
 
-def check_suffix(path: Path) -> None:
-    """Raise `UsageError` unless the name says what the file is."""
+def check_name(path: Path) -> None:
+    """Make sure that a name says what the file is, and that such files can be made.
+
+    Raises:
+        UsageError: the name ends neither in .parquet nor in .csv.
+        MeasurementError: it is Parquet, and pyarrow is not installed.
+
+    """
     if path.suffix not in SUFFIXES:
         msg = f"table {path}: expected a name that ends in {' or '.join(SUFFIXES)}"
         raise UsageError(msg)
+    if path.suffix == ".parquet":
+        _pyarrow()
 
 
 def read_rows(path: str | Path, schema: Schema[Row]) -> list[Row]:
@@ -37,7 +45,7 @@ def read_rows(path: str | Path, schema: Schema[Row]) -> list[Row]:
 
     """
     path = Path(path)
-    check_suffix(path)
+    check_name(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -60,7 +68,7 @@ def write_rows(path: str | Path, rows: Sequence[Row], schema: Schema[Row]) -> No
 
     """
     path = Path(path)
-    check_suffix(path)
+    check_name(path)
     encode = csv_of if path.suffix == ".csv" else _parquet_of
     write_file(path, encode(rows, schema))
 

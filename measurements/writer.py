@@ -11,7 +11,7 @@ import attrs
 
 from perfc.ir import PerfcError
 from perfc.measurements.schema import Row, Schema
-from perfc.measurements.table import check_suffix, csv_of, read_rows, write_rows
+from perfc.measurements.table import check_name, csv_of, read_rows, write_rows
 
 JOURNAL = ".part.csv"
 """Added to the name of the table: rows that are not in it yet."""
@@ -42,7 +42,7 @@ class RowWriter(Generic[Row]):
 
     def __attrs_post_init__(self) -> None:
         """Read what is there."""
-        check_suffix(self.path)
+        check_name(self.path)
         if self.path.exists():
             self.rows = read_rows(self.path, self.schema)
         if self.journal.exists():

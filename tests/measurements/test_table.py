@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from perfc.measurements import (
     WORKLOADS,
     Measurement,
     MeasurementError,
+    RowWriter,
     WorkloadMeasurement,
     read_rows,
     write_rows,
@@ -173,3 +175,16 @@ def test_names_of_files(tmp_path: Path) -> None:
         read_rows(tmp_path / "folder.csv", MEASUREMENTS)
     with pytest.raises(UsageError, match=r"ends in \.parquet or \.csv"):
         write_rows(tmp_path / "rows.txt", [ROW], MEASUREMENTS)
+
+
+def test_parquet_without_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes before anything is measured, and says what works."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(MeasurementError, match=r"pip install 'perfc\[measure\]', or"):
+        RowWriter(tmp_path / "rows.parquet", MEASUREMENTS)
+
+    write_rows(tmp_path / "rows.csv", [ROW], MEASUREMENTS)
+    assert [ROW] == RowWriter(tmp_path / "rows.csv", MEASUREMENTS).rows
