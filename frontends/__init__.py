@@ -19,11 +19,18 @@ from perfc.frontends.workloads import (
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import (
+        Label,
         Loss,
+        Made,
         Optimizer,
         Source,
         capture_factory,
         capture_module,
+        loss_of,
+        make_optimizer,
+        raised_by,
+        run_factory,
+        settled_loss,
     )
     from perfc.frontends.torch.embedding_bag_op import TRANSLATION
     from perfc.frontends.torch.onnx_file import weightless_onnx
@@ -32,7 +39,9 @@ __all__ = [
     "TRANSLATION",
     "WORKLOADS",
     "Frontend",
+    "Label",
     "Loss",
+    "Made",
     "Optimizer",
     "Source",
     "TextFrontend",
@@ -41,6 +50,11 @@ __all__ = [
     "capture_factory",
     "capture_module",
     "find_workload",
+    "loss_of",
+    "make_optimizer",
+    "raised_by",
+    "run_factory",
+    "settled_loss",
     "weightless_onnx",
 ]
 

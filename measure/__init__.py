@@ -12,10 +12,16 @@ from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.embedding_bag import row_indices
 from perfc.measure.for_fit import measure_for_fit
 from perfc.measure.kernel_run import KernelRun, check_source
+from perfc.measure.setting import DTYPES, OWN, RUNTIMES, Setting
+from perfc.measure.subject import Subject, find_subject
 from perfc.measure.suite import SUITES, suite
 from perfc.measure.timing import Timer, percentiles
+from perfc.measure.workload import WorkloadRun
 
 __all__ = [
+    "DTYPES",
+    "OWN",
+    "RUNTIMES",
     "SUITES",
     "Case",
     "Choice",
@@ -24,11 +30,15 @@ __all__ = [
     "Device",
     "Family",
     "KernelRun",
+    "Setting",
     "Size",
     "Space",
+    "Subject",
     "Tensors",
     "Timer",
+    "WorkloadRun",
     "check_source",
+    "find_subject",
     "measure_for_fit",
     "open_device",
     "percentiles",

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfc.passes import OPTIMIZERS
+from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
+from perfc.tools.arguments import MAX_DIM
+from perfc.tools.model import INFERENCE, MODES, TRAINING, check_mode
 from perfc.tools.torch_source import require_torch
+
+if TYPE_CHECKING:
+    from perfc.measure import Setting
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLE = "perfc measure kernels --device cpu --suite quick --minutes 1 -o rows.csv"
@@ -78,6 +87,155 @@ def kernels(  # noqa: PLR0913 - one argument per option
     run = KernelRun(open_device(device), suite, output, ops=ops)
     run.measure(minutes * 60, say=_silent if quiet else _say)
     return 0
+
+
+@measure.command(
+    "workload",
+    context_settings=_HELP,
+    epilog="Example: perfc measure workload dlrm-ddp:rows=1000 --device cpu "
+    "--batch 128 --mode training -o rows.csv",
+)
+@click.argument("model")
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu"]),
+    required=True,
+    help="What runs it: the first GPU that PyTorch sees, or the CPU.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(MODES),
+    multiple=True,
+    default=[INFERENCE],
+    show_default=True,
+    help="training: forward, loss, backward and optimizer. Repeat for both.",
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(OPTIMIZERS),
+    help="Of --mode training; the factory's own, or sgd, if not given.",
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(1, MAX_DIM),
+    multiple=True,
+    metavar="N",
+    help="Samples in the batch; repeat for several.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="fp32",
+    show_default=True,
+    help="What the model computes in: bf16 and fp16 throughout, amp-… by autocast.",
+)
+@click.option(
+    "--runtime",
+    "runtimes",
+    type=click.Choice(RUNTIMES),
+    multiple=True,
+    default=["eager"],
+    show_default=True,
+    help="cudagraph: captured once and replayed; compiled: by torch.compile. "
+    "Repeat for several.",
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(INPUTS),
+    default="host-pinned",
+    show_default=True,
+    help="Where inputs are when an iteration starts; on a CPU always there.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(3),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Iterations to time, if there is time.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="N",
+    help="Time no longer than that for a row.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Rows, .parquet or .csv; what is there already is continued.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Kineto trace of the same iterations; .gz compresses. Of several rows, "
+    "one file each.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Run iterations of MODEL, and write what they took to FILE.
+
+    MODEL is a built-in workload (NAME:key=value,...; see `perfc models`), run as its
+    twin in PyTorch, or a function that makes a module and example arguments
+    (file.py:factory, pkg.mod:factory). There is one row for each batch, mode and
+    runtime; a run that was interrupted continues with the same command.
+    """
+    if options["optimizer"] is not None and TRAINING not in options["modes"]:
+        check_mode(INFERENCE, options["optimizer"])
+    _start_torch()
+    from perfc.measure import (  # noqa: PLC0415 - imports PyTorch
+        WorkloadRun,
+        find_subject,
+        open_device,
+    )
+
+    device = open_device(options["device"])
+    run = WorkloadRun(
+        device,
+        find_subject(model),
+        options["output"],
+        iterations=options["iterations"],
+        seconds=options["minutes"] * 60,
+        trace=options["trace"],
+    )
+    run.measure(_settings(options), say=_silent if options["quiet"] else _say)
+    return 0
+
+
+def _start_torch() -> None:
+    """Look for PyTorch, and keep its profiler from telling what it does."""
+    require_torch("measuring needs PyTorch")
+    # 6 is above all levels of Kineto's log, that of its probe points included.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
+def _settings(options: dict[str, Any]) -> list[Setting]:
+    """Return what to measure: every batch in every mode and runtime."""
+    from perfc.measure import OWN, Setting  # noqa: PLC0415 - imports PyTorch
+
+    return [
+        Setting(
+            batch=batch,
+            mode=mode,
+            optimizer=(options["optimizer"] or OWN) if mode == TRAINING else "",
+            dtype=options["dtype"],
+            runtime=runtime,
+            inputs=options["inputs"],
+        )
+        for batch in options["batches"] or (None,)
+        for mode in options["modes"]
+        for runtime in options["runtimes"]
+    ]
 
 
 def _say(line: str) -> None:

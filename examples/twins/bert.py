@@ -94,14 +94,15 @@ class Bert(nn.Module):
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Run; the mask, [batch, length], is 1 for what counts."""
-        x, added = self.embeddings(tokens), scores_of(mask)
+        x = self.embeddings(tokens)
+        added = scores_of(mask, x.dtype)
         for layer in self.layers:
             x = layer(x, added)
         out: Tensor = self.head(x, self.embeddings.words.weight)
         return out
 
 
-def scores_of(mask: Tensor) -> Tensor:
+def scores_of(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what is added to the scores of each pair, [batch, 1, length, length]."""
     batch, length = mask.shape
     kept = mask.to(torch.bool)
@@ -109,7 +110,6 @@ def scores_of(mask: Tensor) -> Tensor:
     columns = torch.arange(length, device=mask.device)[None, None, None]
     every = torch.ones((1, 1, length, 1), dtype=torch.bool, device=mask.device)
     shown = every & kept[rows, columns]
-    dtype = torch.get_default_dtype()
     zero = torch.zeros((), dtype=dtype, device=mask.device)
     return torch.where(shown, zero, torch.finfo(dtype).min)
 

@@ -6,8 +6,26 @@ Importing this package imports PyTorch; nothing else in perfc does.
 from __future__ import annotations
 
 from perfc.frontends.torch.capture import Source, capture_module
-from perfc.frontends.torch.factory import capture_factory
-from perfc.frontends.torch.loss import Loss
-from perfc.frontends.torch.optimizer import Optimizer
+from perfc.frontends.torch.factory import (
+    Made,
+    capture_factory,
+    raised_by,
+    run_factory,
+)
+from perfc.frontends.torch.loss import Label, Loss, loss_of, settled_loss
+from perfc.frontends.torch.optimizer import Optimizer, make_optimizer
 
-__all__ = ["Loss", "Optimizer", "Source", "capture_factory", "capture_module"]
+__all__ = [
+    "Label",
+    "Loss",
+    "Made",
+    "Optimizer",
+    "Source",
+    "capture_factory",
+    "capture_module",
+    "loss_of",
+    "make_optimizer",
+    "raised_by",
+    "run_factory",
+    "settled_loss",
+]

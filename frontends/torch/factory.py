@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -21,15 +22,24 @@ from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
 from perfc.frontends.torch.optimizer import Optimizer
-from perfc.ir import Program, UnsupportedModelError, paused_collector
+from perfc.ir import PerfcError, Program, UnsupportedModelError, paused_collector
 
 _PARTS = (2, 3)
 _RETURNS = "(torch.nn.Module, example_args), or a dict of module, args, kwargs, loss"
 
 
 @attrs.frozen(eq=False)
-class _Made:
-    """What a factory returns."""
+class Made:
+    """What a factory returns.
+
+    Attributes:
+        module: A `torch.nn.Module`.
+        args: What `forward` is called with.
+        kwargs: Arguments by name.
+        loss: Of a training step, as `perfc.from_torch` takes it.
+        optimizer: Of a training step, as `perfc.from_torch` takes it.
+
+    """
 
     module: Any
     args: Any = ()
@@ -57,15 +67,8 @@ def capture_factory(
             something else, or the model does not run.
 
     """
-    where, _, name = text.rpartition(":")
-    factory = _find(where, name)
-    try:
-        with weightless():
-            returned = factory()
-    except Exception as error:
-        msg = f"{text} raised {_raised(error)}"
-        raise UnsupportedModelError(msg) from error
-    made = _read(returned, text)
+    with weightless():
+        made = run_factory(text)
     chosen = optimizer or made.optimizer or "sgd"
     return capture_module(
         lambda: made.module,
@@ -75,11 +78,40 @@ def capture_factory(
         optimizer=chosen if mode == "training" else optimizer,
         loss=made.loss,
         dtype=dtype,
-        name=name,
+        name=text.rpartition(":")[2],
     )
 
 
-def _find(where: str, name: str) -> Callable[[], Any]:
+def run_factory(text: str, batch: int | None = None) -> Made:
+    """Return what `FILE.py:NAME` or `MODULE:NAME` makes, of *batch* samples.
+
+    Raises:
+        UnsupportedModelError: there is no such function, it takes no `batch`, it
+            raises, or it returns something else.
+
+    """
+    where, _, name = text.rpartition(":")
+    factory, given = _find(where, name), {} if batch is None else {"batch": batch}
+    if given and not _takes(factory, "batch"):
+        msg = f"{text} takes no argument 'batch': --batch needs one"
+        raise UnsupportedModelError(msg)
+    try:
+        returned = factory(**given)
+    except PerfcError:
+        raise
+    except Exception as error:
+        msg = f"{text} raised {raised_by(error)}"
+        raise UnsupportedModelError(msg) from error
+    return _read(returned, text)
+
+
+def _takes(factory: Callable[..., Any], name: str) -> bool:
+    parameters = inspect.signature(factory).parameters
+    every = (p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return name in parameters or any(every)
+
+
+def _find(where: str, name: str) -> Callable[..., Any]:
     """Import a file or a module; return its function.
 
     Raises:
@@ -91,7 +123,7 @@ def _find(where: str, name: str) -> Callable[[], Any]:
     except UnsupportedModelError:
         raise
     except Exception as error:
-        msg = f"cannot import {where}: {_raised(error)}"
+        msg = f"cannot import {where}: {raised_by(error)}"
         raise UnsupportedModelError(msg) from error
     found = getattr(module, name, None)
     if not callable(found):
@@ -127,8 +159,8 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _raised(error: Exception) -> str:
-    """Name an error, and the innermost line that is not PyTorch's."""
+def raised_by(error: Exception) -> str:
+    """Name what was raised, and the innermost line that is not PyTorch's."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_library(f.filename)]
     place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
@@ -138,7 +170,7 @@ def _raised(error: Exception) -> str:
     return f"{type(error).__name__}: {said}{place}"
 
 
-def _read(returned: Any, text: str) -> _Made:  # noqa: ANN401 - whatever it returns
+def _read(returned: Any, text: str) -> Made:  # noqa: ANN401 - whatever it returns
     """Take apart what a factory returned.
 
     Raises:
@@ -146,14 +178,14 @@ def _read(returned: Any, text: str) -> _Made:  # noqa: ANN401 - whatever it retu
 
     """
     if is_mapping(returned):
-        known = {field.name for field in attrs.fields(_Made)}
+        known = {field.name for field in attrs.fields(Made)}
         if "module" in returned and returned.keys() <= known:
-            return _checked(_Made(**returned), text)
+            return _checked(Made(**returned), text)
     elif is_list(returned) and len(returned) in _PARTS:
         module, args, *third = returned
-        made = _Made(module, args)
+        made = Made(module, args)
         if is_mapping(args):
-            made = _Made(module, (), args)
+            made = Made(module, (), args)
         for extra in third:
             key = "kwargs" if is_mapping(extra) else "loss"
             made = attrs.evolve(made, **{key: extra})
@@ -170,7 +202,7 @@ def _kind(value: Any) -> str:  # noqa: ANN401
     return type(value).__name__
 
 
-def _checked(made: _Made, text: str) -> _Made:
+def _checked(made: Made, text: str) -> Made:
     if not isinstance(made.module, torch.nn.Module):
         msg = (
             f"{text} returned {_kind(made.module)} for the module, expected {_RETURNS}"

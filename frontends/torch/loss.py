@@ -36,18 +36,39 @@ def loss_of(
         UnsupportedModelError: there is nothing to take a loss of, or it is no number.
 
     """
-    found: Any  # a user's function returns what it likes
-    if callable(loss):
-        found = loss(output)
-    else:
-        found = _ready(output) if loss is None else None
-        if found is None:
-            found = _compared(output, loss, label)
+    found: Any = settled_loss(output, loss)(output, label)  # a user's may be anything
     if isinstance(found, torch.Tensor) and found.numel() == 1:
         return found
     shape = f" {list(found.shape)}" if isinstance(found, torch.Tensor) else ""
     msg = f"expected a loss that is one number, got {type(found).__name__}{shape}"
     raise UnsupportedModelError(msg)
+
+
+def settled_loss(
+    output: Any,  # noqa: ANN401 - whatever a module returns
+    loss: Loss,
+) -> Callable[[Any, Label], Any]:
+    """Return what works the loss out of outputs like *output*, and labels.
+
+    Raises:
+        UsageError: there is no loss of this name.
+        UnsupportedModelError: there is nothing to take a loss of.
+
+    """
+    if callable(loss):
+        return lambda out, label: loss(out)
+    if loss is None and _ready(output) is not None:
+        return lambda out, label: _ready(out)
+    first = _first(output)
+    if first is None:
+        returned = type(output).__name__
+        msg = f"the module returns {returned}, which has no tensor: give it a loss"
+        raise UnsupportedModelError(msg)
+    kind = loss or _fitting(first)
+    if kind not in LOSSES:
+        msg = f"loss {kind!r} is none of {', '.join(LOSSES)}"
+        raise UsageError(msg)
+    return lambda out, label: LOSSES[kind](_first(out), label)
 
 
 def _ready(output: Any) -> torch.Tensor | None:  # noqa: ANN401
@@ -68,23 +89,6 @@ def _first(output: Any) -> torch.Tensor | None:  # noqa: ANN401
     if not is_list(items):
         return None
     return next((t for t in map(_first, items) if t is not None), None)
-
-
-def _compared(
-    output: Any,  # noqa: ANN401
-    kind: str | None,
-    label: Label,
-) -> torch.Tensor:
-    first = _first(output)
-    if first is None:
-        returned = type(output).__name__
-        msg = f"the module returns {returned}, which has no tensor: give it a loss"
-        raise UnsupportedModelError(msg)
-    kind = kind or _fitting(first)
-    if kind not in LOSSES:
-        msg = f"loss {kind!r} is none of {', '.join(LOSSES)}"
-        raise UsageError(msg)
-    return LOSSES[kind](first, label)
 
 
 def _fitting(output: torch.Tensor) -> str:

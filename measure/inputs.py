@@ -1,0 +1,83 @@
+"""Inputs of an iteration: where they wait, and how they reach the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_PAIR = 2
+
+
+class Inputs:
+    """Tensors in lists, tuples and dicts, copied to the device in each iteration.
+
+    From pinned memory copies are asynchronous, from pageable memory the host waits.
+    """
+
+    def __init__(
+        self, tree: object, device: str, where: str, dtype: torch.dtype | None = None
+    ) -> None:
+        """Put tensors where the iteration finds them; convert floats to *dtype*."""
+        self._device, self._pinned = device, where == "host-pinned"
+        self._where, self._dtype = where, dtype
+        self._tree = self._placed(tree)
+
+    def copied(self) -> Any:  # noqa: ANN401 - what was given
+        """Return the inputs on the device."""
+        return self._moved(self._tree)
+
+    def refill(self, copies: object) -> None:
+        """Copy the inputs into what `copied` returned before."""
+        self._refill(copies, self._tree)
+
+    def _placed(self, value: Any) -> Any:  # noqa: ANN401
+        value = _made_real(value)
+        if not isinstance(value, Tensor):
+            return _mapped(value, self._placed)
+        if self._dtype is not None and value.is_floating_point():
+            value = value.to(self._dtype)
+        if self._where == "device":
+            return value.to(self._device)
+        host = value.detach().cpu()
+        return host.pin_memory() if self._pinned else host
+
+    def _moved(self, value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, Tensor):
+            return value.to(self._device, non_blocking=self._pinned)
+        return _mapped(value, self._moved)
+
+    def _refill(self, copy: Any, value: Any) -> None:  # noqa: ANN401
+        if isinstance(value, Tensor):
+            if copy is not value:
+                copy.copy_(value, non_blocking=self._pinned)
+        elif isinstance(value, dict):
+            for key in value:
+                self._refill(copy[key], value[key])
+        elif isinstance(value, list | tuple):
+            for one, other in zip(copy, value, strict=True):
+                self._refill(one, other)
+
+
+def _made_real(value: Any) -> Any:  # noqa: ANN401
+    """Make a tensor of a shape, of a shape and a type, or of one without elements.
+
+    That is what `perfc.from_torch` takes for a tensor, too.
+    """
+    if isinstance(value, torch.Size):
+        return torch.rand(value)
+    if type(value) is tuple and len(value) == _PAIR and type(value[1]) is torch.dtype:
+        return torch.zeros(value[0], dtype=value[1])
+    if isinstance(value, Tensor) and value.is_meta:
+        return torch.zeros(value.shape, dtype=value.dtype)
+    return value
+
+
+def _mapped(value: Any, function: Any) -> Any:  # noqa: ANN401
+    """Apply *function* to what a list, tuple or dict holds; leave others alone."""
+    if type(value) is dict:
+        return {key: function(item) for key, item in value.items()}
+    if type(value) is list or type(value) is tuple:
+        return type(value)([function(item) for item in value])
+    return value

@@ -1,0 +1,163 @@
+"""One iteration of a real model: inputs, forward, loss, backward, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from perfc.frontends import Label, Made, loss_of, settled_loss
+from perfc.ir import UnsupportedModelError
+from perfc.measure.case import math_of
+from perfc.measure.device import Device
+from perfc.measure.inputs import Inputs
+from perfc.measure.optimizers import optimizers_of
+from perfc.measure.setting import AUTOCAST, CUDAGRAPH, OWN, STORED, Setting
+
+_BEFORE_CAPTURE = 3
+"""Iterations that allocate and choose, on the stream that is captured later."""
+
+
+class Iteration:
+    """A model that is set up, and one iteration of it as a call.
+
+    A call enqueues the iteration; the wait at its end is the caller's.
+    """
+
+    def __init__(self, made: Made, device: Device, setting: Setting) -> None:
+        """Move the model to the device, make labels and the optimizer.
+
+        Raises:
+            UnsupportedModelError: there is no loss to train with.
+
+        """
+        self._device, self._setting = device, setting
+        self._made = made
+        stored = STORED.get(setting.dtype)
+        model: nn.Module = made.module.to(device.kind)
+        self.model = (model if stored is None else model.to(stored)).train(
+            setting.training
+        )
+        several = isinstance(made.args, list | tuple)
+        args = tuple(made.args) if several else (made.args,)
+        given = (args, dict(made.kwargs or {}))
+        self._inputs = Inputs(given, device.kind, setting.inputs, stored)
+        self._labels = Inputs([], device.kind, setting.inputs)
+        self._loss: Callable[[Any, Label], Any] | None = None
+        self._optimizers: list[torch.optim.Optimizer] = []
+        self._run = self._eager
+        self._forward: Callable[..., Any] = self._compute
+
+    def prepare(self) -> None:
+        """Run a forward pass for labels and loss; then capture or compile."""
+        with self.running():
+            if self._setting.training:
+                self._prepare_training()
+            if self._setting.runtime == "compiled":
+                self._forward = torch.compile(self._compute, dynamic=False)
+            if self._setting.runtime == CUDAGRAPH:
+                self._run = self._captured()
+
+    def __call__(self) -> None:
+        """Enqueue one iteration; call it within `running`."""
+        self._run()
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Set what holds for all iterations: gradients, TF32."""
+        dtype, training = self._setting.dtype, self._setting.training
+        with math_of(dtype), torch.set_grad_enabled(training):
+            yield
+
+    def standing(self) -> list[Tensor]:
+        """Return what lives from one iteration to the next, gradients freed."""
+        self._zero_grad()
+        states = [optimizer.state_dict()["state"] for optimizer in self._optimizers]
+        weights = [*self.model.parameters(), *self.model.buffers()]
+        kept = (weights, states, self._inputs.copied(), self._labels.copied())
+        return [leaf for leaf in tree_leaves(kept) if isinstance(leaf, Tensor)]
+
+    def _prepare_training(self) -> None:
+        labels: list[Tensor] = []
+
+        def label(shape: torch.Size, dtype: torch.dtype) -> Tensor:
+            # Class 0 is a label whatever the number of classes.
+            floats = dtype.is_floating_point
+            made = torch.rand(shape) if floats else torch.zeros(shape)
+            labels.append(made.to(self._device.kind, dtype))
+            return labels[-1]
+
+        args, kwargs = self._inputs.copied()
+        output = self._output(args, kwargs)
+        loss = loss_of(output, self._made.loss, label)
+        if not loss.requires_grad:
+            msg = "the loss depends on no parameter that is trained"
+            raise UnsupportedModelError(msg)
+        self._loss = settled_loss(output, self._made.loss)
+        self._labels = Inputs(labels[:1], self._device.kind, self._setting.inputs)
+        named = self._setting.optimizer
+        chosen = (self._made.optimizer or "sgd") if named == OWN else named
+        captured = self._setting.runtime == CUDAGRAPH
+        self._optimizers = optimizers_of(chosen, self.model, capturable=captured)
+
+    def _output(self, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        """Run forward; autocast ends before the loss, which reads 32 bits."""
+        precision = AUTOCAST.get(self._setting.dtype)
+        if precision is None:
+            return self.model(*args, **kwargs)
+        with torch.autocast(self._device.kind, precision):
+            output = self.model(*args, **kwargs)
+        return tree_map_only(Tensor, _in_32_bits, output)
+
+    def _compute(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:  # noqa: ANN401
+        """Run forward, and the loss in training: what is compiled together."""
+        output = self._output(args, kwargs)
+        if self._loss is None:
+            return output
+        return self._loss(output, lambda shape, dtype: labels[0])
+
+    def _step(self, inputs: Any, labels: list[Tensor]) -> None:  # noqa: ANN401
+        """Run all that works on inputs that are on the device."""
+        self._zero_grad()
+        result = self._forward(*inputs, labels)
+        if self._loss is not None:
+            result.backward()
+            for optimizer in self._optimizers:
+                optimizer.step()
+
+    def _eager(self) -> None:
+        self._step(self._inputs.copied(), self._labels.copied())
+
+    def _zero_grad(self) -> None:
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+
+    def _captured(self) -> Callable[[], None]:
+        """Capture the step as a CUDA graph; inputs are copied before each replay."""
+        inputs, labels = self._inputs.copied(), self._labels.copied()
+        aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(_BEFORE_CAPTURE):
+                self._step(inputs, labels)
+        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        self._zero_grad()  # gradients are made anew, in the graph's own memory
+        with torch.cuda.graph(graph):
+            self._step(inputs, labels)
+
+        def replay() -> None:
+            self._inputs.refill(inputs)
+            self._labels.refill(labels)
+            graph.replay()
+
+        return replay
+
+
+def _in_32_bits(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor

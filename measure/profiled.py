@@ -1,0 +1,117 @@
+"""Iterations under PyTorch's profiler: the Kineto trace, and what it tells."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from perfc.ir import PerfcError
+from perfc.measure.device import Device
+
+DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+"""Categories of what a device does."""
+
+_WARM_UP = 2
+"""Iterations before the window: the first ones start up the profiler."""
+
+
+@attrs.frozen(eq=False)
+class Trace:
+    """A Kineto trace of some iterations.
+
+    Attributes:
+        text: As PyTorch writes it, JSON.
+        events: Its events.
+        iterations: How many it is of.
+
+    """
+
+    text: str
+    events: Sequence[Mapping[str, Any]]
+    iterations: int
+
+    def active_us(self) -> float:
+        """Return how long the device was busy per iteration: the union of its work."""
+        spans = (
+            (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
+            for event in self.events
+            if event.get("cat") in DEVICE_WORK and event.get("ph") == "X"
+        )
+        return covered(spans) / self.iterations
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the length of the union of spans, (start, end)."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        if end > reached:
+            total += end - max(start, reached)
+            reached = end
+    return total
+
+
+def trace_of(
+    iteration: Callable[[], None],
+    device: Device,
+    count: int,
+    *,
+    shapes: bool = True,
+    memory: bool = False,
+) -> Trace:
+    """Profile *count* iterations, each with the wait at its end.
+
+    Raises:
+        PerfcError: there is no room for a temporary file.
+
+    """
+    for _ in range(_WARM_UP):
+        iteration()
+        device.synchronize()
+    gpu = [ProfilerActivity.CUDA] if device.is_cuda else []
+    with profile(
+        activities=[ProfilerActivity.CPU, *gpu],
+        record_shapes=shapes,
+        profile_memory=memory,
+        acc_events=True,
+    ) as profiler:
+        for _ in range(count):
+            iteration()
+            device.synchronize()
+    text = _exported(profiler)
+    return Trace(text, json.loads(text)["traceEvents"], count)
+
+
+def _exported(profiler: profile) -> str:
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            profiler.export_chrome_trace(str(path))
+            return path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot write a trace: {error.strerror or error}"
+        raise PerfcError(msg) from None
+
+
+def allocated_peak(
+    iteration: Callable[[], None], device: Device, standing: Sequence[Tensor]
+) -> int:
+    """Return the most bytes of tensors on a CPU in an iteration.
+
+    Counted by the hooks of PyTorch's allocator, on top of what stands between two
+    iterations.
+    """
+    trace = trace_of(iteration, device, 1, shapes=False, memory=True)
+    live = peak = 0
+    for event in sorted(trace.events, key=lambda event: float(event.get("ts", 0))):
+        if event.get("name") == "[memory]":
+            live += int(event["args"]["Bytes"])
+            peak = max(peak, live)
+    storages = {id(t.untyped_storage()): t.untyped_storage() for t in standing}
+    return peak + sum(storage.nbytes() for storage in storages.values())

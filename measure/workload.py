@@ -1,0 +1,268 @@
+"""Measuring iterations of a real model: one row for each setting."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+import torch
+
+from perfc.ir import PerfcError, UsageError, write_file
+from perfc.measure.clocks import Clock, ClockReader
+from perfc.measure.device import Device
+from perfc.measure.failure import RunError, explained
+from perfc.measure.iteration import Iteration
+from perfc.measure.kernel_run import Say, check_source
+from perfc.measure.profiled import Trace, allocated_peak, trace_of
+from perfc.measure.setting import CUDAGRAPH, Setting
+from perfc.measure.subject import Subject
+from perfc.measure.timing import US, percentiles
+from perfc.measurements import (
+    WORKLOADS,
+    RowWriter,
+    WorkloadMeasurement,
+    split_of,
+)
+
+Key: TypeAlias = tuple[object, ...]
+
+_WARM_UP = 5
+_LEAST = 3
+"""Iterations, however long they take."""
+
+_WARM_UP_SHARE, _PROFILED_SHARE = 0.2, 0.1
+"""Of the time that the timed iterations have."""
+
+_PROFILED = 5
+
+
+@attrs.define
+class WorkloadRun:
+    """A table of measured iterations that is being filled.
+
+    Attributes:
+        device: What is measured.
+        subject: The model.
+        path: The table; rows that it has are kept and not measured again.
+        iterations: How many are timed, if there is time.
+        seconds: For the timed iterations of a row.
+        trace: Where a Kineto trace of the same iterations goes, if wanted.
+        skipped: Settings that could not be run, and why.
+
+    Raises:
+        UsageError: the table's name is no table's.
+        PerfcError: the table cannot be read, or has rows of something else.
+
+    """
+
+    device: Device
+    subject: Subject
+    path: Path
+    iterations: int = 50
+    seconds: float = 60.0
+    trace: Path | None = None
+    skipped: list[tuple[Setting, str]] = attrs.field(
+        factory=list["tuple[Setting, str]"], init=False
+    )
+    _writer: RowWriter[WorkloadMeasurement] = attrs.field(init=False)
+    _clocks: ClockReader = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Read what is there."""
+        self._writer = RowWriter(self.path, WORKLOADS)
+        check_source(self._writer, self.device)
+        self._clocks = ClockReader(self.device)
+
+    @property
+    def rows(self) -> list[WorkloadMeasurement]:
+        """All rows of the table."""
+        return self._writer.rows
+
+    def measure(self, settings: Sequence[Setting], say: Say) -> None:
+        """Measure all settings that the table has no row of; then write the table.
+
+        Raises:
+            UsageError: a setting cannot be on this device.
+            PerfcError: nothing could be measured, or the rows cannot be written.
+
+        """
+        known = {_key(row) for row in self.rows}
+        if not self.device.is_cuda and any(s.runtime == CUDAGRAPH for s in settings):
+            msg = f"runtime {CUDAGRAPH} needs --device cuda: a CPU has no CUDA graphs"
+            raise UsageError(msg)
+        todo = [self.subject.settled(s, self.device) for s in settings]
+        todo = [s for s in todo if self._key(s) not in known]
+        if len(todo) < len(settings):
+            done = len(settings) - len(todo)
+            say(f"{self.path} has {done} of {len(settings)} rows already")
+        try:
+            for setting in todo:
+                self._measure(setting, say, several=len(settings) > 1)
+                _free_memory()
+        finally:
+            self._writer.flush()
+        if todo and len(self.skipped) == len(todo):
+            setting, why = self.skipped[0]
+            msg = f"nothing could be measured; {setting}: {why}"
+            raise PerfcError(msg)
+
+    def _key(self, setting: Setting) -> Key:
+        """Return what tells the row of a setting from others."""
+        params = self.subject.params_on(self.device, setting)
+        batch = setting.batch or self.subject.default_batch
+        own = (setting.mode, setting.runtime, setting.dtype, batch)
+        return (self.subject.name, params, *own, setting.optimizer, setting.inputs)
+
+    def _measure(self, setting: Setting, say: Say, *, several: bool) -> None:
+        try:
+            with explained(self.device), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch's, of how models are written
+                made = self.subject.make(self.device, setting)
+                found = self._timed(Iteration(made, self.device, setting))
+        except RunError as error:
+            self._skip(setting, str(error), say)
+            return
+        row = self._row(setting, found)
+        self._writer.append([row])
+        if self.trace is not None:
+            path = _named(self.trace, setting) if several else self.trace
+            write_file(path, found.trace.text)
+        say(
+            f"{row.model}, {setting}: {row.time_us:,.0f} us "
+            f"({row.p10_us:,.0f} to {row.p90_us:,.0f}, {row.n} iterations)"
+        )
+
+    def _timed(self, iteration: Iteration) -> _Found:
+        """Warm up, time, count memory, profile."""
+        iteration.prepare()
+        with iteration.running():
+            self._repeat(iteration, _WARM_UP, self.seconds * _WARM_UP_SHARE)
+            if self.device.is_cuda:
+                torch.cuda.reset_peak_memory_stats()
+            with _no_collection():
+                samples = self._repeat(iteration, self.iterations, self.seconds)
+            clock = self._clocks.read()
+            peak, reserved = self._memory(iteration)
+            budget = self.seconds * _PROFILED_SHARE / percentiles(samples)[0] * US
+            count = max(1, min(_PROFILED, int(budget)))
+            trace = trace_of(iteration, self.device, count)
+        return _Found(samples, peak, reserved, clock, trace)
+
+    def _repeat(
+        self, iteration: Callable[[], None], count: int, seconds: float
+    ) -> list[float]:
+        """Return the time of each iteration, from an idle device to the wait."""
+        samples: list[float] = []
+        end = time.perf_counter() + seconds
+        self.device.synchronize()
+        while len(samples) < count:
+            start = time.perf_counter()
+            iteration()
+            self.device.synchronize()
+            now = time.perf_counter()
+            samples.append((now - start) * US)
+            if now > end and len(samples) >= _LEAST:
+                break
+        return samples
+
+    def _memory(self, iteration: Iteration) -> tuple[int, int | None]:
+        """Return the peak of what tensors take, and of what the allocator holds."""
+        if self.device.is_cuda:
+            return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        return allocated_peak(iteration, self.device, iteration.standing()), None
+
+    def _skip(self, setting: Setting, why: str, say: Say) -> None:
+        """Note a setting that cannot be run; a device that has failed is an error."""
+        if self.device.is_cuda:
+            try:
+                torch.cuda.synchronize()
+            except RuntimeError:
+                msg = f"the GPU failed at {setting}: {why}; the same command continues"
+                raise PerfcError(msg) from None
+        self.skipped.append((setting, why))
+        say(f"skipped {self.subject.name}, {setting}: {why}")
+
+    def _row(self, setting: Setting, found: _Found) -> WorkloadMeasurement:
+        middle, low, high = percentiles(found.samples_us)
+        params = self.subject.params_on(self.device, setting)
+        batch = setting.batch or self.subject.default_batch
+        return WorkloadMeasurement(
+            target=self.device.target,
+            model=self.subject.name,
+            params=params,
+            mode=setting.mode,
+            runtime=setting.runtime,
+            dtype=setting.dtype,
+            batch=batch,
+            time_us=middle,
+            p10_us=low,
+            p90_us=high,
+            gpu_active_us=found.trace.active_us() if self.device.is_cuda else None,
+            peak_memory_bytes=found.peak_bytes,
+            torch=torch.__version__,
+            source=self.device.source,
+            split=split_of(self.subject.name, {**params, "batch": batch}),
+            optimizer=setting.optimizer,
+            inputs=setting.inputs,
+            n=len(found.samples_us),
+            reserved_memory_bytes=found.reserved_bytes,
+            sm_clock_mhz=found.clock.sm_clock_mhz,
+            throttled=found.clock.throttled,
+        )
+
+
+@attrs.frozen
+class _Found:
+    """What iterations of one setting took.
+
+    Attributes:
+        samples_us: Wall time of each, unprofiled.
+        peak_bytes: Most bytes of tensors at a time.
+        reserved_bytes: Most that the allocator held; None on a CPU.
+        clock: The device's clock at the end.
+        trace: Of further iterations, under the profiler.
+
+    """
+
+    samples_us: Sequence[float]
+    peak_bytes: int
+    reserved_bytes: int | None
+    clock: Clock
+    trace: Trace
+
+
+def _key(row: WorkloadMeasurement) -> Key:
+    own = (row.mode, row.runtime, row.dtype, row.batch)
+    return (row.model, row.params, *own, row.optimizer, row.inputs)
+
+
+def _named(path: Path, setting: Setting) -> Path:
+    """Return the path of the trace of one setting of several."""
+    stem, dot, suffix = path.name.partition(".")
+    words = (stem, setting.batch, setting.mode, setting.runtime)
+    name = "-".join(str(word) for word in words if word is not None)
+    return path.with_name(name + dot + suffix)
+
+
+@contextmanager
+def _no_collection() -> Generator[None]:
+    """Keep Python from looking for garbage meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _free_memory() -> None:
+    """Give back what a model took that nobody holds any more."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
