@@ -79,11 +79,12 @@ def _rowwise(model: nn.Module) -> list[torch.optim.Optimizer]:
     lookups = [
         m for m in model.modules() if isinstance(m, nn.EmbeddingBag | nn.Embedding)
     ]
-    tables = {id(m.weight): m.weight for m in lookups if m.sparse}
+    names = {id(m.weight) for m in lookups if m.sparse}
+    tables = {id(p): p for p in model.parameters() if id(p) in names}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in tables]
     made: list[torch.optim.Optimizer] = []
     if tables:
-        made.append(RowwiseAdagrad(tables.values()))
+        made.append(RowwiseAdagrad(list(tables.values())))
     if others:
         made.append(torch.optim.Adagrad(others))
     return made

@@ -117,7 +117,7 @@ def _most_rows(tables: list[nn.EmbeddingBag], room: float) -> int:
         low, high = (middle, high) if needed <= room else (low, middle - 1)
     if low == max(table.num_embeddings for table in tables):
         return low
-    unit = 10 ** max(floor(log10(low)) - 1, 0)
+    unit = int(10 ** max(floor(log10(low)) - 1, 0))
     return low // unit * unit
 
 
