@@ -44,6 +44,7 @@ _ATEN_NAMES = {
 
 _STEPS: Mapping[str, tuple[str, ...]] = {
     "isinf": ("abs", "eq"),
+    "isfinite": ("eq", "abs", "ne", "mul"),
     "softsign": ("abs", "add", "div"),
 }
 """Elementwise ops that PyTorch writes as others, a kernel each."""

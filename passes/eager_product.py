@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import AttrValue, Kernel, Record, Work
+from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
 from perfc.passes.eager import (
     BYTE,
     MEMSET,
@@ -258,10 +258,28 @@ def _det(site: Site) -> Eager:
     return Eager("aten::linalg_det", (*made_contiguous((x,)), *launches))
 
 
+def _det_backward(site: Site) -> Eager:
+    """A diagonal matrix, and a solve by the factors (`linalg_lu_solve`)."""
+    grad, x = site.operands[:2]
+    columns = x.shape[-1]
+    rows = x.numel // columns if columns else 0
+    diagonal = Tensor(TensorType(x.type.dtype, x.type.shape[:-1]))
+    solve = Work(site.work.flops, 2 * x.nbytes, x.nbytes)
+    params: dict[str, AttrValue] = {"rows": rows, "cols": columns, "kind": "solve"}
+    launches = (
+        elementwise_launch("mul", (grad, grad), grad, grad.numel),
+        elementwise_launch("fill", (), x),
+        elementwise_launch("copy", (diagonal,), diagonal),
+        vector_launch("lu", x.type.dtype, params, solve),
+    )
+    return Eager("aten::linalg_lu_solve", launches)
+
+
 RULES: Mapping[str, Rule] = {
     "linear": _linear,
     "matmul": _matmul,
     "packed_linear": _packed_linear,
     "det": _det,
+    "det_backward": _det_backward,
 }
 """Rules of the products by op name."""

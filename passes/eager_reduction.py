@@ -118,6 +118,9 @@ def _scan(site: Site) -> Eager:
     columns = x.shape[site.attributes.integer("axis", -1)] if x.shape else 1
     rows = x.numel // columns if columns else 0
     launch = over_rows(site, "scan", rows, columns, kind=site.op)
+    if site.attributes.flag("reverse"):  # PyTorch has no such option
+        flip = elementwise_launch("copy", (x,), x)
+        return Eager("aten::flip", (flip, launch, flip))
     return Eager(f"aten::{site.op}", (*made_contiguous((x,)), launch))
 
 

@@ -113,28 +113,19 @@ def _inverse(added: float, square_sign: float = 1.0) -> Rule:
 
 
 def _root_of(site: Site, added: float, square_sign: float) -> Value:
-    square = site.op("mul", site.x, site.x)
-    if square_sign < 0:
-        square = site.op("neg", square)
+    factor = site.x if square_sign > 0 else site.op("neg", site.x)
+    square = site.op("mul", factor, site.x)
     inside = site.by("add", square, added)
-    root = site.op("reciprocal", site.op("sqrt", inside))
-    return site.op("mul", site.grad, root)
+    return site.op("mul", site.grad, site.op("rsqrt", inside))
 
 
 def _acos(site: Site) -> Gradients:
     return {0: site.op("neg", _root_of(site, 1.0, -1.0))}
 
 
-def _rational(sign: float) -> Rule:
-    """Divide by 1 ± x²: the arc tangents."""
-
-    def rule(site: Site) -> Gradients:
-        square = site.op("mul", site.x, site.x)
-        if sign < 0:
-            square = site.op("neg", square)
-        return {0: site.op("div", site.grad, site.by("add", square, 1.0))}
-
-    return rule
+def _atan(site: Site) -> Gradients:
+    square = site.op("mul", site.x, site.x)
+    return {0: site.op("div", site.grad, site.by("add", square, 1.0))}
 
 
 def _erf(site: Site) -> Gradients:
@@ -189,14 +180,21 @@ def _div(site: Site) -> Gradients:
 
 
 def _pow(site: Site) -> Gradients:
+    """Where the exponent is a tensor, it may be 0 (`pow_backward_self`)."""
     found: dict[int, Value] = {}
     if 0 in site.wanted:
         less = _less_one(site, site.y)
         slope = site.op("mul", site.op("pow", site.x, less), site.y)
         found[0] = site.op("mul", site.grad, slope)
+        if typed(site.y).rank:
+            none = site.by("equal", site.y, 0.0)
+            found[0] = _masked(site, none, found[0], keep=False)
     if 1 in site.wanted:
+        none = site.by("equal", site.x, 0.0)
+        none = site.op("and", none, site.by("greater_equal", site.y, 0.0))
         rate = site.op("mul", site.out, site.op("log", site.x))
-        found[1] = site.op("mul", site.grad, rate)
+        rate = site.op("mul", site.grad, rate)
+        found[1] = _masked(site, none, rate, keep=False)
     return found
 
 
@@ -222,32 +220,18 @@ def _extremum(strict: str) -> Rule:
         for index, loses in ((0, strict), (1, _REVERSED[strict])):
             if index not in site.wanted:
                 continue
-            half = site.by("mul", site.grad, 0.5)
+            half = site.by("div", site.grad, 2.0)
             tie = site.op("equal", site.x, site.y)
             shared = site.op("where", tie, half, site.grad)
             lost = site.op(loses, site.x, site.y)
             zero = site.tape.number(shared, 0.0)
-            found[index] = site.op("where", lost, zero, shared)
+            found[index] = site.op("masked_fill", shared, lost, zero, in_place=True)
         return found
 
     return rule
 
 
 _REVERSED = {"less": "greater", "greater": "less"}
-
-
-def _prelu(site: Site) -> Gradients:
-    """One slope for each channel: like `_prelu_kernel_backward`, in parts."""
-    negative = site.by("less", site.x, 0.0)
-    found: dict[int, Value] = {}
-    if 0 in site.wanted:
-        scaled = site.op("mul", site.grad, site.y)
-        found[0] = site.op("where", negative, scaled, site.grad)
-    if 1 in site.wanted:
-        product = site.op("mul", site.grad, site.x)
-        zero = site.tape.number(product, 0.0)
-        found[1] = site.op("where", negative, product, zero)
-    return found
 
 
 def _where(site: Site) -> Gradients:
@@ -277,7 +261,6 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("identity", "copy"), _pass),
     **dict.fromkeys(("sign", "ceil", "floor", "round"), _zeros),
     **{name: _of_result(f"{name}_backward") for name in ("relu", "sigmoid", "tanh")},
-    "elu": _of_result("elu_backward"),
     "leaky_relu": _leaky_relu,
     "gelu": _of_input("gelu_backward", "approximate"),
     **{
@@ -296,10 +279,8 @@ RULES: Mapping[str, Rule] = {
     "cosh": _cosh,
     "asin": _inverse(1.0, -1.0),
     "acos": _acos,
-    "atan": _rational(1.0),
-    "asinh": _inverse(1.0),
+    "atan": _atan,
     "acosh": _inverse(-1.0),
-    "atanh": _rational(-1.0),
     "erf": _erf,
     "square": _square,
     "neg": _unary("neg"),
@@ -310,10 +291,8 @@ RULES: Mapping[str, Rule] = {
     "mul": _mul,
     "div": _div,
     "pow": _pow,
-    "mod": _pass,
     "maximum": _extremum("less"),
     "minimum": _extremum("greater"),
-    "prelu": _prelu,
     "where": _where,
     **dict.fromkeys(("cast", "cast_like"), _cast),
     "dropout": _dropout,

@@ -1,4 +1,4 @@
-"""Gradients of reductions, norms, convolutions, pooling, attention, recurrence."""
+"""Gradients of reductions, norms, convolutions, images, attention, recurrence."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from perfc.ir import (
+    DTYPES,
     AttrValue,
     Dim,
     Value,
@@ -40,12 +41,12 @@ class _Reduction:
     @property
     def grad(self) -> Value:
         """The gradient, with axes of size 1 where they were removed."""
-        return self._kept(self.site.grad)
+        return self.kept(self.site.grad)
 
     @property
     def out(self) -> Value:
         """The result, in the same way."""
-        return self._kept(self.site.out)
+        return self.kept(self.site.out)
 
     @property
     def count(self) -> Dim:
@@ -61,13 +62,19 @@ class _Reduction:
             return x
         return self.site.op("expand", x, self.site.tape.integers(*shape))
 
-    def _kept(self, x: Value) -> Value:
-        """One number for all needs no axes."""
+    def counted(self, flags: Value) -> Value:
+        """Count the flags that became one."""
+        attributes: dict[str, AttrValue] = {"axes": self.axes, "keepdims": True}
+        dtype = DTYPES["i64"]
+        return self.site.op("reduce", flags, kind="sum", dtype=dtype, **attributes)
+
+    def kept(self, x: Value) -> Value:
+        """Keep the axes that were removed, of size 1; a number for all needs none."""
         if typed(x).rank == 0:
             return x
-        shape = enumerate(typed(self.site.x).shape)
-        kept = tuple(1 if axis in self.axes else dim for axis, dim in shape)
-        return self.site.tape.reshape(x, *kept)
+        if typed(x).rank == typed(self.site.x).rank:
+            return x
+        return self.site.op("unsqueeze", x, axes=self.axes)
 
 
 def _axes(site: Site) -> tuple[int, ...] | None:
@@ -92,13 +99,23 @@ def _mean(reduction: _Reduction) -> Value:
 
 
 def _largest(reduction: _Reduction) -> Value:
-    """Share it among all that are as large: `evenly_distribute_backward`."""
+    """Share it among all that are as large: `evenly_distribute_backward`.
+
+    Where their places are known it goes back to those.
+    """
+    places = reduction.site.node.results[1:]
+    if places:
+        return _put_back(reduction, reduction.kept(places[0]))
     site, grad = reduction.site, reduction.grad
     mask = site.op("equal", reduction.out, site.x)
-    ones = site.op("cast", mask, dtype=typed(grad).dtype)
-    axes = reduction.axes
-    ties = site.op("reduce", ones, kind="sum", axes=axes, keepdims=True)
-    return site.op("mul", site.op("div", grad, ties), ones)
+    return site.op("mul", site.op("div", grad, reduction.counted(mask)), mask)
+
+
+def _put_back(reduction: _Reduction, places: Value) -> Value:
+    """`value_selecting_reduction_backward`."""
+    site, (axis, *_) = reduction.site, reduction.axes
+    zeros = site.tape.full(typed(site.x), 0.0)
+    return site.op("scatter_elements", zeros, places, reduction.grad, axis=axis)
 
 
 def _l1(reduction: _Reduction) -> Value:
@@ -109,11 +126,33 @@ def _l1(reduction: _Reduction) -> Value:
 def _l2(reduction: _Reduction) -> Value:
     """Divide by the norm; where that is 0, nothing."""
     site, out = reduction.site, reduction.out
-    unit = site.op("div", site.x, out)
-    none = site.by("equal", out, 0.0)
-    zero = site.tape.number(unit, 0.0)
-    unit = site.op("where", none, zero, unit)
-    return site.op("mul", reduction.grad, unit)
+    rate = _nothing_at_zero(site, site.op("div", reduction.grad, out), out)
+    return site.op("mul", site.x, rate)
+
+
+def _nothing_at_zero(site: Site, rate: Value, below: Value) -> Value:
+    """Replace what was divided by 0."""
+    none, zero = site.by("equal", below, 0.0), site.tape.number(rate, 0.0)
+    return site.op("masked_fill", rate, none, zero, in_place=True)
+
+
+def _var(reduction: _Reduction) -> Value:
+    return _of_deviation(reduction, reduction.grad)
+
+
+def _std(reduction: _Reduction) -> Value:
+    site, out = reduction.site, reduction.out
+    rate = site.op("div", reduction.grad, site.by("mul", out, 2.0))
+    return _of_deviation(reduction, _nothing_at_zero(site, rate, out))
+
+
+def _of_deviation(reduction: _Reduction, grad: Value) -> Value:
+    """`var_backward`: twice the deviation, by how many there are but one."""
+    site, count = reduction.site, reduction.count
+    number = 2.0 / (count - 1) if isinstance(count, int) and count > 1 else 2.0
+    mean = site.op("reduce", site.x, kind="mean", axes=reduction.axes, keepdims=True)
+    centred = site.op("sub", site.x, mean)
+    return site.op("mul", site.by("mul", grad, number), centred)
 
 
 def _sum_square(reduction: _Reduction) -> Value:
@@ -133,9 +172,22 @@ def _log_sum_exp(reduction: _Reduction) -> Value:
     return site.op("mul", reduction.grad, power)
 
 
+def _prod(reduction: _Reduction) -> Value:
+    """`prod_backward`: where no factor is 0, which the host reads back."""
+    site = reduction.site
+    zeros = reduction.counted(site.by("equal", site.x, 0.0))
+    site.tape.effect(
+        "item", (site.op("reduce", zeros, kind="sum"),), f"{site.out.name}.zeros"
+    )
+    return site.op("mul", reduction.grad, site.op("div", reduction.out, site.x))
+
+
 _REDUCTIONS: Mapping[str, Callable[[_Reduction], Value]] = {
     "sum": _sum,
     "mean": _mean,
+    "prod": _prod,
+    "var": _var,
+    "std": _std,
     "max": _largest,
     "min": _largest,
     "l1": _l1,
@@ -151,6 +203,33 @@ def _cumsum(site: Site) -> Gradients:
     kept = site.kept("axis", "exclusive")
     axis = site.node.operands[1:]
     return {0: site.op("cumsum", site.grad, *axis, reverse=reverse, **kept)}
+
+
+def _cumprod(site: Site) -> Gradients:
+    """`cumprod_backward`: where no element is 0, which the host reads back."""
+    axis = site.node.attributes.integer("axis")
+    rates = site.op("mul", site.out, site.grad)
+    zeros = site.by("equal", site.x, 0.0)
+    site.tape.effect(
+        "item", (site.op("reduce", zeros, kind="any"),), f"{site.out.name}.zeros"
+    )
+    sums = site.op("cumsum", rates, axis=axis, reverse=True)
+    return {0: site.op("div", sums, site.x)}
+
+
+def _det(site: Site) -> Gradients:
+    """`linalg_det_backward`: one solve by the factors that forward has kept."""
+    return {0: site.op("det_backward", site.grad, site.x, site.out)}
+
+
+def _resize(site: Site) -> Gradients:
+    kept, shape = site.kept("mode"), typed(site.x).shape
+    return {0: site.op("resize_backward", site.grad, shape=shape, **kept)}
+
+
+def _grid_sample(site: Site) -> Gradients:
+    names = _wants(site, {0: "x", 1: "grid"})
+    return _several(site, (site.grad, site.x, site.y), names, "mode")
 
 
 def _along_axis(site: Site) -> Gradients:
@@ -226,6 +305,10 @@ def _recurrent(site: Site) -> Gradients:
 RULES: Mapping[str, Rule] = {
     "reduce": _reduce,
     "cumsum": _cumsum,
+    "cumprod": _cumprod,
+    "det": _det,
+    "resize": _resize,
+    "grid_sample": _grid_sample,
     **dict.fromkeys(("softmax", "log_softmax"), _along_axis),
     **dict.fromkeys(("layer_norm", "rms_norm", "group_norm", "batch_norm"), _norm),
     **dict.fromkeys(("conv", "conv_transpose"), _conv),

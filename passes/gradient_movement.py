@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import Dim, Value
+from perfc.ir import Dim, Value, product
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.gradient_lookup import embedding
 from perfc.passes.tape import typed
@@ -73,7 +73,11 @@ def _trilu(site: Site) -> Gradients:
 
 
 def _pad(site: Site) -> Gradients:
-    """Cut the borders off, by a pad of negative sizes; only constant ones are cut."""
+    """Cut the borders off, by a pad of negative sizes; copies are added to sources."""
+    mode = site.node.attributes.text("mode", "constant")
+    if mode != "constant":
+        shape = typed(site.x).shape
+        return {0: site.op("pad_backward", site.grad, mode=mode, shape=shape)}
     pads = site.tape.inference.elements.get(site.y)
     if pads is None:
         return {0: _zeros(site)}
@@ -159,7 +163,7 @@ def _scatter(look_up: str) -> Rule:
 
     def rule(site: Site) -> Gradients | None:
         reduction = site.node.attributes.get("reduction")
-        if reduction not in (None, "add"):
+        if reduction not in (None, "add", "sum"):
             return None
         _, indices, updates = site.node.operands
         found = {0: site.grad}
@@ -185,6 +189,83 @@ def _topk(site: Site) -> Gradients:
     return {0: back}
 
 
+def _sort(site: Site) -> Gradients:
+    """`value_selecting_reduction_backward`: back to the places they came from."""
+    places = site.node.results[1:]
+    if not places:
+        return {0: _zeros(site)}
+    axis = site.node.attributes.integer("axis")
+    back = site.op("scatter_elements", _zeros(site), *places, site.grad, axis=axis)
+    return {0: back}
+
+
+def _stack(site: Site) -> Gradients:
+    """View the piece of each operand."""
+    axis = site.node.attributes.integer("axis") % typed(site.out).rank
+    found: dict[int, Value] = {}
+    for index in range(len(site.node.operands)):
+        if index in site.wanted:
+            piece = site.tape.cut(site.grad, (index, index + 1), axis)
+            found[index] = site.op("squeeze", piece, axes=(axis,))
+    return found
+
+
+def _index_put(site: Site) -> Gradients | None:
+    """`index_put` with zeros, and a look-up of the values."""
+    _, values, *indices = site.node.operands
+    kept = site.kept("axis")
+    found = {0: site.grad}
+    if len(indices) > 1:
+        return None
+    if 0 in site.wanted and not site.node.attributes.flag("accumulate"):
+        zeros = site.tape.full(typed(values), 0.0)
+        found[0] = site.op("index_put", site.grad, zeros, *indices, **kept)
+    if 1 in site.wanted:
+        axis = site.node.attributes.integer("axis", 0)
+        found[1] = site.op("index", site.grad, *indices, axis=axis)
+    return found
+
+
+_INVERSES = {
+    **{kind: kind for kind in ("flip", "roll", "rot90", "channel_shuffle")},
+    "pixel_shuffle": "pixel_unshuffle",
+    "pixel_unshuffle": "pixel_shuffle",
+    "im2col": "col2im",
+    "col2im": "im2col",
+}
+
+
+def _rearrange(site: Site) -> Gradients | None:
+    """Copy back, where nothing is repeated or left out."""
+    kind = _INVERSES.get(site.node.attributes.text("kind"))
+    if kind is None:
+        return None
+    shape = typed(site.x).shape
+    return {0: site.op("rearrange", site.grad, kind=kind, shape=shape)}
+
+
+def _max_unpool(site: Site) -> Gradients:
+    """Look the maxima's places up (`max_pool_double_backward`)."""
+    flat: list[Value] = []
+    for value in (site.grad, site.y):
+        outer, inner = typed(value).shape[:2], typed(value).shape[2:]
+        flat.append(site.tape.reshape(value, *outer, product(inner)))
+    found = site.op("gather_elements", *flat, axis=2)
+    return {0: site.tape.reshape(found, *typed(site.x).shape)}
+
+
+def _overwrite(site: Site) -> Gradients:
+    """Nothing of what was there is left."""
+    return {0: _zeros(site)}
+
+
+def _assign(site: Site) -> Gradients:
+    found = {1: site.grad}
+    if 0 in site.wanted:
+        found[0] = _zeros(site)
+    return found
+
+
 def _pixel_shuffle(site: Site) -> Gradients:
     attributes = site.node.attributes
     to_space = not attributes.flag("to_space")
@@ -194,6 +275,14 @@ def _pixel_shuffle(site: Site) -> Gradients:
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
+    "alias": _reshape,
+    "stack": _stack,
+    "sort": _sort,
+    "index_put": _index_put,
+    "rearrange": _rearrange,
+    "max_unpool": _max_unpool,
+    "overwrite": _overwrite,
+    "assign": _assign,
     "transpose": _transpose,
     "expand": _expand,
     "concat": _concat,

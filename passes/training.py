@@ -20,6 +20,7 @@ from perfc.ir import (
 )
 from perfc.passes import (
     gradient_elementwise,
+    gradient_functions,
     gradient_layers,
     gradient_lookup,
     gradient_loss,
@@ -51,6 +52,7 @@ from perfc.passes.training_source import (
 
 RULES = {
     **gradient_elementwise.RULES,
+    **gradient_functions.RULES,
     **gradient_products.RULES,
     **gradient_movement.RULES,
     **gradient_layers.RULES,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler
 from perfc.frontends.aten.op_map_normalization import emit_wanted
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue
+from perfc.ir import AttrValue, Dim
 
 
 def _per_axis(node: AtenNode, name: str, axes: int, default: int) -> tuple[int, ...]:
@@ -114,25 +114,30 @@ def _adaptive(kind: str) -> Handler:
 
     def handler(node: AtenNode) -> None:
         x, out, axes = node.tensor("self"), node.result(), _axes(node)
-        window: list[int] = []
-        stride: list[int] = []
-        for size, wanted in zip(x.type.shape[-axes:], out.shape[-axes:], strict=True):
-            if not isinstance(size, int) or not isinstance(wanted, int) or not wanted:
-                _whole(node, kind)
-                return
-            if wanted > size:
-                _enlarge(node)
-                return
-            stride.append(max(size // wanted, 1))
-            window.append(max(size - (wanted - 1) * stride[-1], 1))
-        attributes: dict[str, AttrValue] = {
-            "kind": kind,
-            "window": tuple(window),
-            "stride": tuple(stride),
-        }
-        _emit_pool(node, attributes, axes)
+        sizes, wanted = x.type.shape[-axes:], out.shape[-axes:]
+        attributes = _adapted(kind, sizes, wanted)
+        if attributes is None:
+            _whole(node, kind)
+        elif x.type.numel < out.numel:
+            _enlarge(node)
+        else:
+            _emit_pool(node, attributes, axes)
 
     return handler
+
+
+def _adapted(
+    kind: str, sizes: Sequence[Dim], wanted: Sequence[Dim]
+) -> dict[str, AttrValue] | None:
+    """Return window and stride; None where a size is not known yet."""
+    window: list[int] = []
+    stride: list[int] = []
+    for size, count in zip(sizes, wanted, strict=True):
+        if not isinstance(size, int) or not isinstance(count, int) or not count:
+            return None
+        stride.append(max(size // count, 1))
+        window.append(max(size - (count - 1) * stride[-1], 1))
+    return {"kind": kind, "window": tuple(window), "stride": tuple(stride)}
 
 
 def _enlarge(node: AtenNode) -> None:
@@ -162,7 +167,10 @@ def _adaptive_backward(kind: str) -> Handler:
         operands = [node.tensor("grad_output"), node.tensor("self")]
         if node.is_given("indices"):
             operands.append(node.tensor("indices"))
-        node.emit("pool_backward", operands, {"kind": kind})
+        axes = _axes(node)
+        sizes = [operand.type.shape[-axes:] for operand in operands[:2]]
+        attributes = _adapted(kind, sizes[1], sizes[0])
+        node.emit("pool_backward", operands, attributes or {"kind": kind})
 
     return handler
 

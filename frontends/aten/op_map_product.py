@@ -66,6 +66,8 @@ def _grouped(node: AtenNode) -> None:
 
     Ends are data: groups are taken to be equally large. Rows by group times a matrix
     each, as experts are, and in backward what makes the gradients of those matrices.
+    Types other than bf16, which PyTorch multiplies group by group, are taken to be one
+    kernel, too.
     """
     x, y = node.tensor("self"), node.tensor("mat2")
     if not node.is_given("offs"):
@@ -115,6 +117,7 @@ PRODUCT_HANDLERS: Mapping[str, Handler] = {
     "aten.ger": _outer,
     "aten.einsum": _einsum,
     "aten._grouped_mm": _grouped,
+    "aten._linalg_det": of("det", "A"),
     "aten.linear_backward": _linear_backward,
 }
 """ATen ops to the functions that write them."""

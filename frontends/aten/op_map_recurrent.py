@@ -68,8 +68,8 @@ def _run(node: AtenNode, stack: _Stack) -> None:
     x = node.tensor("input")
     for layer in range(stack.layers):
         ends: list[Operand] = []
-        for _, (weight, recurrence, *_) in stack.cells(layer):
-            operands = (x, weight, recurrence)
+        for _, weights in stack.cells(layer):
+            operands = (x, *weights[:3])  # the second bias is added to the first
             ends += node.helper("recurrent", operands, stack.attributes)
         x = ends[0]
         if len(ends) > 1:

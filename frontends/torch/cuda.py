@@ -245,8 +245,22 @@ def _embedding_backward(recorder: Recorder) -> Callable[..., torch.Tensor]:
     return embedding_backward
 
 
+def _mish_backward(recorder: Recorder) -> Callable[..., torch.Tensor]:
+    """Return one kernel, where other devices go step by step."""
+
+    def mish_backward(grad: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        with recorder.paused():
+            found = torch.empty_like(tensor)
+        given = {"grad_output": grad, "self": tensor}
+        recorder.emit(op("mish_backward"), given, [found])
+        return found
+
+    return mish_backward
+
+
 _RECORDED: Mapping[str, Callable[[Recorder], Callable[..., Any]]] = {
     "rms_norm": _rms_norm,
     "embedding_backward": _embedding_backward,
+    "mish_backward": _mish_backward,
 }
 """Functions that no kernel of PyTorch on `meta` can stand for."""

@@ -168,6 +168,20 @@ def _ctc_loss(
     return (log_probs.new_empty(batch), sums)
 
 
+def _grouped_mm(
+    one: torch.Tensor,
+    other: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Products of groups; PyTorch's own rule takes no type but bf16."""
+    shape = (*one.shape[:-1], other.shape[-1])
+    if offs is not None and one.dim() == other.dim():
+        shape = (offs.shape[0], *shape)
+    return torch.empty(shape, dtype=out_dtype or one.dtype, device=META)
+
+
 def _like_second(
     grad: torch.Tensor,
     tensor: torch.Tensor,
@@ -187,6 +201,7 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     op("_scaled_dot_product_efficient_attention_backward"): _efficient_backward,
     op("_cudnn_rnn"): _cudnn_rnn,
     op("_cudnn_rnn_backward"): _cudnn_rnn_backward,
+    op("_grouped_mm"): _grouped_mm,
     op("_ctc_loss"): _ctc_loss,
     op("_ctc_loss.Tensor"): _ctc_loss,
     op("_ctc_loss_backward"): _like_second,

@@ -62,6 +62,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         self._sink = sink
         self._declare = declare
         self._paused = False
+        self._others: list[torch.Tensor] = []
         self._numbers: dict[str, int] = {}
         self._taken: set[str] = set()
         self._last: tuple[object, ...] = ()
@@ -109,8 +110,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         if found is None:
             found = self.fresh("tensor")
             setattr(tensor, _NAME, found)
+            self._others.append(tensor)
             self._declare(described(found, tensor))
         return str(found)
+
+    def __exit__(self, *failure: object) -> None:
+        """Leave tensors that the model has from elsewhere as they were."""
+        super().__exit__(*failure)  # type: ignore[no-untyped-call]  # torch's
+        for tensor in self._others:
+            delattr(tensor, _NAME)
+        self._others.clear()
 
     def christen(self, tensor: torch.Tensor, stem: str) -> AtenTensor:
         """Give a tensor a new name that begins with *stem*."""

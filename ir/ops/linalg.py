@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -147,4 +148,21 @@ DET = OpDef(
     summary="determinants of square matrices",
 )
 
-OPS = (LINEAR, MATMUL, PACKED_LINEAR, DET)
+
+def _work_det_backward(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Solve for a diagonal matrix by both factors: 2 n^3 flops."""
+    x = operands[1]
+    return Work(2 * x.numel * x.shape[-1], x.nbytes, x.nbytes)
+
+
+DET_BACKWARD = OpDef(
+    name="det_backward",
+    arity=(3, 3),
+    infer=first_saved,
+    work=_work_det_backward,
+    summary="gradient of det: of its result, the matrices, and the result",
+)
+
+OPS = (LINEAR, MATMUL, PACKED_LINEAR, DET, DET_BACKWARD)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from tests.passes.torch_functions import FUNCTIONS
 from tests.passes.torch_layers import LAYERS, F, Results, Run, aten, axis_of
 from torch import Tensor
 
@@ -123,6 +124,8 @@ def _reduce(node: Node, operands: list[Any]) -> Results:
 _REDUCTIONS: Mapping[str, Callable[[Any, tuple[int, ...], bool], Any]] = {
     "sum": lambda x, axes, keep: x.sum(axes, keepdim=keep),
     "mean": lambda x, axes, keep: x.mean(axes, keepdim=keep),
+    "prod": lambda x, axes, keep: x.prod(axes[0], keepdim=keep),
+    "any": lambda x, axes, keep: x.any(),
     "max": lambda x, axes, keep: x.amax(axes, keepdim=keep),
     "min": lambda x, axes, keep: x.amin(axes, keepdim=keep),
     "l1": lambda x, axes, keep: x.abs().sum(axes, keepdim=keep),
@@ -201,8 +204,11 @@ def _split(node: Node, operands: list[Any]) -> Results:
 
 
 def _pad(node: Node, operands: list[Any]) -> Results:
-    x, pads = operands
+    x, pads, *axes = operands
     sizes = _ints(pads)
+    if axes:
+        mode = node.attributes.text("mode")
+        return [F.pad(x, sizes, mode)]
     pairs = zip(sizes[: x.ndim], sizes[x.ndim :], strict=True)
     flat = [size for pair in reversed(list(pairs)) for size in pair]
     return [F.pad(x, flat)]
@@ -227,10 +233,6 @@ def _dropout(node: Node, operands: list[Any]) -> Results:
 
 def _einsum(node: Node, operands: list[Any]) -> Results:
     return [torch.einsum(node.attributes.text("equation"), *operands)]
-
-
-def _prelu(x: Tensor, slope: Tensor) -> Tensor:
-    return torch.where(x < 0, x * slope, x)
 
 
 OPS: Mapping[str, Run] = {
@@ -289,9 +291,7 @@ OPS: Mapping[str, Run] = {
     "leaky_relu_backward": lambda node, o: [
         aten.leaky_relu_backward(o[0], o[1], 0.01, False)
     ],
-    "elu_backward": lambda node, o: [
-        aten.elu_backward(o[0], 1.0, 1.0, 1.0, True, o[1])
-    ],
+    **FUNCTIONS,
     "softplus_backward": lambda node, o: [
         aten.softplus_backward(o[0], o[1], 1.0, 20.0)
     ],
@@ -302,7 +302,7 @@ OPS: Mapping[str, Run] = {
     **{
         name: _plain(getattr(F, name))
         for name in (
-            *("elu", "hardsigmoid", "softplus", "silu", "hardswish", "mish"),
+            *("hardsigmoid", "softplus", "silu", "hardswish", "mish"),
             *("softsign", "relu"),
         )
     },
@@ -319,7 +319,6 @@ OPS: Mapping[str, Run] = {
     },
     "equal": _plain(torch.eq),
     "and": _plain(torch.logical_and),
-    "mod": _plain(torch.fmod),
-    "prelu": _plain(_prelu),
+    "mod": _plain(torch.remainder),
 }
 """How each op is run, by name."""
