@@ -19,6 +19,7 @@ from perfc.frontends.workloads import (
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import (
+        CustomStep,
         Label,
         Loss,
         Made,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TRANSLATION",
     "WORKLOADS",
+    "CustomStep",
     "Frontend",
     "Label",
     "Loss",

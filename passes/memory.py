@@ -53,7 +53,8 @@ class Memory(Pass):
     only those have results that the kernel writes. Parameters, the states of the
     optimizer, the constants that kernels read, and the BLAS workspace (with a target)
     stay. What backward reads of forward lives till then. Gradients that the optimizer
-    reads live to the end of the iteration: the next one begins with `zero_grad`.
+    reads live to the end of the iteration: the next one begins with `zero_grad`. States
+    that backward adds to are gradients, too, which `zero_grad` does not free.
 
     Not counted: the CUDA context, cuDNN's workspaces, what Python keeps longer than
     the graph needs it. A rank class given as a launch graph has no tensors: zeros.
@@ -172,10 +173,12 @@ class _Storages:
     def buffers(self, target: Target | None) -> list[Buffer]:
         """Return the storages, in the order in which they are allocated."""
         made = self._made()
-        end = len(self.nodes)
+        end, gradients = len(self.nodes), self._gradients()
+        states = self.graph.states  # gradients among them are zeroed, and not freed
         lasting = (
             (BufferKind.PARAMETER, self.graph.parameters),
-            (BufferKind.OPTIMIZER, self.graph.states),
+            (BufferKind.OPTIMIZER, [v for v in states if v not in gradients]),
+            (BufferKind.GRADIENT, [v for v in states if v in gradients]),
             (BufferKind.CONSTANT, self._constants(made)),
             (BufferKind.INPUT, self.graph.inputs),
         )
@@ -187,7 +190,7 @@ class _Storages:
         if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(Buffer("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
-        gradients, scratch = self._gradients(), self._scratch(made)
+        scratch = self._scratch(made)
         for index, values in made.items():
             found += scratch.get(index, ())
             for value in values:

@@ -14,6 +14,9 @@ from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
+PHASES = ("forward", "loss", "backward", "optimizer")
+"""The phases of a step, in their order; gradients may be zeroed before forward."""
+
 _WORKING = HOST_KINDS - {TaskKind.SYNC}
 
 
@@ -30,13 +33,14 @@ def node_phases(results: Results) -> dict[str, str]:
 def phase_entries(
     results: Results, use: MemoryUse, phases: Mapping[str, str]
 ) -> list[Json]:
-    """Return what each phase takes, in the order in which they begin.
+    """Return what each phase takes: forward, loss, backward, optimizer, others.
 
     `time_us` is along the critical path and sums to that of the iteration; busy times
     and launches are of the first rank class. What belongs to no node is in the phase
     "".
     """
-    names = dict.fromkeys([*phases.values(), ""])
+    found = dict.fromkeys([*phases.values(), ""])
+    names = [*(p for p in PHASES if p in found), *(p for p in found if p not in PHASES)]
     numbers = {name: number for number, name in enumerate(names)}
     of_task = _phase_of_tasks(results, phases, numbers)
     table, graph = results.path.segment_table, results.hosted[0].graph

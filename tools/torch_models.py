@@ -15,7 +15,7 @@ from perfc.tools.model import Model, prepare
 from perfc.tools.torch_source import require_torch
 
 if TYPE_CHECKING:
-    from perfc.frontends import Loss, Optimizer, Source
+    from perfc.frontends import CustomStep, Loss, Optimizer, Source
 
 
 def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
@@ -26,6 +26,7 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
     mode: str = "inference",
     optimizer: Optimizer = None,
     loss: Loss = None,
+    step: CustomStep = None,
     dtype: str | None = None,
     name: str | None = None,
     transforms: Sequence[Pass] = (),
@@ -52,6 +53,12 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         loss: A function of what the module returns; `bce`, `bce_with_logits`, `mse`,
             `cross_entropy` (against labels, an input) or `sum`; None for what the
             module calls `loss`, itself if it is one number, else what fits its end.
+        step: Your own iteration of a training loop instead of forward, loss, backward
+            and one step of the optimizer: `step(module, optimizer, *args, **kwargs)`.
+            It may accumulate or clip gradients, zero them in place, average weights.
+            What it returns is held to its end. It runs twice, and the second run is
+            recorded, so it finds what an earlier iteration left; the module that it
+            gets is the copy.
         dtype: `bf16` or `fp16` to convert the weights, `amp-bf16` or `amp-fp16` to
             run under `torch.autocast`; None to leave them.
         name: What the report calls the model; its class if not given.
@@ -74,6 +81,7 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         mode=mode,
         optimizer=optimizer,
         loss=loss,
+        step=step,
         dtype=dtype,
         name=name,
     )

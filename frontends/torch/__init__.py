@@ -6,6 +6,7 @@ Importing this package imports PyTorch; nothing else in perfc does.
 from __future__ import annotations
 
 from perfc.frontends.torch.capture import Source, capture_module
+from perfc.frontends.torch.custom_step import CustomStep
 from perfc.frontends.torch.factory import (
     Made,
     capture_factory,
@@ -16,6 +17,7 @@ from perfc.frontends.torch.loss import Label, Loss, loss_of, settled_loss
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer
 
 __all__ = [
+    "CustomStep",
     "Label",
     "Loss",
     "Made",

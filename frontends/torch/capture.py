@@ -14,6 +14,7 @@ from perfc.frontends.aten import AtenBuilder
 from perfc.frontends.torch import torchrec, values
 from perfc.frontends.torch.autocast import autocast_on_cuda
 from perfc.frontends.torch.cuda import as_on_cuda
+from perfc.frontends.torch.custom_step import CustomStep, record_step
 from perfc.frontends.torch.failure import explained
 from perfc.frontends.torch.guards import is_list, is_pair
 from perfc.frontends.torch.internals import compiler_left_out
@@ -50,6 +51,7 @@ def capture_module(  # noqa: PLR0913 - the public call's options
     mode: str = "inference",
     optimizer: Optimizer = None,
     loss: Loss = None,
+    step: CustomStep = None,
     dtype: str | None = None,
     name: str | None = None,
 ) -> Program:
@@ -64,13 +66,15 @@ def capture_module(  # noqa: PLR0913 - the public call's options
 
     """
     _check(mode, optimizer, dtype)
+    _check_step(mode, step, loss)
     if isinstance(module, torch.export.ExportedProgram):
         if not args and not kwargs:
             args, kwargs = module.example_inputs or ((), None)
         module = module.module()
     model, original = _weightless(module, name)
-    step = _Step(name or original, mode == "training", loss, DTYPES[dtype or "fp32"])
-    return step.run(model, args, kwargs or {}, optimizer)
+    types = DTYPES[dtype or "fp32"]
+    made = _Step(name or original, mode == "training", loss, step, types)
+    return made.run(model, args, kwargs or {}, optimizer)
 
 
 def _check(mode: str, optimizer: Optimizer, dtype: str | None) -> None:
@@ -82,6 +86,15 @@ def _check(mode: str, optimizer: Optimizer, dtype: str | None) -> None:
         raise UsageError(msg)
     if mode == "inference" and optimizer is not None:
         msg = "an optimizer needs mode 'training'"
+        raise UsageError(msg)
+
+
+def _check_step(mode: str, step: CustomStep, loss: Loss) -> None:
+    if step is not None and mode == "inference":
+        msg = "a step of your own needs mode 'training'"
+        raise UsageError(msg)
+    if step is not None and loss is not None:
+        msg = "a step of your own works its loss out itself: give no other loss"
         raise UsageError(msg)
 
 
@@ -113,13 +126,16 @@ class _Step:
     name: str
     training: bool
     loss: Loss
+    step: CustomStep
     types: tuple[torch.dtype | None, torch.dtype | None]
     _builder: AtenBuilder = attrs.field(init=False)
     _recorder: Recorder = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._builder = AtenBuilder(self.name)
-        self._recorder = Recorder(self._builder.call, self._builder.parameter)
+        # What a user's step keeps from one iteration to the next is a state.
+        unknown = self._builder.state if self.step else self._builder.parameter
+        self._recorder = Recorder(self._builder.call, unknown)
 
     def run(
         self,
@@ -212,6 +228,11 @@ class _Step:
         """Run the iteration; return the names of what it returns."""
         recorder, locations = self._recorder, self._recorder.locations
         precision = self.types[1]
+        if self.step is not None:
+            if precision is not None:
+                model.forward = torch.autocast("cuda", precision)(model.forward)
+            given = (model, args, kwargs, optimizer, recorder, self._builder)
+            return _names(recorder, record_step(self.step, *given))
         with torch.autocast("cuda", precision, enabled=precision is not None):
             output = model(*args, **kwargs)
             if not self.training:

@@ -46,11 +46,13 @@ def as_on_cuda(recorder: Recorder) -> Generator[None]:
 
 @contextmanager
 def _supported(what: str) -> Generator[None]:
-    """Let optimizers take their CUDA defaults."""
+    """Let optimizers, and what clips gradients, take their CUDA defaults."""
     name = f"_get_{what}_kernels_supported_devices"
-    module = import_module("torch.optim.optimizer")  # `torch.optim` hides it
-    devices = [*getattr(module, name)(), "meta"]
-    with patch.object(module, name, lambda: devices):
+    with ExitStack() as stack:
+        for where in ("torch.optim.optimizer", "torch.utils._foreach_utils"):
+            module = import_module(where)  # `torch.optim` hides it
+            devices = [*getattr(module, name)(), "meta"]
+            stack.enter_context(patch.object(module, name, devices.copy))
         yield
 
 

@@ -17,6 +17,7 @@ import attrs
 import torch
 
 from perfc.frontends.torch.capture import capture_module
+from perfc.frontends.torch.custom_step import CustomStep
 from perfc.frontends.torch.guards import is_list, is_mapping
 from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
@@ -25,7 +26,10 @@ from perfc.frontends.torch.optimizer import Optimizer
 from perfc.ir import PerfcError, Program, UnsupportedModelError, paused_collector
 
 _PARTS = (2, 3)
-_RETURNS = "(torch.nn.Module, example_args), or a dict of module, args, kwargs, loss"
+_RETURNS = (
+    "(torch.nn.Module, example_args), or a dict of module, args, kwargs, loss, "
+    "optimizer, step"
+)
 
 
 @attrs.frozen(eq=False)
@@ -46,6 +50,7 @@ class Made:
     kwargs: Mapping[str, Any] | None = None
     loss: Loss = None
     optimizer: Optimizer = None
+    step: CustomStep = None
 
 
 @paused_collector()
@@ -77,6 +82,7 @@ def capture_factory(
         mode=mode,
         optimizer=chosen if mode == "training" else optimizer,
         loss=made.loss,
+        step=made.step if mode == "training" else None,
         dtype=dtype,
         name=text.rpartition(":")[2],
     )

@@ -51,9 +51,13 @@ def sequence_number(node: Any = None) -> int:  # noqa: ANN401 - as above
     return int(vars(torch.autograd)["_get_sequence_nr"]()) - 1
 
 
+_ENGINE = frozenset({"_engine_run_backward", "_make_grads"})
+"""Functions of `torch.autograd` that run the engine, and make what it starts from."""
+
+
 def called_by_autograd(frame: FrameType | None) -> bool:
     """Whether the engine runs the call, not Python code that the engine has called."""
-    return frame is not None and frame.f_code.co_name == "_engine_run_backward"
+    return frame is not None and frame.f_code.co_name in _ENGINE
 
 
 def is_alone(tensor: torch.Tensor) -> bool:

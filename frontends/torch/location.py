@@ -20,7 +20,11 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from perfc.frontends.torch.internals import current_node, sequence_number
+from perfc.frontends.torch.internals import (
+    called_by_autograd,
+    current_node,
+    sequence_number,
+)
 from perfc.ir import Location
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
@@ -28,6 +32,10 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
 _OUTERMOST = str(Path(__file__).with_name("capture.py"))
 """Who calls this file's functions is not in the model."""
+
+_BEFORE = "before"
+_AFTER = {_BEFORE: "forward", "forward": "loss", "backward": "optimizer"}
+"""The phase of what no module does, by what ran last."""
 
 Place = tuple[str, str]
 """Module path, and file and line."""
@@ -43,6 +51,9 @@ class Locations:
     """
 
     phase: str = "forward"
+    _tells: bool = False
+    _forced: str = ""
+    _inside: int = 0
     _paths: dict[int, str] = attrs.field(factory=dict[int, str])
     _stack: list[str] = attrs.field(factory=lambda: [""])
     _forward: dict[int, Place] = attrs.field(factory=dict[int, Place])
@@ -64,15 +75,45 @@ class Locations:
             entered.remove()
             left.remove()
 
+    def tell_phases(self) -> None:
+        """Tell phases from what runs, where nobody sets them.
+
+        What modules do is forward; what follows is the loss, until autograd runs, and
+        from then on the optimizer's.
+        """
+        self.phase, self._tells = _BEFORE, True
+
+    @contextmanager
+    def within(self, phase: str) -> Generator[None]:
+        """Give what happens now one phase."""
+        before, self._forced = self._forced, phase
+        try:
+            yield
+        finally:
+            self._forced = before
+
+    def _told(self, frame: FrameType | None) -> str:
+        if self._forced:
+            return self._forced
+        if current_node() is not None or called_by_autograd(frame):
+            self.phase = "backward"
+            return self.phase
+        return "forward" if self._inside else _AFTER[self.phase]
+
     def path(self, module: object) -> str | None:
         """Return the path of a module of the model."""
         return self._paths.get(id(module))
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:  # noqa: ANN401
         self._stack.append(self._paths.get(id(module), self._stack[-1]))
+        if self._tells and id(module) in self._paths:
+            self._inside += 1
+            if current_node() is None:  # else backward runs it again
+                self.phase = "forward"
 
     def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
         self._stack.pop()
+        self._inside -= self._tells and id(module) in self._paths
 
     def here(self, frame: FrameType | None) -> Location:
         """Return where the call is that *frame* makes."""
@@ -80,19 +121,25 @@ class Locations:
 
     def under(self, node: Any, frame: FrameType | None) -> Location:  # noqa: ANN401
         """Return where the call is that *frame* makes while autograd runs *node*."""
-        place = self._place(node, frame)
-        key = (place, self.phase)
+        phase = self._told(frame) if self._tells else self.phase
+        place = self._place(node, frame, phase)
+        key = (place, phase)
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = Location(
-                module=place[0], source=place[1], phase=self.phase
+                module=place[0], source=place[1], phase=phase
             )
         return found
 
-    def _place(self, node: Any, frame: FrameType | None) -> Place:  # noqa: ANN401
+    def _place(
+        self,
+        node: Any,  # noqa: ANN401 - of autograd, which has no types
+        frame: FrameType | None,
+        phase: str,
+    ) -> Place:
         if node is None or len(self._stack) > 1:
             place = (self._stack[-1], self._source(frame))
-            if node is None and self.phase != "optimizer":
+            if node is None and phase != "optimizer":
                 number = sequence_number()
                 self._forward.setdefault(number, place)
             return place

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias
@@ -85,22 +85,23 @@ def _check_step(optimizer: torch.optim.Optimizer) -> None:
         raise UnsupportedModelError(msg)
 
 
+_READ_BACK = (torch.optim.ASGD, torch.optim.Adafactor)
+"""Optimizers that read numbers back to multiply by them: which ones changes nothing."""
+
+
 def _step(optimizer: torch.optim.Optimizer) -> None:
     """Take a step; one of PyTorch's own optimizers without loading its compiler.
 
     `Optimizer.step` imports it, which takes longer than the capture.
     """
     own = type(optimizer).__module__.startswith(("torch.optim", __name__))
-    if own and "torch._dynamo" not in sys.modules:
-        step: Any = inspect.unwrap(type(optimizer).step)
-        with torch.no_grad():
-            step(optimizer)
-    else:
-        optimizer.step()
-
-
-_READ_BACK = (torch.optim.ASGD, torch.optim.Adafactor)
-"""Optimizers that read numbers back to multiply by them: which ones changes nothing."""
+    with any_number() if isinstance(optimizer, _READ_BACK) else nullcontext():
+        if own and "torch._dynamo" not in sys.modules:
+            step: Any = inspect.unwrap(type(optimizer).step)
+            with torch.no_grad():
+                step(optimizer)
+        else:
+            type(optimizer).step(optimizer)
 
 
 def take_step(
@@ -110,16 +111,48 @@ def take_step(
     builder: AtenBuilder,
 ) -> None:
     """Record one step; the state it works on is declared first."""
-    names = {id(p): name for name, p in model.named_parameters()}
     sparse = _take_sparse(optimizer, recorder)
-    with any_number() if isinstance(optimizer, _READ_BACK) else nullcontext():
-        with recorder.paused():
-            _step(optimizer)  # state is made in the first one
-        elsewhere = {id(parameter) for parameter, _ in sparse}
-        for parameter, state in optimizer.state.items():
-            if id(parameter) not in elsewhere:
-                _declare(names.get(id(parameter), "state"), state, recorder, builder)
-        _step(optimizer)
+    with recorder.paused():
+        _step(optimizer)  # state is made in the first one
+    declare_states(optimizer, model, recorder, builder)
+    _step(optimizer)
+    _update_rows(sparse, model, recorder, builder)
+
+
+def step_with_rows(
+    optimizer: torch.optim.Optimizer,
+    model: torch.nn.Module,
+    recorder: Recorder,
+    builder: AtenBuilder,
+) -> None:
+    """Take one step of an optimizer that has its state."""
+    sparse = _take_sparse(optimizer, recorder)
+    _step(optimizer)
+    _update_rows(sparse, model, recorder, builder)
+
+
+def declare_states(
+    optimizer: torch.optim.Optimizer,
+    model: torch.nn.Module,
+    recorder: Recorder,
+    builder: AtenBuilder,
+) -> None:
+    """Declare what the optimizer has made for each parameter."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    for parameter, state in optimizer.state.items():
+        _declare(names.get(id(parameter), "state"), state, recorder, builder)
+
+
+def _update_rows(
+    sparse: Sequence[tuple[torch.nn.Parameter, str]],
+    model: torch.nn.Module,
+    recorder: Recorder,
+    builder: AtenBuilder,
+) -> None:
+    """Write down the updates of tables, unless the recorder is paused."""
+    if recorder.is_paused:
+        return
+    names = {id(p): name for name, p in model.named_parameters()}
     for parameter, kind in sparse:
         _sparse_step(parameter, names[id(parameter)], kind, recorder, builder)
 

@@ -29,7 +29,7 @@ from perfc.frontends.torch.location import Locations, caller
 from perfc.frontends.torch.schema import Schema, described, plain, schema_of
 from perfc.ir import Location
 
-_NAME = "_perfc_name"
+_NAME, _STEM = "_perfc_name", "_perfc_stem"
 _DETACH, _ADD = op("detach"), op("add.Tensor")
 _IGNORED = ("profiler.", "prim.")
 """Namespaces of ops that do nothing to tensors."""
@@ -72,6 +72,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         """Keep PyTorch from importing its compiler for this class."""
         return False
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether ops run without being recorded."""
+        return self._paused
+
     @contextmanager
     def paused(self) -> Generator[None]:
         """Run ops without recording them."""
@@ -108,7 +113,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         """Return the name of a tensor; one that nobody made is declared."""
         found = getattr(tensor, _NAME, None)
         if found is None:
-            found = self.fresh("tensor")
+            found = self.fresh(getattr(tensor, _STEM, "tensor"))
             setattr(tensor, _NAME, found)
             self._others.append(tensor)
             self._declare(described(found, tensor))
@@ -120,6 +125,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         for tensor in self._others:
             delattr(tensor, _NAME)
         self._others.clear()
+
+    def suggest(self, tensor: torch.Tensor, stem: str) -> None:
+        """Say what a tensor is called if it is met, and no call has made it."""
+        setattr(tensor, _STEM, stem)
 
     def christen(self, tensor: torch.Tensor, stem: str) -> AtenTensor:
         """Give a tensor a new name that begins with *stem*."""
