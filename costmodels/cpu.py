@@ -74,13 +74,15 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
         "conv2d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
         "conv3d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
         "attention": {**_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
+        "pool": {**_STREAM, "item_ns": 7.0},
         "softmax": {**_HEAVY, "start_us": 1.0},
         "layer_norm": {**_HEAVY, "start_us": 2.0, "item_ns": 0.6},
         "embedding_bag": _BAG,
         "embedding_backward": _BAG,
     }
 )
-"""Coefficients by op; those of other ops are of a stream.
+"""Coefficients by op; those of other ops are of a stream. A pool takes windows element
+by element, comparing with NaN.
 
 Round numbers near what PyTorch 2.13 with MKL and oneDNN does on two cores of Zen 3; a
 profile has the machine's own.

@@ -40,8 +40,8 @@ class Family:
         op: Canonical name, as in measured rows.
         dtype: As in measured rows: `tf32` where products compute in it.
         phase: `forward`, `backward`, ...
-        kind: Of an elementwise kernel, a reduction, an optimizer, a product; empty
-            for all.
+        kind: Of an elementwise kernel, a reduction, a product, the optimizer of a
+            step or of updated rows; empty for all.
 
     """
 
@@ -80,6 +80,8 @@ def family_of(kernel: Kernel) -> Family:
 def _kind(kernel: Kernel) -> str:
     """Return the kind that a kernel says, or what kind of product it is."""
     params = kernel.params
+    if kernel.op == "embedding_bag":  # by what is done with the gradients of rows
+        return str(params.get("optimizer", ""))
     if kernel.op != "gemm":
         return str(params.get("kind", ""))
     if params.get("b", 1) != 1:
