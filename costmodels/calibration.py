@@ -28,6 +28,7 @@ from perfc.costmodels.sheet_fields import FieldValue, quoted, shown
 from perfc.costmodels.target import TargetError
 
 PROFILE_SCHEMA = "perfc.profile/1"
+"""What profiles say of their format."""
 
 PROFILE_TEXTS = ("name", "source", "date", "software")
 """What every profile says of itself."""

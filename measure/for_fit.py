@@ -1,4 +1,7 @@
-"""What a profile is fitted on: the quick suite, and tensors that no cache holds."""
+"""What a profile is fitted on: the quick suite, and tensors that no cache holds.
+
+On a CPU also what the host takes between ops.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from perfc.measure.device import open_device
+from perfc.measure.dispatch import dispatch_rows
 from perfc.measure.kernel_run import KernelRun, Say
 from perfc.measurements import Measurement
 
@@ -38,4 +42,5 @@ def measure_for_fit(
         KernelRun(opened, "quick", table).measure(near_s, say)
         far = KernelRun(opened, "full", table, ops=_FAR_OPS)
         far.measure(seconds - near_s, say)
-        return far.rows
+        host = [] if opened.is_cuda else dispatch_rows(opened)
+        return [*far.rows, *host]
