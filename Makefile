@@ -23,7 +23,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo install test lint types unit slow fuzz docs bench collect fixtures format clean
+.PHONY: help demo install test lint types unit selfcheck selfcheck-short slow fuzz docs
+.PHONY: bench collect fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +34,7 @@ demo: $(CORE) ## Predict the time of one model (installs perfc, no torch)
 
 install: $(TEST) ## Install perfc and everything its tests need
 
-test: lint types unit ## Run every check that a change must pass
+test: lint types unit selfcheck-short ## Run every check that a change must pass
 
 lint: $(TEST) ## Check style, format and the layers
 	$(BIN)/ruff check .
@@ -47,6 +48,12 @@ types: $(TEST) ## Check the types of the package and of the tests
 
 unit: $(TEST) ## Run the tests, without the slow ones
 	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+selfcheck: $(TEST) ## Calibrate this CPU, predict steps of three models, run them
+	$(BIN)/python benchmarks/selfcheck.py $(SELFCHECK_ARGS)
+
+selfcheck-short: $(TEST)
+	@$(BIN)/python benchmarks/selfcheck.py --minutes 0.2 --seconds 0.3
 
 slow: $(TEST) ## Run the slow tests
 	$(BIN)/pytest -n 2 -m slow $(PYTEST_ARGS)

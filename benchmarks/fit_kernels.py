@@ -48,11 +48,10 @@ from perfc.costmodels.products import (
     product_seconds,
 )
 from perfc.costmodels.streaming import StreamKind
+from perfc.fitting import DISPATCH_SHARE, LONG_EVENT_US, errors_of
 from perfc.ir import Kernel
 from perfc.measurements import MEASUREMENTS, kernel_of
 
-LONG_EVENT_US = 150.0
-DISPATCH_SHARE = 0.55
 FIT_ROWS = 700
 STREAMING_FILE = "streaming.parquet"
 FP32_FILE = "ops_fp32_seen_gpus.parquet"
@@ -167,17 +166,15 @@ def say(*words: object) -> None:
 
 def report(label: str, predicted: Floats, rows: Rows) -> Floats:
     """Print the errors of one group; return the logarithms of the ratios."""
-    error = predicted / rows.seconds - 1
-    logs = np.log(predicted / rows.seconds)
-    size = np.abs(error)
-    say(
-        f"{label:34s} n {len(error):6d}  MAPE {size.mean():6.3f}  "
-        f"GMAE {np.expm1(np.abs(logs).mean()):6.3f}  "
-        f"p90 {np.quantile(size, 0.9):6.3f}  "
-        f"max {size.max():6.2f}  bias {error.mean():+6.3f}  "
-        f"mean ln {logs.mean():+6.3f}  sd ln {logs.std():5.3f}"
-    )
-    return logs
+    found = errors_of(predicted, rows.seconds)
+    if found is not None:
+        say(
+            f"{label:34s} n {found.rows:6d}  MAPE {found.mape:6.3f}  "
+            f"GMAE {found.gmae:6.3f}  p90 {found.p90:6.3f}  max {found.max:6.2f}  "
+            f"bias {found.bias:+6.3f}  mean ln {found.log_mean:+6.3f}  "
+            f"sd ln {found.log_spread:5.3f}"
+        )
+    return np.log(predicted / rows.seconds)
 
 
 def score(predict: Predictor, groups: Sequence[Rows]) -> None:

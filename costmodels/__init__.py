@@ -7,7 +7,7 @@ from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import target_names
 from perfc.costmodels.conv import CONV, fits_winograd
-from perfc.costmodels.cpu import CPU
+from perfc.costmodels.cpu import CPU, NEW
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
@@ -69,6 +69,7 @@ __all__ = [
     "MATH_MODES",
     "MEMCPY",
     "MULTI_TENSOR",
+    "NEW",
     "PROFILE_SCHEMA",
     "ROOFLINE",
     "SIMT_MODES",

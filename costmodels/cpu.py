@@ -1,6 +1,6 @@
 """Kernels on a CPU: a sum of terms, each a coefficient times an amount.
 
-    t = start + fork + items * each / cores
+    t = start + fork + (items * each + rows * each) / cores
         + flops / rate * (slowdown + m_half / m + n_half / n + k_half / k)
         + cached bytes / cache rate * passes + other bytes / memory rate * passes
         + new pages * time of a page fault
@@ -10,7 +10,9 @@ takes `fork_us`. A product's rate ramps with its sizes: half of it is reached at
 `m_half` rows, if n and k are large; packing operands and filling registers cost that
 much. Operands lie in the last cache as far as they fit there. glibc maps results of 32
 MiB and more anew for each call (`M_MMAP_THRESHOLD`, mallopt(3)), and the kernel clears
-their pages one by one.
+their pages one by one. A training step, which holds its activations, makes the heap
+grow and gives its top back: pages that it writes are new, too (`NEW`, set by the
+lowering), but need no system call.
 
 The sum is linear in its coefficients, so that a profile's are found by least squares.
 Those here are round numbers for the generic machine of `targets/cpu.toml`.
@@ -41,6 +43,9 @@ PARALLEL_FLOPS = 2e5
 NEW_BYTES = 32 * 2**20
 """Results of this size are mapped anew (`DEFAULT_MMAP_THRESHOLD_MAX`, 64 bits)."""
 
+NEW = "new_pages"
+"""Parameter of a kernel whose result lies in memory that the heap has just grown by."""
+
 PAGE_BYTES = 4096
 
 Terms = Mapping[str, float]
@@ -52,8 +57,10 @@ _STREAM: Terms = {
     "cache_passes": 1.5,
     "memory_passes": 1.5,
     "page_us": 0.5,
+    "grown_us": 0.4,
 }
 _HEAVY: Terms = {**_STREAM, "item_ns": 1.2}
+_ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 40.0}
 _PRODUCT: Terms = {
     "start_us": 2.0,
     "fork_us": 4.0,
@@ -65,6 +72,7 @@ _PRODUCT: Terms = {
     "cache_passes": 1.0,
     "memory_passes": 2.0,
     "page_us": 0.5,
+    "grown_us": 0.4,
 }
 _BAG: Terms = {**_STREAM, "start_us": 4.0, "item_ns": 15.0}
 
@@ -75,8 +83,10 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
         "conv3d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
         "attention": {**_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
         "pool": {**_STREAM, "item_ns": 7.0},
-        "softmax": {**_HEAVY, "start_us": 1.0},
-        "layer_norm": {**_HEAVY, "start_us": 2.0, "item_ns": 0.6},
+        "softmax": {**_ROWS, "item_ns": 1.2},
+        "layer_norm": {**_ROWS, "start_us": 2.0},
+        "batch_norm": {**_STREAM, "start_us": 10.0, "item_ns": 0.6},
+        "reduction": _ROWS,
         "embedding_bag": _BAG,
         "embedding_backward": _BAG,
     }
@@ -115,14 +125,18 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     memory_s: Floats = kernels.bytes * outside / device.memory.bytes_per_s
     items_s: Floats = items / (share * device.sm_count)
     written = kernels.bytes_written
-    new_pages: Floats = np.where(written >= NEW_BYTES, written / PAGE_BYTES, 0.0)
+    grown = np.array([kernel.params.flag(NEW) for kernel in kernels.kernels])
+    mapped_pages: Floats = np.where(written >= NEW_BYTES, written / PAGE_BYTES, 0.0)
+    grown_pages: Floats = np.where(grown, written / PAGE_BYTES, 0.0)
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(parallel, 1e-6, 0.0),
         "item_ns": items_s * 1e-9,
+        "row_ns": kernels.param("rows") / (share * device.sm_count) * 1e-9,
         "cache_passes": cached_s,
         "memory_passes": memory_s,
-        "page_us": new_pages * 1e-6,
+        "page_us": mapped_pages * 1e-6,
+        "grown_us": np.where(mapped_pages > 0, 0.0, grown_pages) * 1e-6,
     }
     return amounts | _product_amounts(kernels, target, share)
 
@@ -179,10 +193,12 @@ def _window(kernel: Kernel) -> int:
 
 
 def _items(kernels: KernelTable) -> Floats:
-    """Return what a kernel goes over: elements, or the rows that are looked up."""
+    """Return what a kernel goes over: elements, those of windows, rows looked up."""
     items = kernels.param("rows") * kernels.param("cols")
     moved = np.maximum(kernels.bytes_read, kernels.bytes_written) / 4
     items = np.where(items > 0, items, moved)
+    windows = [kernel.op == "pool" for kernel in kernels.kernels]
+    items = np.where(windows, kernels.flops, items)
     bags = _bag_rows(kernels)
     if len(bags):
         part = kernels.take(bags)

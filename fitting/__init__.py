@@ -7,10 +7,17 @@ from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.host import HostFit, fit_host
 from perfc.fitting.least_squares import fit_terms
 from perfc.fitting.machine import calibrated_sheet, machine_fields, measured_rates
-from perfc.fitting.observations import Observations, observe
+from perfc.fitting.observations import (
+    DISPATCH_SHARE,
+    LONG_EVENT_US,
+    Observations,
+    observe,
+)
 from perfc.fitting.profile_file import ProfileHead, profile_text
 
 __all__ = [
+    "DISPATCH_SHARE",
+    "LONG_EVENT_US",
     "DeviceFit",
     "Errors",
     "FamilyFit",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -30,6 +30,10 @@ FEWEST = 5
 
 FEWEST_OF_KIND = 4
 """The same of one kind: it starts from what all kinds of its op say."""
+
+MOST = 8.0
+"""By how much a coefficient may exceed what perfc ships: terms that look alike in the
+rows at hand would else trade places."""
 
 _FEWEST_TESTS = 5
 """Rows to report below which the fitted ones say how far the fit is off, too."""
@@ -103,14 +107,14 @@ def _fits_of_family(
     """Fit all kinds together; then each that has rows enough, starting from that."""
     if rows.fitted.sum() < FEWEST:
         return []
-    found = {family: _fit(family, rows, target, models, None)}
+    found = {family: _fit(family, rows, target, models, {})}
     inside = [kind.wider for kind in rows.families]
     narrower = {kind for wider in inside for kind in wider} - {family}
     for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
         own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
         if own.fitted.sum() >= FEWEST_OF_KIND:
-            believed = next(found[f] for f in kind.wider[1:] if f in found)
-            found[kind] = _fit(kind, own, target, models, believed)
+            wider = next(found[f] for f in kind.wider[1:] if f in found)
+            found[kind] = _fit(kind, own, target, models, wider.values)
     return list(found.values())
 
 
@@ -119,14 +123,15 @@ def _fit(
     rows: Observations,
     target: Target,
     models: Sequence[CostModel],
-    believed: KernelFit | None,
+    believed: Mapping[str, float],
 ) -> KernelFit:
     part = rows.part(fitted=True)
     terms = terms_of(part.kernels, target, models)
-    before = terms.coefficients
-    if believed is not None:
-        before = np.array([believed.values.get(name, 0.0) for name in terms.names])
-    values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s)
+    shipped = terms.coefficients
+    named = zip(terms.names, shipped.tolist(), strict=True)
+    before = np.array([believed.get(name, own) for name, own in named])
+    most = np.where(shipped > 0, MOST * shipped, np.inf)
+    values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s, most)
     test = rows.part(fitted=False)
     if len(test) < _FEWEST_TESTS:
         test = rows

@@ -26,7 +26,11 @@ _SMALL_ERROR = 0.02
 
 
 def fit_terms(
-    amounts: Floats, measured_s: Floats, before: Floats, offset_s: Floats | None = None
+    amounts: Floats,
+    measured_s: Floats,
+    before: Floats,
+    offset_s: Floats | None = None,
+    most: Floats | None = None,
 ) -> Floats:
     """Return the coefficients that fit measured times best.
 
@@ -36,10 +40,11 @@ def fit_terms(
         measured_s: Shape (rows,), above 0.
         before: What the coefficients were believed to be, shape (terms,).
         offset_s: Seconds of each row that no term stands for; 0 if not given.
+        most: What each coefficient cannot exceed, shape (terms,); any if not given.
 
     Returns:
-        Coefficients, shape (terms,), none below 0. A term without an amount in any row
-        keeps what was believed.
+        Coefficients, shape (terms,), from 0 to *most*. A term without an amount in any
+        row keeps what was believed.
 
     """
     offset = np.zeros(len(measured_s)) if offset_s is None else offset_s
@@ -49,13 +54,15 @@ def fit_terms(
     used = unit > 0
     scaled = relative[:, used] / unit[used]
     believed = before[used] * unit[used]
+    limit = np.full(len(before), np.inf) if most is None else most
+    limit = limit[used] * unit[used]
     weight = np.ones(len(measured_s))
     found = believed
     for _ in range(_ROUNDS):
         rows = scaled * weight[:, np.newaxis]
         normal = rows.T @ rows + BELIEF * np.eye(len(believed))
         right = rows.T @ (wanted * weight) + BELIEF * believed
-        found = _above_zero(normal, right, found)
+        found = _bounded(normal, right, found, limit)
         error = np.abs(scaled @ found - wanted)
         weight = 1 / np.sqrt(np.maximum(error, _SMALL_ERROR))
         weight /= weight.mean()
@@ -64,17 +71,18 @@ def fit_terms(
     return result
 
 
-def _above_zero(normal: Floats, right: Floats, start: Floats) -> Floats:
-    """Minimise x' normal x / 2 - right x with no x below 0, axis by axis.
+def _bounded(normal: Floats, right: Floats, start: Floats, most: Floats) -> Floats:
+    """Minimise x' normal x / 2 - right x with x from 0 to *most*, axis by axis.
 
     Cyclic coordinate descent: exact for a convex function with bounds on each axis.
     """
-    x = np.maximum(start, 0.0)
+    x = np.clip(start, 0.0, most)
     for _ in range(_SWEEPS):
         last = x.copy()
         for axis in range(len(x)):
             slope = right[axis] - normal[axis] @ x
-            x[axis] = max(0.0, x[axis] + slope / normal[axis, axis])
+            moved = x[axis] + slope / normal[axis, axis]
+            x[axis] = min(max(0.0, moved), most[axis])
         if np.abs(x - last).max(initial=0.0) <= 1e-7 * np.abs(x).max(initial=1e-30):
             break
     return x

@@ -134,6 +134,7 @@ class Settings:
         sm_count: SMs of the device, which decide whether a product is split.
         newer_than_volta: Whether kernels for Ampere and later run: flash attention.
         on_cpu: Whether the device is the host's own processor (`eager_cpu.py`).
+        training: Whether the iteration has a backward pass, on a CPU.
 
     """
 
@@ -147,6 +148,7 @@ class Settings:
     sm_count: int = 108
     newer_than_volta: bool = True
     on_cpu: bool = False
+    training: bool = False
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""

@@ -11,17 +11,36 @@ from __future__ import annotations
 
 import attrs
 
+from perfc.costmodels import NEW
 from perfc.passes.eager import MEMSET, Eager, Launch
 
 FUNCTION = "function"
 """The call of a kernel on a CPU: no driver stands between."""
 
 
-def on_cpu(eager: Eager) -> Eager:
-    """Return what an op runs on a CPU; *eager* is by rules that know it is one."""
-    launches = eager.launches
-    kept = tuple(_called(launch) for launch in launches if _is_work(launch))
-    return attrs.evolve(eager, launches=kept)
+TRIMMED_BYTES = 128 * 2**10
+"""Blocks of this size leave the heap when they are freed (`M_TRIM_THRESHOLD` and
+`M_MMAP_THRESHOLD` of glibc, mallopt(3)); smaller ones fill its holes."""
+
+
+def on_cpu(eager: Eager, *, training: bool = False) -> Eager:
+    """Return what an op runs on a CPU; *eager* is by rules that know it is one.
+
+    In *training* results are held until their gradients are known, so that the heap
+    grows and shrinks in every step: the pages of a large result are new.
+    """
+    launches = tuple(_called(launch) for launch in eager.launches if _is_work(launch))
+    if training and not eager.name.endswith("_"):  # in place
+        launches = tuple(map(_in_new_pages, launches))
+    return attrs.evolve(eager, launches=launches)
+
+
+def _in_new_pages(launch: Launch) -> Launch:
+    kernel = launch.kernel
+    if launch.op.endswith("_") or kernel.work.bytes_written < TRIMMED_BYTES:
+        return launch
+    params = kernel.params.updated(**{NEW: True})
+    return attrs.evolve(launch, kernel=attrs.evolve(kernel, params=params))
 
 
 def _is_work(launch: Launch) -> bool:

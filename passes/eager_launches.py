@@ -92,7 +92,7 @@ def eager_launches(site: Site) -> Eager:
     """Return what eager PyTorch does at *site*."""
     eager = RULES.get(site.op, _unmodelled)(site)
     if site.settings.on_cpu:
-        eager = on_cpu(eager)
+        eager = on_cpu(eager, training=site.settings.training)
     if eager.launches and site.results and not any(_numels(site)):
         return attrs.evolve(eager, launches=())  # empty tensors launch nothing
     return eager

@@ -131,6 +131,9 @@ class LowerKernels(Pass):
         if rank.ops is None:  # RankClass refuses it
             msg = f"ranks {rank.ranks} have no graph"
             raise VerifyError(msg)
+        if settings.on_cpu:
+            training = any(node.location.phase == "backward" for node in rank.ops)
+            settings = attrs.evolve(settings, training=training)
         binding = Binding(program.bindings, settings)
         recipe = recipes.get((self, settings))
         if recipe is not None and recipe.version == rank.ops.version:
