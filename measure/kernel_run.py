@@ -47,6 +47,7 @@ class KernelRun:
         path: The table; rows that it has are kept and not measured again.
         ops: Only these ops, or all.
         skipped: Cases that could not be run, and why.
+        left: How many cases there was no time for.
 
     Raises:
         UsageError: there is no such suite or op, or the table's name is no table's.
@@ -61,6 +62,7 @@ class KernelRun:
     skipped: list[tuple[Case, str]] = attrs.field(
         factory=list[tuple[Case, str]], init=False
     )
+    left: int = attrs.field(default=0, init=False)
     _writer: RowWriter[Measurement] = attrs.field(init=False)
     _cases: list[tuple[Family, Case]] = attrs.field(init=False)
 
@@ -88,28 +90,29 @@ class KernelRun:
         todo = [(f, case) for f, case in self._cases if case not in done]
         if done:
             say(f"{self.path} has {len(self._cases) - len(todo)} of the shapes already")
-        left = len(todo)
+        self.left = len(todo)
         try:
-            left = self._measure(todo, deadline, say)
+            self._measure(todo, deadline, say)
         finally:
             self._writer.flush()
-            say(f"{len(self.rows)} rows in {self.path}, {left} shapes left to measure")
-        if todo and left == 0 and len(self.skipped) == len(todo):
+            count = f"{self.left} shapes left to measure"
+            say(f"{len(self.rows)} rows in {self.path}, {count}")
+        if self.skipped and not self.rows:
             case, why = self.skipped[0]
             msg = f"nothing could be measured; {case}: {why}"
             raise PerfcError(msg)
 
     def _measure(
         self, todo: Sequence[tuple[Family, Case]], deadline: float, say: Say
-    ) -> int:
-        """Measure case by case; return how many there was no time for."""
+    ) -> None:
+        """Measure case by case as long as there is time."""
         timer = Timer(self.device, SUITES[self.device.kind, self.name].seconds)
         tensors = Tensors(self.device)
         said = time.monotonic()
         for number, (family, case) in enumerate(todo):
             now = time.monotonic()
             if now > deadline:
-                return len(todo) - number
+                return
             if now - said > _SAY_SECONDS:
                 said = now
                 say(f"{number} of {len(todo)} shapes, {deadline - now:.0f} s left")
@@ -119,7 +122,7 @@ class KernelRun:
                 self._skip(case, error, say)
             else:
                 self._writer.append([self._row(case, timed) for timed in found])
-        return 0
+            self.left = len(todo) - number - 1
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""
