@@ -40,7 +40,7 @@ _COLLECTIVES = {
 
 
 def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
-    """Return kernels, copies and collectives, each with the arrow that ends there."""
+    """Return kernels, copies and collectives, then the arrows that end there."""
     graph, names = rank.graph, [*(op.name for op in rank.graph.ops), ""]
     busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
     tasks: list[int] = busy.tolist()

@@ -86,7 +86,7 @@ def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
 
 
 def _call_slices(rank: RankTrace) -> Iterator[str]:
-    """Return runtime calls; each that issues something starts one arrow."""
+    """Return runtime calls, then an arrow from each that issues something."""
     graph, issuing = rank.graph, frozenset(rank.graph.issue)
     calls = np.flatnonzero(task_mask(graph, CALL_KINDS))
     tasks: list[int] = calls.tolist()
