@@ -13,6 +13,7 @@ import pytest
 import perfc
 from perfc.ir import LaunchGraph, TaskKind, single
 from perfc.tools.model import Model
+from perfc.tools.report_memory import MEMORY_KINDS
 
 Schema: TypeAlias = Any
 """A type, a tuple of words, a list of one schema, or a dict of schemas; under the
@@ -92,8 +93,19 @@ SCHEMA: Schema = {
         "reserved_bytes": int,
         "at_node": str,
         "at_phase": ("forward", ""),
+        "by_kind": dict.fromkeys(MEMORY_KINDS, int),
         "live_at_peak": [{"name": str, "kind": BUFFERS, "bytes": int}],
     },
+    "phases": [
+        {
+            "phase": ("forward", ""),
+            "time_us": float,
+            "device_us": float,
+            "host_us": float,
+            "launches": int,
+            "peak_memory_bytes": int,
+        }
+    ],
     "what_if": {
         "cuda_graph": {"*": float},
         "host": {"*": {"saved_2x_us": float, "saved_if_free_us": float}},
