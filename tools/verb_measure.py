@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perfc.measure import Setting
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-_EXAMPLE = "perfc measure kernels --device cpu --suite quick --minutes 1 -o rows.csv"
+_EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
 
 
 @click.group(context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")

@@ -17,10 +17,10 @@ import perfc
 from perfc.ir import PerfcError
 from perfc.tools import cli
 
-VERBS = ("analyze", "opt", "targets", "ops", "passes", "models")
+VERBS = ("analyze", "opt", "measure", "targets", "ops", "passes", "models")
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (
-    *("validate", "measure", "calibrate", "replay", "rescale", "shard", "place"),
+    *("validate", "calibrate", "replay", "rescale", "shard", "place"),
     *("quantize", "dedup", "parallel", "sweep", "diff", "check"),
 )
 
@@ -38,13 +38,19 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "verb", [(), *((verb,) for verb in VERBS), ("targets", "show")]
+    "verb",
+    [(), *((verb,) for verb in VERBS), ("targets", "show"), ("measure", "kernels")],
 )
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_shows_an_example_that_runs(
-    command: Command, verb: tuple[str, ...], option: str
+    command: Command,
+    verb: tuple[str, ...],
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The help of every verb ends in one command that can be typed as it is."""
+    monkeypatch.chdir(tmp_path)
     helped = command(*verb, option)
 
     assert (0, "") == (helped.code, helped.err)
@@ -94,7 +100,7 @@ def test_options_that_are_not_built_are_absent(command: Command, option: str) ->
     ("arguments", "expected"),
     [
         (["analyse", "x"], "no verb 'analyse'; did you mean 'analyze'? see"),
-        (["xyz"], "no verb 'xyz'; verbs: analyze, opt, targets"),
+        (["xyz"], "no verb 'xyz'; verbs: analyze, opt, measure, targets"),
         (["--verson"], "--verson"),
         (["analyze", "x", "--targt", "v100"], "'--target'"),
         (["analyze"], "Missing argument 'MODEL'; see `perfc analyze --help`"),
