@@ -17,10 +17,13 @@ import perfc
 from perfc.ir import PerfcError
 from perfc.tools import cli
 
-VERBS = ("analyze", "opt", "measure", "targets", "ops", "passes", "models")
+VERBS = (
+    *("analyze", "opt", "measure", "calibrate"),
+    *("targets", "ops", "passes", "models"),
+)
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (
-    *("validate", "calibrate", "replay", "rescale", "shard", "place"),
+    *("validate", "replay", "rescale", "shard", "place"),
     *("quantize", "dedup", "parallel", "sweep", "diff", "check"),
 )
 
@@ -100,7 +103,7 @@ def test_options_that_are_not_built_are_absent(command: Command, option: str) ->
     ("arguments", "expected"),
     [
         (["analyse", "x"], "no verb 'analyse'; did you mean 'analyze'? see"),
-        (["xyz"], "no verb 'xyz'; verbs: analyze, opt, measure, targets"),
+        (["xyz"], "no verb 'xyz'; verbs: analyze, opt, measure, calibrate, targets"),
         (["--verson"], "--verson"),
         (["analyze", "x", "--targt", "v100"], "'--target'"),
         (["analyze"], "Missing argument 'MODEL'; see `perfc analyze --help`"),
