@@ -17,7 +17,7 @@ _SUFFIX = ".toml"
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perfc calibrate --device cpu --minutes 0.1 -o cpu.toml",
+    epilog="Example: perfc calibrate --device cpu --minutes 0.05 -o cpu.toml",
 )
 @click.option(
     "--device",
