@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ import attrs
 from perfc.costmodels import HostProfile, PerName, load_profile, load_target
 from perfc.fitting import (
     DeviceFit,
-    Errors,
+    FamilyFit,
     HostFit,
     ProfileHead,
     calibrated_sheet,
@@ -138,7 +139,7 @@ def summary(found: Calibrated) -> Iterator[str]:
         yield f"{found.target}: errors on rows that were not fitted, before -> after"
         yield _HEADER
         for family in found.device.families:
-            yield _line(str(family.family), family.fitted, family.before, family.after)
+            yield _line(family)
     if found.host is not None:
         profile = found.host.profile
         yield (
@@ -150,17 +151,19 @@ def summary(found: Calibrated) -> Iterator[str]:
         yield f"left out: {count} rows, {reason}"
 
 
-def _line(family: str, fitted: int, before: Errors | None, after: Errors | None) -> str:
+def _line(found: FamilyFit) -> str:
+    before, after = found.before, found.after
     rows = before.rows if before else 0
-    head = f"{family:32s} {fitted:4d} {rows:4d}  "
+    head = f"{found.family!s:32s} {found.fitted:4d} {rows:4d}  "
     if before is None:
         return head + "no held-out row"
     cells = [
         _cell(getattr(before, name), getattr(after, name) if after else None)
         for name in ("mape", "gmae", "p90", "max", "bias")
     ]
+    spread = "-" if math.isnan(found.spread) else f"{found.spread:.1%}"
     kept = "" if after else "  too few rows: shipped constants kept"
-    return head + "  ".join(cells) + kept
+    return f"{head}{'  '.join(cells)}  {spread:>6s}{kept}"
 
 
 def _cell(before: float, after: float | None) -> str:
