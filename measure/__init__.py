@@ -12,6 +12,7 @@ from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.embedding_bag import row_indices
 from perfc.measure.for_fit import measure_for_fit
 from perfc.measure.kernel_run import KernelRun, check_source
+from perfc.measure.overheads import OverheadRun
 from perfc.measure.setting import DTYPES, OWN, RUNTIMES, Setting
 from perfc.measure.subject import Subject, find_subject
 from perfc.measure.suite import SUITES, suite
@@ -30,6 +31,7 @@ __all__ = [
     "Device",
     "Family",
     "KernelRun",
+    "OverheadRun",
     "Setting",
     "Size",
     "Space",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -52,10 +53,10 @@ class Inputs:
         if isinstance(value, Tensor):
             if copy is not value:
                 copy.copy_(value, non_blocking=self._pinned)
-        elif isinstance(value, dict):
+        elif _is_dict(value):
             for key in value:
                 self._refill(copy[key], value[key])
-        elif isinstance(value, list | tuple):
+        elif _is_list(value):
             for one, other in zip(copy, value, strict=True):
                 self._refill(one, other)
 
@@ -67,17 +68,27 @@ def _made_real(value: Any) -> Any:  # noqa: ANN401
     """
     if isinstance(value, torch.Size):
         return torch.rand(value)
-    if type(value) is tuple and len(value) == _PAIR and type(value[1]) is torch.dtype:
+    if _is_list(value) and len(value) == _PAIR and isinstance(value[1], torch.dtype):
         return torch.zeros(value[0], dtype=value[1])
     if isinstance(value, Tensor) and value.is_meta:
         return torch.zeros(value.shape, dtype=value.dtype)
     return value
 
 
-def _mapped(value: Any, function: Any) -> Any:  # noqa: ANN401
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:  # noqa: ANN401
     """Apply *function* to what a list, tuple or dict holds; leave others alone."""
-    if type(value) is dict:
+    if _is_dict(value):
         return {key: function(item) for key, item in value.items()}
-    if type(value) is list or type(value) is tuple:
-        return type(value)([function(item) for item in value])
+    if _is_list(value):
+        items = [function(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
     return value
+
+
+def _is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    return type(value) is dict
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether it is a plain list or tuple: others know better how to be copied."""
+    return type(value) is list or type(value) is tuple

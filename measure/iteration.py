@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +19,10 @@ from perfc.measure.device import Device
 from perfc.measure.inputs import Inputs
 from perfc.measure.optimizers import optimizers_of
 from perfc.measure.setting import AUTOCAST, CUDAGRAPH, OWN, STORED, Setting
+from perfc.measure.timing import US
+
+_LEAST = 3
+"""Iterations that are timed, however long they take."""
 
 _BEFORE_CAPTURE = 3
 """Iterations that allocate and choose, on the stream that is captured later."""
@@ -58,13 +64,32 @@ class Iteration:
             if self._setting.training:
                 self._prepare_training()
             if self._setting.runtime == "compiled":
-                self._forward = torch.compile(self._compute, dynamic=False)
+                compiled: Any = vars(torch)["compile"]  # its types are partly unknown
+                self._forward = compiled(self._compute, dynamic=False)
             if self._setting.runtime == CUDAGRAPH:
                 self._run = self._captured()
 
     def __call__(self) -> None:
         """Enqueue one iteration; call it within `running`."""
         self._run()
+
+    def timed(self, count: int, seconds: float = math.inf) -> list[float]:
+        """Return what iterations take, each from an idle device to the wait, in us.
+
+        There are *count* of them, or as many as *seconds* allow, but not too few.
+        """
+        samples: list[float] = []
+        end = time.perf_counter() + seconds
+        self._device.synchronize()
+        while len(samples) < count:
+            start = time.perf_counter()
+            self._run()
+            self._device.synchronize()
+            now = time.perf_counter()
+            samples.append((now - start) * US)
+            if now > end and len(samples) >= _LEAST:
+                break
+        return samples
 
     @contextmanager
     def running(self) -> Generator[None]:

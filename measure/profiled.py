@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from perfc.ir import PerfcError
 from perfc.measure.device import Device
+from perfc.measure.timing import US
 
 DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of what a device does."""
+
+STEP = "ProfilerStep#"
+"""How iterations are marked, as by PyTorch's own schedule."""
 
 _WARM_UP = 2
 """Iterations before the window: the first ones start up the profiler."""
@@ -29,13 +34,13 @@ class Trace:
     Attributes:
         text: As PyTorch writes it, JSON.
         events: Its events.
-        iterations: How many it is of.
+        walls_us: How long each iteration took, profiler included.
 
     """
 
     text: str
     events: Sequence[Mapping[str, Any]]
-    iterations: int
+    walls_us: Sequence[float]
 
     def active_us(self) -> float:
         """Return how long the device was busy per iteration: the union of its work."""
@@ -44,7 +49,7 @@ class Trace:
             for event in self.events
             if event.get("cat") in DEVICE_WORK and event.get("ph") == "X"
         )
-        return covered(spans) / self.iterations
+        return covered(spans) / len(self.walls_us)
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
@@ -74,6 +79,7 @@ def trace_of(
     for _ in range(_WARM_UP):
         iteration()
         device.synchronize()
+    walls_us: list[float] = []
     gpu = [ProfilerActivity.CUDA] if device.is_cuda else []
     with profile(
         activities=[ProfilerActivity.CPU, *gpu],
@@ -81,11 +87,14 @@ def trace_of(
         profile_memory=memory,
         acc_events=True,
     ) as profiler:
-        for _ in range(count):
-            iteration()
-            device.synchronize()
+        for number in range(count):
+            start = time.perf_counter()
+            with record_function(f"{STEP}{number}"):
+                iteration()
+                device.synchronize()
+            walls_us.append((time.perf_counter() - start) * US)
     text = _exported(profiler)
-    return Trace(text, json.loads(text)["traceEvents"], count)
+    return Trace(text, json.loads(text)["traceEvents"], walls_us)
 
 
 def _exported(profiler: profile) -> str:

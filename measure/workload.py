@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gc
-import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -33,9 +32,6 @@ from perfc.measurements import (
 Key: TypeAlias = tuple[object, ...]
 
 _WARM_UP = 5
-_LEAST = 3
-"""Iterations, however long they take."""
-
 _WARM_UP_SHARE, _PROFILED_SHARE = 0.2, 0.1
 """Of the time that the timed iterations have."""
 
@@ -142,34 +138,17 @@ class WorkloadRun:
         """Warm up, time, count memory, profile."""
         iteration.prepare()
         with iteration.running():
-            self._repeat(iteration, _WARM_UP, self.seconds * _WARM_UP_SHARE)
+            iteration.timed(_WARM_UP, self.seconds * _WARM_UP_SHARE)
             if self.device.is_cuda:
                 torch.cuda.reset_peak_memory_stats()
             with _no_collection():
-                samples = self._repeat(iteration, self.iterations, self.seconds)
+                samples = iteration.timed(self.iterations, self.seconds)
             clock = self._clocks.read()
             peak, reserved = self._memory(iteration)
             budget = self.seconds * _PROFILED_SHARE / percentiles(samples)[0] * US
             count = max(1, min(_PROFILED, int(budget)))
             trace = trace_of(iteration, self.device, count)
         return _Found(samples, peak, reserved, clock, trace)
-
-    def _repeat(
-        self, iteration: Callable[[], None], count: int, seconds: float
-    ) -> list[float]:
-        """Return the time of each iteration, from an idle device to the wait."""
-        samples: list[float] = []
-        end = time.perf_counter() + seconds
-        self.device.synchronize()
-        while len(samples) < count:
-            start = time.perf_counter()
-            iteration()
-            self.device.synchronize()
-            now = time.perf_counter()
-            samples.append((now - start) * US)
-            if now > end and len(samples) >= _LEAST:
-                break
-        return samples
 
     def _memory(self, iteration: Iteration) -> tuple[int, int | None]:
         """Return the peak of what tensors take, and of what the allocator holds."""

@@ -90,6 +90,41 @@ def kernels(  # noqa: PLR0913 - one argument per option
 
 
 @measure.command(
+    "overheads",
+    context_settings=_HELP,
+    epilog="Example: perfc measure overheads --device cpu -o host.csv",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu"]),
+    required=True,
+    help="What the host launches on: the first GPU that PyTorch sees, or the CPU.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Rows, .parquet or .csv; what is there already is continued.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
+    """Measure what the host takes around kernels, and write the rows to FILE.
+
+    T1 to T5 by op and by call, from training steps of three small models under
+    PyTorch's profiler, whose own time is taken out; on a GPU also the floors of
+    launches, waits, copies and CUDA graphs. About a minute.
+    """
+    _start_torch()
+    from perfc.measure import OverheadRun, open_device  # noqa: PLC0415 - PyTorch
+
+    OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
+    return 0
+
+
+@measure.command(
     "workload",
     context_settings=_HELP,
     epilog="Example: perfc measure workload dlrm-ddp:rows=1000 --device cpu "
