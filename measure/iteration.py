@@ -65,7 +65,7 @@ class Iteration:
                 self._prepare_training()
             if self._setting.runtime == "compiled":
                 compiled: Any = vars(torch)["compile"]  # its types are partly unknown
-                self._forward = compiled(self._compute, dynamic=False)
+                self._forward = compiled(self._forward, dynamic=False)
             if self._setting.runtime == CUDAGRAPH:
                 self._run = self._captured()
 
@@ -107,6 +107,27 @@ class Iteration:
         return [leaf for leaf in tree_leaves(kept) if isinstance(leaf, Tensor)]
 
     def _prepare_training(self) -> None:
+        named = self._setting.optimizer
+        chosen = (self._made.optimizer or "sgd") if named == OWN else named
+        captured = self._setting.runtime == CUDAGRAPH
+        self._optimizers = optimizers_of(chosen, self.model, capturable=captured)
+        if self._made.step is None:
+            self._prepare_loss()
+        elif len(self._optimizers) > 1:
+            msg = f"a step of your own takes one optimizer, {named} here is two"
+            raise UnsupportedModelError(msg)
+        else:
+            self._forward = self._custom_step
+
+    def _custom_step(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:  # noqa: ANN401
+        """Run what the factory's own training loop does in an iteration."""
+        optimizer = self._optimizers[0] if self._optimizers else None
+        step: Any = self._made.step
+        with self._autocast():
+            return step(self.model, optimizer, *args, **kwargs)
+
+    def _prepare_loss(self) -> None:
+        """Make labels of a first output, and the loss that fits it."""
         labels: list[Tensor] = []
 
         def label(shape: torch.Size, dtype: torch.dtype) -> Tensor:
@@ -124,19 +145,19 @@ class Iteration:
             raise UnsupportedModelError(msg)
         self._loss = settled_loss(output, self._made.loss)
         self._labels = Inputs(labels[:1], self._device.kind, self._setting.inputs)
-        named = self._setting.optimizer
-        chosen = (self._made.optimizer or "sgd") if named == OWN else named
-        captured = self._setting.runtime == CUDAGRAPH
-        self._optimizers = optimizers_of(chosen, self.model, capturable=captured)
 
     def _output(self, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
         """Run forward; autocast ends before the loss, which reads 32 bits."""
-        precision = AUTOCAST.get(self._setting.dtype)
-        if precision is None:
-            return self.model(*args, **kwargs)
-        with torch.autocast(self._device.kind, precision):
+        with self._autocast():
             output = self.model(*args, **kwargs)
-        return tree_map_only(Tensor, _in_32_bits, output)
+        if self._setting.dtype in AUTOCAST:
+            return tree_map_only(Tensor, _in_32_bits, output)
+        return output
+
+    def _autocast(self) -> torch.autocast:
+        precision = AUTOCAST.get(self._setting.dtype)
+        enabled = precision is not None
+        return torch.autocast(self._device.kind, precision, enabled=enabled)
 
     def _compute(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:  # noqa: ANN401
         """Run forward, and the loss in training: what is compiled together."""
@@ -147,7 +168,8 @@ class Iteration:
 
     def _step(self, inputs: Any, labels: list[Tensor]) -> None:  # noqa: ANN401
         """Run all that works on inputs that are on the device."""
-        self._zero_grad()
+        if self._made.step is None:
+            self._zero_grad()
         result = self._forward(*inputs, labels)
         if self._loss is not None:
             result.backward()

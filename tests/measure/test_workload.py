@@ -34,6 +34,14 @@ def adam():
         "optimizer": torch.optim.Adam,
     }
 
+def own_step():
+    def step(module, optimizer, x):
+        for half in x.chunk(2):
+            module(half).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"module": nn.Linear(4, 4), "args": (torch.rand(6, 4),), "step": step}
+
 def raises():
     raise ValueError("no luck")
 
@@ -154,6 +162,13 @@ def test_a_factory_brings_its_batch_loss_and_optimizer(
     run = _run(f"{factories}:adam", tmp_path / "r.csv", _setting())
 
     assert [(5, "own")] == [(row.batch, row.optimizer) for row in run.rows]
+
+
+def test_a_step_of_the_users_own_runs(tmp_path: Path, factories: Path) -> None:
+    """It is given the model, the optimizer and the arguments."""
+    run = _run(f"{factories}:own_step", tmp_path / "r.csv", _setting())
+
+    assert [6] == [row.batch for row in run.rows]
 
 
 def test_a_run_continues(tmp_path: Path) -> None:
