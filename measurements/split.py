@@ -8,7 +8,11 @@ from collections.abc import Mapping
 
 from perfc.ir import AttrValue, Record
 
-FIT, TEST = "fit", "test"
+FIT = "fit"
+"""Marks rows that may be fitted."""
+
+TEST = "test"
+"""Marks rows that are held out: reported, never fitted."""
 
 _THIRD = 3
 _SALT = "perfc split 1"

@@ -62,8 +62,8 @@ from perfc.passes.raise_rotary import RaiseRotary
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
+from perfc.passes.task_kinds import task_mask
 from perfc.passes.time_interval import TimeInterval
-from perfc.passes.timeline import task_mask
 from perfc.passes.training import Training
 from perfc.passes.training_joint import has_optimizer, is_training_step
 from perfc.passes.training_optimizer import OPTIMIZERS

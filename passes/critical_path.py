@@ -23,7 +23,8 @@ from perfc.passes.facts import (
     SegmentKind,
     SegmentTable,
 )
-from perfc.passes.timeline import TIMELINE, Timeline, latest_ends, task_kinds, task_mask
+from perfc.passes.task_kinds import task_kinds, task_mask
+from perfc.passes.timeline import TIMELINE, Timeline, latest_ends
 
 _SEGMENT = {
     TaskKind.HOST: SegmentKind.HOST,

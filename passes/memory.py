@@ -31,7 +31,7 @@ from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
 from perfc.passes.fused_kernel import fused_nodes
 from perfc.passes.memory_use import MEMORY, Buffer, BufferKind, MemoryUse
-from perfc.passes.timeline import task_mask
+from perfc.passes.task_kinds import task_mask
 
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
 _JOINS = frozenset({"concat"})

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from perfc.costmodels import Estimate
 from perfc.ir import BUSY_KINDS, HOST_KINDS, LaunchGraph
 from perfc.passes.facts import HostedLaunches
-from perfc.passes.timeline import ScheduleError, task_mask
+from perfc.passes.task_kinds import task_mask
+from perfc.passes.timeline import ScheduleError
 
 
 @attrs.frozen(eq=False)

@@ -35,9 +35,9 @@ from perfc.ir import (
     LaunchGraph,
     PerfcError,
     Program,
-    TaskKind,
 )
 from perfc.passes.facts import HostedLaunches
+from perfc.passes.task_kinds import task_mask
 
 T = TypeVar("T")
 Stage: TypeAlias = tuple[Sequence[int], tuple[int, ...]]
@@ -94,8 +94,6 @@ class _Constants:
 
 
 _Edges: TypeAlias = dict[_Constants, Timeline]
-_NUMBER = {kind: number for number, kind in enumerate(TaskKind)}
-_KINDS: WeakKeyDictionary[LaunchGraph, NDArray[np.uint8]] = WeakKeyDictionary()
 _LINKED: WeakKeyDictionary[LaunchGraph, _Edges] = WeakKeyDictionary()
 """Edges by structure and constants: kernels do not matter."""
 
@@ -173,26 +171,6 @@ def _after_issued(
             zip(graph.after, before.tolist(), strict=True)
         )
     ]
-
-
-def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:
-    """Return which tasks of *graph* are of one of *kinds*."""
-    wanted = np.array([kind in kinds for kind in TaskKind])
-    return wanted[task_kinds(graph)]
-
-
-def task_kinds(graph: LaunchGraph) -> NDArray[np.uint8]:
-    """Return where in `TaskKind` the kind of each task stands.
-
-    Of a complete graph it is remembered.
-    """
-    found = _KINDS.get(graph.structure) if graph.complete else None
-    if found is None:
-        numbers = bytes(map(_NUMBER.__getitem__, graph.kind))
-        found = np.frombuffer(numbers, dtype=np.uint8)
-        if graph.complete:
-            _KINDS[graph.structure] = found
-    return found
 
 
 def _previous(graph: LaunchGraph) -> NDArray[np.intp]:

@@ -95,7 +95,8 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
     `Optimizer.step` imports it, which takes longer than the capture.
     """
     own = type(optimizer).__module__.startswith(("torch.optim", __name__))
-    with any_number() if isinstance(optimizer, _READ_BACK) else nullcontext():
+    reads_back = issubclass(type(optimizer), _READ_BACK)
+    with any_number() if reads_back else nullcontext():
         if own and "torch._dynamo" not in sys.modules:
             step: Any = inspect.unwrap(type(optimizer).step)
             with torch.no_grad():
@@ -195,6 +196,7 @@ def _take_sparse(
                 if not kind or not plain:
                     _refuse(optimizer, recorder.name(parameter))
                 parameter.grad = None
+                optimizer.state.pop(parameter, None)  # `_sparse_step` has its own
                 found.append((parameter, kind))
     return found
 

@@ -149,6 +149,13 @@ DET = OpDef(
 )
 
 
+def _infer_det_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract | None]:
+    _infer_det(attributes, operands[1:2])
+    return first_saved(attributes, operands)
+
+
 def _work_det_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -160,7 +167,7 @@ def _work_det_backward(
 DET_BACKWARD = OpDef(
     name="det_backward",
     arity=(3, 3),
-    infer=first_saved,
+    infer=_infer_det_backward,
     work=_work_det_backward,
     summary="gradient of det: of its result, the matrices, and the result",
 )

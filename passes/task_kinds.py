@@ -1,0 +1,33 @@
+"""The kinds of a launch graph's tasks, as arrays."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.ir import LaunchGraph, TaskKind
+
+_NUMBER = {kind: number for number, kind in enumerate(TaskKind)}
+_KINDS: WeakKeyDictionary[LaunchGraph, NDArray[np.uint8]] = WeakKeyDictionary()
+
+
+def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:
+    """Return which tasks of *graph* are of one of *kinds*."""
+    wanted = np.array([kind in kinds for kind in TaskKind])
+    return wanted[task_kinds(graph)]
+
+
+def task_kinds(graph: LaunchGraph) -> NDArray[np.uint8]:
+    """Return where in `TaskKind` the kind of each task stands.
+
+    Of a complete graph it is remembered.
+    """
+    found = _KINDS.get(graph.structure) if graph.complete else None
+    if found is None:
+        numbers = bytes(map(_NUMBER.__getitem__, graph.kind))
+        found = np.frombuffer(numbers, dtype=np.uint8)
+        if graph.complete:
+            _KINDS[graph.structure] = found
+    return found
