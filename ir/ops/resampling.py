@@ -168,6 +168,16 @@ GRID_SAMPLE = OpDef(
 )
 
 
+_gradients = infer_wanted({"x": like(1), "grid": like(2)})
+
+
+def _infer_grid_sample_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract | None]:
+    _infer_grid_sample(attributes, operands[1:])
+    return _gradients(attributes, operands)
+
+
 def _work_grid_sample_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -182,7 +192,7 @@ GRID_SAMPLE_BACKWARD = OpDef(
     name="grid_sample_backward",
     arity=(3, 3),
     results=None,
-    infer=infer_wanted({"x": like(1), "grid": like(2)}),
+    infer=_infer_grid_sample_backward,
     work=_work_grid_sample_backward,
     attributes={"wants": (tuple,), "mode": (str,)},
     summary="gradients of grid_sample: of its result, x, and the grid",
