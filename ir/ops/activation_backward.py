@@ -13,6 +13,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     OPTIONAL_TEXT,
     first_operand,
+    normalize_axis,
     per_element,
 )
 from perfc.ir.record import Record
@@ -31,11 +32,19 @@ def _elementwise(
     )
 
 
+def _saved_with_axis(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    rank = max(operands[1].type.rank, 1)  # PyTorch gives a single number an axis, too
+    normalize_axis(attributes.integer("axis", -1), rank)
+    return first_saved(attributes, operands)
+
+
 def _along_axis(name: str, flops: int) -> OpDef:
     return OpDef(
         name=f"{name}_backward",
         arity=(2, 2),
-        infer=first_saved,
+        infer=_saved_with_axis,
         work=per_element(flops, operand=1),
         attributes={"axis": OPTIONAL_INT},
         summary=f"gradient of {name} along one axis: of its result, and the result",
