@@ -70,11 +70,11 @@ class _Scope:
             opdef = self._ops[node.op]
         except UnknownOpError as error:
             return str(error)
-        problem = opdef.arity_problem(len(node.operands))
+        problem = opdef.arity_problem(len(node.operands)) or _result_problem(
+            node, opdef
+        )
         if problem is not None:
             return problem
-        if opdef.results is not None and len(node.results) != opdef.results:
-            return f"expected {opdef.results} results, got {len(node.results)}"
         if len(node.regions) != opdef.regions:
             return f"expected {opdef.regions} regions, got {len(node.regions)}"
         if any(region.parent is not graph for region in node.regions):
@@ -91,6 +91,19 @@ class _Scope:
             if result.producer is not node:
                 return f"result {result} names another producer"
         return None
+
+
+_WANTS = "wants"
+"""Attribute of gradients: their names, one a result."""
+
+
+def _result_problem(node: Node, opdef: OpDef) -> str | None:
+    if opdef.results is not None and len(node.results) != opdef.results:
+        return f"expected {opdef.results} results, got {len(node.results)}"
+    wants = node.attributes.get(_WANTS)
+    if isinstance(wants, tuple) and len(wants) != len(node.results):
+        return f"wants {len(wants)} gradients, has {len(node.results)} results"
+    return None
 
 
 def _attribute_problem(node: Node, opdef: OpDef) -> str | None:
