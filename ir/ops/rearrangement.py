@@ -85,6 +85,8 @@ def _padded(x: Abstract, pads: Sequence[Dim], value: object) -> tuple[Dim, ...] 
     """Fold a padded list; one that is cut, or filled with other elements, is not."""
     if x.elements is None or x.type.rank != 1 or not isinstance(value, int):
         return None
+    if len(pads) != 2:  # noqa: PLR2004 - of no axis, or of one that is named twice
+        return None
     if any(isinstance(n, Expr) or not 0 <= n <= MAX_ELEMENTS for n in pads):
         return None
     before, behind = ((value,) * as_int(n) for n in pads)
