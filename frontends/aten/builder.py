@@ -72,6 +72,7 @@ class AtenBuilder:
         factory=dict[Record, Value], init=False
     )
     _misfits: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
+    _assumptions: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin with an empty graph."""
@@ -124,6 +125,8 @@ class AtenBuilder:
             template = self._templates[key] = self._template(call, types)
         if template.misfit:
             self._misfits.setdefault(call_label(call.target), template.misfit)
+        if template.assumption:
+            self._assumptions[call_label(call.target)] = template.assumption
         self._instantiate(template, operands, call)
 
     def outputs(self, names: Iterable[str]) -> None:
@@ -152,7 +155,11 @@ class AtenBuilder:
         return attrs.evolve(
             single(self._graph),
             sha256=sha256,
-            diagnostics=(*diagnostics, *map(_remark, self._misfits.items())),
+            diagnostics=(
+                *diagnostics,
+                *map(_remark, self._misfits.items()),
+                *map(_assumed, self._assumptions.items()),
+            ),
         )
 
     def _find(self, name: str, reader: str) -> Value | tuple[Value, Value]:
@@ -199,7 +206,8 @@ class AtenBuilder:
         if handler is not None:
             try:
                 handler(node)
-                return Template(tuple(node.steps), tuple(node.places))
+                places = tuple(node.places)
+                return Template(tuple(node.steps), places, assumption=node.assumption)
             except Misfit as error:
                 misfit = str(error)
             except _OTHER_FORMS as error:
@@ -300,3 +308,9 @@ def _remark(misfit: tuple[str, str]) -> Diagnostic:
     label, reason = misfit
     message = f"{label} is used as perfc does not know it ({reason}): an unknown op"
     return Diagnostic(Level.WARNING, "unknown-use", message, label)
+
+
+def _assumed(assumption: tuple[str, str]) -> Diagnostic:
+    label, what = assumption
+    message = f"{label}: {what}, which data decide when it runs"
+    return Diagnostic(Level.NOTE, "data-assumed", message, label)

@@ -45,6 +45,8 @@ class AtenNode:
         results: The types of its results; None for what is no tensor.
         steps: What has been written so far.
         places: Where the results stand, as far as they are defined.
+        assumption: What is written takes this for granted, and data decide it: the
+            report says so.
 
     """
 
@@ -54,6 +56,7 @@ class AtenNode:
     operands: tuple[Operand, ...]
     steps: list[Step] = attrs.field(factory=list[Step], init=False)
     places: list[Place] = attrs.field(init=False)
+    assumption: str = attrs.field(default="", init=False)
     _next: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

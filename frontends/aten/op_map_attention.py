@@ -78,6 +78,8 @@ def _heads_first(node: AtenNode, x: Operand) -> Operand:
         if not isinstance(tokens, int) or not isinstance(batch, int) or tokens % batch:
             msg = f"{tokens} tokens in {batch} sequences, which cannot be equally long"
             raise Misfit(msg)
+        if ends:
+            node.assumption = f"{batch} sequences are taken to be equally long"
         shape = node.listed((batch, tokens // batch, heads, width))
         (x,) = node.helper("reshape", (x, shape), {"view": True})
     return node.helper("transpose", (x,), {"perm": (0, 2, 1, 3)})[0]

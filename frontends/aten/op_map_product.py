@@ -74,6 +74,7 @@ def _grouped(node: AtenNode) -> None:
         node.emit("matmul", (x, y))
         return
     groups = node.tensor("offs").type.shape[0]
+    node.assumption = f"{groups} groups are taken to be equally large"
     if (x.rank, y.rank) == (_MATRIX, _MATRIX + 1):
         (made,) = node.helper("matmul", (_split(node, x, groups), y))
         node.emit("reshape", (made, node.listed(node.result().shape)), {"view": True})

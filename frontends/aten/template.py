@@ -71,9 +71,11 @@ class Template:
         steps: Ops, in order.
         places: Where the results stand.
         misfit: Why the call is an `unknown` op though its name is in the map.
+        assumption: What the steps take for granted that data decide.
 
     """
 
     steps: tuple[Step, ...]
     places: tuple[Place, ...]
     misfit: str = ""
+    assumption: str = ""

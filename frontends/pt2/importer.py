@@ -10,7 +10,14 @@ from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Re
 from perfc.frontends.pt2.fields import Fields
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
-from perfc.ir import Location, MemorySpace, Program, UnsupportedModelError
+from perfc.ir import (
+    Diagnostic,
+    Level,
+    Location,
+    MemorySpace,
+    Program,
+    UnsupportedModelError,
+)
 
 _PREFIX = "torch.ops."
 _HIGHER_ORDER = "higher_order."
@@ -59,7 +66,7 @@ def import_model(model: Fields, name: str, sha256: str) -> Program:
     module = model.record("graph_module")
     importer = _Importer(AtenBuilder(name), module.record("signature"))
     importer.read(module.record("graph"))
-    return importer.builder.program(sha256=sha256)
+    return importer.builder.program(sha256=sha256, diagnostics=importer.remarks())
 
 
 @attrs.define(eq=False)
@@ -77,6 +84,7 @@ class _Importer:
     _phase: str = attrs.field(default="forward", init=False)
     _loss: str = attrs.field(default="", init=False)
     _host: set[str] = attrs.field(factory=set[str], init=False)
+    _clones: int = attrs.field(default=0, init=False)
 
     def read(self, graph: Fields) -> None:
         """Write inputs, calls and outputs."""
@@ -165,6 +173,17 @@ class _Importer:
                 if isinstance(argument, Ref):
                     yield argument.name
 
+    def remarks(self) -> list[Diagnostic]:
+        """Say what of the file is not counted."""
+        if not self._clones:
+            return []
+        message = (
+            f"{self._clones} copies without a memory format are not counted: in a "
+            "joint file they are what is left of dropout that drops nothing, and of "
+            "the export; a clone() that the model itself writes looks the same"
+        )
+        return [Diagnostic(Level.NOTE, "clones-left-out", message)]
+
     @property
     def _is_joint(self) -> bool:
         return bool(self._loss)
@@ -179,6 +198,7 @@ class _Importer:
             return
         results = tuple(self._results(node, values))
         if self._is_joint and _is_idle(target, node) and self._renamed(node, values):
+            self._clones += target == _CLONE
             return
         makes_loss = self._is_joint and any(r and r.name == self._loss for r in results)
         phase = "loss" if makes_loss else self._phase

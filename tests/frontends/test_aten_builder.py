@@ -17,6 +17,7 @@ from torch.nn import functional
 from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
 from perfc.ir import (
     DTYPES,
+    Level,
     MemorySpace,
     Program,
     TensorType,
@@ -182,6 +183,22 @@ def test_a_call_that_does_not_fit_its_rule() -> None:
     assert ["aten::mm"] == _unknown(program)
     assert "unknown-use" == remark.code
     assert "inner dimensions" in remark.message
+
+
+def test_what_data_decide_is_said() -> None:
+    """Experts' groups are taken to be equally large: the program says so, once."""
+    rows = torch.zeros(8, 8).bfloat16()
+    experts = torch.zeros(2, 8, 8).bfloat16()
+    ends = torch.tensor([4, 8], dtype=torch.int32)
+
+    def step() -> None:
+        for _ in range(2):
+            functional.grouped_mm(rows, experts, offs=ends)
+
+    (remark,) = record(step).diagnostics
+
+    assert (Level.NOTE, "data-assumed") == (remark.level, remark.code)
+    assert "2 groups are taken to be equally large" in remark.message
 
 
 def test_byproducts_are_defined_when_they_are_read() -> None:

@@ -24,7 +24,7 @@ from tests.passes.lowering import kernels, lower
 from torch import nn
 
 from perfc.frontends.pt2 import Pt2Frontend
-from perfc.ir import Location, PerfcError, Program
+from perfc.ir import Level, Location, PerfcError, Program
 from perfc.tools.model import load  # not public
 from perfc.twins import DlrmNet, bags_of
 
@@ -158,6 +158,19 @@ def test_joint_graphs_have_phases(tmp_path: Path) -> None:
         ("alias", "backward"),
     ] == [(n.op, n.location.phase) for n in nodes]
     assert nodes[1].results[0] is nodes[4].operands[1]
+
+
+def test_copies_left_out_of_joint_graphs(tmp_path: Path) -> None:
+    """Copies that eager PyTorch would not make are not counted, which is said."""
+    model = joint_model()
+    nodes = model["graph_module"]["graph"]["nodes"]
+    nodes[2]["target"] = "torch.ops.aten.clone.default"
+    program = Pt2Frontend().load(write(tmp_path / "joint.pt2", model))
+    (remark,) = program.diagnostics
+
+    assert "clone" not in [node.op for node in graph_of(program)]
+    assert (Level.NOTE, "clones-left-out") == (remark.level, remark.code)
+    assert remark.message.startswith("1 copies without a memory format")
 
 
 def _change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
