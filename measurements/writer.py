@@ -45,8 +45,7 @@ class RowWriter(Generic[Row]):
         check_name(self.path)
         if self.path.exists():
             self.rows = read_rows(self.path, self.schema)
-        if self.journal.exists():
-            self._recover()
+        self._recover()
 
     @property
     def journal(self) -> Path:
@@ -55,6 +54,8 @@ class RowWriter(Generic[Row]):
 
     def _recover(self) -> None:
         """Take the rows of a journal over; its last line may be torn."""
+        if not self.journal.exists():
+            return
         try:
             data = self.journal.read_bytes()
             whole = data[: data.rfind(b"\n") + 1]
@@ -92,6 +93,8 @@ class RowWriter(Generic[Row]):
             PerfcError: the table cannot be written; the journal then stays.
 
         """
+        # An interrupt may have come when the journal had rows that the list had not.
+        self._recover()
         if self.rows:
             write_rows(self.path, self.rows, self.schema)
         self.journal.unlink(missing_ok=True)

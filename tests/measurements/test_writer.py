@@ -59,6 +59,26 @@ def test_a_kill_loses_no_row(tmp_path: Path, name: str) -> None:
     assert [path] == list(tmp_path.iterdir())
 
 
+def test_an_interrupt_while_rows_are_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the journal has and the list has not yet get into the table."""
+    path = tmp_path / "rows.csv"
+    writer = RowWriter(path, MEASUREMENTS)
+
+    def interrupt(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        writer.append(_rows(1))
+    monkeypatch.undo()
+    writer.flush()
+
+    assert _rows(1) == read_rows(path, MEASUREMENTS)
+    assert [path] == list(tmp_path.iterdir())
+
+
 def test_a_torn_line_is_dropped(tmp_path: Path) -> None:
     """Half a line at the end of the journal is the row that was being written."""
     path = tmp_path / "rows.parquet"
