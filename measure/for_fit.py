@@ -1,6 +1,7 @@
 """What a profile is fitted on: the quick suite, and tensors that no cache holds.
 
-On a CPU also what the host takes between ops.
+And what the host takes: on a GPU all of it, on a CPU between ops, for there a kernel's
+rows hold the rest.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from perfc.measure.device import open_device
+from perfc.measure.device import Device, open_device
 from perfc.measure.dispatch import dispatch_rows
 from perfc.measure.kernel_run import KernelRun, Say
-from perfc.measurements import Measurement
+from perfc.measure.overheads import HOST_OP, OverheadRun
+from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
 
 _FAR_OPS = ("elementwise", "optimizer_step", "memcpy")
 """Of the full suite, whose tensors are larger than caches."""
@@ -42,5 +44,17 @@ def measure_for_fit(
         KernelRun(opened, "quick", table).measure(near_s, say)
         far = KernelRun(opened, "full", table, ops=_FAR_OPS)
         far.measure(seconds - near_s, say)
-        host = [] if opened.is_cuda else dispatch_rows(opened)
-        return [*far.rows, *host]
+        if opened.is_cuda:
+            host = OverheadRun(opened, table)
+            host.measure(say)
+            return host.rows
+        return _with_dispatch(opened, table)
+
+
+def _with_dispatch(device: Device, path: Path) -> list[Measurement]:
+    """Add what the host takes to the table, unless it has that; return all rows."""
+    writer = RowWriter(path, MEASUREMENTS)
+    if all(row.op != HOST_OP for row in writer.rows):
+        writer.append(dispatch_rows(device))
+        writer.flush()
+    return writer.rows

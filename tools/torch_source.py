@@ -5,6 +5,7 @@ PyTorch is imported when one is asked for.
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -57,3 +58,16 @@ def require_torch(what: str = "a PyTorch module needs PyTorch") -> None:
             "pip install --upgrade 'perfc[torch]'"
         )
         raise PerfcError(msg)
+
+
+def start_torch() -> None:
+    """Make sure that there is PyTorch to measure with, and that it stays silent.
+
+    Raises:
+        PerfcError: it is not installed, or too old.
+
+    """
+    require_torch("measuring needs PyTorch")
+    # 6 is above all levels of Kineto's log, that of its probe points included.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

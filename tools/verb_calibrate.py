@@ -10,7 +10,7 @@ import click
 from perfc.ir import PerfcError, UsageError, write_file
 from perfc.measurements import MEASUREMENTS, Measurement, read_rows
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
-from perfc.tools.torch_source import require_torch
+from perfc.tools.torch_source import start_torch
 
 _SUFFIX = ".toml"
 
@@ -102,7 +102,7 @@ def _check_device(rows: Sequence[Measurement], device: str | None) -> None:
 
 
 def _measured(device: str, seconds: float, keep: Path | None) -> list[Measurement]:
-    require_torch("measuring needs PyTorch")
+    start_torch()
     from perfc.measure import measure_for_fit  # noqa: PLC0415 - imports PyTorch
 
     return measure_for_fit(device, seconds, keep, say=_say)

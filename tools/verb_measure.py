@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,30 @@ from perfc.passes import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.model import INFERENCE, MODES, TRAINING, check_mode
-from perfc.tools.torch_source import require_torch
+from perfc.tools.torch_source import start_torch
 
 if TYPE_CHECKING:
     from perfc.measure import Setting
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
+
+_DEVICE = click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu"]),
+    required=True,
+    help="What to run on: the first GPU that PyTorch sees, or the CPU.",
+)
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Rows, .parquet or .csv; what is there already is continued.",
+)
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 
 
 @click.group(context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
@@ -28,12 +44,7 @@ def measure() -> None:
 
 
 @measure.command("kernels", context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
-@click.option(
-    "--device",
-    type=click.Choice(["cuda", "cpu"]),
-    required=True,
-    help="What to measure: the first GPU that PyTorch sees, or the CPU.",
-)
+@_DEVICE
 @click.option(
     "--suite",
     type=click.Choice(["quick", "full"]),
@@ -56,16 +67,9 @@ def measure() -> None:
     metavar="NAME",
     help="Only this op; repeat for several.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Rows, .parquet or .csv; what is there already is continued.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@_OUTPUT
+@_QUIET
+@_DEBUG
 def kernels(  # noqa: PLR0913 - one argument per option
     *,
     device: str,
@@ -81,7 +85,7 @@ def kernels(  # noqa: PLR0913 - one argument per option
     A run that was interrupted continues with the same command. A random third of the
     shapes is marked `split=test`: nothing is fitted to those.
     """
-    require_torch("measuring needs PyTorch")
+    start_torch()
     from perfc.measure import KernelRun, open_device  # noqa: PLC0415 - imports PyTorch
 
     run = KernelRun(open_device(device), suite, output, ops=ops)
@@ -94,22 +98,10 @@ def kernels(  # noqa: PLR0913 - one argument per option
     context_settings=_HELP,
     epilog="Example: perfc measure overheads --device cpu -o host.csv",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["cuda", "cpu"]),
-    required=True,
-    help="What the host launches on: the first GPU that PyTorch sees, or the CPU.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Rows, .parquet or .csv; what is there already is continued.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@_DEVICE
+@_OUTPUT
+@_QUIET
+@_DEBUG
 def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     """Measure what the host takes around kernels, and write the rows to FILE.
 
@@ -117,7 +109,7 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     PyTorch's profiler, whose own time is taken out; on a GPU also the floors of
     launches, waits, copies and CUDA graphs. About a minute.
     """
-    _start_torch()
+    start_torch()
     from perfc.measure import OverheadRun, open_device  # noqa: PLC0415 - PyTorch
 
     OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
@@ -131,12 +123,7 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     "--batch 128 --mode training -o rows.csv",
 )
 @click.argument("model")
-@click.option(
-    "--device",
-    type=click.Choice(["cuda", "cpu"]),
-    required=True,
-    help="What runs it: the first GPU that PyTorch sees, or the CPU.",
-)
+@_DEVICE
 @click.option(
     "--mode",
     "modes",
@@ -199,14 +186,7 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     metavar="N",
     help="Time no longer than that for a row.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Rows, .parquet or .csv; what is there already is continued.",
-)
+@_OUTPUT
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -214,8 +194,8 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     help="Kineto trace of the same iterations; .gz compresses. Of several rows, "
     "one file each.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@_QUIET
+@_DEBUG
 def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     """Run iterations of MODEL, and write what they took to FILE.
 
@@ -226,7 +206,7 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
     """
     if options["optimizer"] is not None and TRAINING not in options["modes"]:
         check_mode(INFERENCE, options["optimizer"])
-    _start_torch()
+    start_torch()
     from perfc.measure import (  # noqa: PLC0415 - imports PyTorch
         WorkloadRun,
         find_subject,
@@ -244,14 +224,6 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
     )
     run.measure(_settings(options), say=_silent if options["quiet"] else _say)
     return 0
-
-
-def _start_torch() -> None:
-    """Look for PyTorch, and keep its profiler from telling what it does."""
-    require_torch("measuring needs PyTorch")
-    # 6 is above all levels of Kineto's log, that of its probe points included.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def _settings(options: dict[str, Any]) -> list[Setting]:
