@@ -30,7 +30,7 @@ from perfc.costmodels.kernel_fit import (
     fits_of,
 )
 from perfc.costmodels.memcpy import MEMCPY
-from perfc.costmodels.models import cost_models
+from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
 from perfc.costmodels.products import SIMT_MODES
 from perfc.costmodels.protocol import (
@@ -98,6 +98,7 @@ __all__ = [
     "distinct_rows",
     "extrapolation_remark",
     "family_of",
+    "find_cost_models",
     "fits_of",
     "fits_winograd",
     "load_profile",

@@ -5,23 +5,52 @@ from __future__ import annotations
 from typing import cast
 
 from perfc.costmodels.protocol import CostModel
-from perfc.ir import COST_MODELS, PerfcError, load_plugin, plugin_names
+from perfc.ir import (
+    COST_MODELS,
+    PerfcError,
+    is_somebody_elses,
+    load_plugin,
+    plugin_names,
+)
 
 _MEMBERS = ("name", "priority", "ops", "claims", "estimate")
 
 
 def cost_models() -> tuple[CostModel, ...]:
-    """Return the registered models, highest priority first.
+    """Return the registered models that can be used, highest priority first.
 
     Raises:
-        PerfcError: none is registered, or a plugin is not a cost model.
+        PerfcError: as `find_cost_models`.
 
     """
-    models = [_load(name) for name in plugin_names(COST_MODELS)]
+    return find_cost_models()[0]
+
+
+def find_cost_models() -> tuple[tuple[CostModel, ...], tuple[str, ...]]:
+    """Return the registered models, highest priority first, and what is left out.
+
+    A model that another distribution has installed, and that cannot be loaded or is
+    none, is left out, with a line that names it: it is no fault of who analyzes.
+
+    Raises:
+        PerfcError: no model is registered, or one that perfc brings or that was asked
+            for (`--plugin`) cannot be used.
+
+    """
+    models: list[CostModel] = []
+    left_out: list[str] = []
+    for name in plugin_names(COST_MODELS):
+        try:
+            models.append(_load(name))
+        except PerfcError as error:
+            if not is_somebody_elses(COST_MODELS, name):
+                raise
+            left_out.append(str(error))
     if not models:
         message = f"no cost model is registered under {COST_MODELS}; install perfc"
         raise PerfcError(message)
-    return tuple(sorted(models, key=lambda model: (-model.priority, model.name)))
+    models.sort(key=lambda model: (-model.priority, model.name))
+    return tuple(models), tuple(left_out)
 
 
 def _load(name: str) -> CostModel:

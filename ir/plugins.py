@@ -2,8 +2,8 @@
 
 The built-in parts register through the same groups as those of other
 distributions, so the public path is exercised on every run. A name that two
-distributions claim, and a plugin that fails to load, are errors: silently
-leaving one out would change the answer.
+distributions claim is an error, and so is a plugin that was asked for and fails to
+load. What nobody asked for by name is left out, and the report names it.
 """
 
 from __future__ import annotations
@@ -79,6 +79,16 @@ def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
             raise PerfcError(msg)
         found[point.name] = point
     return found
+
+
+def is_somebody_elses(group: str, name: str) -> bool:
+    """Whether a plugin was installed with another distribution than perfc.
+
+    Not so what this process registered: somebody asked for that.
+    """
+    point = entry_points(group).get(name)
+    is_own = point is None or point.value.partition(".")[0] == "perfc"
+    return not is_own and (group, name) not in _registered
 
 
 def load_plugin(group: str, name: str) -> object:

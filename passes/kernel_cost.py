@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Estimate, cost_models, extrapolation_remark, price
+from perfc.costmodels import Estimate, extrapolation_remark, find_cost_models, price
 from perfc.ir import AnyKey, LaunchGraph, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import KERNEL_COST, LAUNCHES
@@ -24,7 +24,9 @@ class KernelCost(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Write one estimate per rank class; say what is extrapolated or unknown."""
-        models = cost_models()
+        models, left_out = find_cost_models()
+        for why in left_out:
+            ctx.warn("plugin-left-out", f"{why}; it prices nothing")
         graphs = ctx.get(LAUNCHES, program)
         estimates: list[Estimate] = [
             price(graph.kernels, ctx.target, models) for graph in graphs

@@ -40,7 +40,11 @@ def _import(text: str) -> None:
     except Exception as error:
         msg = f"--plugin {text}: {type(error).__name__}: {error}"
         raise PerfcError(msg) from error
-    found = Path(module.__file__ or "")
+    source: str | None = getattr(module, "__file__", None)
+    if source is None:
+        msg = f"--plugin {text}: no .py file, and no folder with an __init__.py"
+        raise PerfcError(msg)
+    found = Path(source)
     if is_file and found.resolve() != path.resolve():
         msg = f"--plugin {text}: a module has this name already ({found}); rename yours"
         raise PerfcError(msg)

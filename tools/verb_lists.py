@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 
 from perfc.costmodels import describe, load_target, target_names
 from perfc.frontends import WORKLOADS
-from perfc.ir import BUILTIN_OPS
+from perfc.ir import BUILTIN_OPS, PerfcError
 from perfc.passes import Transform, pass_class, pass_names
 from perfc.tools.plugin_option import plugin_option
 
@@ -30,6 +30,17 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _usable(
+    row: Callable[[str], tuple[str, ...]], names: Iterable[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of what can be loaded; name what cannot on stderr."""
+    for name in names:
+        try:
+            yield row(name)
+        except PerfcError as error:
+            click.echo(f"perfc: left out: {error}", err=True)
+
+
 @click.group(
     invoke_without_command=True,
     context_settings=_HELP,
@@ -41,22 +52,22 @@ def targets(ctx: click.Context, *, debug: bool) -> None:
     """List the targets; `targets show T` prints every field with its source."""
     if ctx.invoked_subcommand is not None:
         return
-    rows = [("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")]
-    for name in target_names():
-        target = load_target(name)
-        memory = target.device.memory
-        rows.append(
-            (
-                name,
-                " ".join(target.aliases) or "-",
-                str(target.device.sm_count),
-                f"{target.peak('fp32') / 1e12:.1f} TFLOP/s",
-                f"{memory.capacity_bytes / 2**30:.0f} GiB",
-                f"{memory.bytes_per_s / 1e9:.0f} GB/s",
-                f"{target.watts:.0f} W",
-            )
-        )
-    click.echo(_table(rows))
+    head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
+    click.echo(_table([head, *_usable(_target_row, target_names())]))
+
+
+def _target_row(name: str) -> tuple[str, ...]:
+    target = load_target(name)
+    memory = target.device.memory
+    return (
+        name,
+        " ".join(target.aliases) or "-",
+        str(target.device.sm_count),
+        f"{target.peak('fp32') / 1e12:.1f} TFLOP/s",
+        f"{memory.capacity_bytes / 2**30:.0f} GiB",
+        f"{memory.bytes_per_s / 1e9:.0f} GB/s",
+        f"{target.watts:.0f} W",
+    )
 
 
 @targets.command(
@@ -87,19 +98,19 @@ def ops(*, debug: bool) -> None:
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def passes(*, debug: bool) -> None:
     """List the passes, with the facts each needs and provides."""
-    rows = [("name", "kind", "requires", "provides", "does")]
-    for name in pass_names():
-        cls = pass_class(name)
-        rows.append(
-            (
-                name,
-                "transform" if issubclass(cls, Transform) else "analysis",
-                ", ".join(sorted(map(str, cls.requires))) or "-",
-                ", ".join(sorted(map(str, cls.provides))) or "-",
-                (cls.__doc__ or "").strip().partition("\n")[0],
-            )
-        )
-    click.echo(_table(rows))
+    head = ("name", "kind", "requires", "provides", "does")
+    click.echo(_table([head, *_usable(_pass_row, pass_names())]))
+
+
+def _pass_row(name: str) -> tuple[str, ...]:
+    cls = pass_class(name)
+    return (
+        name,
+        "transform" if issubclass(cls, Transform) else "analysis",
+        ", ".join(sorted(map(str, cls.requires))) or "-",
+        ", ".join(sorted(map(str, cls.provides))) or "-",
+        (cls.__doc__ or "").strip().partition("\n")[0],
+    )
 
 
 @click.command(epilog="Example: perfc models", context_settings=_HELP)

@@ -150,14 +150,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[metadata.EntryPo
             "perfc.passes 'overhead' is claimed twice: by perfc and by other:Overhead",
         ),
         (
-            *("perfc.cost_models", "mine", "no_such_module:MODEL", SMALL),
-            "'mine' of no_such_module:MODEL cannot be loaded: ModuleNotFoundError(",
-        ),
-        (
-            *("perfc.cost_models", "mine", "math:pi", SMALL),
-            "'mine' is float without name, priority, ops, claims, estimate; register",
-        ),
-        (
             *("perfc.passes", "mine", "math:pi", (*SMALL, "--pass", "mine")),
             "plugin 'mine' of perfc.passes is not a subclass of Pass but 3.14159",
         ),
@@ -192,14 +184,55 @@ def test_broken_plugins(  # noqa: PLR0913 - one per part of the case
     assert message in command.refused(["analyze", *words, "--target", "t4"], 1)
 
 
-def test_a_plugin_that_is_not_asked_for(
+def test_a_pass_that_is_not_asked_for(
     command: Command, installed: list[metadata.EntryPoint]
 ) -> None:
     """A pass that cannot be loaded disturbs nobody who does not use it."""
     installed.append(metadata.EntryPoint("mine", "no_such_module:P", "perfc.passes"))
 
     assert 0 == command.analyze().code
-    assert "'mine' of no_such_module:P cannot" in command.refused(["passes"], 1)
+    assert "'mine' of no_such_module:P cannot" in command.refused(
+        ["analyze", *SMALL, "--target", "t4", "--pass", "mine"], 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("no_such_module:MODEL", "of no_such_module:MODEL cannot be loaded: ModuleNot"),
+        ("math:pi", "is float without name, priority, ops, claims, estimate; register"),
+    ],
+)
+def test_a_cost_model_that_is_not_asked_for(
+    command: Command, installed: list[metadata.EntryPoint], value: str, why: str
+) -> None:
+    """One that cannot be used prices nothing, and the report names it."""
+    before = command.analyze("--format", "json").report
+    installed.append(metadata.EntryPoint("mine", value, "perfc.cost_models"))
+    entry_points.cache_clear()
+    after = command.analyze("--format", "json").report
+
+    (remark,) = (d for d in after["diagnostics"] if d not in before["diagnostics"])
+    assert ("warning", "plugin-left-out") == (remark["level"], remark["code"])
+    assert f"'mine' {why}" in remark["message"]
+    assert before["nodes"] == after["nodes"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "value"),
+    [("passes", "no_such_module:P"), ("targets", "no_such_module:SHEET")],
+)
+def test_lists_go_on(
+    command: Command, installed: list[metadata.EntryPoint], verb: str, value: str
+) -> None:
+    """A list has all that can be loaded, and names the rest on stderr."""
+    before = command(verb).out
+    installed.append(metadata.EntryPoint("mine", value, f"perfc.{verb}"))
+    entry_points.cache_clear()
+    done = command(verb)
+
+    assert before == done.out
+    assert f"perfc: left out: perfc.{verb} 'mine' of {value} cannot be" in done.err
 
 
 def test_reports_do_not_name_plugins_that_did_nothing(command: Command) -> None:
@@ -257,6 +290,20 @@ def test_a_file_that_is_not_imported(
     line = command.refused(["passes", "--plugin", f"{tmp_path / name}"], 1)
 
     assert line.startswith(f"--plugin {tmp_path / name}: {message}")
+
+
+@pytest.mark.parametrize("name", ["folder_of_nothing", "sys"])
+def test_a_module_that_registers_nothing(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A folder that Python takes for an empty package is an error."""
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder_of_nothing").mkdir()
+
+    assert command.refused(["passes", "--plugin", name], 1).startswith(
+        f"--plugin {name}: no .py file, and no folder with an __init__.py"
+    )
 
 
 def test_a_bug_of_a_frontend(
