@@ -14,6 +14,8 @@ from tests.fuzz.corpus import Input
 from perfc.tools.cli import main
 
 MAX_SECONDS = 10.0
+"""Of the processor's time: what else runs on the machine is no fault of an input."""
+
 MAX_BYTES = 10**9
 _CODES = frozenset({0, 1, 2})
 _PREFIX = "perfc: error: "
@@ -43,10 +45,10 @@ def run(item: Input, folder: Path) -> Verdict:
     path = folder / f"input{item.suffix}"
     path.write_bytes(item.data)
     out, err = io.StringIO(), io.StringIO()
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(item.command(path))
-    seconds = time.perf_counter() - started_s
+    seconds = time.process_time() - started_s
     problem = judge(code, out.getvalue(), err.getvalue())
     if not problem and seconds > MAX_SECONDS:
         problem = f"took {seconds:.1f} s"
