@@ -6,6 +6,7 @@ from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import target_names
+from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, fits_winograd
 from perfc.costmodels.cpu import CPU, NEW
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
@@ -41,7 +42,7 @@ from perfc.costmodels.protocol import (
     uniform_estimate,
 )
 from perfc.costmodels.roofline import ROOFLINE
-from perfc.costmodels.select import price
+from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.streaming import STREAMING
 from perfc.costmodels.target import (
@@ -74,6 +75,7 @@ __all__ = [
     "ROOFLINE",
     "SIMT_MODES",
     "STREAMING",
+    "ColumnTable",
     "CostModel",
     "Device",
     "Estimate",
@@ -82,6 +84,7 @@ __all__ = [
     "HostLink",
     "HostProfile",
     "HostProfileError",
+    "KernelColumns",
     "KernelFit",
     "KernelFits",
     "KernelTable",
@@ -106,6 +109,7 @@ __all__ = [
     "lower_bound",
     "parse_profile",
     "price",
+    "price_table",
     "profile_names",
     "target_names",
     "terms_of",

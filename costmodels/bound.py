@@ -12,7 +12,6 @@ from perfc.costmodels.embedding_bag import has_tables, lookups_of
 from perfc.costmodels.memcpy import link_bytes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 _MIN_INDEX_BYTES = 4
 
@@ -62,20 +61,15 @@ def _bound_s(kernels: KernelTable, moved: Floats, target: Target) -> Floats:
     seconds: Floats = moved / rate
     flops = _unavoidable_flops(kernels)
     computing = np.flatnonzero(flops > 0)
-    modes = [kernels.kernels[i].math for i in computing.tolist()]
-    peaks = {mode: target.peak(mode) for mode in sorted(set(modes))}
-    peak = np.array([peaks[mode] for mode in modes])
-    seconds[computing] = np.maximum(seconds[computing], flops[computing] / peak)
-    copies = _rows_of(kernels, "memcpy")
-    crossing = [i for i in copies if kernels.kernels[i].params.get("kind") != "d2d"]
-    if crossing:
-        crossed = link_bytes(kernels.take(np.array(crossing)))
+    if len(computing):
+        peak = kernels.take(computing).peak_flops_per_s(target)
+        seconds[computing] = np.maximum(seconds[computing], flops[computing] / peak)
+    copies = kernels.op == "memcpy"
+    if copies.any():
+        crossing = np.flatnonzero(copies & (kernels.text("kind") != "d2d"))
+        crossed = link_bytes(kernels.take(crossing))
         seconds[crossing] = crossed / target.host_link.peak_bytes_per_s
     return seconds
-
-
-def _rows_of(kernels: KernelTable, op: str) -> list[int]:
-    return [i for i, kernel in enumerate(kernels.kernels) if kernel.op == op]
 
 
 def _unavoidable_flops(kernels: KernelTable) -> Floats:
@@ -84,41 +78,33 @@ def _unavoidable_flops(kernels: KernelTable) -> Floats:
     What a causal mask hides need not be computed, nor what Winograd's algorithm trades
     for additions of its transforms, which are kernels of their own.
     """
-    masked = _rows_of(kernels, "attention")
-    winograd = [
-        i
-        for i in _rows_of(kernels, "conv2d")
-        if kernels.kernels[i].params.get("algorithm") in WINOGRAD_SAVES
-    ]
-    if not masked and not winograd:
+    masked = np.flatnonzero(kernels.op == "attention")
+    convolutions = kernels.op == "conv2d"
+    if not len(masked) and not convolutions.any():
         return kernels.flops
     flops = kernels.flops.copy()
-    if masked:
-        flops[masked] *= executed_share(kernels.take(np.array(masked)))
-    for row in winograd:
-        flops[row] /= WINOGRAD_SAVES[str(kernels.kernels[row].params["algorithm"])]
+    if len(masked):
+        flops[masked] *= executed_share(kernels.take(masked))
+    algorithm = kernels.text("algorithm")
+    for name, saved in WINOGRAD_SAVES.items():
+        flops[convolutions & (algorithm == name)] /= saved
     return flops
-
-
-def _is_forward(kernel: Kernel) -> bool:
-    return kernel.params.get("phase", "forward") == "forward"
 
 
 def _unavoidable_bytes(kernels: KernelTable) -> Floats:
     """Bytes of the work, but a row looked up twice need not be read twice."""
     moved = kernels.bytes
-    bags = [
-        i for i in _rows_of(kernels, "embedding_bag") if has_tables(kernels.kernels[i])
-    ]
-    if not bags:
+    bags = np.flatnonzero(kernels.op == "embedding_bag")
+    bags = bags[[has_tables(kernels.kernels[i]) for i in bags.tolist()]]
+    if not len(bags):
         return moved
-    part = kernels.take(np.array(bags))
+    part = kernels.take(bags)
     lookups = lookups_of(part)
     # Whatever the popularity, one row per table must be read.
     distinct = np.where(
         lookups.uniform, lookups.distinct(), np.minimum(lookups.count, 1.0)
     )
-    forward = np.array([_is_forward(kernel) for kernel in part.kernels])
+    forward = part.text("phase", "forward") == "forward"
     # A gradient writes the rows that it reads, and its own rows are read, too.
     times = np.where(forward, 1, 2)[lookups.kernel]
     needed = times * distinct * lookups.row_bytes + lookups.count * _MIN_INDEX_BYTES

@@ -14,7 +14,7 @@ def executed_share(kernels: KernelTable) -> Floats:
     with the first key.
     """
     q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
-    causal = np.array([k.params.get("causal") is True for k in kernels.kernels])
+    causal = kernels.given("causal")
     seen = np.minimum(q_len, kv_len)
     below = seen * (seen + 1) / 2 + (q_len - seen) * kv_len
     share: Floats = np.where(causal, below / (q_len * kv_len), 1.0)

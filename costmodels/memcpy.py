@@ -28,10 +28,7 @@ class MemcpyModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim copies from and to the host."""
-        return np.array(
-            [k.params.get("kind") in {"h2d", "d2h"} for k in kernels.kernels],
-            dtype=np.bool_,
-        )
+        return np.isin(kernels.text("kind"), ("h2d", "d2h"))
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows; a copy that does not say `pinned` is from pinned memory."""

@@ -16,6 +16,8 @@ from perfc.ir import Kernel
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Texts = NDArray[np.str_]
+Flags = NDArray[np.bool_]
 
 
 class Provenance(enum.Enum):
@@ -30,6 +32,10 @@ class Provenance(enum.Enum):
 @attrs.frozen(eq=False)
 class KernelTable:
     """Distinct kernel signatures, as rows.
+
+    A model that reads columns (`param`, `text`, `flops`, ...) rather than `kernels`
+    prices millions of rows: a table of measured rows has columns only (`ColumnTable`),
+    and makes its kernels one by one if a model asks for them.
 
     Attributes:
         kernels: The signatures.
@@ -61,6 +67,26 @@ class KernelTable:
         """Bytes each kernel must move, both ways."""
         return self.bytes_read + self.bytes_written
 
+    @functools.cached_property
+    def op(self) -> Texts:
+        """Canonical name of each kernel."""
+        return _texts([k.op for k in self.kernels])
+
+    @functools.cached_property
+    def dtype(self) -> Texts:
+        """What each kernel's tensors are stored in."""
+        return _texts([k.dtype for k in self.kernels])
+
+    @functools.cached_property
+    def math(self) -> Texts:
+        """Math mode of each kernel."""
+        return _texts([k.math for k in self.kernels])
+
+    @functools.cached_property
+    def known(self) -> Flags:
+        """Whether each kernel's op has a model."""
+        return np.array([k.known for k in self.kernels], dtype=np.bool_)
+
     def param(self, name: str, default: float = 0.0) -> Floats:
         """Return one numeric parameter of every kernel."""
         values = [k.params.get(name, default) for k in self.kernels]
@@ -69,14 +95,31 @@ class KernelTable:
             dtype=np.float64,
         )
 
+    def text(self, name: str, default: str = "") -> Texts:
+        """Return one parameter of every kernel that is a word."""
+        values = [k.params.get(name, default) for k in self.kernels]
+        return _texts([v if isinstance(v, str) else default for v in values])
+
+    def given(self, name: str) -> Flags:
+        """Whether every kernel has a parameter, not none, zero, false or empty."""
+        return np.array(
+            [bool(k.params.get(name)) for k in self.kernels], dtype=np.bool_
+        )
+
     def peak_flops_per_s(self, target: Target) -> Floats:
         """Peak rate of *target* in each kernel's math mode, FLOP/s."""
-        return np.array([target.peak(k.math) for k in self.kernels], dtype=np.float64)
+        modes, at = np.unique(self.math, return_inverse=True)
+        peaks: list[float] = [target.peak(mode) for mode in modes.tolist()]
+        return np.array(peaks, dtype=np.float64)[at]
 
     def take(self, rows: Indices) -> KernelTable:
         """Return some of the rows."""
         indices: list[int] = rows.tolist()
         return KernelTable([self.kernels[i] for i in indices])
+
+
+def _texts(values: Sequence[str]) -> Texts:
+    return np.array(values, dtype=np.str_)
 
 
 @attrs.frozen(eq=False)

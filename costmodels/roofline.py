@@ -31,14 +31,14 @@ class RooflineModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        known = [kernel.known for kernel in kernels.kernels]
+        known = kernels.known
         return Estimate(
             lower_bound(kernels, target) / self.efficiency
             + target.device.kernel_floor_s,
             np.full(len(known), self.sigma_shared),
             np.where(known, self.sigma_known, self.sigma_unknown),
             [self.name] * len(known),
-            [Provenance.ANALYTIC if k else Provenance.ASSUMED for k in known],
+            [Provenance.ANALYTIC if k else Provenance.ASSUMED for k in known.tolist()],
         )
 
 

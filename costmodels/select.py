@@ -25,7 +25,14 @@ from perfc.ir import Kernel, PerfcError, plugin_at_work
 def price(
     kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
 ) -> Estimate:
-    """Price every kernel with the first model, by falling priority, that claims it.
+    """Price every kernel; see `price_table`."""
+    return price_table(KernelTable(kernels), target, models)
+
+
+def price_table(
+    table: KernelTable, target: Target, models: Sequence[CostModel]
+) -> Estimate:
+    """Price every row with the first model, by falling priority, that claims it.
 
     A kernel of an unknown op is offered only to models that take any op. No
     estimate is below the kernel's lower bound.
@@ -35,7 +42,6 @@ def price(
             a kernel computes in a mode that the target has not.
 
     """
-    table = KernelTable(kernels)
     todo = _Todo.of(table)
     result = _Result.of(len(table))
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
@@ -87,26 +93,33 @@ def _calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Est
     return Estimate(seconds, shared, own, estimate.model, provenance)
 
 
+_NO_ROWS: Indices = np.empty(0, dtype=np.intp)
+
+
 @attrs.define
 class _Todo:
     """The rows that are not priced yet."""
 
     pending: NDArray[np.bool_]
-    by_op: dict[str, list[int]]
+    by_op: dict[str, Indices]
 
     @classmethod
     def of(cls, table: KernelTable) -> _Todo:
-        by_op: dict[str, list[int]] = {}
-        for row, kernel in enumerate(table.kernels):
-            if kernel.known:
-                by_op.setdefault(kernel.op, []).append(row)
+        by_op: dict[str, Indices] = {}
+        if len(table):
+            ops, at = np.unique(table.op, return_inverse=True)
+            listed: list[str] = ops.tolist()
+            by_op = {
+                op: np.flatnonzero((at == number) & table.known)
+                for number, op in enumerate(listed)
+            }
         return cls(np.ones(len(table), dtype=np.bool_), by_op)
 
     def for_ops(self, ops: frozenset[str] | None) -> Indices:
         if ops is None:
             return np.flatnonzero(self.pending)
-        found = [row for op in ops for row in self.by_op.get(op, ())]
-        rows = np.array(sorted(found), dtype=np.intp)
+        found = [self.by_op[op] for op in sorted(ops & self.by_op.keys())]
+        rows = np.sort(np.concatenate(found)) if found else _NO_ROWS
         return rows[self.pending[rows]]
 
     def done(self, rows: Indices) -> None:

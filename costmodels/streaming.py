@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.extrapolation import NOWHERE, trust
 from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable
+from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
 
 MISS_STEEPNESS = 2.0
@@ -111,17 +111,12 @@ class StreamingModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim everything but copies from and to the host."""
-        return np.array(
-            [
-                k.op != "memcpy" or k.params.get("kind") == "d2d"
-                for k in kernels.kernels
-            ],
-            dtype=np.bool_,
-        )
+        inside: Flags = (kernels.op != "memcpy") | (kernels.text("kind") == "d2d")
+        return inside
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        kinds = [self.kinds[kernel.op] for kernel in kernels.kernels]
+        kinds = [self.kinds[op] for op in kernels.op.tolist()]
         start_s = np.array([kind.start_s for kind in kinds])
         share = np.array([kind.share for kind in kinds])
         trusted = [trust(kind.sigma_shared, kind.fitted_on, target) for kind in kinds]
@@ -143,14 +138,10 @@ class StreamingModel:
         if not rereads.any():
             return np.zeros(len(kinds))
         rows, columns = kernels.param("rows", 1.0), kernels.param("cols", 1.0)
-        held = np.array(
-            [
-                (k.op == "softmax" and c <= ONE_PASS_COLUMNS)
-                or (k.op == "triton_red" and k.params.get("passes") == 1)
-                or (k.op == "batch_norm" and k.params.get("kind") != "training")
-                for k, c in zip(kernels.kernels, columns, strict=True)
-            ]
-        )
+        op = kernels.op
+        held = (op == "softmax") & (columns <= ONE_PASS_COLUMNS)
+        held |= (op == "triton_red") & (kernels.param("passes") == 1)
+        held |= (op == "batch_norm") & (kernels.text("kind") != "training")
         in_flight_per_sm = np.array([kind.rows_in_flight for kind in kinds])
         row_bytes = kernels.bytes_read / np.maximum(rows, 1.0)
         in_flight = row_bytes * np.minimum(
