@@ -40,6 +40,12 @@ DEVICE_SYNC = "cudaDeviceSynchronize"
 SCRATCH = "scratch"
 """Detail of a kernel whose result is a buffer that its op frees at its end."""
 
+FROM_SCRATCH = "from scratch"
+"""Detail of a kernel that reads such a buffer, which a product in front has filled."""
+
+SCRATCHES = frozenset({SCRATCH, FROM_SCRATCH})
+"""Details of kernels that need such a buffer."""
+
 _DTYPE_NAMES = {
     "f64": "fp64",
     "f32": "fp32",
@@ -205,7 +211,7 @@ class Launch:
         call: The runtime call.
         kind: Kind of the device task.
         detail: The direction of a copy; `scratch` for a kernel that fills a
-            buffer of the op's own.
+            buffer of the op's own, `from scratch` for one that reads it.
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
         op: Name of the op that begins with this launch, where it is not the first.
@@ -341,6 +347,13 @@ def made_contiguous(tensors: tuple[Tensor, ...]) -> tuple[Launch, ...]:
 def scratch(launch: Launch) -> Launch:
     """Mark a launch that fills a buffer which its op frees at its end."""
     return attrs.evolve(launch, detail=SCRATCH)
+
+
+def scratch_bytes(detail: str, work: Work) -> int:
+    """Return the size of the buffer that a kernel of this detail fills, or reads."""
+    if detail == SCRATCH:
+        return work.bytes_written
+    return work.bytes_read if detail == FROM_SCRATCH else 0
 
 
 def unmodelled_launch(name: str, site: Site) -> Launch:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import attrs
 
 from perfc.ir import AttrValue, TensorType, Work
 from perfc.passes.eager import (
+    SCRATCHES,
     Eager,
     Launch,
     Rule,
@@ -16,6 +19,7 @@ from perfc.passes.eager import (
     elementwise_launch,
     made_contiguous,
     scratch,
+    scratch_bytes,
     vector_launch,
     wanted_gradients,
 )
@@ -90,14 +94,28 @@ def _conv_backward(site: Site) -> Eager:
     conv = Convolution(site, images, contiguous(weight), maps)
     wants = wanted_gradients(site)
     flops = 2 * maps.numel * math.prod(weight.shape[1:])
-    launches = [*made_contiguous(site.operands)]
+    calls: list[list[Launch]] = []
     if "x" in wants:
-        launches += conv.launches(FORWARD if transposed else DATA, flops)
+        calls.append(conv.launches(FORWARD if transposed else DATA, flops))
     if "weight" in wants:
-        launches += conv.launches(WEIGHT, flops)
+        calls.append(conv.launches(WEIGHT, flops))
+    launches = [*made_contiguous(site.operands), *_in_turn(calls)]
     if "bias" in wants and not ("weight" in wants and site.settings.on_cpu):
         launches.append(_sum_bias(grad))
     return Eager("aten::convolution_backward", tuple(launches))
+
+
+def _in_turn(calls: list[list[Launch]]) -> Iterator[Launch]:
+    """Yield calls each of which has freed its workspace before the next: one counts."""
+    most = max(calls, key=_workspace_bytes, default=[])
+    for call in calls:
+        for launch in call:
+            own = call is most or launch.detail not in SCRATCHES
+            yield launch if own else attrs.evolve(launch, detail="")
+
+
+def _workspace_bytes(call: list[Launch]) -> int:
+    return sum(scratch_bytes(launch.detail, launch.kernel.work) for launch in call)
 
 
 def _sum_bias(grad: Tensor) -> Launch:

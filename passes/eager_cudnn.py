@@ -14,6 +14,12 @@ A100 (HolisticTraceAnalysis), bf16 of a ViT on H100 (TraceLens).
   1x1 windows of TF32 as a product that needs none.
 
 Depthwise convolutions are kernels of PyTorch's own (`DepthwiseConv2d.cu`).
+
+What a kernel in front of the product writes, and what one behind it reads, lies in the
+workspace: memory that PyTorch takes from its own allocator for one call of cuDNN, as
+much as the plan that the heuristics put first asks for, up to all that is free
+(`run_conv_plan` in `aten/src/ATen/native/cudnn/Conv_v8.cpp`; pytorch/pytorch#49207).
+A buffer that no kernel beside the product fills is not seen.
 """
 
 from __future__ import annotations
@@ -25,7 +31,9 @@ import attrs
 from perfc.costmodels import SIMT_MODES, fits_winograd
 from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.passes.eager import (
+    FROM_SCRATCH,
     MEMSET,
+    SCRATCH,
     Launch,
     Site,
     Tensor,
@@ -57,6 +65,8 @@ class _Step:
             or -1.
         read: Bytes read, over those of the tensor.
         written: Bytes written, over those of the tensor.
+        workspace: Whether what it writes for the product, or reads of the product's,
+            lies in the workspace.
 
     """
 
@@ -64,11 +74,12 @@ class _Step:
     tensor: int = -1
     read: float = 1.0
     written: float = 1.0
+    workspace: bool = True
 
 
 _OFFSETS = _Step("offsets")
-_CLEAR = _Step("clear", 2, 0.0)
-_COUNTERS = _Step("memset")
+_CLEAR = _Step("clear", 2, 0.0, workspace=False)  # the result
+_COUNTERS = _Step("memset", workspace=False)  # a few bytes
 _PARTS = _Step("join_parts", 2, 2.0)
 _TURN_A, _TURN_B = _Step("nchw_to_nhwc", 0), _Step("nchw_to_nhwc", 1)
 _TURN_BACK = _Step("nhwc_to_nchw", 2)
@@ -182,8 +193,10 @@ class Convolution:
             params["phase"] = phase
         algorithm = "direct" if alone else self._algorithm(params)
         before, behind = (
-            tuple(self._beside(step, tensors) for step in steps)
-            for steps in _AROUND[algorithm][phase]
+            tuple(self._beside(step, tensors, detail) for step in steps)
+            for steps, detail in zip(
+                _AROUND[algorithm][phase], (SCRATCH, FROM_SCRATCH), strict=True
+            )
         )
         if beside := (*before, *behind):
             params["algorithm"] = algorithm
@@ -228,7 +241,7 @@ class Convolution:
         image = self.images.numel // max(self.images.shape[0] * self.images.shape[1], 1)
         return "few_pixels" if image <= SMALL_IMAGE else "pixels"
 
-    def _beside(self, step: _Step, tensors: tuple[Tensor, ...]) -> Launch:
+    def _beside(self, step: _Step, tensors: tuple[Tensor, ...], detail: str) -> Launch:
         dtype = self.images.type.dtype
         read, written = 0, _OFFSETS_BYTES
         if step.tensor >= 0:
@@ -242,7 +255,9 @@ class Convolution:
             "bytes": read + written,
         }
         launch = vector_launch("elementwise", dtype, params, Work(0, read, written))
-        return attrs.evolve(launch, call=MEMSET) if step is _COUNTERS else launch
+        if step is _COUNTERS:
+            return attrs.evolve(launch, call=MEMSET)
+        return attrs.evolve(launch, detail=detail) if step.workspace else launch
 
 
 def _per_axis(sizes: tuple[int, ...], missing: int) -> AttrValue:

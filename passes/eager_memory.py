@@ -144,9 +144,11 @@ def blas_workspace_bytes(device: Device) -> int:
 
     `parseChosenWorkspaceSize` in `aten/src/ATen/cuda/CublasHandlePool.cpp`: 32 MiB
     on Hopper and Blackwell, `:4096:2:16:8` before; 128 MiB on gfx94 and gfx95, 32
-    MiB on other AMD GPUs. cublasLt shares it by default.
+    MiB on other AMD GPUs. cublasLt shares it by default. A CPU has none.
     """
     version = device.compute_capability
+    if device.synchronous:
+        return 0
     if not device.runs_cuda:
         return (128 if version.startswith(("gfx94", "gfx95")) else 32) * MIB
     if version.partition(".")[0] in _LARGE_WORKSPACE:

@@ -25,7 +25,7 @@ from perfc.ir import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.caching_allocator import rounded
-from perfc.passes.eager import SCRATCH as SCRATCH_TASK
+from perfc.passes.eager import SCRATCHES, scratch_bytes
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
@@ -56,8 +56,8 @@ class Memory(Pass):
     reads live to the end of the iteration: the next one begins with `zero_grad`. States
     that backward adds to are gradients, too, which `zero_grad` does not free.
 
-    Not counted: the CUDA context, cuDNN's workspaces, what Python keeps longer than
-    the graph needs it. A rank class given as a launch graph has no tensors: zeros.
+    Not counted: the CUDA context, what Python keeps longer than the graph needs it. A
+    rank class given as a launch graph has no tensors: zeros.
     """
 
     name: ClassVar[str] = "memory"
@@ -84,8 +84,8 @@ class _Launched:
 
     Attributes:
         run: Those that have a task on the device: then their results are new.
-        scratch: Sizes of the buffers that their kernels fill besides them. A node
-            of several calls drops those of one before the next: the most counts.
+        scratch: Sizes of the buffers that their kernels need besides them. A node
+            of several ops drops those of one before the next: the most counts.
         keeps: Of nodes that generated kernels compute, the results that are written.
 
     """
@@ -100,9 +100,9 @@ class _Launched:
         ops = frozenset(compress(graph.op, task_mask(graph, BUSY_KINDS).tolist()))
         sizes: defaultdict[int, list[int]] = defaultdict(list)
         for task, detail in enumerate(graph.detail):
-            if detail == SCRATCH_TASK and graph.kernel[task] >= 0:
+            if detail in SCRATCHES and graph.kernel[task] >= 0:
                 work = graph.kernels[graph.kernel[task]].work
-                sizes[graph.op[task]].append(work.bytes_written)
+                sizes[graph.op[task]].append(scratch_bytes(detail, work))
         scratch: dict[str, Sequence[int]] = {}
         for op, needed in sizes.items():
             node = graph.ops[op].node
@@ -299,9 +299,10 @@ class _Storages:
         filled, keeps = self._launched.scratch, self._launched.keeps
         for index in running:
             node, name = self.nodes[index], self.names[index]
-            if name in keeps or not (name in filled or node.op in SCRATCH):
+            if not (name in filled or node.op in SCRATCH):
                 continue
-            sizes, rule = filled.get(name, ()), SCRATCH.get(node.op)
+            sizes = filled.get(name, ())
+            rule = None if name in keeps else SCRATCH.get(node.op)
             if rule is not None:
                 operands = tuple([self._type(v) for v in node.operands])
                 results = tuple([self._type(v) for v in node.results])

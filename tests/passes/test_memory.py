@@ -16,6 +16,7 @@ from perfc.passes import (
     MEMORY,
     BufferKind,
     CaptureGraph,
+    FuseKernels,
     LowerKernels,
     Memory,
     MemoryUse,
@@ -124,9 +125,114 @@ def test_scratch_of_several_calls() -> None:
       return %y
     }}""")
 
-    scratch = [b.nbytes for b in use.buffers if b.kind is BufferKind.SCRATCH]
+    assert [K] == scratch_of(use)
 
-    assert [K] == scratch
+
+def convolution(*, target: str, dtype: str = "f16", size: int = 3) -> MemoryUse:
+    """Convolve images, 1 MiB in f16, with windows of *size*."""
+    images, filters = f"{dtype}[4,128,32,32]", f"{dtype}[128,128,{size},{size}]"
+    sides = [size // 2] * 4
+    return memory_of(
+        f"""graph @g(%x: {images}, param %w: {filters}) {{
+      %y = conv(%x, %w) {{padding = {sides}}} : {images}
+      %z = relu(%y) : {images}
+      return %z
+    }}""",
+        target,
+    )
+
+
+IMAGES, FILTERS = MIB, 2 * 128 * 128 * 9
+"""Bytes of the convolution's tensors, in f16."""
+
+
+def scratch_of(use: MemoryUse) -> list[int]:
+    """Return the sizes of what ops allocate besides their results."""
+    return [b.nbytes for b in use.buffers if b.kind is BufferKind.SCRATCH]
+
+
+def test_tensors_turned_for_tensor_cores_are_workspace() -> None:
+    """Images, filters and result of a convolution, channels last, while it runs."""
+    use = convolution(target="a100")
+
+    assert [IMAGES, FILTERS, IMAGES] == scratch_of(use)
+    assert (2 * IMAGES + 2 * IMAGES + 2 * FILTERS, "y") == (use.peak_bytes, use.node)
+    assert (FILTERS + 3 * IMAGES) == use.during_bytes[1]
+
+
+def test_transformed_tiles_are_workspace() -> None:
+    """In fp32 by Winograd's algorithm: 36 numbers for 16 pixels or 9 of a filter."""
+    use = convolution(target="v100", dtype="f32")
+
+    assert [2.25 * 2 * IMAGES, 4 * 2 * FILTERS, 2.25 * 2 * IMAGES] == scratch_of(use)
+
+
+def test_a_product_over_pixels_has_no_workspace() -> None:
+    """A window of 1 x 1 in fp32 needs neither other layouts nor tiles."""
+    assert [] == scratch_of(convolution(target="v100", dtype="f32", size=1))
+
+
+def test_a_cpu_has_no_workspace() -> None:
+    """Neither for convolutions nor for products."""
+    use = convolution(target="cpu", dtype="f32")
+    product = memory_of(
+        """graph @g(%x: f32[8,8], param %w: f32[8,8]) {
+      %y = linear(%x, %w) : f32[8,8]
+      return %y
+    }""",
+        "cpu",
+    )
+
+    assert [] == scratch_of(use)
+    assert 2 * FILTERS + 3 * 2 * IMAGES == use.peak_bytes
+    assert 0 == product.library_bytes
+
+
+def backward(wants: str) -> list[int]:
+    """Return the scratch of the gradients of a convolution in bf16 on H100."""
+    shapes = {"x": "bf16[4,128,32,32]", "weight": "bf16[256,128,3,3]"}
+    results = [want.strip('"') for want in wants.split(", ")]
+    named = ", ".join(f"%g.{name}" for name in results)
+    types = ", ".join(shapes[name] for name in results)
+    return scratch_of(
+        memory_of(
+            f"""graph @g(%g: bf16[4,256,32,32], %x: bf16[4,128,32,32],
+                param %w: bf16[256,128,3,3]) {{
+          {named} = conv_backward(%g, %x, %w)
+            {{padding = [1, 1, 1, 1], wants = [{wants}]}} : {types}
+          return {named}
+        }}""",
+            "h100",
+        )
+    )
+
+
+def test_gradients_of_a_convolution_have_their_workspaces_in_turn() -> None:
+    """The call for the filters begins when that for the images has freed its own.
+
+    It needs both tensors turned, two parts of the gradient, and their sum.
+    """
+    images, maps, filters = MIB, 2 * MIB, 2 * 256 * 128 * 9
+    data, weight = '"x"', '"weight"'
+
+    assert [maps, filters, images] == backward(data)
+    assert [images, maps, 2 * filters, filters] == backward(weight)
+    assert backward(weight) == backward(f"{data}, {weight}")
+
+
+def test_a_compiled_convolution_has_its_workspace_too() -> None:
+    """A generated loop adds its bias; cuDNN still convolves."""
+    program = parse_program("""graph @g(%x: f16[4,128,32,32],
+        param %w: f16[128,128,3,3], param %b: f16[128]) {
+      %y = conv(%x, %w, %b) {padding = [1, 1, 1, 1]} : f16[4,128,32,32]
+      %z = relu(%y) : f16[4,128,32,32]
+      return %z
+    }""")
+    passes = (ShapeInference(), LowerKernels(), FuseKernels(), Memory())
+    analysis = PassManager(passes).run(program, load_target("a100"))
+    (use,) = analysis.annotations.get(MEMORY, program, None)
+
+    assert [IMAGES, FILTERS, IMAGES] == scratch_of(use)
 
 
 def test_max_pooling_keeps_indices_while_it_runs() -> None:
