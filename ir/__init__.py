@@ -62,7 +62,8 @@ from perfc.ir.ops.optimizer import (
 )
 from perfc.ir.ops.recurrent import GATES as RECURRENT_GATES
 from perfc.ir.ops.recurrent import POINTWISE_FLOPS as RECURRENT_FLOPS
-from perfc.ir.ops.recurrent import recurrent_sizes
+from perfc.ir.ops.recurrent import STATES as RECURRENT_STATES
+from perfc.ir.ops.recurrent import recurrent_sizes, reserved_vectors
 from perfc.ir.ops.reduction import reduced_axes
 from perfc.ir.ops.rules import UNKNOWN_DIM, normalize_axis
 from perfc.ir.parser import parse_graph, parse_program, parse_type
@@ -122,6 +123,7 @@ __all__ = [
     "PASSES",
     "RECURRENT_FLOPS",
     "RECURRENT_GATES",
+    "RECURRENT_STATES",
     "TARGETS",
     "UNKNOWN_DIM",
     "Abstract",
@@ -198,6 +200,7 @@ __all__ = [
     "recurrent_sizes",
     "reduced_axes",
     "register_plugin",
+    "reserved_vectors",
     "single",
     "state_types",
     "symbol",

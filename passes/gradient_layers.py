@@ -298,7 +298,9 @@ def _rotary(site: Site) -> Gradients:
 
 def _recurrent(site: Site) -> Gradients:
     names = {0: "x", 1: "weight", 2: "recurrence", 3: "bias"}
-    operands = (site.grad, *site.node.operands[:4])
+    keeps = site.node.attributes.integer("reserve", 0)
+    reserve = site.node.results[-1:] if keeps else ()
+    operands = (site.grad, *site.node.operands[:4], *reserve)
     return _several(site, operands, _wants(site, names), "kind", "batch_first")
 
 

@@ -11,7 +11,17 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import DTYPES, Graph, Node, TensorType, Use, Value
+from perfc.ir import (
+    BUILTIN_OPS,
+    DTYPES,
+    Abstract,
+    Graph,
+    Node,
+    TensorType,
+    Use,
+    Value,
+    reserved_vectors,
+)
 from perfc.passes.tape import typed
 
 _I64 = DTYPES["i64"]
@@ -125,7 +135,8 @@ def noted_sparse(node: Node) -> bool | None:
 def switch_to_training(graph: Graph) -> None:
     """Let modules train: batch norms with statistics of the batch, and a counter.
 
-    Max pooling returns the places of the maxima, which backward needs.
+    Max pooling returns the places of the maxima, which backward needs, and recurrent
+    layers what cuDNN has kept of each step.
     """
     counters: dict[Node, tuple[str, str]] = {}
     for node in graph:
@@ -137,6 +148,8 @@ def switch_to_training(graph: Graph) -> None:
             type_ = attrs.evolve(typed(node.results[0]), dtype=_I64)
             name = graph.fresh_name(f"{node.results[0].name}.places")
             graph.add_result(node, name, type_)
+        if node.op == "recurrent" and "reserve" not in node.attributes:
+            _reserve(graph, node)
     for node, (counter, result) in counters.items():
         count = graph.add_parameter(graph.fresh_name(counter), _COUNT)
         one = graph.insert(
@@ -147,6 +160,19 @@ def switch_to_training(graph: Graph) -> None:
             {"dtype": _I64, "shape": (), "elements": (1,)},
         )
         graph.insert(node, "add", (count, one), (result, _COUNT), {"in_place": True})
+
+
+def _reserve(graph: Graph, node: Node) -> None:
+    """Let a layer return its last states, and what its gradients need, behind them."""
+    vectors = reserved_vectors(node.attributes.text("kind"))
+    graph.set_attributes(node, reserve=vectors)
+    operands = [Abstract(typed(value)) for value in node.operands]
+    found = BUILTIN_OPS[node.op].infer(node.attributes, operands)
+    names = ("state", "state", "reserve")[-len(found) + 1 :]
+    for name, made in list(zip(names, found[1:], strict=True))[len(node.results) - 1 :]:
+        if made is not None:
+            fresh = graph.fresh_name(f"{node.results[0].name}.{name}")
+            graph.add_result(node, fresh, made.type)
 
 
 def _counter_names(node: Node) -> tuple[str, str]:

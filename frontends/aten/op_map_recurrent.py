@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue
+from perfc.ir import RECURRENT_STATES, AttrValue, reserved_vectors
 
 _MODES = ("rnn", "rnn", "lstm", "gru")
 """Codes of `cudnnRNNMode_t`."""
+
+_RESERVE = 3
+"""Result of `_cudnn_rnn`."""
 
 _WANTS = ("x", "weight", "recurrence", "bias")
 
@@ -63,14 +66,20 @@ def _stack(node: AtenNode, kind: str) -> _Stack:
     )
 
 
-def _run(node: AtenNode, stack: _Stack) -> None:
-    """Layer after layer; the last states are what the same kernels leave behind."""
+def _run(node: AtenNode, stack: _Stack, reserve: int | None = None) -> list[Operand]:
+    """Layer after layer; the last states are what the same kernels leave behind.
+
+    Return what is kept for backward, *reserve* vectors a step, by the first of them.
+    """
     x = node.tensor("input")
+    kept: list[Operand] = []
     for layer in range(stack.layers):
         ends: list[Operand] = []
         for _, weights in stack.cells(layer):
             operands = (x, *weights[:3])  # the second bias is added to the first
-            ends += node.helper("recurrent", operands, stack.attributes)
+            out, *others = _cell(node, operands, stack, 0 if kept else reserve)
+            ends.append(out)
+            kept += others[-1:]
         x = ends[0]
         if len(ends) > 1:
             (x,) = node.helper("concat", ends, {"axis": x.rank - 1})
@@ -78,6 +87,17 @@ def _run(node: AtenNode, stack: _Stack) -> None:
         msg = f"layers that make {x.type}, not {node.result()}"
         raise Misfit(msg)
     node.alias(0, x)
+    return kept
+
+
+def _cell(
+    node: AtenNode, operands: Sequence[Operand], stack: _Stack, reserve: int | None
+) -> Sequence[Operand]:
+    attributes = stack.attributes
+    if reserve is not None:
+        attributes["reserve"] = reserve
+    count = 2 + RECURRENT_STATES[stack.kind] if reserve else 1
+    return node.helper("recurrent", operands, attributes, count=count)
 
 
 def _layers(kind: str) -> Handler:
@@ -96,7 +116,14 @@ def _kind(node: AtenNode) -> str:
 
 
 def _cudnn(node: AtenNode) -> None:
-    _run(node, _stack(node, _kind(node)))
+    """Training keeps what backward needs of all layers in one tensor."""
+    stack = _stack(node, _kind(node))
+    if not node.flag("train"):
+        _run(node, stack)
+        return
+    vectors = reserved_vectors(stack.kind, stack.layers, stack.directions)
+    (kept,) = _run(node, stack, vectors)
+    node.alias(_RESERVE, kept)
 
 
 def _cudnn_backward(node: AtenNode) -> None:
@@ -104,13 +131,14 @@ def _cudnn_backward(node: AtenNode) -> None:
     stack = _stack(node, _kind(node))
     grad = node.tensor("grad_output")
     first = len(node.results) - len(stack.weights)
+    reserve = (node.tensor("reserve"),) if node.is_given("reserve") else ()
     for layer in reversed(range(stack.layers)):
         x = node.tensor("output" if layer else "input")
         below = grad
         for start, weights in stack.cells(layer):
             wants = _WANTS[: 1 + min(len(weights), 3)]
             attributes: dict[str, AttrValue] = {**stack.attributes, "wants": wants}
-            operands = (grad, x, *weights[:3])
+            operands = (grad, x, *weights[:3], *reserve)
             made = node.helper(
                 "recurrent_backward", operands, attributes, count=len(wants)
             )

@@ -181,7 +181,7 @@ RECURRENT_BACKWARD = OpDef(
     ),
     work=_work_recurrent,
     attributes={**WANTS, "kind": (str,), "batch_first": OPTIONAL_BOOL},
-    summary="gradients of recurrent: of its result, x, both weights, the bias",
+    summary="gradients of recurrent: of its result, x, both weights, the bias, reserve",
 )
 
 OPS = (

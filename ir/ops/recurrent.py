@@ -8,7 +8,13 @@ from perfc.ir.dims import Dim, product
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_TEXT, require_equal, touch_all
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_INT,
+    OPTIONAL_TEXT,
+    require_equal,
+    touch_all,
+)
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -18,6 +24,34 @@ GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
 POINTWISE_FLOPS: Mapping[str, int] = {"lstm": 30, "gru": 24, "rnn": 9}
 """Flops per hidden unit and step apart from the products: the gates' activations
 (sigmoid 4, tanh 8), their products and sums with both biases."""
+
+STATES: Mapping[str, int] = {"lstm": 2, "gru": 1, "rnn": 1}
+"""Kinds of recurrent layers, and what they hand on from step to step."""
+
+_KEPT: Mapping[str, int] = {"lstm": 5, "gru": 6, "rnn": 1}
+"""Vectors of hidden size that a layer keeps of each step for its gradients.
+
+Sizes of cuDNN's reserve space are in pytorch/pytorch#2895: for 4 layers of 320 units,
+a batch of 25 and 1,000 steps (`toy_batch` of stefbraun/rnn_benchmarks), 736,000,000
+bytes for LSTM and 864,000,000 for GRU, which is 23 and 27 vectors: 5 (four gates and
+the cell) and 6 of each layer, and the result of each but the last. Of plain layers none
+is published; they need no less than the state.
+"""
+
+
+def reserved_vectors(kind: str, layers: int = 1, directions: int = 1) -> int:
+    """Return how many vectors cuDNN keeps of each step for the gradients of a stack.
+
+    The reserve is handed from forward to backward (`cudnnGetRNNTempSpaceSizes`).
+
+    Raises:
+        VerifyError: the kind is unknown.
+
+    """
+    if kind not in _KEPT:
+        msg = f"{kind!r} is none of {', '.join(_KEPT)}"
+        raise VerifyError(msg)
+    return directions * (layers * _KEPT[kind] + layers - 1)
 
 
 def recurrent_sizes(
@@ -61,8 +95,13 @@ def _infer_recurrent(
         last = (batch, directions, hidden)
     if recurrence.rank == 2:  # noqa: PLR2004 - a matrix: no axis of directions
         whole, last = (*x.shape[:2], hidden), (batch, hidden)
-    end = Abstract(TensorType(x.dtype, last))
-    return [Abstract(TensorType(x.dtype, whole)), end, end]
+    out, end = Abstract(TensorType(x.dtype, whole)), Abstract(TensorType(x.dtype, last))
+    vectors = attributes.integer("reserve", 0)
+    if not vectors:
+        return [out, end, end]
+    shape = (vectors * directions, steps, batch, hidden)
+    kept = Abstract(TensorType(x.dtype, shape).checked())
+    return [out, *(end,) * STATES[attributes.text("kind")], kept]
 
 
 def _work_recurrent(
@@ -83,7 +122,11 @@ RECURRENT = OpDef(
     results=None,
     infer=_infer_recurrent,
     work=_work_recurrent,
-    attributes={"kind": (str,), "batch_first": OPTIONAL_BOOL},
+    attributes={
+        "kind": (str,),
+        "batch_first": OPTIONAL_BOOL,
+        "reserve": OPTIONAL_INT,
+    },
     summary="lstm, gru or rnn: x, weights (of one direction: matrices), biases, states",
 )
 

@@ -133,3 +133,34 @@ def test_training(name: str) -> None:
     states = 2 * sum(p.numel() * p.element_size() for p in trained)
     rounding = 2 * 512 * len(trained)
     assert states <= report.memory["optimizer_bytes"] <= states + rounding
+
+
+class _Last(nn.Module):
+    """The last result of a stack of recurrent layers."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        """Keep the layers."""
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run them over all steps."""
+        states: torch.Tensor = self.layers(x)[0]
+        return states[-1]
+
+
+@pytest.mark.parametrize(
+    ("make", "nbytes"), [(nn.LSTM, 736_000_000), (nn.GRU, 864_000_000)]
+)
+def test_recurrent_layers_reserve_what_cudnn_asks_for(
+    make: Callable[..., nn.Module], nbytes: int
+) -> None:
+    """Forward keeps for backward as much as cuDNN said in pytorch/pytorch#2895.
+
+    There are 1,000 steps of 25 samples there; what counts is how many in all.
+    """
+    module = _Last(make(123, 320, 4))
+    step = perfc.from_torch(module, torch.zeros(10, 2500, 123), mode="training")
+    live = perfc.analyze(step, "v100").memory["live_at_peak"]
+
+    assert nbytes in [buffer["bytes"] for buffer in live]

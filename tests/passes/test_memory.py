@@ -22,6 +22,7 @@ from perfc.passes import (
     MemoryUse,
     PassManager,
     ShapeInference,
+    Training,
 )
 from perfc.passes.caching_allocator import (
     MIB,
@@ -379,3 +380,29 @@ def test_blocks_in_use_never_overlap(steps: list[tuple[int, int]]) -> None:
         for (_, end), (start, _) in pairwise(spans):
             assert end <= start
         assert sum(b.size for b in held) <= allocator.reserved_bytes
+
+
+LAYERS = """graph @g(%x: f32[10,2,8], param %a: f32[1,16,8], param %b: f32[1,16,4],
+  param %c: f32[1,32], param %d: f32[2,12,4], param %e: f32[2,12,4]) {
+  %y = recurrent(%x, %a, %b, %c) {kind = "lstm"} : f32[10,1,2,4]
+  %s = squeeze(%y) {axes = [1]} : f32[10,2,4]
+  %z = recurrent(%s, %d, %e) {kind = "gru"} : f32[10,2,2,4]
+  return %z
+}"""
+
+
+def test_recurrent_layers_keep_their_steps_for_backward() -> None:
+    """Five vectors of an LSTM, six of a GRU and direction, till their gradients."""
+    program = parse_program(LAYERS)
+    passes = (ShapeInference(), Training(loss="sum"), LowerKernels(), Memory())
+    analysis = PassManager(passes).run(program)
+    (use,) = analysis.annotations.get(MEMORY, program, None)
+    kept = {b.name: b for b in use.buffers if "reserve" in b.name}
+
+    assert {"y.reserve": 5 * 320, "z.reserve": 2 * 6 * 320} == {
+        name: buffer.nbytes for name, buffer in kept.items()
+    }
+    assert [use.nodes[b.last] for b in kept.values()] == [
+        "y.recurrent_backward",
+        "z.recurrent_backward",
+    ]
