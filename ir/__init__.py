@@ -44,7 +44,7 @@ from perfc.ir.launch import (
     verify_launches,
 )
 from perfc.ir.launch_printer import print_launches, print_program
-from perfc.ir.location import NOWHERE, Location
+from perfc.ir.location import ACCUMULATE_GRAD, NOWHERE, Location
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
@@ -103,6 +103,7 @@ from perfc.ir.types import (
 from perfc.ir.verifier import verify
 
 __all__ = [
+    "ACCUMULATE_GRAD",
     "ACTIVATIONS",
     "ACTIVATION_GRADIENTS",
     "BUILTIN_OPS",

@@ -26,6 +26,9 @@ class Location:
     origin: str = ""
 
 
+ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
+"""Origin of what autograd runs to hand a parameter its gradient."""
+
 NOWHERE = Location()
 """The location of a node of which nothing is known."""
 LOCATION_FIELDS = tuple(field.name for field in attrs.fields(Location))

@@ -14,7 +14,15 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import BUILTIN_OPS, AttrValue, Graph, Location, Node, Value
+from perfc.ir import (
+    ACCUMULATE_GRAD,
+    BUILTIN_OPS,
+    AttrValue,
+    Graph,
+    Location,
+    Node,
+    Value,
+)
 from perfc.passes.tape import Tape, typed
 
 BACKWARD = "backward"
@@ -236,10 +244,19 @@ class Backward:
         )
 
     def _owned(self, parameter: Value, grad: Value) -> Value:
-        """Copy what autograd does not let a parameter take over: see AccumulateGrad."""
+        """Hand a parameter its gradient, as a node of autograd's own does.
+
+        Copied is what a parameter must not take over: see `AccumulateGrad`.
+        """
+        tape, here = self.tape, self.tape.location
+        tape.location = attrs.evolve(here, origin=ACCUMULATE_GRAD)
+        name = tape.graph.fresh_name(f"{parameter.name}.grad")
         if self._is_free(parameter, grad) and not _is_turned(grad):
-            return grad
-        return self.tape.op("copy", grad)
+            owned = tape.node("alias", (grad,), [name], {"call": "aten::detach"})
+        else:
+            owned = tape.node("copy", (grad,), [name], {})
+        tape.location = here
+        return owned.results[0]
 
 
 def _arrives_as_view(node: Node, index: int, grad: Value) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from perfc.ir import (
+    ACCUMULATE_GRAD,
     Graph,
     LaunchGraph,
     LaunchOp,
@@ -105,7 +106,7 @@ class Lowering:
                 self._slots[node.results[0]] = self._slot(node.operands[0])
                 continue
             lowered = self._lowered(node)
-            self._emit(lowered, node.name)
+            self._emit(lowered, node.name, _autograd_name(node))
 
     def synchronize(self) -> None:
         """Wait for everything on the device."""
@@ -159,9 +160,10 @@ class Lowering:
         kernels = tuple([self.graph.intern(launch.kernel) for launch in launches])
         return Lowered(name, launches, kernels, layouts)
 
-    def _emit(self, lowered: Lowered, name: str) -> None:
+    def _emit(self, lowered: Lowered, name: str, outer: str = "") -> None:
+        """Launch it, as a part of the op that *outer* names."""
         graph, thread, stream = self.graph, self._thread, self._stream
-        op = graph.add_op(LaunchOp(lowered.name, name))
+        op = graph.add_op(LaunchOp(outer or lowered.name, name))
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             if launch.op:
                 op = graph.add_op(LaunchOp(launch.op, name))
@@ -199,6 +201,11 @@ class Lowering:
         if slot is None:
             slot = self._plain[type_] = Slot(type_)
         return slot
+
+
+def _autograd_name(node: Node) -> str:
+    """Return the node of autograd that the host runs for it, where that is known."""
+    return ACCUMULATE_GRAD if node.location.origin == ACCUMULATE_GRAD else ""
 
 
 def _last_device_task(graph: LaunchGraph) -> tuple[int, ...]:

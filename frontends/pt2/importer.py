@@ -11,6 +11,7 @@ from perfc.frontends.pt2.fields import Fields
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
 from perfc.ir import (
+    ACCUMULATE_GRAD,
     Diagnostic,
     Level,
     Location,
@@ -155,6 +156,7 @@ class _Importer:
             name=name,
             module=gradient.text("parameter_name").rpartition(".")[0],
             phase="backward",
+            origin=ACCUMULATE_GRAD,
         )
         self.builder.call(AtenCall(_DETACH, {"self": source}, (kept,), location))
         return name

@@ -25,7 +25,7 @@ from perfc.frontends.torch.internals import (
     current_node,
     sequence_number,
 )
-from perfc.ir import Location
+from perfc.ir import ACCUMULATE_GRAD, Location
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 """What lies here is no code of a model: PyTorch, and perfc."""
@@ -57,8 +57,8 @@ class Locations:
     _paths: dict[int, str] = attrs.field(factory=dict[int, str])
     _stack: list[str] = attrs.field(factory=lambda: [""])
     _forward: dict[int, Place] = attrs.field(factory=dict[int, Place])
-    _made: dict[tuple[Place, str], Location] = attrs.field(
-        factory=dict[tuple[Place, str], Location]
+    _made: dict[tuple[Place, str, str], Location] = attrs.field(
+        factory=dict["tuple[Place, str, str]", Location]
     )
     _own_code: dict[CodeType, bool] = attrs.field(factory=dict[CodeType, bool])
 
@@ -123,11 +123,13 @@ class Locations:
         """Return where the call is that *frame* makes while autograd runs *node*."""
         phase = self._told(frame) if self._tells else self.phase
         place = self._place(node, frame, phase)
-        key = (place, phase)
+        hands_over = phase == "backward" and hasattr(node, "variable")
+        origin = ACCUMULATE_GRAD if hands_over else ""
+        key = (place, phase, origin)
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = Location(
-                module=place[0], source=place[1], phase=phase
+                module=place[0], source=place[1], phase=phase, origin=origin
             )
         return found
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import perfc
-from perfc.ir import Graph
+from perfc.ir import ACCUMULATE_GRAD, Graph
 from perfc.passes import Training
 
 Forward = Callable[["Layers", Tensor], Tensor]
@@ -110,3 +110,21 @@ def test_derived_sums_are_those_of_a_run(case: str) -> None:
     model = perfc.from_torch(module, (_INDICES,), transforms=[Training(loss="sum")])
 
     assert _real(module) == _recorded(model.program.classes[0].ops)
+
+
+def _handed_over(graph: Graph) -> int:
+    """Return how many parameters get their gradients."""
+    return sum(node.location.origin == ACCUMULATE_GRAD for node in graph)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_parameter_is_handed_its_gradient_once(case: str) -> None:
+    """Autograd runs a node for each parameter, recorded or derived."""
+    module = Layers(CASES[case])
+    recorded = perfc.from_torch(module, (_INDICES,), mode="training", loss="sum")
+    derived = perfc.from_torch(module, (_INDICES,), transforms=[Training(loss="sum")])
+    module(_INDICES).sum().backward()
+    trained = sum(parameter.grad is not None for parameter in module.parameters())
+    found = [_handed_over(m.program.classes[0].ops) for m in (recorded, derived)]
+
+    assert [trained, trained] == found
