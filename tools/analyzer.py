@@ -205,14 +205,21 @@ def _target(target: Target | str, overrides: Mapping[str, str]) -> Target:
 
 
 def _check(options: Options) -> None:
-    for name, value, known in (
-        ("runtime", options.runtime, RUNTIMES),
-        ("inputs", options.inputs, INPUTS),
-        ("dtype", options.dtype, DTYPES),
-    ):
-        if value not in known:
-            msg = f"{name} {value!r} is none of {', '.join(known)}"
-            raise UsageError(msg)
+    check_known("runtime", options.runtime, RUNTIMES)
+    check_known("inputs", options.inputs, INPUTS)
+    check_known("dtype", options.dtype, DTYPES)
+
+
+def check_known(name: str, value: str, known: Sequence[str]) -> None:
+    """Refuse an option of another value.
+
+    Raises:
+        UsageError: it has one.
+
+    """
+    if value not in known:
+        msg = f"{name} {value!r} is none of {', '.join(known)}"
+        raise UsageError(msg)
 
 
 def back_passes(options: Options) -> list[Pass]:

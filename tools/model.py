@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -57,7 +57,10 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
-from perfc.tools.torch_source import is_factory, read_factory
+from perfc.tools.torch_source import is_factory, read_torch
+
+if TYPE_CHECKING:
+    from perfc.frontends import Source
 
 INFERENCE, TRAINING = "inference", "training"
 MODES = (INFERENCE, TRAINING)
@@ -194,7 +197,7 @@ class Model:
 
 
 def load(  # noqa: PLR0913 - the public call; all but one have defaults
-    model: str | Path,
+    model: str | Path | Source,
     *,
     batch: int | None = None,
     pooling: int | None = None,
@@ -207,8 +210,11 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     """Load a model file, a built-in workload, or a PyTorch model by its factory.
 
     Args:
-        model: `model.onnx`, `graph.perfc`, a workload `NAME:key=value,…`, or a
-            function that makes a PyTorch module, `file.py:factory`.
+        model: `model.onnx`, `graph.perfc`, a workload `NAME:key=value,…`, a function
+            that makes a PyTorch module, `file.py:factory`, a
+            `torch.export.ExportedProgram`, which comes in as its `.pt2` file does, or
+            an `fx.GraphModule` whose inputs note what they were (`from_torch` takes
+            example arguments).
         batch: Samples in the batch; binds the symbols recognised as the batch.
         pooling: Lookups per embedding bag where the model leaves it open.
         dims: Other symbols and their numbers.
@@ -226,20 +232,20 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
 
     """
     wanted = Dimensions(batch, pooling, dims or {})
-    if is_factory(str(model)):
+    if not isinstance(model, str | Path) or is_factory(str(model)):
         check_mode(mode, optimizer)
         dtype = _dtype_of(transforms)
-        transforms = [p for p in transforms if not isinstance(p, ConvertDtype)]
-        program = read_factory(
-            str(model), mode=mode, optimizer=optimizer, dtype=dtype or None
-        )
-        made = prepare(program, wanted, None, transforms, instruments)
-        return attrs.evolve(made, dtype=dtype)
+        program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
+        if program.recorded:
+            transforms = [p for p in transforms if not isinstance(p, ConvertDtype)]
+            made = prepare(program, wanted, None, transforms, instruments)
+            return attrs.evolve(made, dtype=dtype)
+    else:
+        program = read_program(str(model))
     transforms = training_passes(mode, optimizer, transforms)
-    program = read_program(str(model))
     if not any(isinstance(p, Training) for p in transforms):
         program = _remarked(program)
-    source = Path(model) if program.sha256 else None
+    source = Path(str(model)) if program.sha256 else None
     return prepare(program, wanted, source, transforms, instruments)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from perfc.ir import PerfcError
-from perfc.passes import Instrument, Pass
-from perfc.tools.analyzer import analyze
-from perfc.tools.model import Model, prepare
+from perfc.ir import PerfcError, Program, UsageError
+from perfc.passes import Instrument, Pass, Training, is_training_step
+from perfc.tools.analyzer import DTYPES, analyze, check_known, conversions
+from perfc.tools.binding import Dimensions
+from perfc.tools.model import TRAINING, Model, prepare, training_passes
 from perfc.tools.torch_source import require_torch
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
     step: CustomStep = None,
     dtype: str | None = None,
     name: str | None = None,
+    batch: int | None = None,
+    pooling: int | None = None,
+    dims: Mapping[str, int] | None = None,
     transforms: Sequence[Pass] = (),
     instruments: Sequence[Instrument] = (),
 ) -> Model:
@@ -37,13 +41,19 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
     Nothing is computed and no weight is allocated: the module is copied onto tensors
     without elements. Neither it nor the arguments are changed.
 
+    A `torch.export.ExportedProgram` is not recorded: it is read as its `.pt2` file is,
+    with open sizes, and the training step of a forward graph is derived. To record it,
+    give `program.module()`.
+
     Args:
         module: A module, an `fx.GraphModule`, a `torch.export.ExportedProgram`, or a
             function without arguments that makes a module, which then takes no
             memory from the start.
         args: What `forward` is called with: tensors (real, fake or on `meta`; the
             small real ones keep their elements, so that a model may look at them), a
-            `torch.Size`, a pair of a shape and a `torch.dtype`, or anything else.
+            `torch.Size`, a pair of a shape and a `torch.dtype`, or anything else. An
+            exported program needs none; their sizes bind its open ones. A traced graph
+            needs none if its inputs note what they were.
         kwargs: Arguments by name.
         mode: `inference` (in `eval()` and without gradients), or `training`: forward,
             loss, backward and, if one is given, optimizer.
@@ -62,6 +72,9 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         dtype: `bf16` or `fp16` to convert the weights, `amp-bf16` or `amp-fp16` to
             run under `torch.autocast`; None to leave them.
         name: What the report calls the model; its class if not given.
+        batch: Samples in the batch, where an exported program leaves it open.
+        pooling: Lookups per embedding bag, where an exported program leaves it open.
+        dims: Other symbols of an exported program, and their numbers.
         transforms: Passes that change the graph, run once, here.
         instruments: Observers of the passes.
 
@@ -72,9 +85,16 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
 
     """
     require_torch()
-    from perfc.frontends import capture_module  # noqa: PLC0415 - imports PyTorch
+    from perfc import frontends  # noqa: PLC0415 - imports PyTorch
 
-    program = capture_module(
+    wanted = Dimensions(batch, pooling, dims or {})
+    if isinstance(module, frontends.Exported):
+        sizes = frontends.given_sizes(module, args, kwargs)
+        wanted = attrs.evolve(wanted, dims={**sizes, **wanted.dims})
+        made = frontends.read_exported(module, name)
+        changes = _changes(made, mode, optimizer, loss, step, dtype)
+        return prepare(made, wanted, None, [*changes, *transforms], instruments)
+    program = frontends.capture_module(
         module,
         args,
         kwargs,
@@ -85,8 +105,42 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         dtype=dtype,
         name=name,
     )
-    model = prepare(program, transforms=transforms, instruments=instruments)
+    model = prepare(program, wanted, None, transforms, instruments)
     return attrs.evolve(model, dtype="" if dtype in {None, "fp32"} else dtype)
+
+
+def _changes(  # noqa: PLR0913, PLR0917 - options of the public call
+    program: Program,
+    mode: str,
+    optimizer: Optimizer,
+    loss: Loss,
+    step: CustomStep,
+    dtype: str | None,
+) -> Sequence[Pass]:
+    """Return the passes that make of an exported program what the options ask for.
+
+    Raises:
+        UsageError: an option needs a recording, or names what there is not.
+
+    """
+    for option, value in (("step", step), ("optimizer", optimizer), ("loss", loss)):
+        if value is not None and not isinstance(value, str):
+            msg = (
+                f"{option} of an exported program has to be one by name; to run your "
+                "own, give program.module(), which is recorded"
+            )
+            raise UsageError(msg)
+    check_known("dtype", dtype or "fp32", DTYPES)
+    early = conversions(dtype or "fp32")
+    graph = program.classes[0].ops
+    if mode == TRAINING and optimizer is None:
+        if graph is not None and is_training_step(graph):
+            return early
+        msg = f"a training step of {program.name} needs the name of an optimizer"
+        raise UsageError(msg)
+    derived = Training(loss=loss) if isinstance(loss, str) else Training()
+    wanted = [*early, derived] if mode == TRAINING else early
+    return training_passes(mode, str(optimizer) if optimizer else None, wanted)
 
 
 def compile_backend(

@@ -9,9 +9,14 @@ import os
 import re
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfc.frontends import find_workload
 from perfc.ir import PerfcError, Program
+
+if TYPE_CHECKING:
+    from perfc.frontends import Source
 
 OLDEST_TORCH = (2, 13)
 """What captures are tested with; the extra `perfc[torch]` in pyproject.toml says so."""
@@ -24,10 +29,20 @@ def is_factory(text: str) -> bool:
     return _FACTORY.fullmatch(text) is not None and find_workload(text) is None
 
 
-def read_factory(
-    text: str, *, mode: str, optimizer: str | None, dtype: str | None = None
+def read_torch(
+    model: str | Path | Source,
+    *,
+    mode: str,
+    optimizer: str | None,
+    dtype: str | None = None,
 ) -> Program:
-    """Record one iteration of the model that a function returns.
+    """Read a model of PyTorch: an export as it is, anything else is recorded.
+
+    Args:
+        model: A module, an export of one, or the name of a function that makes either.
+        mode: Of what is recorded.
+        optimizer: Of what is recorded.
+        dtype: Of what is recorded.
 
     Raises:
         PerfcError: PyTorch is not installed, there is no such function, or what it
@@ -35,9 +50,16 @@ def read_factory(
 
     """
     require_torch()
-    from perfc.frontends import capture_factory  # noqa: PLC0415 - imports PyTorch
+    from perfc import frontends  # noqa: PLC0415 - imports PyTorch
 
-    return capture_factory(text, mode=mode, optimizer=optimizer, dtype=dtype)
+    if isinstance(model, str | Path):
+        return frontends.capture_factory(
+            str(model), mode=mode, optimizer=optimizer, dtype=dtype
+        )
+    if isinstance(model, frontends.Exported):
+        return frontends.read_exported(model)
+    chosen = optimizer or "sgd" if mode == "training" else None
+    return frontends.capture_module(model, mode=mode, optimizer=chosen, dtype=dtype)
 
 
 def require_torch(what: str = "a PyTorch module needs PyTorch") -> None:

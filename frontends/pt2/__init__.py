@@ -5,11 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfc.frontends.files import digest, read_file
-from perfc.frontends.pt2.archive import read_model
+from perfc.frontends.pt2.archive import parse_model, read_model
 from perfc.frontends.pt2.importer import import_model
 from perfc.ir import PerfcError, Program
 
-__all__ = ["Pt2Frontend"]
+__all__ = ["Pt2Frontend", "read_description"]
+
+
+def read_description(text: bytes, name: str) -> Program:
+    """Read what an archive says of its program: the JSON without the archive.
+
+    Args:
+        text: What `torch.export` writes into `models/model.json`.
+        name: What the program is called.
+
+    Raises:
+        UnsupportedModelError: the description is damaged, or of a schema that is not
+            known.
+        VerifyError: its graph is not in single-assignment form.
+
+    """
+    return import_model(parse_model(text), name)
 
 
 class Pt2Frontend:

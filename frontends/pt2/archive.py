@@ -39,6 +39,16 @@ def read_model(data: bytes) -> Fields:
     except (NotImplementedError, RuntimeError) as error:  # compressed oddly, encrypted
         msg = f"cannot unpack the archive: {error}"
         raise UnsupportedModelError(msg) from None
+    return parse_model(text)
+
+
+def parse_model(text: bytes) -> Fields:
+    """Return the description that is the JSON of an archive.
+
+    Raises:
+        UnsupportedModelError: it is no JSON, or of an unknown schema.
+
+    """
     model = _parsed(text)
     _check_schema(model)
     return model

@@ -55,7 +55,7 @@ _OUTPUTS = (
 """Kinds of outputs that are tensors."""
 
 
-def import_model(model: Fields, name: str, sha256: str) -> Program:
+def import_model(model: Fields, name: str, sha256: str = "") -> Program:
     """Return an exported program as a program for rank 0.
 
     Raises:

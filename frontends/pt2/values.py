@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import cast
 
 import attrs
 
 from perfc.frontends.aten import Argument, AtenTensor, Ref
+from perfc.frontends.pt2.expression import parse_expression
 from perfc.frontends.pt2.fields import Fields
 from perfc.ir import (
     DTYPES,
     Dim,
     DType,
-    ParseError,
     TensorType,
     UnsupportedModelError,
-    parse_dim,
     symbol,
 )
 
@@ -45,7 +43,6 @@ _DTYPES: Mapping[int, str] = {
 }
 """Codes of `ScalarType` in the schema."""
 
-_POWER = re.compile(r"\b([A-Za-z_]\w*)\*\*([2-8])\b")
 _NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 """Floats that JSON has not, as PyTorch writes them."""
 
@@ -70,15 +67,6 @@ def convert_dtype(code: object, where: str) -> DType:
         msg = f"{where} has unknown element type {code!r:.60}"
         raise UnsupportedModelError(msg)
     return DTYPES[_DTYPES[code]]
-
-
-def parse_expression(text: str) -> Dim:
-    """Read a size as sympy prints it; what cannot be read is a symbol of its own."""
-    plain = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), text)
-    try:
-        return parse_dim(plain.replace("Max(", "max("))
-    except ParseError:
-        return symbol(text[:_MAX_NAME])
 
 
 @attrs.define(eq=False)

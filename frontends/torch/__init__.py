@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from perfc.frontends.torch.capture import Source, capture_module
 from perfc.frontends.torch.custom_step import CustomStep
+from perfc.frontends.torch.exported import Exported, given_sizes, read_exported
 from perfc.frontends.torch.factory import (
     Made,
     capture_factory,
@@ -18,6 +19,7 @@ from perfc.frontends.torch.optimizer import Optimizer, make_optimizer
 
 __all__ = [
     "CustomStep",
+    "Exported",
     "Label",
     "Loss",
     "Made",
@@ -25,9 +27,11 @@ __all__ = [
     "Source",
     "capture_factory",
     "capture_module",
+    "given_sizes",
     "loss_of",
     "make_optimizer",
     "raised_by",
+    "read_exported",
     "run_factory",
     "settled_loss",
 ]

@@ -16,19 +16,20 @@ from perfc.frontends.torch.autocast import autocast_on_cuda
 from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.custom_step import CustomStep, record_step
 from perfc.frontends.torch.failure import explained
-from perfc.frontends.torch.guards import is_list, is_pair
+from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import compiler_left_out
 from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.loss import Loss, loss_of
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
-from perfc.frontends.torch.weightless import META, Copier
+from perfc.frontends.torch.traced import noted_arguments
+from perfc.frontends.torch.weightless import META, Copier, from_shapes
 from perfc.ir import Program, UnsupportedModelError, UsageError, paused_collector
 
 Source: TypeAlias = (
     "torch.nn.Module | torch.export.ExportedProgram | Callable[[], torch.nn.Module]"
 )
-"""What can be recorded: a module, an exported one, or what makes one."""
+"""What comes in: a module, a program exported from one, or what makes a module."""
 
 MODES = ("inference", "training")
 DTYPES: Mapping[str, tuple[torch.dtype | None, torch.dtype | None]] = {
@@ -44,7 +45,7 @@ TF32 is no type of a recording: `perfc.analyze(model, dtype="tf32")` says it."""
 
 @paused_collector()
 def capture_module(  # noqa: PLR0913 - the public call's options
-    module: Source,
+    module: torch.nn.Module | Callable[[], torch.nn.Module],
     args: Sequence[Any] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -67,10 +68,8 @@ def capture_module(  # noqa: PLR0913 - the public call's options
     """
     _check(mode, optimizer, dtype)
     _check_step(mode, step, loss)
-    if isinstance(module, torch.export.ExportedProgram):
-        if not args and not kwargs:
-            args, kwargs = module.example_inputs or ((), None)
-        module = module.module()
+    if isinstance(module, torch.fx.GraphModule) and is_list(args):
+        args, kwargs = (args, kwargs) if args or kwargs else noted_arguments(module)
     model, original = _weightless(module, name)
     types = DTYPES[dtype or "fp32"]
     made = _Step(name or original, mode == "training", loss, step, types)
@@ -180,7 +179,7 @@ class _Step:
             _keep_value(original, copied)
             found.append(copied)
 
-        copied = Copier(note).copy(_from_shapes(value), f"argument {name}")
+        copied = Copier(note).copy(from_shapes(value), f"argument {name}")
         wanted = self.types[0]
         for index, tensor in enumerate(found):
             if wanted is not None and tensor.is_floating_point():
@@ -282,16 +281,9 @@ def _bound(
         return signature.bind(*args, **kwargs)
     except TypeError as error:
         msg = f"the example arguments do not fit {name}.forward{signature}: {error}"
+        if not args and not kwargs:
+            msg = f"{name}.forward{signature} needs example arguments: {error}"
         raise UnsupportedModelError(msg) from None
-
-
-def _from_shapes(value: Any) -> Any:  # noqa: ANN401 - any argument
-    """Make a tensor of `torch.Size`, or of a pair of a shape and a type."""
-    if isinstance(value, torch.Size):
-        return torch.empty(value, device=META)
-    if is_pair(value) and isinstance(value[1], torch.dtype):
-        return torch.empty(value[0], dtype=value[1], device=META)
-    return value
 
 
 def _names(recorder: Recorder, output: Any) -> list[str]:  # noqa: ANN401

@@ -18,6 +18,7 @@ import torch
 
 from perfc.frontends.torch.capture import capture_module
 from perfc.frontends.torch.custom_step import CustomStep
+from perfc.frontends.torch.exported import Exported, read_exported
 from perfc.frontends.torch.guards import is_list, is_mapping
 from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
@@ -27,8 +28,8 @@ from perfc.ir import PerfcError, Program, UnsupportedModelError, paused_collecto
 
 _PARTS = (2, 3)
 _RETURNS = (
-    "(torch.nn.Module, example_args), or a dict of module, args, kwargs, loss, "
-    "optimizer, step"
+    "(torch.nn.Module, example_args), a dict of module, args, kwargs, loss, "
+    "optimizer, step, or a torch.export.ExportedProgram"
 )
 
 
@@ -65,15 +66,20 @@ def capture_factory(
 
     It is made on the device `meta`, so that weights take no memory. What it returns
     with the model (see `perfc.from_torch`) holds unless *optimizer* says otherwise; a
-    step of training without any is one of `sgd`.
+    step of training without any is one of `sgd`. A `torch.export.ExportedProgram` is
+    read as it is, not recorded: its mode is for passes to change.
 
     Raises:
         UnsupportedModelError: there is no such function, it raises, it returns
             something else, or the model does not run.
 
     """
+    name = text.rpartition(":")[2]
     with weightless():
-        made = run_factory(text)
+        returned = _call(text, None)
+    if isinstance(returned, Exported):
+        return read_exported(returned, name)
+    made = _read(returned, text)
     chosen = optimizer or made.optimizer or "sgd"
     return capture_module(
         lambda: made.module,
@@ -84,7 +90,7 @@ def capture_factory(
         loss=made.loss,
         step=made.step if mode == "training" else None,
         dtype=dtype,
-        name=text.rpartition(":")[2],
+        name=name,
     )
 
 
@@ -96,19 +102,22 @@ def run_factory(text: str, batch: int | None = None) -> Made:
             raises, or it returns something else.
 
     """
+    return _read(_call(text, batch), text)
+
+
+def _call(text: str, batch: int | None) -> Any:  # noqa: ANN401 - whatever it returns
     where, _, name = text.rpartition(":")
     factory, given = _find(where, name), {} if batch is None else {"batch": batch}
     if given and not _takes(factory, "batch"):
         msg = f"{text} takes no argument 'batch': --batch needs one"
         raise UnsupportedModelError(msg)
     try:
-        returned = factory(**given)
+        return factory(**given)
     except PerfcError:
         raise
     except Exception as error:
         msg = f"{text} raised {raised_by(error)}"
         raise UnsupportedModelError(msg) from error
-    return _read(returned, text)
 
 
 def _takes(factory: Callable[..., Any], name: str) -> bool:
@@ -183,6 +192,9 @@ def _read(returned: Any, text: str) -> Made:  # noqa: ANN401 - whatever it retur
         UnsupportedModelError: it is something else.
 
     """
+    if isinstance(returned, Exported):
+        args, kwargs = returned.example_inputs or ((), {})
+        return Made(returned.module(), args, kwargs)
     if is_mapping(returned):
         known = {field.name for field in attrs.fields(Made)}
         if "module" in returned and returned.keys() <= known:

@@ -56,7 +56,7 @@ def _problem(error: Exception, target: str) -> str:
             "what depends on data needs a fixed form, or arguments with real values "
             "that it can be worked out from"
         )
-    said = " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST]
+    said = first_line(error)
     if isinstance(error, NotImplementedError) and label:
         return (
             f"{label} does not say what it returns on tensors without elements: "
@@ -64,3 +64,8 @@ def _problem(error: Exception, target: str) -> str:
         )
     raised = f"{type(error).__name__}: {said}"
     return f"{label}: {raised}" if label else raised
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, in one line of bearable length."""
+    return " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -145,3 +145,48 @@ def compiler_left_out() -> Generator[None]:
     module = import_module("torch._compile")
     with patch.object(module, "getattr", found, create=True):
         yield
+
+
+def describe_exported(program: torch.export.ExportedProgram) -> bytes:
+    """Return the JSON that `torch.export.save` puts into an archive; no weights.
+
+    Raises:
+        Exception: PyTorch has no form for something in the program.
+
+    """
+    serializer: Any = import_module("torch._export.serde.serialize")
+    written = serializer.serialize(
+        program,
+        serialize_state_dict=False,
+        serialize_constants=False,
+        serialize_example_inputs=False,
+    )
+    return bytes(written.exported_program)
+
+
+def in_exported_order(
+    program: torch.export.ExportedProgram, kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """Return arguments by name in the order of the program's inputs.
+
+    Raises:
+        ValueError: they have other names.
+
+    """
+    if not kwargs:
+        return []
+    utilities: Any = import_module("torch.export._tree_utils")
+    spec: Any = program.call_spec.in_spec
+    return list(utilities.reorder_kwargs(dict(kwargs), spec).values())
+
+
+def traced_lines(
+    graph: torch.fx.GraphModule,
+) -> tuple[CodeType, Mapping[int, Mapping[str, Any]]]:
+    """Return the code that a graph runs as, and what is noted of the node of a line."""
+    nodes = [node.meta for node in graph.graph.nodes]
+    module: Any = graph
+    first: int = module._prologue_start  # noqa: SLF001
+    known: Mapping[int, int | None] = module._lineno_map  # noqa: SLF001
+    found = {first + line: nodes[i] for line, i in known.items() if i is not None}
+    return type(graph).forward.__code__, found

@@ -6,8 +6,9 @@ so a gradient is where the op is that it is the gradient of.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,10 +21,12 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
+from perfc.frontends.source import source_line
 from perfc.frontends.torch.internals import (
     called_by_autograd,
     current_node,
     sequence_number,
+    traced_lines,
 )
 from perfc.ir import ACCUMULATE_GRAD, Location
 
@@ -61,12 +64,18 @@ class Locations:
         factory=dict["tuple[Place, str, str]", Location]
     )
     _own_code: dict[CodeType, bool] = attrs.field(factory=dict[CodeType, bool])
+    _traced: dict[CodeType, _Traced] = attrs.field(factory=dict[CodeType, "_Traced"])
 
     @contextmanager
     def following(self, module: torch.nn.Module) -> Generator[None]:
         """Know the paths of the modules below *module* while it runs."""
-        named = cast("Iterable[tuple[str, object]]", module.named_modules())
+        named = [*cast("Iterable[tuple[str, object]]", module.named_modules())]
         self._paths = {id(child): name for name, child in named}
+        self._traced = dict(
+            _traced(name, child)
+            for name, child in named
+            if isinstance(child, torch.fx.GraphModule)
+        )
         entered = register_module_forward_pre_hook(self._enter)
         left = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -140,7 +149,7 @@ class Locations:
         phase: str,
     ) -> Place:
         if node is None or len(self._stack) > 1:
-            place = (self._stack[-1], self._source(frame))
+            place = self._seen(frame)
             if node is None and phase != "optimizer":
                 number = sequence_number()
                 self._forward.setdefault(number, place)
@@ -150,17 +159,48 @@ class Locations:
             return (getattr(variable, "_perfc_name", "").rpartition(".")[0], "")
         return self._forward.get(sequence_number(node), ("", ""))
 
-    def _source(self, frame: FrameType | None) -> str:
-        """Return the innermost line of the model's own code."""
+    def _seen(self, frame: FrameType | None) -> Place:
+        """Return the innermost module, and line of the model's own code.
+
+        Code that is generated from a traced graph has neither: its nodes note them.
+        """
+        module = self._stack[-1]
         while frame is not None and frame.f_code.co_filename != _OUTERMOST:
             code = frame.f_code
             own = self._own_code.get(code)
             if own is None:
                 own = self._own_code[code] = not is_library(code.co_filename)
             if own:
-                return f"{code.co_filename}:{frame.f_lineno}"
+                return (module, f"{code.co_filename}:{frame.f_lineno}")
+            traced = self._traced.get(code)
+            if traced is not None:
+                noted = traced.lines.get(frame.f_lineno, (module, ""))
+                return (noted[0] if module == traced.path else module, noted[1])
             frame = frame.f_back
-        return ""
+        return (module, "")
+
+
+@attrs.frozen(eq=False)
+class _Traced:
+    """A traced graph in the model: its path, and where its lines come from."""
+
+    path: str
+    lines: Mapping[int, Place]
+
+
+_ROOT = re.compile(r"[LG]\[[^]]*\]\.?")
+"""What the paths of `torch.compile` begin with: `L['self'].layers.0`."""
+
+
+def _traced(path: str, module: torch.fx.GraphModule) -> tuple[CodeType, _Traced]:
+    code, notes = traced_lines(module)
+    lines: dict[int, Place] = {}
+    for line, meta in notes.items():
+        entered = [str(entry[0]) for entry in meta.get("nn_module_stack", {}).values()]
+        inner = _ROOT.sub("", entered[-1]) if entered else ""
+        below = ".".join(part for part in (path, inner) if part)
+        lines[line] = (below, source_line(meta.get("stack_trace") or ""))
+    return code, _Traced(path, lines)
 
 
 def is_library(file: str) -> bool:

@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from perfc.frontends.torch.guards import is_pair
 from perfc.ir import UnsupportedModelError
 
 _COPY: Any = vars(torch.Tensor)["__deepcopy__"]  # its types are partly unknown
@@ -119,6 +120,15 @@ class Copier(TorchFunctionMode):
             shared = self._storages[key] = bytes_.untyped_storage()
         empty = torch.empty(0, dtype=tensor.dtype, device=META)
         return empty.set_(shared, tensor.storage_offset(), sizes, strides)
+
+
+def from_shapes(value: Any) -> Any:  # noqa: ANN401 - any argument
+    """Make a tensor of `torch.Size`, or of a pair of a shape and a type."""
+    if isinstance(value, torch.Size):
+        return torch.empty(value, device=META)
+    if is_pair(value) and isinstance(value[1], torch.dtype):
+        return torch.empty(value[0], dtype=value[1], device=META)
+    return value
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -174,7 +174,7 @@ def test_old_pytorch_is_refused(
     assert said in command.refused(("analyze", f"{model}:small", "--target", "a100"), 1)
 
 
-def test_exported_programs_and_graph_modules_are_recorded() -> None:
+def test_exported_programs_and_graph_modules_come_in() -> None:
     """Both give the flops of the module that they were made from."""
     module, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU()).eval(), torch.zeros(4, 8)
     exported = torch.export.export(module, (x,), strict=False)
@@ -185,6 +185,35 @@ def test_exported_programs_and_graph_modules_are_recorded() -> None:
     )
     flops = {perfc.analyze(graph, "a100").summary["flops"] for graph in graphs}
     assert 1 == len(flops)
+
+
+EXPORTS = """
+import torch
+from torch import nn
+
+def program():
+    rows = torch.export.Dim("rows")
+    return torch.export.export(
+        nn.Linear(8, 4), (torch.zeros(6, 8),), dynamic_shapes=({0: rows},)
+    )
+
+def mixed():
+    return {"module": program(), "loss": "sum"}
+"""
+
+
+def test_factory_of_an_exported_program(command: Command, tmp_path: Path) -> None:
+    """On the command line its sizes are bound, and its step derived, as of a file."""
+    path = tmp_path / "model.py"
+    path.write_text(EXPORTS)
+    model = ("analyze", f"{path}:program", "--target", "a100")
+    report = command(*model, "--batch", "32", "--format", "json").report
+    assert ("program", 32) == (report["model"]["name"], report["model"]["batch"])
+    trained = command(*model, "--batch", "32", "--mode", "training", "--format", "json")
+    assert "optimizer" in {node["phase"] for node in trained.report["nodes"]}
+    assert "(the batch); add --batch N" in command.refused(model, 1)
+    mixed = ("analyze", f"{path}:mixed", "--target", "a100")
+    assert "for the module, expected (torch.nn.M" in command.refused(mixed, 1)
 
 
 def test_compile_backend_reports_and_runs(capsys: pytest.CaptureFixture[str]) -> None:
