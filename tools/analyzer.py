@@ -33,7 +33,8 @@ from perfc.passes import (
     format_pipeline,
     read_pipeline,
 )
-from perfc.tools.model import GIVEN, INFERENCE, Model, load
+from perfc.tools.model import GIVEN, Model, load
+from perfc.tools.modes import INFERENCE
 from perfc.tools.report import Report
 
 RUNTIMES = ("eager", "cudagraph", "compiled")

@@ -57,14 +57,11 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.modes import INFERENCE, TRAINING, check_mode, training_passes
 from perfc.tools.torch_source import is_factory, read_torch
 
 if TYPE_CHECKING:
     from perfc.frontends import Source
-
-INFERENCE, TRAINING = "inference", "training"
-MODES = (INFERENCE, TRAINING)
-"""What an iteration is: a forward pass, or a step of training."""
 
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
@@ -403,46 +400,6 @@ def _prepare(
         if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
             passes.append(ShapeInference())
     return PassManager(passes, instruments).run(program)
-
-
-def check_mode(mode: str, optimizer: str | None) -> None:
-    """Refuse a mode that is none, and an optimizer of nothing.
-
-    Raises:
-        UsageError: the mode is unknown, or there is an optimizer without training.
-
-    """
-    if mode not in MODES:
-        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
-        raise UsageError(msg)
-    if mode == INFERENCE and optimizer is not None:
-        msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
-        raise UsageError(msg)
-
-
-def training_passes(
-    mode: str, optimizer: str | None, transforms: Sequence[Pass]
-) -> Sequence[Pass]:
-    """Return *transforms* with the pass that *mode* asks for, set to *optimizer*.
-
-    Raises:
-        UsageError: the mode is unknown, or there is an optimizer without training.
-
-    """
-    check_mode(mode, optimizer)
-    if mode == INFERENCE:
-        return transforms
-    if not any(isinstance(p, Training) for p in transforms):
-        # What autocast casts in forward is what backward reads, so it comes first.
-        early = [p for p in transforms if isinstance(p, ConvertDtype)]
-        late = [p for p in transforms if not isinstance(p, ConvertDtype)]
-        transforms = [*early, Training(), *late]
-    if optimizer is None:
-        return transforms
-    return [
-        attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
-        for p in transforms
-    ]
 
 
 def _as_called(p: Pass) -> Pass:

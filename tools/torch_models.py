@@ -12,7 +12,8 @@ from perfc.ir import PerfcError, Program, UsageError
 from perfc.passes import Instrument, Pass, Training, is_training_step
 from perfc.tools.analyzer import DTYPES, analyze, check_known, conversions
 from perfc.tools.binding import Dimensions
-from perfc.tools.model import TRAINING, Model, prepare, training_passes
+from perfc.tools.model import Model, prepare
+from perfc.tools.modes import TRAINING, training_passes
 from perfc.tools.torch_source import require_torch
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_result
-from perfc.tools.model import INFERENCE, MODES, load
+from perfc.tools.model import load
+from perfc.tools.modes import INFERENCE, MODES
 from perfc.tools.plugin_option import plugin_option
 from perfc.tools.report import OUT_OF_MEMORY, Report
 

@@ -11,7 +11,7 @@ import click
 from perfc.passes import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM
-from perfc.tools.model import INFERENCE, MODES, TRAINING, check_mode
+from perfc.tools.modes import INFERENCE, MODES, TRAINING, check_mode
 from perfc.tools.torch_source import start_torch
 
 if TYPE_CHECKING:

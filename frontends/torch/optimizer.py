@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -113,10 +113,11 @@ def take_step(
 ) -> None:
     """Record one step; the state it works on is declared first."""
     sparse = _take_sparse(optimizer, recorder)
-    with recorder.paused():
-        _step(optimizer)  # state is made in the first one
-    declare_states(optimizer, model, recorder, builder)
-    _step(optimizer)
+    with _one_by_one(optimizer, sparse):
+        with recorder.paused():
+            _step(optimizer)  # state is made in the first one
+        declare_states(optimizer, model, recorder, builder)
+        _step(optimizer)
     _update_rows(sparse, model, recorder, builder)
 
 
@@ -128,8 +129,41 @@ def step_with_rows(
 ) -> None:
     """Take one step of an optimizer that has its state."""
     sparse = _take_sparse(optimizer, recorder)
-    _step(optimizer)
+    with _one_by_one(optimizer, sparse):
+        _step(optimizer)
     _update_rows(sparse, model, recorder, builder)
+
+
+_FALL_BACK = (torch.optim.SGD, torch.optim.Adagrad)
+"""Optimizers that step every parameter by itself where one has a sparse gradient."""
+
+
+@contextmanager
+def _one_by_one(
+    optimizer: torch.optim.Optimizer,
+    sparse: Sequence[tuple[torch.nn.Parameter, str]],
+) -> Generator[None]:
+    """Let the dense parameters beside tables be stepped as PyTorch does.
+
+    Its functions for lists take no sparse tensors: `_multi_tensor_sgd` adds one by one
+    then, `_multi_tensor_adagrad` hands over to `_single_tensor_adagrad`.
+    """
+    tables = {id(parameter) for parameter, _ in sparse}
+    groups = [
+        group
+        for group in optimizer.param_groups
+        if type(optimizer) in _FALL_BACK
+        and not group["fused"]
+        and any(id(parameter) in tables for parameter in group["params"])
+    ]
+    before = [group["foreach"] for group in groups]
+    for group in groups:
+        group["foreach"] = False
+    try:
+        yield
+    finally:
+        for group, value in zip(groups, before, strict=True):
+            group["foreach"] = value
 
 
 def declare_states(

@@ -184,6 +184,19 @@ def test_tables_and_their_gradients(*, sparse: bool) -> None:
         assert (2 if sparse else 1) == len(node.results)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "step"),
+    [("sgd", ["add"]), ("adagrad", ["addcmul", "sqrt", "add", "addcdiv"])],
+)
+def test_dense_parameters_beside_sparse_tables(optimizer: str, step: list[str]) -> None:
+    """PyTorch's functions for lists take no sparse gradient: it steps one by one."""
+    options = {"mode": "training", "optimizer": optimizer}
+    graph = graph_of(Tables(sparse=True), IDS, **options)
+    dense = 2  # weight and bias of the layer on top
+    found = [op for op in ops(graph, "optimizer") if op not in {"host", "fill"}]
+    assert [*step * dense, *["sparse_optimizer_step"] * 2] == found
+
+
 def test_rowwise_adagrad_keeps_one_number_a_row() -> None:
     """The state of a table has its rows, and no columns."""
     options = {"mode": "training", "optimizer": "rowwise_adagrad"}
