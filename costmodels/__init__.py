@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfc.costmodels.attention import ATTENTION
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
-from perfc.costmodels.catalog import target_names
+from perfc.costmodels.catalog import is_path, target_names
 from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, fits_winograd
 from perfc.costmodels.cpu import CPU, NEW
@@ -57,6 +57,7 @@ from perfc.costmodels.target import (
     TargetError,
 )
 from perfc.costmodels.terms import Terms, terms_of
+from perfc.costmodels.timing import KERNEL_TIMINGS, TimedEstimate, as_timed, call_names
 
 __all__ = [
     "ATTENTION",
@@ -67,6 +68,7 @@ __all__ = [
     "EMBEDDING_UPDATE",
     "GEMM",
     "GRAPH_LAUNCH",
+    "KERNEL_TIMINGS",
     "MATH_MODES",
     "MEMCPY",
     "MULTI_TENSOR",
@@ -96,6 +98,9 @@ __all__ = [
     "Target",
     "TargetError",
     "Terms",
+    "TimedEstimate",
+    "as_timed",
+    "call_names",
     "cost_models",
     "describe",
     "distinct_rows",
@@ -104,6 +109,7 @@ __all__ = [
     "find_cost_models",
     "fits_of",
     "fits_winograd",
+    "is_path",
     "load_profile",
     "load_target",
     "lower_bound",

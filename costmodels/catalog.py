@@ -74,7 +74,7 @@ def target_names() -> list[str]:
 
 def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     """Return where a sheet is (for messages) and its content."""
-    if _is_path(name_or_path):
+    if is_path(name_or_path):
         return shown_path(name_or_path), _read(name_or_path)
     name = name_or_path.strip().lower()
     name = BUILTIN_ALIASES.get(name, name)
@@ -84,7 +84,8 @@ def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
+    """Whether *text* is the path of a sheet rather than a name."""
     return text.lower().endswith(_SUFFIX) or "/" in text or "\\" in text
 
 

@@ -14,6 +14,7 @@ from perfc.fitting.observations import (
     observe,
 )
 from perfc.fitting.profile_file import ProfileHead, profile_text
+from perfc.fitting.scores import GroupKey, GroupScore, score
 
 __all__ = [
     "DISPATCH_SHARE",
@@ -21,6 +22,8 @@ __all__ = [
     "DeviceFit",
     "Errors",
     "FamilyFit",
+    "GroupKey",
+    "GroupScore",
     "HostFit",
     "Observations",
     "ProfileHead",
@@ -33,4 +36,5 @@ __all__ = [
     "measured_rates",
     "observe",
     "profile_text",
+    "score",
 ]

@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 
+LEAST_APE = 0.001
+"""Of an error of zero, which would make a geometric mean zero."""
+
+
 @attrs.frozen
 class Errors:
     """Errors of some predictions, as fractions.
@@ -19,7 +23,10 @@ class Errors:
         rows: How many.
         mape: Mean of |predicted / measured - 1|.
         gmae: exp(mean |ln(predicted / measured)|) - 1.
-        p90: Ninetieth percentile of |predicted / measured - 1|.
+        geomean_ape: Geometric mean of |predicted / measured - 1|, each at least 0.1 %.
+        p50: Median of |predicted / measured - 1|.
+        p90: Ninetieth percentile of them.
+        p95: Ninety-fifth percentile.
         max: Largest of them.
         bias: Mean of predicted / measured - 1.
         log_mean: Mean of ln(predicted / measured).
@@ -30,7 +37,10 @@ class Errors:
     rows: int
     mape: float
     gmae: float
+    geomean_ape: float
+    p50: float
     p90: float
+    p95: float
     max: float
     bias: float
     log_mean: float
@@ -50,11 +60,15 @@ def errors_of(predicted: Floats, measured: Floats) -> Errors | None:
     relative = predicted / measured - 1
     logs = np.log(predicted / measured)
     size = np.abs(relative)
+    p50, p90, p95 = map(float, np.quantile(size, (0.5, 0.9, 0.95)))
     return Errors(
         rows=len(measured),
         mape=float(size.mean()),
         gmae=float(np.expm1(np.abs(logs).mean())),
-        p90=float(np.quantile(size, 0.9)),
+        geomean_ape=float(np.exp(np.log(np.maximum(size, LEAST_APE)).mean())),
+        p50=p50,
+        p90=p90,
+        p95=p95,
         max=float(size.max()),
         bias=float(relative.mean()),
         log_mean=float(logs.mean()),

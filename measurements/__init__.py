@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfc.measurements.columns import Coded, MeasuredColumns, read_columns
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.schema import (
     MEASUREMENTS,
@@ -10,26 +11,39 @@ from perfc.measurements.schema import (
     MeasurementError,
     Schema,
 )
-from perfc.measurements.signature import KERNEL_OPS, bytes_of, kernel_of
+from perfc.measurements.signature import (
+    BYTES,
+    KERNEL_OPS,
+    bytes_of,
+    kernel_columns,
+    kernel_of,
+    kernel_tables,
+)
 from perfc.measurements.split import FIT, TEST, split_of
 from perfc.measurements.table import read_rows, write_rows
 from perfc.measurements.writer import RowWriter
 
 __all__ = [
+    "BYTES",
     "FIT",
     "KERNEL_OPS",
     "MEASUREMENTS",
     "TEST",
     "TIMINGS",
     "WORKLOADS",
+    "Coded",
     "Column",
+    "MeasuredColumns",
     "Measurement",
     "MeasurementError",
     "RowWriter",
     "Schema",
     "WorkloadMeasurement",
     "bytes_of",
+    "kernel_columns",
     "kernel_of",
+    "kernel_tables",
+    "read_columns",
     "read_rows",
     "split_of",
     "write_rows",

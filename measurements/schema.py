@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from perfc.ir import AttrValue, PerfcError, Record
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
@@ -139,6 +141,19 @@ class Column:
                 raise MeasurementError(msg) from None
         return [known[cell] for cell in cells]
 
+    def numbers(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the fields of a column whose cells are numbers already.
+
+        Raises:
+            MeasurementError: as `fields`.
+
+        """
+        values = cells.astype(np.float64)
+        bad = ~(np.isfinite(values) & (values >= 0))
+        if bad.any():
+            self.fields(values[: int(np.argmax(bad)) + 1].tolist())
+        return values
+
     def field(self, cell: Cell) -> object:
         """Return the field for a cell.
 
@@ -195,6 +210,10 @@ class Schema(Generic[Row]):
             for field in attrs.fields(self.row)
         )
 
+    def column(self, name: str) -> Column:
+        """Return the column of that name."""
+        return next(column for column in self.columns if column.name == name)
+
     def rows_of(self, cells: Mapping[str, Sequence[Cell]]) -> list[Row]:
         """Return the rows of some columns; columns that the format lacks are left out.
 
@@ -203,7 +222,7 @@ class Schema(Generic[Row]):
                 be read.
 
         """
-        self._require_columns(list(cells))
+        self.require_columns(list(cells))
         present = [column for column in self.columns if column.name in cells]
         names = [column.name for column in present]
         fields = zip(*[c.fields(cells[c.name]) for c in present], strict=True)
@@ -217,7 +236,13 @@ class Schema(Generic[Row]):
             for name, cell in cells.items()
         }
 
-    def _require_columns(self, found: Sequence[str]) -> None:
+    def require_columns(self, found: Sequence[str]) -> None:
+        """Make sure that every column is there that every file has.
+
+        Raises:
+            MeasurementError: one is missing.
+
+        """
         missing = [c.name for c in self.columns if c.required and c.name not in found]
         if missing:
             msg = (

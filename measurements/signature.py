@@ -1,27 +1,20 @@
-"""A measured row as the kernel that cost models price: its sizes and least work.
-
-Work is compulsory: every operand read once, every result written once. What an
-implementation moves besides is the model's business.
-"""
+"""Measured rows as the kernels that cost models price: sizes and least work."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from perfc.costmodels import distinct_rows
-from perfc.ir import (
-    OPTIMIZER_FLOPS,
-    OPTIMIZER_STATES,
-    Kernel,
-    PerfcError,
-    Record,
-    Work,
-)
+from perfc.costmodels import ColumnTable, KernelColumns, KernelTable
+from perfc.ir import Kernel, PerfcError, Record, Work
+from perfc.measurements.flat_work import FLAT_WORK
+from perfc.measurements.nested_work import NESTED_WORK
 from perfc.measurements.row import Measurement
-from perfc.measurements.schema import MeasurementError
+from perfc.measurements.schema import MeasurementError, record_of
+from perfc.measurements.sizes import Indices, Sizes
 
 BYTES: Mapping[str, float] = {
     "fp64": 8,
@@ -39,17 +32,6 @@ BYTES: Mapping[str, float] = {
 }
 """Of an element, by dtype; of a weight where operands differ."""
 
-_PRODUCT_BYTES: Mapping[str, tuple[float, float, float]] = {
-    "fp8": (1, 1, 2),
-    "fp8_dynamic": (2, 1, 2),
-    "fp8_block": (1, 1, 2),
-    "int8": (1, 1, 2),
-    "w8a16": (2, 1, 2),
-    "w4a16": (2, 0.5, 2),
-    "nvfp4": (0.5, 0.5, 2),
-}
-"""Of an element of A, B and C where they differ: quantised products write 16 bits."""
-
 _PRODUCT_MATH: Mapping[str, str] = {
     "fp8_dynamic": "fp8",
     "fp8_block": "fp8",
@@ -57,10 +39,6 @@ _PRODUCT_MATH: Mapping[str, str] = {
     "w4a16": "bf16",
 }
 """Where the mode is not called as the dtype: narrow weights are widened first."""
-
-_INDEX_BYTES = 8
-_BACKWARD_PRODUCTS = 2.5
-"""Attention's gradients take five products where forward takes two."""
 
 
 def bytes_of(dtype: str) -> float:
@@ -84,188 +62,127 @@ def kernel_of(row: Measurement) -> Kernel:
         MeasurementError: the op or the dtype is unknown, or a size is missing.
 
     """
-    work_of = _WORK.get(row.op)
+    return _signature(row.op, row.dtype, row.params)
+
+
+def _signature(op: str, dtype: str, params: Record) -> Kernel:
+    if op in FLAT_WORK:
+        return Kernel(
+            op, _stored(dtype), _mode(op, dtype), params, _flat_work(op, dtype, params)
+        )
+    work_of = NESTED_WORK.get(op)
     if work_of is None:
-        msg = f"unknown op {row.op!r}; known: {', '.join(KERNEL_OPS)}"
+        msg = f"unknown op {op!r}; known: {', '.join(KERNEL_OPS)}"
         raise MeasurementError(msg)
-    size = bytes_of(row.dtype)
+    size = bytes_of(dtype)
     try:
-        work = work_of(row.params, size, row.dtype)
-    except (PerfcError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        msg = f"{row.op} {row.params}: {error}"
+        work = work_of(params, size, dtype)
+    except (PerfcError, KeyError, TypeError, ValueError) as error:
+        msg = f"{op} {params}: {error}"
         raise MeasurementError(msg) from None
-    if row.op in _PRODUCTS:
-        mode = _PRODUCT_MATH.get(row.dtype, row.dtype)
-    else:
-        mode = "fp64" if row.dtype == "fp64" else "fp32"
-    stored = "fp32" if row.dtype == "tf32" else row.dtype
-    return Kernel(row.op, stored, mode, row.params, work)
+    return Kernel(op, _stored(dtype), _mode(op, dtype), params, work)
 
 
-def _work(flops: float, read: float, written: float) -> Work:
+def _flat_work(op: str, dtype: str, params: Record) -> Work:
+    try:
+        amounts = FLAT_WORK[op](Sizes.of([params]), bytes_of(dtype), dtype)
+    except MeasurementError as error:
+        msg = f"{op} {params}: {error}"
+        raise MeasurementError(msg) from None
+    flops, read, written = (float(amount[0]) for amount in amounts)
     return Work(round(flops), math.ceil(read), math.ceil(written))
 
 
-def _phase(params: Record) -> str:
-    return params.text("phase", "forward")
+def kernel_columns(
+    op: str, dtype: str, params: Sequence[Mapping[str, Any]]
+) -> KernelColumns:
+    """Return the signatures of rows that give the same parameters, as columns.
 
+    Args:
+        op: One whose parameters are plain numbers and words.
+        dtype: Of all of them.
+        params: Parsed JSON, each with the keys of the first.
 
-def _gemm(params: Record, size: float, dtype: str) -> Work:
-    b, m, n, k = (params.integer(name) for name in "bmnk")
-    of_a, of_b, of_c = _PRODUCT_BYTES.get(dtype, (size, size, size))
-    bias = n * of_c if params.flag("bias") else 0
-    read = b * (m * k * of_a + k * n * of_b) + bias
-    return _work(2 * b * m * n * k, read, b * m * n * of_c)
+    Raises:
+        MeasurementError: the dtype is unknown, or a size of some row cannot be.
 
-
-def _conv2d(params: Record, size: float, dtype: str) -> Work:
-    """Of three tensors each phase reads two and writes the third."""
-    window, padding = params.integer("kernel"), params.integer("padding")
-    out = (params.integer("size") + 2 * padding - window) // params.integer(
-        "stride"
-    ) + 1
-    columns, channels = params.integer("c_out"), params.integer("c_in")
-    pixels = params.integer("n") * out * out
-    depth = channels // params.integer("groups", 1) * window**2
-    image = params.integer("n") * channels * params.integer("size") ** 2
-    tensors = {
-        "forward": pixels * columns,
-        "backward_data": image,
-        "backward_weight": depth * columns,
-    }
-    written = tensors[_phase(params)]
-    read = sum(tensors.values()) - written
-    return _work(2 * pixels * depth * columns, size * read, size * written)
-
-
-def _elementwise(params: Record, size: float, dtype: str) -> Work:
-    elements = params.integer("rows") * params.integer("cols")
-    read = size * elements * params.integer("tensor_inputs", 1)
-    written = size * elements
-    if "bytes" in params:
-        written = max(params.integer("bytes") - read, 0)
-    return _work(elements, read, written)
-
-
-def _over_rows(flops_each: int, backward_reads: int) -> Callable[..., Work]:
-    """Map a matrix to a matrix; backward reads the gradient and what was saved."""
-
-    def work(params: Record, size: float, dtype: str) -> Work:
-        elements = params.integer("rows") * params.integer("cols")
-        backward = _phase(params) != "forward"
-        reads = backward_reads if backward else 1
-        moved = size * elements
-        return _work(flops_each * elements * (1 + backward), reads * moved, moved)
-
-    return work
-
-
-def _reduction(params: Record, size: float, dtype: str) -> Work:
-    rows, cols = params.integer("rows"), params.integer("cols")
-    return _work(rows * cols, size * rows * cols, size * rows)
-
-
-def _attention(params: Record, size: float, dtype: str) -> Work:
-    heads = params.integer("batch") * params.integer("heads")
-    q_len, kv_len, width = map(params.integer, ("q_len", "kv_len", "head_dim"))
-    kv_heads = params.integer("batch") * params.integer(
-        "kv_heads", params.integer("heads")
-    )
-    flops = 4 * heads * q_len * kv_len * width
-    queries, keys = heads * q_len * width, 2 * kv_heads * kv_len * width
-    if _phase(params) == "forward":
-        return _work(flops, size * (queries + keys), size * queries)
-    read = size * (3 * queries + keys)  # with the result and its gradient
-    return _work(_BACKWARD_PRODUCTS * flops, read, size * (queries + keys))
-
-
-def _embedding_bag(params: Record, size: float, dtype: str) -> Work:
-    batch = params.integer("batch")
-    work = Work(0, 0, 0)
-    for table in params.records("tables"):
-        rows, dim = table.integer("rows"), table.integer("dim")
-        lookups = batch * table.integer("pooling")
-        pooled, listed = size * batch * dim, _INDEX_BYTES * (lookups + batch + 1)
-        if _phase(params) == "forward":
-            work += _work(lookups * dim, size * lookups * dim + listed, pooled)
-        else:
-            work += _update(params, size, (rows, dim, lookups), pooled + listed)
-    return work
-
-
-def _update(
-    params: Record, size: float, table: tuple[int, int, int], read: float
-) -> Work:
-    """Rows that are touched are read and written, with their states.
-
-    Without an optimizer the gradient of the whole table is written.
     """
-    rows, dim, lookups = table
-    kind = params.text("optimizer", "")
-    if not kind:
-        return _work(lookups * dim, read, size * rows * dim)
-    sizes = (np.array([float(number)]) for number in (rows, lookups))
-    touched = float(distinct_rows(*sizes)[0])
-    states = OPTIMIZER_STATES[kind]
-    of_row = dim * (1 + states.count("element")) + states.count("row")
-    moved = size * touched * of_row
-    flops = lookups * dim + OPTIMIZER_FLOPS[kind] * touched * dim
-    return _work(flops, read + moved, moved)
+    sizes = Sizes.of(params)
+    flops, read, written = FLAT_WORK[op](sizes, bytes_of(dtype), dtype)
+    return KernelColumns(
+        op=op,
+        dtype=_stored(dtype),
+        math=_mode(op, dtype),
+        params=sizes.columns,
+        flops=flops,
+        bytes_read=np.ceil(read),
+        bytes_written=np.ceil(written),
+    )
 
 
-def _gather(params: Record, size: float, dtype: str) -> Work:
-    """Rows that `indices` name, along the first axis."""
-    count = math.prod(params.integers("indices"))
-    elements = count * math.prod(params.integers("shape")[1:])
-    read = size * elements + _INDEX_BYTES * count
-    return _work(0, read, size * elements)
+def _mode(op: str, dtype: str) -> str:
+    if op in _PRODUCTS:
+        return _PRODUCT_MATH.get(dtype, dtype)
+    return "fp64" if dtype == "fp64" else "fp32"
 
 
-def _concat(params: Record, size: float, dtype: str) -> Work:
-    shapes = params["shapes"]
-    if not isinstance(shapes, tuple):
-        msg = "shapes is no list"
-        raise MeasurementError(msg)
-    listed = Record({str(i): shape for i, shape in enumerate(shapes)})
-    elements = sum(math.prod(listed.integers(name)) for name in listed)
-    return _work(0, size * elements, size * elements)
+def _stored(dtype: str) -> str:
+    return "fp32" if dtype == "tf32" else dtype
 
-
-def _transpose(params: Record, size: float, dtype: str) -> Work:
-    elements = math.prod(params.integers("shape"))
-    return _work(0, size * elements, size * elements)
-
-
-def _optimizer_step(params: Record, size: float, dtype: str) -> Work:
-    elements, kind = params.integer("elements"), params.text("kind")
-    states = len(OPTIMIZER_STATES.get(kind, ("element", "element")))
-    read, written = 2 + states, 1 + states
-    flops = OPTIMIZER_FLOPS[kind] * elements
-    return _work(flops, size * read * elements, size * written * elements)
-
-
-def _memcpy(params: Record, size: float, dtype: str) -> Work:
-    return _work(0, params.integer("bytes"), params.integer("bytes"))
-
-
-_WORK: Mapping[str, Callable[[Record, float, str], Work]] = {
-    "gemm": _gemm,
-    "conv2d": _conv2d,
-    "elementwise": _elementwise,
-    "softmax": _over_rows(5, 2),
-    "layer_norm": _over_rows(9, 2),
-    "batch_norm": _over_rows(5, 2),
-    "reduction": _reduction,
-    "attention": _attention,
-    "embedding_bag": _embedding_bag,
-    "gather": _gather,
-    "concat": _concat,
-    "transpose": _transpose,
-    "optimizer_step": _optimizer_step,
-    "memcpy": _memcpy,
-}
 
 _PRODUCTS = frozenset({"gemm", "conv2d", "attention"})
 
-KERNEL_OPS = tuple(_WORK)
+KERNEL_OPS = (*FLAT_WORK, *NESTED_WORK)
 """Ops of measured rows that are kernels or copies; collectives are not."""
+
+
+Part = tuple[Indices, KernelTable]
+"""Some rows and their signatures."""
+
+
+def kernel_tables(
+    op: str, dtype: str, params: Sequence[Mapping[str, Any]]
+) -> tuple[list[Part], dict[int, str]]:
+    """Return the signatures of rows of one op and dtype, in few tables.
+
+    Rows that give the same parameters are columns of one table.
+
+    Returns:
+        The tables, each with the numbers of its rows, and why a row has none, by its
+        number.
+
+    """
+    by_names: dict[tuple[str, ...], list[int]] = {}
+    for row, given in enumerate(params):
+        by_names.setdefault(tuple(given), []).append(row)
+    parts: list[Part] = []
+    faults: dict[int, str] = {}
+    for rows in by_names.values():
+        chosen = [params[row] for row in rows]
+        try:
+            if op in FLAT_WORK:
+                table = ColumnTable.of(kernel_columns(op, dtype, chosen))
+                parts.append((np.array(rows), table))
+                continue
+        except MeasurementError:
+            pass  # some row is at fault: which, and why, is found one by one
+        parts += _one_by_one(op, dtype, rows, chosen, faults)
+    return parts, faults
+
+
+def _one_by_one(
+    op: str,
+    dtype: str,
+    rows: Sequence[int],
+    params: Sequence[Mapping[str, Any]],
+    faults: dict[int, str],
+) -> list[Part]:
+    kept: list[int] = []
+    kernels: list[Kernel] = []
+    for row, given in zip(rows, params, strict=True):
+        try:
+            kernels.append(_signature(op, dtype, record_of(given)))
+            kept.append(row)
+        except MeasurementError as error:
+            faults[row] = str(error)
+    return [(np.array(kept), KernelTable(kernels))] if kept else []

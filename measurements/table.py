@@ -45,17 +45,29 @@ def read_rows(path: str | Path, schema: Schema[Row]) -> list[Row]:
 
     """
     path = Path(path)
-    check_name(path)
+    data = read_data(path)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise MeasurementError(msg) from None
-    columns_of = _csv_columns if path.suffix == ".csv" else _parquet_columns
-    try:
-        return schema.rows_of(columns_of(data, schema.name))
+        if path.suffix == ".csv":
+            return schema.rows_of(csv_columns(data))
+        return schema.rows_of(parquet_table(data, schema.name).to_pydict())
     except MeasurementError as error:
         msg = f"{path}: {error}"
+        raise MeasurementError(msg) from None
+
+
+def read_data(path: Path) -> bytes:
+    """Return the bytes of a table.
+
+    Raises:
+        UsageError: the name ends neither in .parquet nor in .csv.
+        MeasurementError: it cannot be read, or pyarrow is not installed.
+
+    """
+    check_name(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
         raise MeasurementError(msg) from None
 
 
@@ -88,7 +100,13 @@ def _csv_cell(cell: object) -> object:
     return str(cell).lower() if isinstance(cell, bool) else cell
 
 
-def _csv_columns(data: bytes, schema: str) -> Mapping[str, Sequence[Cell]]:
+def csv_columns(data: bytes) -> Mapping[str, Sequence[Cell]]:
+    """Return the cells of a CSV file, by column.
+
+    Raises:
+        MeasurementError: it is none.
+
+    """
     try:
         lines = list(csv.reader(io.StringIO(data.decode()), strict=True))
     except UnicodeDecodeError as error:
@@ -139,10 +157,21 @@ def _parquet_of(rows: Sequence[Row], schema: Schema[Row]) -> bytes:
     return stream.getvalue()
 
 
-def _parquet_columns(data: bytes, schema: str) -> Mapping[str, Sequence[Cell]]:
+def parquet_table(
+    data: bytes, schema: str, columns: Sequence[str] | None = None
+) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return the `pyarrow.Table` of a Parquet file; of *columns*, those that it has.
+
+    Raises:
+        MeasurementError: it is none, or of another schema.
+
+    """
     pyarrow, parquet = _pyarrow()
     try:
-        table = parquet.read_table(io.BytesIO(data))
+        file = parquet.ParquetFile(io.BytesIO(data))
+        names = file.schema_arrow.names
+        kept = names if columns is None else [n for n in names if n in columns]
+        table = file.read(kept)
     except (pyarrow.ArrowException, OSError) as error:
         msg = f"not a Parquet file: {' '.join(str(error).split())}"
         raise MeasurementError(msg) from None
@@ -151,5 +180,4 @@ def _parquet_columns(data: bytes, schema: str) -> Mapping[str, Sequence[Cell]]:
     if named != schema.encode():
         msg = f"a table in {named.decode(errors='replace')}, expected {schema}"
         raise MeasurementError(msg)
-    found: dict[str, list[Cell]] = table.to_pydict()
-    return found
+    return table

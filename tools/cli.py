@@ -20,6 +20,7 @@ from perfc.ir import PerfcError, paused_collector
 
 _VERBS = {
     "analyze": "perfc.tools.verb_analyze:analyze",
+    "validate": "perfc.tools.verb_validate:validate",
     "opt": "perfc.tools.verb_opt:opt",
     "measure": "perfc.tools.verb_measure:measure",
     "calibrate": "perfc.tools.verb_calibrate:calibrate",
@@ -30,6 +31,7 @@ _VERBS = {
 }
 _SUMMARIES = {
     "analyze": "Predict the time of one iteration of a model on a target.",
+    "validate": "Score the cost models against measured rows.",
     "opt": "Run passes on perfc assembly and print the result.",
     "measure": "Run for real on this machine and write measured rows.",
     "calibrate": "Fit a profile of this machine from measured rows.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 
@@ -12,22 +12,10 @@ from perfc.frontends import WORKLOADS
 from perfc.ir import BUILTIN_OPS, PerfcError
 from perfc.passes import Transform, pass_class, pass_names
 from perfc.tools.plugin_option import plugin_option
+from perfc.tools.texts import columns_text
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _PARAMETERS_WIDTH = 74
-
-
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    """Left-aligned columns, the last one free."""
-    listed = [tuple(row) for row in rows]
-    if not listed:
-        return ""
-    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
-    lines = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in listed
-    ]
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _usable(
@@ -53,7 +41,7 @@ def targets(ctx: click.Context, *, debug: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
-    click.echo(_table([head, *_usable(_target_row, target_names())]))
+    click.echo(columns_text([head, *_usable(_target_row, target_names())]))
 
 
 def _target_row(name: str) -> tuple[str, ...]:
@@ -79,7 +67,7 @@ def show(target: str, *, debug: bool) -> None:
     """Print every field of TARGET (a name or a sheet file) with its source."""
     loaded = load_target(target)
     click.echo(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
-    click.echo(_table([[str(cell) for cell in row] for row in describe(loaded)]))
+    click.echo(columns_text([[str(cell) for cell in row] for row in describe(loaded)]))
 
 
 @click.command(epilog="Example: perfc ops", context_settings=_HELP)
@@ -87,7 +75,7 @@ def show(target: str, *, debug: bool) -> None:
 def ops(*, debug: bool) -> None:
     """List the ops of perfc's vocabulary."""
     click.echo(
-        _table(
+        columns_text(
             (op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)
         )
     )
@@ -99,7 +87,7 @@ def ops(*, debug: bool) -> None:
 def passes(*, debug: bool) -> None:
     """List the passes, with the facts each needs and provides."""
     head = ("name", "kind", "requires", "provides", "does")
-    click.echo(_table([head, *_usable(_pass_row, pass_names())]))
+    click.echo(columns_text([head, *_usable(_pass_row, pass_names())]))
 
 
 def _pass_row(name: str) -> tuple[str, ...]:
@@ -122,7 +110,7 @@ def models(*, debug: bool) -> None:
         lines = [workload.summary, *_wrapped(workload.usage), f"from {workload.source}"]
         names = (workload.name, *[""] * (len(lines) - 1))
         rows += zip(names, lines, strict=True)
-    click.echo(_table(rows))
+    click.echo(columns_text(rows))
 
 
 def _wrapped(usage: str) -> list[str]:

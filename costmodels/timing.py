@@ -1,0 +1,106 @@
+"""What a measured time holds besides the kernel, by how it was measured.
+
+A row of timing `kernel` is the kernel alone. Inside a CUDA graph a gap follows each
+kernel. Two events around one eager call on an idle GPU see the host as well:
+
+    t = share * call + max(kernel, (1 - share) * call)
+
+`call` is what the host takes from the first event to the second, the floor that short
+kernels show; `share` of it passes before the kernel starts, the rest beside it. It
+belongs to the host, not to the GPU: a factor for each GPU whose host is known, on what
+the call takes on the others. A device that the host's processor is itself has only the
+dispatch before the kernel.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.host_profile import load_profile
+from perfc.costmodels.protocol import Floats, KernelTable, Texts
+from perfc.costmodels.target import Target
+
+KERNEL_TIMINGS = frozenset({"kernel", "graph", "event"})
+"""Timings that say what one kernel takes."""
+
+
+@attrs.frozen(eq=False)
+class TimedEstimate:
+    """What rows would measure.
+
+    Attributes:
+        seconds: Shape (rows,); so is the other.
+        sigma: Relative uncertainty, of kernel and host together.
+
+    """
+
+    seconds: Floats
+    sigma: Floats
+
+
+def as_timed(
+    kernel_s: Floats, sigma: Floats, kernels: KernelTable, target: Target, timing: str
+) -> TimedEstimate:
+    """Return what a measurement of each kernel would say.
+
+    Args:
+        kernel_s: What the kernels take alone, shape (rows,).
+        sigma: Relative uncertainty of that.
+        kernels: What they are.
+        target: What they run on.
+        timing: One of `KERNEL_TIMINGS`.
+
+    """
+    if target.device.synchronous:
+        before_s, beside_s = load_profile(target.host.overheads).t2_s.default_s, 0.0
+        return _around(kernel_s, sigma, np.full(len(kernels), before_s), beside_s, 0.0)
+    if timing == "kernel":
+        return TimedEstimate(kernel_s, sigma)
+    if timing == "graph":
+        return _around(
+            kernel_s, sigma, np.full(len(kernels), target.device.graph_gap_s), 0.0, 0.0
+        )
+    call_s, sigma_call = call_seconds(kernels, target)
+    share = float(fitted("event")["share"])
+    return _around(kernel_s, sigma, share * call_s, (1 - share) * call_s, sigma_call)
+
+
+def _around(
+    kernel_s: Floats,
+    sigma: Floats,
+    before_s: Floats,
+    beside_s: Floats | float,
+    sigma_host: float,
+) -> TimedEstimate:
+    """Put the host before and beside the kernels; each errs on its own."""
+    seconds = before_s + np.maximum(kernel_s, beside_s)
+    hidden = kernel_s < beside_s
+    host_s = before_s + np.where(hidden, beside_s, 0.0)
+    error_s = np.hypot(np.where(hidden, 0.0, sigma * kernel_s), sigma_host * host_s)
+    return TimedEstimate(seconds, error_s / seconds)
+
+
+def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
+    """Return what the host takes for each eager call, and its uncertainty."""
+    parameters = fitted("event")
+    floors, hosts = parameters["call_us"], parameters["host"]
+    known = hosts.get(target.name)
+    factor = parameters["other_host"] if known is None else known
+    names, at = np.unique(call_names(kernels), return_inverse=True)
+    listed: list[str] = names.tolist()
+    floor_us = [
+        floors.get(n, floors.get(n.split()[0], floors["default"])) for n in listed
+    ]
+    sigma = parameters["sigma_other_host" if known is None else "sigma"]
+    return np.array(floor_us)[at] * (factor * 1e-6), float(sigma)
+
+
+def call_names(kernels: KernelTable) -> Texts:
+    """Return which call each kernel is of: calls of a name take the host alike."""
+    op, kind = kernels.op, kernels.text("kind")
+    scalar = (op == "elementwise") & (kernels.param("tensor_inputs", 2.0) == 1)
+    names = np.where(kind != "", np.char.add(np.char.add(op, " "), kind), op)
+    names = np.where(scalar, np.char.add(names, " 1"), names)
+    return np.where(kernels.given("bias"), np.char.add(names, " bias"), names)

@@ -1,0 +1,276 @@
+"""How far the cost models are off measured rows, group by group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import (
+    KERNEL_TIMINGS,
+    CostModel,
+    KernelTable,
+    Target,
+    as_timed,
+    cost_models,
+    is_path,
+    load_target,
+    price_table,
+)
+from perfc.fitting.errors import Errors, errors_of
+from perfc.ir import UsageError
+from perfc.measurements import BYTES, KERNEL_OPS, MeasuredColumns, kernel_tables
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
+
+Z90 = 1.6448536269514722
+"""Half of a 90 % interval, in standard deviations."""
+
+
+@attrs.frozen(order=True)
+class GroupKey:
+    """Rows that are scored together."""
+
+    target: str
+    op: str
+    dtype: str
+    timing: str
+
+
+@attrs.frozen(eq=False)
+class Predicted:
+    """Rows of a group that were priced.
+
+    Attributes:
+        seconds: What the cost models say that they would measure, shape (rows,); so
+            are the others.
+        sigma: Relative uncertainty of that.
+        measured_s: What they measured.
+
+    """
+
+    seconds: Floats
+    sigma: Floats
+    measured_s: Floats
+
+
+@attrs.frozen
+class GroupScore:
+    """What came of one group.
+
+    Attributes:
+        key: Which.
+        errors: Of the scored rows; None where there are none.
+        coverage90: Share of them inside the stated 90 % interval.
+        width90: Median of the interval's width over the prediction.
+        skipped: Rows that were not scored, by reason.
+
+    """
+
+    key: GroupKey
+    errors: Errors | None
+    coverage90: float | None
+    width90: float | None
+    skipped: Mapping[str, int]
+
+    @property
+    def rows(self) -> int:
+        """How many rows were scored."""
+        return 0 if self.errors is None else self.errors.rows
+
+
+def score(
+    tables: Iterable[MeasuredColumns],
+    targets: Mapping[str, Target] | None = None,
+    models: Sequence[CostModel] | None = None,
+) -> list[GroupScore]:
+    """Score every row, by target, op, dtype and timing.
+
+    Args:
+        tables: The rows; what one says changes nothing for another.
+        targets: What to price rows of a target with, by its name; rows of others are
+            left out. All that perfc knows if not given.
+        models: Those that are installed if not given.
+
+    """
+    chosen = cost_models() if models is None else models
+    found: dict[GroupKey, list[Predicted]] = {}
+    skipped: dict[GroupKey, Counter[str]] = {}
+    for rows in tables:
+        pricer = _Pricer(rows, chosen)
+        for key, at in groups_of(rows):
+            target = known_target(key.target)
+            if targets is not None:
+                name = key.target if target is None else target.name
+                if (target := targets.get(name)) is None:
+                    continue
+            parts = found.setdefault(key, [])
+            parts += pricer.predict(key, at, target, skipped.setdefault(key, Counter()))
+    return [_scored(key, found[key], skipped[key]) for key in sorted(found)]
+
+
+def known_target(name: str) -> Target | None:
+    """Return the target of a name or alias, None if perfc knows none."""
+    if is_path(name):
+        return None  # a table does not say which files are read
+    try:
+        return load_target(name)
+    except UsageError:
+        return None
+
+
+def why_not(key: GroupKey, target: Target | None) -> str:
+    """Return why no row of a group can be scored; empty if some can."""
+    reasons = (
+        (target is None, f"unknown target {key.target}"),
+        (key.op not in KERNEL_OPS, f"unknown op {key.op}"),
+        (key.dtype not in BYTES, f"unknown dtype {key.dtype}"),
+        (key.timing not in KERNEL_TIMINGS, f"timing {key.timing} is of no kernel"),
+    )
+    return next((reason for applies, reason in reasons if applies), "")
+
+
+def groups_of(rows: MeasuredColumns) -> list[tuple[GroupKey, Indices]]:
+    """Return the rows of each group that is there."""
+    columns = (rows.target, rows.op, rows.dtype, rows.timing)
+    shape = [len(column.values) for column in columns]
+    if not len(rows):
+        return []
+    code = np.ravel_multi_index([column.at for column in columns], shape)
+    order = np.argsort(code, kind="stable")
+    codes, starts = np.unique(code[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    places = zip(*np.unravel_index(codes, shape), strict=True)
+    return [
+        (GroupKey(*(c.values[int(i)] for c, i in zip(columns, p, strict=True))), part)
+        for p, part in zip(places, parts, strict=True)
+    ]
+
+
+@attrs.frozen(eq=False)
+class _Signatures:
+    """What the different parameters of one op and dtype are as kernels.
+
+    Attributes:
+        parts: Tables of signatures.
+        part: Which table each cell of `params` is in, -1 for none.
+        row: Which row of it.
+        faults: Why a cell is no kernel.
+
+    """
+
+    parts: Sequence[KernelTable]
+    part: Indices
+    row: Indices
+    faults: Mapping[int, str]
+
+
+@attrs.define(eq=False)
+class _Pricer:
+    """Prices the rows of one table; its signatures are made once for all targets."""
+
+    rows: MeasuredColumns
+    models: Sequence[CostModel]
+    known: dict[tuple[str, str], _Signatures] = attrs.field(
+        factory=dict[tuple[str, str], _Signatures], init=False
+    )
+
+    def predict(
+        self, key: GroupKey, at: Indices, target: Target | None, skipped: Counter[str]
+    ) -> list[Predicted]:
+        """Price some rows of one group; count those that cannot be in *skipped*."""
+        why = why_not(key, target)
+        if why or target is None:
+            skipped[why] += len(at)
+            return []
+        signatures = self._signatures(key.op, key.dtype)
+        cells = self.rows.params.at[at]
+        skipped.update(
+            signatures.faults[cell]
+            for cell in cells[signatures.part[cells] < 0].tolist()
+        )
+        found: list[Predicted] = []
+        for number, whole in enumerate(signatures.parts):
+            mine = at[signatures.part[cells] == number]
+            if not len(mine):
+                continue
+            table = whole.take(signatures.row[self.rows.params.at[mine]])
+            usable, reasons = usable_rows(table, self.rows.latency_us[mine], target)
+            skipped.update(reasons)
+            mine, table = mine[usable], table.take(usable)
+            if len(mine):
+                found.append(self._priced(mine, table, key.timing, target))
+        return found
+
+    def _priced(
+        self, at: Indices, table: KernelTable, timing: str, target: Target
+    ) -> Predicted:
+        estimate = price_table(table, target, self.models)
+        sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
+        timed = as_timed(estimate.seconds, sigma, table, target, timing)
+        measured_s = self.rows.latency_us[at] * 1e-6
+        return Predicted(timed.seconds, timed.sigma, measured_s)
+
+    def _signatures(self, op: str, dtype: str) -> _Signatures:
+        if (op, dtype) not in self.known:
+            self.known[op, dtype] = self._made(op, dtype)
+        return self.known[op, dtype]
+
+    def _made(self, op: str, dtype: str) -> _Signatures:
+        rows = self.rows
+        mine = rows.op.at == rows.op.values.index(op)
+        mine &= rows.dtype.at == rows.dtype.values.index(dtype)
+        cells = np.unique(rows.params.at[mine])
+        listed: list[int] = cells.tolist()
+        params = [rows.parsed[cell] for cell in listed]
+        tables, faults = kernel_tables(op, dtype, params)
+        part = np.full(len(rows.parsed), -1)
+        row = np.zeros(len(rows.parsed), dtype=np.intp)
+        for number, (places, table) in enumerate(tables):
+            part[cells[places]] = number
+            row[cells[places]] = np.arange(len(table))
+        named = {int(cells[place]): why for place, why in faults.items()}
+        return _Signatures([table for _, table in tables], part, row, named)
+
+
+def usable_rows(
+    table: KernelTable, latency_us: Floats, target: Target
+) -> tuple[Indices, Counter[str]]:
+    """Return which rows can be scored, and how many cannot, by reason."""
+    modes = np.array(sorted(target.device.flops_per_s))
+    checks = (
+        (latency_us <= 0, "took no time"),
+        (table.bytes_written <= 0, "computes nothing: a size is 0"),
+        (~np.isin(table.math, modes), f"{target.name} has no {table.math[0]}"),
+    )
+    left_out: Counter[str] = Counter()
+    usable = np.ones(len(table), dtype=np.bool_)
+    for bad, reason in checks:
+        if count := int((bad & usable).sum()):
+            left_out[reason] += count
+        usable &= ~bad
+    return np.flatnonzero(usable), left_out
+
+
+def _scored(
+    key: GroupKey, parts: Sequence[Predicted], skipped: Mapping[str, int]
+) -> GroupScore:
+    if not parts:
+        return GroupScore(key, None, None, None, skipped)
+    seconds = np.concatenate([part.seconds for part in parts])
+    sigma = np.concatenate([part.sigma for part in parts])
+    measured_s = np.concatenate([part.measured_s for part in parts])
+    inside = np.abs(np.log(measured_s / seconds)) <= Z90 * sigma
+    width = 2 * np.sinh(Z90 * sigma)
+    return GroupScore(
+        key,
+        errors_of(seconds, measured_s),
+        float(inside.mean()),
+        float(np.median(width)),
+        skipped,
+    )

@@ -1,0 +1,129 @@
+"""Compulsory work of measured rows whose sizes are plain numbers, many at once.
+
+Work is compulsory: every operand read once, every result written once. What an
+implementation moves besides is the model's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.measurements.sizes import Floats, Sizes
+
+Amounts: TypeAlias = tuple[Floats, Floats, Floats]
+"""Flops, bytes read, bytes written; shape (rows,) each."""
+
+FlatWork: TypeAlias = Callable[[Sizes, float, str], Amounts]
+"""From sizes, bytes of an element and the dtype."""
+
+_PRODUCT_BYTES: Mapping[str, tuple[float, float, float]] = {
+    "fp8": (1, 1, 2),
+    "fp8_dynamic": (2, 1, 2),
+    "fp8_block": (1, 1, 2),
+    "int8": (1, 1, 2),
+    "w8a16": (2, 1, 2),
+    "w4a16": (2, 0.5, 2),
+    "nvfp4": (0.5, 0.5, 2),
+}
+"""Of an element of A, B and C where they differ: quantised products write 16 bits."""
+
+_BACKWARD_PRODUCTS = 2.5
+"""Attention's gradients take five products where forward takes two."""
+
+_PHASES = ("forward", "backward")
+_CONV_PHASES = ("forward", "backward_data", "backward_weight")
+
+
+def _backward(sizes: Sizes) -> NDArray[np.bool_]:
+    phase: NDArray[np.bool_] = sizes.word("phase", "forward", _PHASES) != "forward"
+    return phase
+
+
+def _gemm(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    b, m, n, k = (sizes.whole(name) for name in "bmnk")
+    of_a, of_b, of_c = _PRODUCT_BYTES.get(dtype, (size, size, size))
+    bias = np.where(sizes.flag("bias"), n * of_c, 0.0)
+    read = b * (m * k * of_a + k * n * of_b) + bias
+    return 2 * b * m * n * k, read, b * m * n * of_c
+
+
+def _conv2d(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    """Of three tensors each phase reads two and writes the third."""
+    window, side = sizes.whole("kernel"), sizes.whole("size")
+    reach = side + 2 * sizes.whole("padding") - window
+    out = np.floor(reach / np.maximum(sizes.whole("stride"), 1)) + 1
+    columns, channels = sizes.whole("c_out"), sizes.whole("c_in")
+    pixels = sizes.whole("n") * out * out
+    depth = np.floor(channels / np.maximum(sizes.whole("groups", 1), 1)) * window**2
+    image = sizes.whole("n") * channels * side**2
+    tensors = (pixels * columns, image, depth * columns)
+    phase = sizes.word("phase", "forward", _CONV_PHASES)
+    written = np.select([phase == name for name in _CONV_PHASES], tensors)
+    read = sum(tensors) - written
+    return 2 * pixels * depth * columns, size * read, size * written
+
+
+def _elementwise(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    elements = sizes.whole("rows") * sizes.whole("cols")
+    read = size * elements * sizes.whole("tensor_inputs", 1)
+    written = size * elements
+    if "bytes" in sizes.columns:
+        written = np.maximum(sizes.whole("bytes") - read, 0)
+    return elements, read, written
+
+
+def _over_rows(flops_each: int, backward_reads: int) -> FlatWork:
+    """Map a matrix to a matrix; backward reads the gradient and what was saved."""
+
+    def work(sizes: Sizes, size: float, dtype: str) -> Amounts:
+        elements = sizes.whole("rows") * sizes.whole("cols")
+        backward = _backward(sizes)
+        moved = size * elements
+        read = np.where(backward, backward_reads, 1) * moved
+        return flops_each * elements * (1 + backward), read, moved
+
+    return work
+
+
+def _reduction(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    rows, cols = sizes.whole("rows"), sizes.whole("cols")
+    return rows * cols, size * rows * cols, size * rows
+
+
+def _attention(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    batch, heads_each = sizes.whole("batch"), sizes.whole("heads")
+    heads = batch * heads_each
+    q_len, kv_len, width = map(sizes.whole, ("q_len", "kv_len", "head_dim"))
+    given = "kv_heads" in sizes.columns
+    kv_heads = batch * (sizes.whole("kv_heads") if given else heads_each)
+    flops = 4 * heads * q_len * kv_len * width
+    queries, keys = heads * q_len * width, 2 * kv_heads * kv_len * width
+    backward = _backward(sizes)  # reads the result and its gradient besides
+    return (
+        np.where(backward, _BACKWARD_PRODUCTS, 1) * flops,
+        size * (np.where(backward, 3, 1) * queries + keys),
+        size * np.where(backward, queries + keys, queries),
+    )
+
+
+def _memcpy(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    moved = sizes.whole("bytes")
+    return np.zeros(len(moved)), moved, moved
+
+
+FLAT_WORK: Mapping[str, FlatWork] = {
+    "gemm": _gemm,
+    "conv2d": _conv2d,
+    "elementwise": _elementwise,
+    "softmax": _over_rows(5, 2),
+    "layer_norm": _over_rows(9, 2),
+    "batch_norm": _over_rows(5, 2),
+    "reduction": _reduction,
+    "attention": _attention,
+    "memcpy": _memcpy,
+}
+"""By op."""

@@ -1,0 +1,97 @@
+"""Compulsory work of measured rows whose parameters are lists: one at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from perfc.costmodels import distinct_rows
+from perfc.ir import OPTIMIZER_FLOPS, OPTIMIZER_STATES, Record, Work
+from perfc.measurements.schema import MeasurementError
+
+_INDEX_BYTES = 8
+
+
+def _work(flops: float, read: float, written: float) -> Work:
+    return Work(round(flops), math.ceil(read), math.ceil(written))
+
+
+def _phase(params: Record) -> str:
+    return params.text("phase", "forward")
+
+
+def _embedding_bag(params: Record, size: float, dtype: str) -> Work:
+    batch = params.integer("batch")
+    work = Work(0, 0, 0)
+    for table in params.records("tables"):
+        rows, dim = table.integer("rows"), table.integer("dim")
+        lookups = batch * table.integer("pooling")
+        pooled, listed = size * batch * dim, _INDEX_BYTES * (lookups + batch + 1)
+        if _phase(params) == "forward":
+            work += _work(lookups * dim, size * lookups * dim + listed, pooled)
+        else:
+            work += _update(params, size, (rows, dim, lookups), pooled + listed)
+    return work
+
+
+def _update(
+    params: Record, size: float, table: tuple[int, int, int], read: float
+) -> Work:
+    """Rows that are touched are read and written, with their states.
+
+    Without an optimizer the gradient of the whole table is written.
+    """
+    rows, dim, lookups = table
+    kind = params.text("optimizer", "")
+    if not kind:
+        return _work(lookups * dim, read, size * rows * dim)
+    sizes = (np.array([float(number)]) for number in (rows, lookups))
+    touched = float(distinct_rows(*sizes)[0])
+    states = OPTIMIZER_STATES[kind]
+    of_row = dim * (1 + states.count("element")) + states.count("row")
+    moved = size * touched * of_row
+    flops = lookups * dim + OPTIMIZER_FLOPS[kind] * touched * dim
+    return _work(flops, read + moved, moved)
+
+
+def _gather(params: Record, size: float, dtype: str) -> Work:
+    """Rows that `indices` name, along the first axis."""
+    count = math.prod(params.integers("indices"))
+    elements = count * math.prod(params.integers("shape")[1:])
+    read = size * elements + _INDEX_BYTES * count
+    return _work(0, read, size * elements)
+
+
+def _concat(params: Record, size: float, dtype: str) -> Work:
+    shapes = params["shapes"]
+    if not isinstance(shapes, tuple):
+        msg = "shapes is no list"
+        raise MeasurementError(msg)
+    listed = Record({str(i): shape for i, shape in enumerate(shapes)})
+    elements = sum(math.prod(listed.integers(name)) for name in listed)
+    return _work(0, size * elements, size * elements)
+
+
+def _transpose(params: Record, size: float, dtype: str) -> Work:
+    elements = math.prod(params.integers("shape"))
+    return _work(0, size * elements, size * elements)
+
+
+def _optimizer_step(params: Record, size: float, dtype: str) -> Work:
+    elements, kind = params.integer("elements"), params.text("kind")
+    states = len(OPTIMIZER_STATES.get(kind, ("element", "element")))
+    read, written = 2 + states, 1 + states
+    flops = OPTIMIZER_FLOPS[kind] * elements
+    return _work(flops, size * read * elements, size * written * elements)
+
+
+NESTED_WORK: Mapping[str, Callable[[Record, float, str], Work]] = {
+    "embedding_bag": _embedding_bag,
+    "gather": _gather,
+    "concat": _concat,
+    "transpose": _transpose,
+    "optimizer_step": _optimizer_step,
+}
+"""By op."""

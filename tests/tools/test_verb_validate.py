@@ -1,0 +1,264 @@
+"""`perfc validate` as it is typed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import attrs
+import pytest
+from tests.measurements.rows import measured
+from tests.tools.command import Command
+
+from perfc.costmodels import cost_models, load_target, price
+from perfc.measurements import MEASUREMENTS, Measurement, kernel_of, write_rows
+
+FIELDS = (
+    *("target", "op", "dtype", "timing", "rows", "skipped", "skipped_reasons"),
+    *("mape", "gmae", "geomean_ape", "p50", "p90", "p95", "max", "bias"),
+    *("coverage90", "width90"),
+)
+
+
+def _row(target: str, op: str = "softmax", *, factor: float = 1.0) -> Measurement:
+    """Return a row that took *factor* of what perfc says of the kernel alone."""
+    row = measured(op, rows=4096, cols=1024) if op == "softmax" else measured(op)
+    row = attrs.evolve(row, target=target, timing="kernel")
+    if op != "softmax":
+        return row
+    (seconds,) = price([kernel_of(row)], load_target(target), cost_models()).seconds
+    return attrs.evolve(row, latency_us=float(seconds) * 1e6 * factor)
+
+
+def _table(path: Path, *rows: Measurement) -> str:
+    write_rows(path, rows, MEASUREMENTS)
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_errors_of_a_group(command: Command, tmp_path: Path, suffix: str) -> None:
+    """The figures are those of predictions that are 25 % high and 20 % low."""
+    rows = [_row("v100", factor=0.8), _row("v100", factor=1.25)]
+    table = _table(tmp_path / f"rows{suffix}", *rows)
+
+    (group,) = command("validate", table, "--format", "json").report["groups"]
+
+    assert set(FIELDS) == set(group)
+    assert ("v100", "softmax", "fp32", "kernel", 2) == tuple(
+        group[name] for name in FIELDS[:5]
+    )
+    assert {
+        "mape": 0.225,
+        "gmae": 0.25,
+        "geomean_ape": math.sqrt(0.25 * 0.2),
+        "p50": 0.225,
+        "max": 0.25,
+        "bias": 0.025,
+    } == pytest.approx({name: group[name] for name in _NUMBERS})
+    assert 0.2 < group["p90"] < group["p95"] < 0.25
+
+
+_NUMBERS = ("mape", "gmae", "geomean_ape", "p50", "max", "bias")
+
+
+def test_an_exact_prediction_has_a_geometric_mean(
+    command: Command, tmp_path: Path
+) -> None:
+    """An error of zero counts as 0.1 %."""
+    table = _table(tmp_path / "rows.csv", _row("v100"))
+
+    (group,) = command("validate", table, "--format", "json").report["groups"]
+
+    assert 0.001 == pytest.approx(group["geomean_ape"])
+    assert 1.0 == group["coverage90"]
+
+
+def test_rows_outside_of_the_interval_are_counted(
+    command: Command, tmp_path: Path
+) -> None:
+    """A row of a hundredth of the predicted time is not inside."""
+    table = _table(tmp_path / "rows.csv", _row("v100"), _row("v100", factor=0.01))
+
+    (group,) = command("validate", table, "--format", "json").report["groups"]
+
+    assert 0.5 == group["coverage90"]
+    assert 0 < group["width90"] < 4
+
+
+def test_what_is_unknown_is_skipped_and_named(command: Command, tmp_path: Path) -> None:
+    """What perfc cannot price has a reason each; metrics of no rows are null."""
+    rows = [
+        _row("v100"),
+        attrs.evolve(_row("v100"), target="abacus"),
+        _row("v100", "juggle"),
+        attrs.evolve(_row("v100"), dtype="fp3"),
+        attrs.evolve(_row("v100"), latency_us=0.0),
+        attrs.evolve(measured("gemm", "bf16", b=1, m=8, n=8, k=8), target="v100"),
+        attrs.evolve(measured("softmax", rows=4), target="v100", timing="kernel"),
+        attrs.evolve(measured("all_reduce", bytes=8), target="v100", timing="nccl"),
+    ]
+    table = _table(tmp_path / "rows.csv", *rows)
+
+    outcome = command("validate", table, "--format", "json")
+    groups = outcome.report["groups"]
+
+    assert 0 == outcome.code
+    assert (1, 7) == (
+        sum(group["rows"] for group in groups),
+        sum(group["skipped"] for group in groups),
+    )
+    reasons = {reason for group in groups for reason in group["skipped_reasons"]}
+    assert {
+        "unknown target abacus",
+        "unknown op juggle",
+        "unknown dtype fp3",
+        "took no time",
+        "v100-sxm2-16g has no bf16",
+        "softmax {rows = 4}: cols is missing, expected a whole number",
+        "unknown op all_reduce",
+    } == reasons
+    (unknown,) = [group for group in groups if group["op"] == "juggle"]
+    assert [None] * 10 == [unknown[name] for name in FIELDS[7:]]
+
+
+def test_strict(command: Command, tmp_path: Path) -> None:
+    """Exit code 4 if a row was skipped, 0 if none was."""
+    whole = _table(tmp_path / "whole.csv", _row("v100"))
+    part = _table(tmp_path / "part.csv", _row("v100"), _row("v100", "juggle"))
+
+    codes = [command("validate", name, "--strict").code for name in (whole, part)]
+
+    assert [0, 4] == codes
+
+
+def test_tables_know_nothing_of_each_other(command: Command, tmp_path: Path) -> None:
+    """Rows of several tables are scored as those of one that has them all."""
+    rows = [_row("v100", factor=0.5), _row("t4"), _row("v100", factor=0.9)]
+    whole = _table(tmp_path / "whole.csv", *rows)
+    parts = [_table(tmp_path / f"{number}.csv", row) for number, row in enumerate(rows)]
+
+    assert command("validate", whole).out == command("validate", *parts).out
+
+
+def test_one_target(command: Command, tmp_path: Path) -> None:
+    """`--target` leaves the rows of others out, and knows aliases."""
+    table = _table(tmp_path / "rows.csv", _row("v100"), _row("t4"))
+
+    outcome = command("validate", table, "--target", "v100-16g", "--format", "json")
+
+    assert ["v100"] == [group["target"] for group in outcome.report["groups"]]
+
+
+def test_a_profile_is_scored(command: Command, tmp_path: Path) -> None:
+    """`--target FILE.toml` prices the rows with what was calibrated."""
+    law = [attrs.evolve(row, latency_us=latency) for row, latency in _twice_as_long()]
+    table = _table(tmp_path / "rows.csv", *law)
+    profile = str(tmp_path / "mine.toml")
+    command("calibrate", "--from", table, "-o", profile)
+
+    before, after = (
+        command("validate", table, "--target", name, "--format", "json").report
+        for name in ("v100", profile)
+    )
+
+    assert 0.5 == pytest.approx(before["groups"][0]["mape"], rel=0.01)
+    assert after["groups"][0]["mape"] < 0.05
+
+
+def _twice_as_long() -> list[tuple[Measurement, float]]:
+    sizes = [(rows, cols) for rows in (512, 4096, 65536) for cols in (64, 512, 900)]
+    rows = [
+        attrs.evolve(
+            measured("softmax", rows=r, cols=c), target="v100-sxm2-16g", timing="kernel"
+        )
+        for r, c in sizes
+    ]
+    kernels = [kernel_of(row) for row in rows]
+    seconds = price(kernels, load_target("v100-sxm2-16g"), cost_models()).seconds
+    return list(zip(rows, (2e6 * seconds).tolist(), strict=True))
+
+
+def test_text(command: Command, tmp_path: Path) -> None:
+    """A line a group, and below it what was skipped."""
+    table = _table(tmp_path / "rows.csv", _row("v100"), _row("v100", "juggle"))
+
+    lines = command("validate", table).out.splitlines()
+
+    assert ["target", "op", "dtype", "timing", "rows", "skipped"] == lines[0].split()[
+        :6
+    ]
+    assert ["v100", "juggle", "fp32", "kernel", "0", "1"] == lines[1].split()[:6]
+    assert ["v100", "softmax", "fp32", "kernel", "1", "0", "0.0%"] == (
+        lines[2].split()[:7]
+    )
+    assert ["skipped 1 rows:", "  1  unknown op juggle"] == lines[3:]
+
+
+def _write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+_HEAD = "target,op,dtype,params,latency_us,timing,source,kernel\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no column target"),
+        ("a,b\n1,2\n", "no column target, op"),
+        (_HEAD, "no rows"),
+        (_HEAD + "v100,softmax,fp32,{},much,graph,s,\n", "row 1: latency_us is 'much'"),
+        (_HEAD + 'v100,softmax,fp32,"{",1,graph,s,\n', "row 1: params is '{'"),
+        (_HEAD + "v100,softmax,fp32,[],1,graph,s,\n", "expected a JSON object"),
+        (_HEAD + "v100,softmax,fp32,{},1,dreamt,s,\n", "expected kernel, graph"),
+        (
+            _HEAD + "v100,softmax,fp32,{},nan,graph,s,\n",
+            "expected a number not below 0",
+        ),
+    ],
+)
+def test_tables_that_are_none(
+    command: Command, tmp_path: Path, text: str, message: str
+) -> None:
+    """The error names the file and what is wrong with it."""
+    table = _write(tmp_path / "rows.csv", text)
+
+    error = command.refused(["validate", table], 1)
+
+    assert error.startswith(table)
+    assert message in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["none.csv"], 1, "cannot read none.csv"),
+        (["rows.txt"], 2, "expected a name that ends in .parquet or .csv"),
+        ([], 2, "TABLE"),
+        (["none.csv", "--format", "xml"], 2, "xml"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    command: Command, arguments: list[str], code: int, message: str
+) -> None:
+    """One line and the right code."""
+    assert message in command.refused(["validate", *arguments], code)
+
+
+def test_no_row_of_the_target(command: Command, tmp_path: Path) -> None:
+    """The error says whose rows there are; an unknown target is a usage error."""
+    table = _table(tmp_path / "rows.csv", _row("v100"))
+
+    of_t4 = command.refused(["validate", table, "--target", "t4"], 1)
+    of_none = command.refused(["validate", table, "--target", "abacus"], 2)
+
+    assert "no row of target t4; the rows are of v100" == of_t4
+    assert "unknown target abacus" in of_none
+
+
+def test_a_parquet_file_that_is_none(command: Command, tmp_path: Path) -> None:
+    """Damaged bytes are one clear line."""
+    table = _write(tmp_path / "rows.parquet", "PAR1 or not")
+
+    assert "not a Parquet file" in command.refused(["validate", table], 1)

@@ -1,0 +1,97 @@
+"""`perfc validate`: score the cost models against measured rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfc.ir import PerfcError
+from perfc.tools.files import write_result
+from perfc.tools.validation import validation_json, validation_text
+
+if TYPE_CHECKING:
+    from perfc.fitting import GroupScore
+    from perfc.measurements import MeasuredColumns
+
+_NOT_MODELLED = 4
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc validate rows.csv --target h100",
+)
+@click.argument(
+    "tables", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TABLE…"
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME|FILE.toml",
+    help="Score rows of this target only, with this sheet or profile; repeat for "
+    "several.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+)
+@click.option("--strict", is_flag=True, help="Exit with 4 if a row was skipped.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write there instead of stdout.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def validate(  # noqa: PLR0913 - one argument per option
+    *,
+    tables: Sequence[Path],
+    targets: Sequence[str],
+    format_: str,
+    strict: bool,
+    output: Path | None,
+    debug: bool,
+) -> int:
+    """Say how far predictions are off rows that were measured.
+
+    TABLE is a file in perfc.measurements/1, .parquet or .csv. Errors are fractions of
+    the measured time, by target, op, dtype and timing.
+    """
+    from perfc.measurements import read_columns  # noqa: PLC0415 - for this verb alone
+
+    rows = [read_columns(table) for table in tables]
+    for table, found in zip(tables, rows, strict=True):
+        if not len(found):
+            msg = f"{table}: no rows, expected one measurement a row"
+            raise PerfcError(msg)
+    groups = _scores(rows, targets)
+    write = validation_json if format_ == "json" else validation_text
+    write_result(write(groups), output)
+    skipped = any(group.skipped for group in groups)
+    return _NOT_MODELLED if strict and skipped else 0
+
+
+def _scores(
+    tables: Sequence[MeasuredColumns], names: Sequence[str]
+) -> list[GroupScore]:
+    from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
+    from perfc.fitting import score  # noqa: PLC0415
+
+    if not names:
+        return score(tables)
+    targets = {target.name: target for target in map(load_target, names)}
+    groups = score(tables, targets)
+    if not groups:
+        found = sorted({name for table in tables for name in table.target.values})
+        msg = (
+            f"no row of target {', '.join(targets)}; the rows are of {', '.join(found)}"
+        )
+        raise PerfcError(msg)
+    return groups
