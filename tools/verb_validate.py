@@ -21,7 +21,7 @@ _NOT_MODELLED = 4
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perfc validate rows.csv --target h100",
+    epilog="Example: perfc validate measured.csv --target h100",
 )
 @click.argument(
     "tables", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TABLE…"

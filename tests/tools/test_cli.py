@@ -10,20 +10,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
+from tests.measurements.rows import measured
 from tests.tools.command import SMALL, Command
 
 import perfc
 from perfc.ir import PerfcError
+from perfc.measurements import MEASUREMENTS, write_rows
 from perfc.tools import cli
 
 VERBS = (
-    *("analyze", "opt", "measure", "calibrate"),
+    *("analyze", "validate", "opt", "measure", "calibrate"),
     *("targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (
-    *("validate", "replay", "rescale", "shard", "place"),
+    *("replay", "rescale", "shard", "place"),
     *("quantize", "dedup", "parallel", "sweep", "diff", "check"),
 )
 
@@ -54,6 +57,8 @@ def test_help_shows_an_example_that_runs(
 ) -> None:
     """The help of every verb ends in one command that can be typed as it is."""
     monkeypatch.chdir(tmp_path)
+    row = attrs.evolve(measured("gemm", b=1, m=64, n=64, k=64), target="h100-sxm-80g")
+    write_rows(tmp_path / "measured.csv", [row], MEASUREMENTS)
     helped = command(*verb, option)
 
     assert (0, "") == (helped.code, helped.err)
@@ -103,7 +108,7 @@ def test_options_that_are_not_built_are_absent(command: Command, option: str) ->
     ("arguments", "expected"),
     [
         (["analyse", "x"], "no verb 'analyse'; did you mean 'analyze'? see"),
-        (["xyz"], "no verb 'xyz'; verbs: analyze, opt, measure, calibrate, targets"),
+        (["xyz"], "no verb 'xyz'; verbs: analyze, validate, opt, measure, calibrate"),
         (["--verson"], "--verson"),
         (["analyze", "x", "--targt", "v100"], "'--target'"),
         (["analyze"], "Missing argument 'MODEL'; see `perfc analyze --help`"),
