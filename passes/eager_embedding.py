@@ -230,7 +230,24 @@ def _few(table: Tensor, lookups: int, work: Work) -> tuple[Launch, ...]:
     return (fill(dtype, rows, dim), kernel)
 
 
+def _bag_weights_backward(site: Site) -> Eager:
+    """A warp for each look-up: the product of its row and the gradient of its bag.
+
+    `_embedding_bag_per_sample_weights_backward_cuda`; of several tables fbgemm's
+    `split_embedding_codegen_grad_indice_weights_cuda`.
+    """
+    table, lookups = site.operands[1], site.out.numel
+    moved = rows_of(table.type.dtype, lookups, table.shape[1])
+    copies = made_contiguous(site.operands[:1])
+    kernel = gather("bag_weights", table, moved, site.work)
+    name = "aten::_embedding_bag_per_sample_weights_backward"
+    if len(site.attributes.records("tables")) > 1:
+        name = "fbgemm::split_embedding_codegen_grad_indice_weights"
+    return Eager(name, (*copies, kernel))
+
+
 RULES: Mapping[str, Rule] = {
+    "bag_weights_backward": _bag_weights_backward,
     "embedding_bag": _embedding_bag,
     "embedding_backward": _embedding_backward,
     "embedding_bag_backward": _bag_backward,

@@ -27,9 +27,21 @@ def embedding(site: Site) -> Gradients:
 
 
 def _embedding_bag(site: Site) -> Gradients:
-    """`_embedding_bag_backward`; of several tables fbgemm's, which updates them."""
+    """Gradients of the weights of samples, where they want one, then of the tables."""
     count = len(site.node.attributes.records("tables"))
+    found: dict[int, Value] = {}
+    weights = len(site.node.operands) - 1
+    if weights in site.wanted and site.node.attributes.flag("weighted"):
+        operands = (site.grad, *site.node.operands[:-1])
+        found[weights] = site.op("bag_weights_backward", *operands, **site.kept(*_BAG))
+    return {**found, **_of_tables(site, count)}
+
+
+def _of_tables(site: Site, count: int) -> Gradients:
+    """`_embedding_bag_backward`; of several tables fbgemm's, which updates them."""
     tables = site.node.operands[:count]
+    if site.wanted.isdisjoint(range(count)):
+        return {}
     operands = (site.grad, *site.node.operands[count:])
     kept, op = site.kept(*_BAG), "embedding_bag_backward"
     if count > 1 and site.tables.fused:

@@ -100,6 +100,22 @@ def _bag_backward(node: AtenNode) -> None:
     _gradient(node, "embedding_bag_backward", names, attributes)
 
 
+def _weights_backward(node: AtenNode) -> None:
+    """The gradient of the weights of samples; without offsets by the bag of each."""
+    weight = node.tensor("weight")
+    rows, dim = weight.type.shape
+    attributes: dict[str, AttrValue] = {
+        "tables": (Record({"rows": rows, "dim": dim}),),
+        "mode": _mode(node),
+        "has_offsets": True,
+    }
+    if (padding := node.integer("padding_idx", -1)) >= 0:
+        attributes["padding_index"] = padding
+    indices, bags = node.tensor("indices"), node.tensor("offset2bag")
+    operands = (_grad(node), weight, indices, bags)
+    node.emit("bag_weights_backward", operands, attributes)
+
+
 def _fused_attributes(node: AtenNode) -> dict[str, AttrValue]:
     tables = [weight.type.shape for weight in node.tensors("weights")]
     return {
@@ -146,6 +162,7 @@ EMBEDDING_HANDLERS: Mapping[str, Handler] = {
     "aten._embedding_bag_forward_only": _bag,
     "aten._embedding_bag_backward": _bag_backward,
     "aten._embedding_bag_dense_backward": _bag_backward,
+    "aten._embedding_bag_per_sample_weights_backward": _weights_backward,
     "aten._embedding_bag_sparse_backward": _bag_backward,
     "perfc.embedding_bag": _fused_lookup,
     "perfc.embedding_bag_backward": _fused_update,

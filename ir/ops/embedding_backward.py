@@ -165,4 +165,39 @@ EMBEDDING_BAG_BACKWARD = OpDef(
     summary="gradient of pooled rows, indices...: of tables, of rows, or their update",
 )
 
-OPS = (EMBEDDING_BACKWARD, EMBEDDING_BAG_BACKWARD)
+
+def _infer_weights(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    require_mode(attributes)
+    tables = attributes.records("tables")
+    given = 2 + len(tables) + attributes.flag("has_offsets")
+    if not tables or len(operands) != given:
+        msg = f"{len(operands)} operands do not fit {len(tables)} tables"
+        raise VerifyError(msg)
+    grad, indices = operands[0].type, operands[1 + len(tables)].type
+    return [Abstract(attrs.evolve(indices, dtype=grad.dtype))]
+
+
+def _work_weights(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Every look-up reads its row and the gradient of its bag: their product."""
+    tables = attributes.records("tables")
+    lookups = results[0].numel // len(tables)
+    elements = lookups * sum(dim_of(table, "dim") for table in tables)
+    listed = sum(operand.nbytes for operand in operands[1 + len(tables) :])
+    read = 2 * elements * (operands[0].dtype.bits // 8) + listed
+    return Work(2 * elements, read, results[0].nbytes)
+
+
+BAG_WEIGHTS_BACKWARD = OpDef(
+    name="bag_weights_backward",
+    arity=(3, None),
+    infer=_infer_weights,
+    work=_work_weights,
+    attributes=BAG_ATTRIBUTES,
+    summary="gradient of sample weights: pooled rows', tables..., indices[, offsets]",
+)
+
+OPS = (EMBEDDING_BACKWARD, EMBEDDING_BAG_BACKWARD, BAG_WEIGHTS_BACKWARD)

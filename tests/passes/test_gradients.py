@@ -196,6 +196,13 @@ CASES: Mapping[str, tuple[str, str]] = {
             'mode = "mean", has_offsets = true} : ?'
         ),
     ),
+    "embedding_bag-weighted": (
+        "param %x: f64[7,4], %i: i64[5], %o: i64[3], param %y: f64[5]",
+        (
+            "%r = embedding_bag(%x, %i, %o, %y) {tables = [{rows = 7, dim = 4}], "
+            'mode = "sum", has_offsets = true, weighted = true} : ?'
+        ),
+    ),
     **{
         f"reduce-{kind}": _unary("reduce", f'{{kind = "{kind}", axes = [1]}}')
         for kind in _REDUCTIONS

@@ -151,22 +151,40 @@ def _rotary(node: Node, operands: list[Any]) -> Results:
 
 
 def _bags(node: Node, operands: list[Any]) -> Results:
-    weight, indices, *offsets = operands
-    mode = node.attributes.text("mode")
-    return [F.embedding_bag(indices, weight, *offsets, mode=mode)]
+    weight, indices, *rest = operands
+    return [_pooled(node, weight, indices, *rest)]
+
+
+def _pooled(node: Node, weight: Any, indices: Any, *rest: Any) -> Any:  # noqa: ANN401
+    """Pool; of offsets and weights of samples those are there that the node has."""
+    weights = rest[-1] if node.attributes.flag("weighted") else None
+    offsets = rest[:1] if node.attributes.flag("has_offsets") else ()
+    return F.embedding_bag(
+        indices,
+        weight,
+        *offsets,
+        mode=node.attributes.text("mode"),
+        per_sample_weights=weights,
+    )
 
 
 def _bags_backward(node: Node, operands: list[Any]) -> Results:
     """Differentiate the bags; the sparse form lists each look-up's row."""
-    grad, indices, *offsets = operands
+    grad, indices, *rest = operands
     table = node.attributes.records("tables")[0]
     shape = table.integer("rows"), table.integer("dim")
     with torch.enable_grad():
         weight = grad.new_zeros(shape).requires_grad_()
-        out = F.embedding_bag(
-            indices, weight, *offsets, mode=node.attributes.text("mode")
-        )
+        out = _pooled(node, weight, indices, *rest)
     return _grad(out, weight, grad)
+
+
+def _bag_weights_backward(node: Node, operands: list[Any]) -> Results:
+    grad, table, indices, *offsets = operands
+    with torch.enable_grad():
+        weights = grad.new_zeros(indices.shape).requires_grad_()
+        out = _pooled(node, table, indices, *offsets, weights)
+    return _grad(out, weights, grad)
 
 
 def _embedding_backward(node: Node, operands: list[Any]) -> Results:
@@ -221,6 +239,7 @@ LAYERS: Mapping[str, Run] = {
     "attention_backward": _attention_backward,
     "rotary": _rotary,
     "embedding_backward": _embedding_backward,
+    "bag_weights_backward": _bag_weights_backward,
     "embedding_bag": _bags,
     "embedding_bag_backward": _bags_backward,
     "loss": _loss,
