@@ -107,6 +107,13 @@ def _capacity(site: Site) -> Capacity:
     return LARGE_ARGUMENTS if site.settings.large_arguments else SMALL_ARGUMENTS
 
 
+_NAMES: Mapping[str, str] = {
+    "unscale": "aten::_amp_foreach_non_finite_check_and_unscale_",
+    "update_scale": "aten::_amp_update_scale_",
+}
+"""Names of functions over lists that are not `_foreach_` and the kind."""
+
+
 def _foreach(site: Site) -> Eager:
     """One pass over all lists; a result that is new is one list more."""
     kind = site.attributes.text("kind")
@@ -117,7 +124,8 @@ def _foreach(site: Site) -> Eager:
         return Eager("aten::_foreach_norm", _norms(site))
     depth = site.attributes.integer("lists") + (not in_place)
     launches = _multi_tensor(site, "foreach", depth, FOREACH_FLOPS[kind])
-    return Eager(f"aten::_foreach_{kind}{'_' if in_place else ''}", launches)
+    name = f"aten::_foreach_{kind}{'_' if in_place else ''}"
+    return Eager(_NAMES.get(kind, name), launches)
 
 
 def _one_by_one(site: Site, name: str) -> Eager:

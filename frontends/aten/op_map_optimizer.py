@@ -91,6 +91,15 @@ def _foreach(kind: str) -> Handler:
     return handler
 
 
+def _update_scale(node: AtenNode) -> None:
+    """What `GradScaler.update` does, in one kernel."""
+    scale = node.tensor("self")
+    operands = (scale, node.tensor("growth_tracker"), node.tensor("found_inf"))
+    attributes: dict[str, AttrValue] = {"kind": "update_scale", "lists": len(operands)}
+    node.emit("foreach", operands, attributes, results=())
+    node.alias(0, scale)
+
+
 def _fused(kind: str) -> Handler:
     def handler(node: AtenNode) -> None:
         own = node.tensors("self")
@@ -114,5 +123,7 @@ def _fused(kind: str) -> Handler:
 OPTIMIZER_HANDLERS: Mapping[str, Handler] = {
     **{f"aten._foreach_{name}": _foreach(kind) for name, kind in _KINDS.items()},
     **{f"aten.{name}": _fused(kind) for name, kind in _FUSED.items()},
+    "aten._amp_foreach_non_finite_check_and_unscale_": _foreach("unscale"),
+    "aten._amp_update_scale_": _update_scale,
 }
 """ATen ops to the functions that write them."""

@@ -20,6 +20,7 @@ from perfc.frontends.torch.capture import capture_module
 from perfc.frontends.torch.custom_step import CustomStep
 from perfc.frontends.torch.exported import Exported, read_exported
 from perfc.frontends.torch.guards import is_list, is_mapping
+from perfc.frontends.torch.internals import scaler_left_on
 from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
@@ -75,7 +76,7 @@ def capture_factory(
 
     """
     name = text.rpartition(":")[2]
-    with weightless():
+    with weightless(), scaler_left_on():
         returned = _call(text, None)
     if isinstance(returned, Exported):
         return read_exported(returned, name)

@@ -190,3 +190,11 @@ def traced_lines(
     known: Mapping[int, int | None] = module._lineno_map  # noqa: SLF001
     found = {first + line: nodes[i] for line, i in known.items() if i is not None}
     return type(graph).forward.__code__, found
+
+
+@contextmanager
+def scaler_left_on() -> Generator[None]:
+    """Keep a `GradScaler` from turning itself off where PyTorch finds no GPU."""
+    module = import_module("torch.cuda.amp.common")
+    with patch.object(module, "amp_definitely_not_available", lambda: False):
+        yield

@@ -38,6 +38,8 @@ FOREACH_FLOPS: Mapping[str, int] = {
     "copy": 0,
     "zero": 0,
     "norm": 2,
+    "unscale": 2,
+    "update_scale": 4,
 }
 """Kinds, and flops for each element."""
 
