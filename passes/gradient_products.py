@@ -25,8 +25,10 @@ def _linear(site: Site) -> Gradients:
         found[0] = site.tape.reshape(back, *typed(x).shape)
     if 1 in site.wanted:
         flat = site.tape.reshape(x, rows, typed(x).shape[-1])
-        turned = (flat, grad) if kn else (grad, flat)
-        found[1] = site.op("matmul", site.tape.turned(turned[0]), turned[1])
+        if kn:
+            found[1] = _right(site, flat, weight, grad)
+        else:
+            found[1] = site.op("matmul", site.tape.turned(grad), flat)
     if _BIAS in site.wanted:
         found[_BIAS] = grad
     return found

@@ -11,6 +11,9 @@ from perfc.frontends.torch.recorder import Recorder
 from perfc.ir import Location, PerfcError, UnsupportedModelError
 
 _LONGEST = 300
+_ON_HOST = "on device cpu is not on the expected device meta"
+"""What PyTorch says of tensors of two devices, of which `meta` is the GPU."""
+
 
 
 @contextmanager
@@ -61,6 +64,11 @@ def _problem(error: Exception, target: str) -> str:
         return (
             f"{label} does not say what it returns on tensors without elements: "
             f"register it with torch.library.register_fake ({said})"
+        )
+    if _ON_HOST in said:
+        return (
+            f"{label} is given a tensor on the host, and others on the GPU: make it a "
+            "buffer of the module, or move it there"
         )
     raised = f"{type(error).__name__}: {said}"
     return f"{label}: {raised}" if label else raised
