@@ -46,12 +46,24 @@ def _reshape(site: Site) -> Eager:
     if x.contiguous:
         return Eager("aten::view")
     shape = site.out.shape
-    if site.attributes.flag("view"):
+    if site.attributes.flag("view") or _only_splits(x.shape, shape):
         return Eager("aten::view", (), (_viewed(x, shape),))
     matrices_stay = shape[-2:] == x.shape[-2:] and x.layout is Layout.TRANSPOSED
     if shape == x.shape or matrices_stay:
         return Eager("aten::view", (), (x.layout,))
     return Eager("aten::reshape", (copy_launch(x),))
+
+
+def _only_splits(shape: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether each axis is one of the new ones or several: a view of any strides."""
+    rest = iter(new)
+    for wide in shape:
+        found = next(rest, 0)
+        while 0 < found < wide:
+            found *= next(rest, 0)
+        if found != wide:
+            return False
+    return all(n == 1 for n in rest)
 
 
 def _viewed(x: Tensor, shape: tuple[int, ...]) -> Layout:
