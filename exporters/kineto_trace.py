@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -39,15 +38,14 @@ class KinetoTrace(Exporter):
 def _document(report: Report) -> str:
     ranks = list(rank_traces(report.results))
     named = (event for rank in ranks for event in _metadata(rank, report))
-    pieces = chain(
-        # The header's closing brace goes, so that the events come into it.
-        [json.dumps(_header(report, ranks), indent=1)[:-2]],
-        [',\n"traceEvents": [\n', ",\n".join(named)],
-        *(rank_slices(rank, report.results) for rank in ranks),
-        path_arrows(ranks, report.results),
-        memory_counters(ranks[0], report),
-        ["\n]}\n"],
-    )
+    # The header's closing brace goes, so that the events come into it.
+    pieces = [json.dumps(_header(report, ranks), indent=1)[:-2]]
+    pieces += [',\n"traceEvents": [\n', ",\n".join(named)]
+    for rank in ranks:
+        pieces += rank_slices(rank, report.results)
+    pieces += path_arrows(ranks, report.results)
+    pieces += memory_counters(ranks[0], report)
+    pieces.append("\n]}\n")
     return "".join(pieces)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from itertools import chain, compress
+from itertools import compress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,7 +38,7 @@ _COLLECTIVES = {
 """Ops by the names of NCCL's kernels; an all-to-all is sends and receives."""
 
 
-def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
+def device_slices(rank: RankTrace, results: Results) -> list[str]:
     """Return kernels, copies and collectives, then the arrows that end there."""
     graph, names = rank.graph, [*(op.name for op in rank.graph.ops), ""]
     busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
@@ -76,7 +75,8 @@ def device_slices(rank: RankTrace, results: Results) -> Iterator[str]:
     )
     issued = (calls >= 0).tolist()
     ends = ([part.arrow for part in equal], times, correlations)
-    return chain(slices, arrows(*(list(compress(column, issued)) for column in ends)))
+    slices += arrows(*(list(compress(column, issued)) for column in ends))
+    return slices
 
 
 class _Part(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,14 +11,14 @@ from perfc.exporters.trace_rank import RankTrace
 from perfc.tools import Report, memory_timeline
 
 
-def memory_counters(rank: RankTrace, report: Report) -> Iterator[str]:
+def memory_counters(rank: RankTrace, report: Report) -> Sequence[str]:
     """Return the allocated bytes of a rank, where they change."""
     pid = next((lane.pid for lane in rank.lanes if lane.device >= 0), None)
     if pid is None:
-        return iter(())
+        return ()
     shown, _, start_ns, end_ns = rank.op_slices
-    ops: list[int] = shown.tolist()
-    nodes = [rank.graph.ops[op].node for op in ops]
+    ops = rank.graph.ops
+    nodes = [ops[number].node for number in shown.tolist()]
     times_ns = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
     spans = dict(zip(nodes, times_ns, strict=True))
     points = memory_timeline(report.memory_use, spans)

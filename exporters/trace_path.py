@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _PATH = "critical_path"
 _WITHOUT_SLICE = frozenset({TaskKind.HOST, TaskKind.RECORD, TaskKind.WAIT})
 
 
-def path_arrows(ranks: Sequence[RankTrace], results: Results) -> Iterator[str]:
+def path_arrows(ranks: Sequence[RankTrace], results: Results) -> list[str]:
     """Return an arrow between each two slices that follow one another on the path.
 
     A task on the host stands for its op, so that the path runs from op to op; time
@@ -34,16 +34,17 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> Iterator[str]:
     # A slice that has waited began before what it waited for.
     waited = start_ns[after] < start_ns[before]
     reached_ns = np.where(waited, end_ns[before], start_ns[after])
-    lanes = [rank.lanes[resource] for rank in ranks for resource in rank.graph.resource]
-    heads = {lane: arrow_start(_PATH, lane) for rank in ranks for lane in rank.lanes}
-    tails = {lane: arrow_end(_PATH, lane) for rank in ranks for lane in rank.lanes}
-    numbers = [str(number) for number in range(1, len(slices))]
-    left = [heads[lanes[task]] for task in before.tolist()]
-    reached = [tails[lanes[task]] for task in after.tolist()]
-    return chain(
-        arrows(left, microseconds(start_ns[before]), numbers),
-        arrows(reached, microseconds(reached_ns), numbers),
-    )
+    lanes = [lane for rank in ranks for lane in rank.lanes]
+    first = accumulate([len(rank.lanes) for rank in ranks], initial=0)
+    number = np.concatenate([rank.resource + next(first) for rank in ranks])
+    heads = [arrow_start(_PATH, lane) for lane in lanes]
+    tails = [arrow_end(_PATH, lane) for lane in lanes]
+    numbers = [*map(str, range(1, len(slices)))]
+    left = [*map(heads.__getitem__, number[before].tolist())]
+    reached = [*map(tails.__getitem__, number[after].tolist())]
+    pieces = arrows(left, microseconds(start_ns[before]), numbers)
+    pieces += arrows(reached, microseconds(reached_ns), numbers)
+    return pieces
 
 
 def _slices(rank: RankTrace) -> Integers:

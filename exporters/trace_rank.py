@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import HOST_KINDS, LaunchGraph, ResourceKind, TaskKind
-from perfc.passes import task_mask
+from perfc.passes import detail_mask, integers, task_mask
 from perfc.tools import Results
 
 _FIRST_HOST_PID = 100_000
@@ -149,9 +149,9 @@ def rank_traces(results: Results) -> Iterator[RankTrace]:
         own = slice(offset, offset + len(graph))
         end_ns = _nanoseconds(schedule.ends_s[own])
         start_ns = _nanoseconds(schedule.starts_s[own])
-        resource = np.array(graph.resource, dtype=np.int64)
-        op = np.array(graph.op, dtype=np.int64)
-        between = np.array([detail == BETWEEN_OPS for detail in graph.detail], np.bool_)
+        resource = integers(graph.resource)
+        op = integers(graph.op)
+        between = detail_mask(graph, frozenset({BETWEEN_OPS}))
         yield RankTrace(
             number,
             results.program.classes[number].ranks[0],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
-from itertools import chain, compress
+import operator
+from collections.abc import Mapping
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -54,20 +55,21 @@ _INPUT_TYPES = {
 """Element types by their names in PyTorch's traces; others keep their own."""
 
 
-def rank_slices(rank: RankTrace, results: Results) -> Iterator[str]:
+def rank_slices(rank: RankTrace, results: Results) -> list[str]:
     """Return every slice of a rank, and the arrows from calls to device tasks."""
-    return chain(
-        _op_slices(rank, results), _call_slices(rank), device_slices(rank, results)
-    )
+    slices = _op_slices(rank, results)
+    slices += _call_slices(rank)
+    slices += device_slices(rank, results)
+    return slices
 
 
-def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
+def _op_slices(rank: RankTrace, results: Results) -> list[str]:
     arguments, unknown = _arguments_by_node(rank, results), _arguments({}, "", ())
     shown, resource, start_ns, end_ns = rank.op_slices
     numbers: list[int] = shown.tolist()
-    resources: list[int] = resource.tolist()
-    ops = [rank.graph.ops[number] for number in numbers]
-    keys = list(zip([op.name for op in ops], resources, strict=True))
+    ops = [*map(rank.graph.ops.__getitem__, numbers)]
+    nodes = [op.node for op in ops]
+    keys = list(zip([op.name for op in ops], resource.tolist(), strict=True))
     heads = {
         key: slice_start("cpu_op", key[0], rank.lanes[key[1]]) for key in set(keys)
     }
@@ -76,16 +78,16 @@ def _op_slices(rank: RankTrace, results: Results) -> Iterator[str]:
         microseconds(start_ns),
         ',"dur":',
         microseconds(end_ns - start_ns),
-        [rank.external_ids[number] for number in numbers],
-        [arguments.get(op.node, unknown) for op in ops],
-        [quoted(op.node) for op in ops],
+        [*map(rank.external_ids.__getitem__, numbers)],
+        [arguments.get(node, unknown) for node in nodes],
+        [*map(quoted, nodes)],
         ',"Ev Idx":',
         list(map(str, numbers)),
         "}}",
     )
 
 
-def _call_slices(rank: RankTrace) -> Iterator[str]:
+def _call_slices(rank: RankTrace) -> list[str]:
     """Return runtime calls, then an arrow from each that issues something."""
     graph, issuing = rank.graph, frozenset(rank.graph.issue)
     calls = np.flatnonzero(task_mask(graph, CALL_KINDS))
@@ -107,7 +109,8 @@ def _call_slices(rank: RankTrace) -> Iterator[str]:
     )
     issues = [task in issuing for task in tasks]
     starts = ([part.arrow for part in equal], times, correlations)
-    return chain(slices, arrows(*(list(compress(column, issues)) for column in starts)))
+    slices += arrows(*(list(compress(column, issues)) for column in starts))
+    return slices
 
 
 def _call_name(graph: LaunchGraph, task: int) -> str:
@@ -136,11 +139,11 @@ def _arguments_by_node(rank: RankTrace, results: Results) -> dict[str, str]:
     graph = results.program.classes[rank.number].ops
     if graph is None:
         return {}
+    type_ = operator.attrgetter("type")  # quicker than a comprehension
     write = functools.cache(functools.partial(_arguments, results.program.bindings))
     found = {value.name: write("", (value.type,)) for value in graph.inputs}
     for node in graph:
-        types = tuple([value.type for value in node.operands])
-        found[node.name] = write(node.location.module, types)
+        found[node.name] = write(node.location.module, tuple(map(type_, node.operands)))
     return found
 
 

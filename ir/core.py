@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import attrs
 
@@ -126,9 +127,8 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every value defined here: inputs, parameters, states, results."""
-        yield from self.arguments()
-        for node in self._nodes:
-            yield from node.results
+        results = chain.from_iterable([node.results for node in self._nodes])
+        return chain(self.arguments(), results)
 
     def arguments(self) -> Iterator[Value]:
         """Every value that is there before the first node runs."""

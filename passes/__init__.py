@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.checkpoint_activations import CheckpointActivations
+from perfc.passes.columns import integers
 from perfc.passes.convert_dtype import LOW as LOW_DTYPES
 from perfc.passes.convert_dtype import ConvertDtype
 from perfc.passes.critical_path import CriticalPath
@@ -62,7 +63,7 @@ from perfc.passes.raise_rotary import RaiseRotary
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
-from perfc.passes.task_kinds import task_mask
+from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.time_interval import TimeInterval
 from perfc.passes.training import Training
 from perfc.passes.training_joint import has_optimizer, is_training_step
@@ -139,13 +140,16 @@ __all__ = [
     "Transform",
     "VerifyEach",
     "WhatIf",
+    "detail_mask",
     "find_fact",
     "format_pipeline",
     "fused_nodes",
     "has_control_flow",
     "has_optimizer",
     "host_launches",
+    "integers",
     "is_training_step",
+    "kernel_numbers",
     "make_pass",
     "parse_pipeline",
     "pass_class",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfc.ir import HOST_KINDS, AnyKey, Program, TaskKind
 from perfc.passes.base import Pass, PassContext
+from perfc.passes.columns import floats, integers
 from perfc.passes.facts import (
     CRITICAL_PATH,
     HOSTED,
@@ -94,17 +95,17 @@ def _segments(
     tasks: list[int],
 ) -> SegmentTable:
     """Return, for each task, the wait before it, if any, and its own time."""
-    path = np.array(tasks, dtype=np.int64)
-    start_s = schedule.starts_s[path]
-    duration_s = np.array(schedule.duration_s)[path]
+    path = integers(tasks)
+    start_s, duration_s = schedule.starts_s[path], schedule.durations_s[path]
     before = np.concatenate([[-1], path])[:-1]
     free_s = np.concatenate([[0.0], start_s + duration_s])[:-1]
     # The lag itself, not the difference: then every segment ends on the very float
     # at which the next one starts.
     launched = _on_host(hosted)[before]
     lag_s = np.full(len(path), timeline.latency_s)
-    for place in np.flatnonzero((start_s > free_s) & ~launched).tolist():
-        lag_s[place] = _gap_behind_s(timeline, tasks[place - 1], tasks[place])
+    idle = np.flatnonzero((start_s > free_s) & ~launched)
+    neighbours = zip(before[idle].tolist(), path[idle].tolist(), strict=True)
+    lag_s[idle] = [_gap_behind_s(timeline, *tasks) for tasks in neighbours]
     wait = np.where(launched, _NUMBER[SegmentKind.LAUNCH], _NUMBER[SegmentKind.IDLE])
     lasts = np.stack([start_s > free_s, duration_s > 0], axis=1).ravel()
     return SegmentTable(
@@ -138,8 +139,8 @@ def _gap_behind_s(timeline: Timeline, before: int, task: int) -> float:
 def _slack(
     schedule: Schedule, timeline: Timeline, tasks: list[int], time_s: float
 ) -> list[float]:
-    late_s = np.array(latest_ends(timeline, schedule.duration_s, time_s))
-    slack_s = late_s - np.array(schedule.end_s)
+    late_s = floats(latest_ends(timeline, schedule.duration_s, time_s))
+    slack_s = late_s - schedule.ends_s
     slack_s[slack_s < _ROUNDING * time_s] = 0.0
     slack_s[tasks] = 0.0
     slack: list[float] = slack_s.tolist()

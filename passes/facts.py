@@ -25,6 +25,7 @@ from perfc.ir import (
     Value,
     paused_collector,
 )
+from perfc.passes.columns import floats, integers
 
 TYPED: AnnotationKey[bool] = AnnotationKey("ir.typed", Graph, per_scenario=False)
 """Every value of the op graph has a type."""
@@ -93,14 +94,19 @@ class Schedule:
     cause: Sequence[int]
 
     @functools.cached_property
+    def durations_s(self) -> NDArray[np.float64]:
+        """`duration_s` as an array."""
+        return floats(self.duration_s)
+
+    @functools.cached_property
     def starts_s(self) -> NDArray[np.float64]:
         """`start_s` as an array."""
-        return np.array(self.start_s, dtype=np.float64)
+        return floats(self.start_s)
 
     @functools.cached_property
     def ends_s(self) -> NDArray[np.float64]:
         """`end_s` as an array."""
-        return np.array(self.end_s, dtype=np.float64)
+        return floats(self.end_s)
 
 
 SCHEDULE: AnnotationKey[Schedule] = AnnotationKey("time.schedule", Program)
@@ -182,7 +188,7 @@ class Path:
     @functools.cached_property
     def task_numbers(self) -> NDArray[np.int64]:
         """`tasks` as an array."""
-        return np.array(self.tasks, dtype=np.int64)
+        return integers(self.tasks)
 
     @functools.cached_property
     def segment_table(self) -> SegmentTable:

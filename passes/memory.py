@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import ClassVar
 
@@ -25,13 +26,14 @@ from perfc.ir import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.caching_allocator import rounded
+from perfc.passes.columns import integers
 from perfc.passes.eager import SCRATCHES, scratch_bytes
 from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
 from perfc.passes.fused_kernel import fused_nodes
-from perfc.passes.memory_use import MEMORY, Buffer, BufferKind, MemoryUse
-from perfc.passes.task_kinds import task_mask
+from perfc.passes.memory_use import MEMORY, BufferKind, BufferRow, MemoryUse
+from perfc.passes.task_kinds import detail_mask, task_mask
 
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
 _JOINS = frozenset({"concat"})
@@ -99,10 +101,10 @@ class _Launched:
         """Look at the tasks."""
         ops = frozenset(compress(graph.op, task_mask(graph, BUSY_KINDS).tolist()))
         sizes: defaultdict[int, list[int]] = defaultdict(list)
-        for task, detail in enumerate(graph.detail):
-            if detail in SCRATCHES and graph.kernel[task] >= 0:
+        for task in np.flatnonzero(detail_mask(graph, SCRATCHES)).tolist():
+            if graph.kernel[task] >= 0:
                 work = graph.kernels[graph.kernel[task]].work
-                sizes[graph.op[task]].append(scratch_bytes(detail, work))
+                sizes[graph.op[task]].append(scratch_bytes(graph.detail[task], work))
         scratch: dict[str, Sequence[int]] = {}
         for op, needed in sizes.items():
             node = graph.ops[op].node
@@ -157,20 +159,18 @@ class _Storages:
     last: dict[Value | None, int] = attrs.field(
         factory=dict["Value | None", int], init=False
     )
-    _types: dict[TensorType, TensorType] = attrs.field(
-        factory=dict[TensorType, TensorType], init=False
-    )
-    _sizes: dict[TensorType, int] = attrs.field(
-        factory=dict[TensorType, int], init=False
-    )
     _launched: _Launched = attrs.field(init=False)
+    _bound: Callable[[TensorType | None], TensorType] = attrs.field(init=False)
+    _nbytes: Callable[[TensorType | None], int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.nodes = list(self.graph)
         self.names = [node.name for node in self.nodes]
         self._launched = _Launched.of(self.launches)
+        self._bound = functools.cache(functools.partial(_bound, self.bindings))
+        self._nbytes = functools.cache(functools.partial(_nbytes, self.bindings))
 
-    def buffers(self, target: Target | None) -> list[Buffer]:
+    def buffers(self, target: Target | None) -> list[BufferRow]:
         """Return the storages, in the order in which they are allocated."""
         made = self._made()
         end, gradients = len(self.nodes), self._gradients()
@@ -182,14 +182,14 @@ class _Storages:
             (BufferKind.CONSTANT, self._constants(made)),
             (BufferKind.INPUT, self.graph.inputs),
         )
-        found = [
-            Buffer(value.name, kind, self._nbytes(value), -1, end)
+        found: list[BufferRow] = [
+            (value.name, kind, self._nbytes(value.type), -1, end)
             for kind, values in lasting
             for value in values
         ]
         if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
-            found.append(Buffer("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
+            found.append(("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
         scratch = self._scratch(made)
         for index, values in made.items():
             found += scratch.get(index, ())
@@ -197,9 +197,9 @@ class _Storages:
                 until, kind = self.last.get(value, index), BufferKind.ACTIVATION
                 if value in gradients:
                     until, kind = end, BufferKind.GRADIENT
-                size = self._nbytes(value)
-                found.append(Buffer(value.name, kind, size, index, until))
-        return [buffer for buffer in found if buffer.nbytes]
+                size = self._nbytes(value.type)
+                found.append((value.name, kind, size, index, until))
+        return [row for row in found if row[2]]
 
     def _made(self) -> dict[int, Sequence[Value]]:
         """Follow every value; return what each node that runs allocates.
@@ -293,9 +293,9 @@ class _Storages:
         read = (value for index in running for value in self.nodes[index].operands)
         return [value for value in dict.fromkeys(read) if value in constants]
 
-    def _scratch(self, running: Iterable[int]) -> dict[int, list[Buffer]]:
+    def _scratch(self, running: Iterable[int]) -> dict[int, list[BufferRow]]:
         """Return what nodes allocate besides their results, if they do."""
-        found: dict[int, list[Buffer]] = {}
+        found: dict[int, list[BufferRow]] = {}
         filled, keeps = self._launched.scratch, self._launched.keeps
         for index in running:
             node, name = self.nodes[index], self.names[index]
@@ -304,28 +304,23 @@ class _Storages:
             sizes = filled.get(name, ())
             rule = None if name in keeps else SCRATCH.get(node.op)
             if rule is not None:
-                operands = tuple([self._type(v) for v in node.operands])
-                results = tuple([self._type(v) for v in node.results])
+                operands = tuple([self._bound(v.type) for v in node.operands])
+                results = tuple([self._bound(v.type) for v in node.results])
                 sizes = [*sizes, rule(node.attributes, operands, results)]
             kind = BufferKind.SCRATCH
-            found[index] = [Buffer(name, kind, n, index, index) for n in sizes]
+            found[index] = [(name, kind, n, index, index) for n in sizes]
         return found
 
-    def _nbytes(self, value: Value) -> int:
-        assert value.type is not None  # noqa: S101 - the fact TYPED says so
-        size = self._sizes.get(value.type)
-        if size is None:
-            type_ = self._type(value)
-            on_device = type_.space is MemorySpace.DEVICE
-            size = self._sizes[value.type] = int(type_.nbytes) if on_device else 0
-        return size
 
-    def _type(self, value: Value) -> TensorType:
-        assert value.type is not None  # noqa: S101 - the fact TYPED says so
-        found = self._types.get(value.type)
-        if found is None:
-            found = self._types[value.type] = value.type.bind(self.bindings)
-        return found
+def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
+    assert type_ is not None  # noqa: S101 - the fact TYPED says so
+    return type_.bind(bindings)
+
+
+def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:
+    """Return what a value of a type takes of the device's memory."""
+    bound = _bound(bindings, type_)
+    return int(bound.nbytes) if bound.space is MemorySpace.DEVICE else 0
 
 
 def _reads(node: Node) -> Iterator[Value]:
@@ -337,12 +332,12 @@ def _reads(node: Node) -> Iterator[Value]:
             yield from _reads(inner)
 
 
-def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
+def _use(storages: _Storages, buffers: Sequence[BufferRow]) -> MemoryUse:
     """Add the buffers up along the nodes."""
     nodes, names = storages.nodes, storages.names
-    size = rounded(np.array([b.nbytes for b in buffers], dtype=np.int64))
-    first = np.array([b.first for b in buffers], dtype=np.int64)
-    last = np.array([b.last for b in buffers], dtype=np.int64)
+    size = rounded(integers([buffer[2] for buffer in buffers]))
+    first = integers([buffer[3] for buffer in buffers])
+    last = integers([buffer[4] for buffer in buffers])
     # The first place is for what there is before any node, the last for what stays.
     # Bytes are added up as floats, which is exact up to 8 PiB.
     grown = np.bincount(first + 1, size, len(nodes) + 2)
@@ -353,8 +348,8 @@ def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
     places = np.flatnonzero((first <= peak) & (peak <= last))
     live = [buffers[place] for place in places.tolist()]
     live_bytes: Counter[BufferKind] = Counter()
-    for buffer, nbytes in zip(live, size[places].tolist(), strict=True):
-        live_bytes[buffer.kind] += nbytes
+    for (_, kind, *_), nbytes in zip(live, size[places].tolist(), strict=True):
+        live_bytes[kind] += nbytes
     return MemoryUse(
         parameters_bytes=live_bytes[BufferKind.PARAMETER]
         + live_bytes[BufferKind.CONSTANT],
@@ -367,10 +362,10 @@ def _use(storages: _Storages, buffers: Sequence[Buffer]) -> MemoryUse:
         library_bytes=live_bytes[BufferKind.LIBRARY],
         node=names[peak] if peak >= 0 else "",
         phase=nodes[peak].location.phase if peak >= 0 else "",
-        at_peak=live,
+        rows_at_peak=live,
         nodes=names,
         before_bytes=int(during[0]),
-        during_bytes=[*map(int, during[1:].tolist())],
-        after_bytes=[*map(int, after[1:].tolist())],
-        buffers=buffers,
+        during_bytes=during[1:].astype(np.int64).tolist(),
+        after_bytes=after[1:].astype(np.int64).tolist(),
+        rows=buffers,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -64,6 +64,10 @@ class Buffer(NamedTuple):
         return rounded(self.nbytes)
 
 
+BufferRow: TypeAlias = tuple[str, BufferKind, int, int, int]
+"""The attributes of a `Buffer`: there can be very many, and few are looked at."""
+
+
 @attrs.frozen(eq=False)
 class MemoryUse:
     """Device memory of one iteration, in steady state.
@@ -79,12 +83,12 @@ class MemoryUse:
         optimizer_bytes: State of the optimizer.
         node: Name of the node at the peak, "" if it is before any node.
         phase: Its phase.
-        at_peak: Buffers that are allocated at the peak, in order.
         nodes: Names of the nodes, in program order.
         before_bytes: Allocated before any node runs.
         during_bytes: Allocated while each node runs.
         after_bytes: Allocated when it has ended.
-        buffers: Every buffer, in the order in which they are allocated.
+        rows: Every buffer, in the order in which they are allocated.
+        rows_at_peak: Those that are allocated at the peak.
 
     """
 
@@ -95,17 +99,23 @@ class MemoryUse:
     optimizer_bytes: int = 0
     node: str = ""
     phase: str = ""
-    at_peak: Sequence[Buffer] = attrs.field(default=(), repr=False)
     nodes: Sequence[str] = ()
     before_bytes: int = 0
     during_bytes: Sequence[int] = ()
     after_bytes: Sequence[int] = ()
-    buffers: Sequence[Buffer] = attrs.field(default=(), repr=False)
+    rows: Sequence[BufferRow] = attrs.field(default=(), repr=False)
+    rows_at_peak: Sequence[BufferRow] = attrs.field(default=(), repr=False)
+
+    @functools.cached_property
+    def buffers(self) -> Sequence[Buffer]:
+        """Every buffer, in the order in which they are allocated."""
+        return [*map(Buffer._make, self.rows)]
 
     @functools.cached_property
     def live(self) -> Sequence[Buffer]:
         """Buffers that are allocated at the peak, largest first."""
-        return sorted(self.at_peak, key=lambda b: (-b.nbytes, b.first, b.name))
+        at_peak = map(Buffer._make, self.rows_at_peak)
+        return sorted(at_peak, key=lambda b: (-b.nbytes, b.first, b.name))
 
     @functools.cached_property
     def reserved_bytes(self) -> int:

@@ -107,7 +107,7 @@ def times_of_windows(
     edges = _edges_between(timeline, windows)
     time_s = max(schedule.end_s)
     late_s = np.array(latest_ends(timeline, schedule.duration_s, time_s))
-    follows_s = time_s - (late_s - np.array(schedule.duration_s))
+    follows_s = time_s - (late_s - schedule.durations_s)
     out_s = np.zeros(len(timeline))
     np.maximum.at(out_s, edges.source, edges.lag_s + follows_s[edges.target])
     beyond: list[float] = out_s.tolist()
@@ -158,7 +158,7 @@ def _passing(
     schedule: Schedule, edges: _Edges, follows_s: Floats, windows: Sequence[Window]
 ) -> Iterator[float]:
     """Yield the longest way that passes by each window."""
-    end_s = np.array(schedule.end_s)
+    end_s = schedule.ends_s
     order = np.argsort(edges.source, kind="stable")
     lengths = end_s[edges.source] + edges.lag_s + follows_s[edges.target]
     columns = (lengths[order], edges.source[order], edges.target[order])

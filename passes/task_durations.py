@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate
 from perfc.ir import BUSY_KINDS, HOST_KINDS, LaunchGraph
+from perfc.passes.columns import floats
 from perfc.passes.facts import HostedLaunches
-from perfc.passes.task_kinds import task_mask
+from perfc.passes.task_kinds import kernel_numbers, task_mask
 from perfc.passes.timeline import ScheduleError
 
 
@@ -50,14 +51,14 @@ def sources(graph: LaunchGraph) -> Sources:
 
 
 def _sources(graph: LaunchGraph) -> Sources:
-    stated_s = np.array(graph.stated_s, dtype=np.float64)
+    stated_s = floats(graph.stated_s)
     open_ = np.isnan(stated_s)
     device = np.flatnonzero(open_ & task_mask(graph, BUSY_KINDS))
     return Sources(
         stated_s,
         np.flatnonzero(open_ & task_mask(graph, HOST_KINDS)),
         device,
-        np.array(graph.kernel, dtype=np.intp)[device],
+        kernel_numbers(graph)[device],
     )
 
 

@@ -74,7 +74,7 @@ class TimeInterval(Pass):
             ctx.set(INTERVAL, program, Interval(0.0, 0.0, 0.0))
             return
         hosted = ctx.get(HOSTED, program)
-        duration_s = np.array(ctx.get(SCHEDULE, program).duration_s)
+        duration_s = ctx.get(SCHEDULE, program).durations_s
         timeline = ctx.get(TIMELINE, program)
         found = [sources(graph) for graph in timeline.graphs]
         host = _host(timeline, hosted, found)

@@ -36,6 +36,7 @@ from perfc.ir import (
     PerfcError,
     Program,
 )
+from perfc.passes.columns import integers
 from perfc.passes.facts import HostedLaunches
 from perfc.passes.task_kinds import task_mask
 
@@ -176,7 +177,7 @@ def _after_issued(
 def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
     """Return each task's predecessor on its resource, -1 for none."""
     before = np.full(len(graph), -1, dtype=np.intp)
-    resource = np.array(graph.resource, dtype=np.intp)
+    resource = integers(graph.resource)
     if len(graph.resources) <= np.iinfo(np.uint16).max:
         resource = resource.astype(np.uint16)  # sorted by radix, in linear time
     order = np.argsort(resource, kind="stable")
@@ -192,7 +193,7 @@ def _gaps_s(
     """Return the gap behind the task *before* each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)
     behind_busy = busy & (before >= 0) & busy[before]
-    issue = np.array(graph.issue, dtype=np.intp)
+    issue = integers(graph.issue)
     of_one_call = (issue >= 0) & (issue == issue[before])
     gap_s = np.where(of_one_call, constants.graph_gap_s, constants.stream_gap_s)
     return np.where(behind_busy, gap_s, 0.0)

@@ -7,6 +7,7 @@ pooling, which is reported.
 
 from __future__ import annotations
 
+import operator
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -88,7 +89,7 @@ def classify_symbols(graph: Graph, *, inputs_only: bool = False) -> Symbols:
             counted |= names if value.type.rank > 1 else set()
     values = graph.inputs if inputs_only else graph.values()
     # Many values, few types, fewer symbols: each is looked into once.
-    types = {value.type for value in values if value.type is not None}
+    types = frozenset(map(operator.attrgetter("type"), values)) - {None}
     every = symbols_of({d for t in types for d in t.shape if isinstance(d, Expr)})
     bounds &= every
     lookups = {name: count for name, count in lookups.items() if name in every}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress, pairwise
 from typing import Any, TypeAlias
 
 from perfc.passes import LASTING, Buffer, BufferKind, MemoryUse
@@ -94,15 +93,19 @@ def memory_timeline(
             name of its node; T1, the time between ops, belongs to none.
 
     """
-    shown = [
-        (*spans[name], during)
+    steps = [
+        (spans[name], during)
         for name, during in zip(use.nodes, use.during_bytes, strict=True)
         if name in spans
     ]
-    if not shown:
+    if not steps:
         return [(0, use.peak_bytes)] if use.peak_bytes else []
-    steps = [(begin, during) for begin, _, during in shown]
-    last = max(end for _, end, _ in shown), use.after_bytes[-1]
-    points = [(0, use.before_bytes), *steps, last]
-    changes = (before != after for (_, before), (_, after) in pairwise(points))
-    return [points[0], *compress(points[1:], changes)]
+    last = max([end for (_, end), _ in steps])
+    steps.append(((last, last), use.after_bytes[-1]))
+    allocated = use.before_bytes
+    points: list[tuple[float, int]] = [(0, allocated)]
+    for (begin, _), during in steps:
+        if during != allocated:
+            points.append((begin, during))
+            allocated = during
+    return points

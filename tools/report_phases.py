@@ -45,7 +45,7 @@ def phase_entries(
     of_task = _phase_of_tasks(results, phases, numbers)
     table, graph = results.path.segment_table, results.hosted[0].graph
     count, size = len(names), len(graph)
-    durations_s = np.array(results.schedule.duration_s[:size])
+    durations_s = results.schedule.durations_s[:size]
     busy = np.array(task_mask(graph, BUSY_KINDS))
     working = np.array(task_mask(graph, _WORKING))
     first = of_task[:size]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, TaskKind
-from perfc.passes import SEGMENT_KINDS, SegmentKind, task_mask
+from perfc.passes import SEGMENT_KINDS, SegmentKind, kernel_numbers, task_mask
 from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
@@ -25,8 +25,10 @@ def totals(results: Results) -> Json:
     """Times in microseconds, flops, bytes and launches of the first rank class."""
     graph = results.hosted[0].graph
     busy_s = device_busy_s(results)
-    launches = Counter(graph.kernel)
-    works = [(graph.kernels[k].work, n) for k, n in launches.items() if k >= 0]
+    launched = kernel_numbers(graph)
+    launches = np.bincount(launched[launched >= 0], minlength=len(graph.kernels))
+    works = [kernel.work for kernel in graph.kernels]
+    counted = list(zip(works, launches.tolist(), strict=True))
     table = results.path.segment_table
     exposed_s = table.duration_s[table.kind == SEGMENT_KINDS.index(SegmentKind.COMM)]
     return {
@@ -35,9 +37,9 @@ def totals(results: Results) -> Json:
         "host_us": _sum_s(results, HOST_KINDS - {TaskKind.SYNC}) * US,
         "comm_us": _sum_s(results, frozenset({TaskKind.COLLECTIVE})) * US,
         "exposed_comm_us": sum(exposed_s.tolist()) * US,
-        "flops": sum(work.flops * count for work, count in works),
-        "bytes": sum(work.bytes * count for work, count in works),
-        "launches": sum(task_mask(graph, BUSY_KINDS).tolist()),
+        "flops": sum(work.flops * count for work, count in counted),
+        "bytes": sum(work.bytes * count for work, count in counted),
+        "launches": int(np.count_nonzero(task_mask(graph, BUSY_KINDS))),
     }
 
 
@@ -113,7 +115,7 @@ def _device_limits(results: Results, target: Target) -> NDArray[np.int64]:
         # The last one, which -1 finds, is for a task that only states its time.
         names = [*(kernel_limit(kernel, target) for kernel in kernels), "compute"]
         numbers = np.array([_LIMITS.index(name) for name in names])
-        limits.append(numbers[np.array(hosted.graph.kernel, dtype=np.int64)])
+        limits.append(numbers[kernel_numbers(hosted.graph)])
     return np.concatenate(limits)
 
 

@@ -10,9 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.exporters.predictions import ONNX_FILE, replayed, report_of, two_ranks
 
+from perfc.exporters.trace_events import microseconds
 from perfc.tools import Report
 
 Json: TypeAlias = Any
@@ -51,6 +55,14 @@ def report(request: pytest.FixtureRequest) -> Report:
 def trace(report: Report) -> Json:
     """Its trace, as read back."""
     return json.loads(report.to_trace(), parse_constant=pytest.fail)
+
+
+@given(times_ns=st.lists(st.integers(0, 10**15)))
+def test_times_are_exact(times_ns: list[int]) -> None:
+    """Times are written in microseconds, to the nanosecond and without more zeros."""
+    expected = [f"{ns // 1000}.{ns % 1000:03}" for ns in times_ns]
+
+    assert expected == microseconds(np.array(times_ns, dtype=np.int64))
 
 
 def _events(trace: Json, *categories: str, phase: str = "X") -> list[Json]:
