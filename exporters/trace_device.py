@@ -40,25 +40,25 @@ _COLLECTIVES = {
 
 def device_slices(rank: RankTrace, results: Results) -> list[str]:
     """Return kernels, copies and collectives, then the arrows that end there."""
-    graph, names = rank.graph, [*(op.name for op in rank.graph.ops), ""]
-    busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
+    graph, shown = rank.graph, task_mask(rank.graph, BUSY_KINDS)
+    busy, chosen = np.flatnonzero(shown), shown.tolist()
     tasks: list[int] = busy.tolist()
-    ops = [graph.op[task] for task in tasks]
+    ops: list[int] = rank.op[busy].tolist()
     keys = list(
         zip(
-            [graph.kernel[task] for task in tasks],
-            [names[op] for op in ops],
-            [graph.detail[task] for task in tasks],
-            [graph.resource[task] for task in tasks],
-            [graph.kind[task] for task in tasks],
-            [math.isnan(graph.stated_s[task]) for task in tasks],
+            compress(graph.kernel, chosen),
+            map(rank.op_names.__getitem__, ops),
+            compress(graph.detail, chosen),
+            compress(graph.resource, chosen),
+            compress(graph.kind, chosen),
+            map(math.isnan, compress(graph.stated_s, chosen)),
             strict=True,
         )
     )
     first = dict(zip(reversed(keys), reversed(tasks), strict=True))
     parts = {key: _part(rank, results, key, task) for key, task in first.items()}
     equal = [parts[key] for key in keys]
-    calls = np.array([graph.issue[task] for task in tasks], dtype=np.int64)
+    calls = rank.issue[busy]
     correlations = rank.correlations(np.where(calls < 0, busy, calls))
     times = microseconds(rank.start_ns[busy])
     on_path = np.isin(rank.offset + busy, results.path.task_numbers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import compress, count
 from typing import NamedTuple, TypeAlias
 
 import attrs
@@ -90,6 +91,7 @@ class RankTrace:
         end_ns: When each task ends.
         resource: Where each task runs.
         op: What each task belongs to, -1 for none.
+        issue: The call that enqueued each task, -1 for none.
         between: Whether a task is the host's time between ops.
         op_first: First host task of each op, from the end of T1 on; -1 where there
             is none, as for an op that is but a runtime call. One more, -1, stands
@@ -108,6 +110,7 @@ class RankTrace:
     end_ns: Integers
     resource: Integers
     op: Integers
+    issue: Integers
     between: Flags
     op_first: Integers
     op_last: Integers
@@ -120,6 +123,11 @@ class RankTrace:
     def correlations(self, tasks: Integers) -> list[str]:
         """Return the numbers by which calls, and what they issue, are known."""
         return list(map(str, (_FIRST_CORRELATION + self.offset + tasks).tolist()))
+
+    @functools.cached_property
+    def op_names(self) -> Sequence[str]:
+        """What each op is called; the last one stands for no op."""
+        return _op_names(self.graph)
 
     @functools.cached_property
     def op_slices(self) -> OpSlices:
@@ -163,6 +171,7 @@ def rank_traces(results: Results) -> Iterator[RankTrace]:
             end_ns,
             resource,
             op,
+            integers(graph.issue),
             between,
             *_op_tasks(graph, op, between),
         )
@@ -202,15 +211,20 @@ def _called(
     return called
 
 
+def _op_names(graph: LaunchGraph) -> list[str]:
+    return [*[op.name for op in graph.ops], ""]
+
+
 def _op_tasks(
     graph: LaunchGraph, op: Integers, between: Flags
 ) -> tuple[Integers, Integers]:
     """Return the first and last host task of each op that is more than a call."""
-    names = [*(launched.name for launched in graph.ops), ""]
+    names = _op_names(graph)
     in_op = task_mask(graph, HOST_KINDS) & (op >= 0) & ~between
-    calls = np.flatnonzero(task_mask(graph, CALL_KINDS))
-    alone = [graph.detail[task] == names[graph.op[task]] for task in calls.tolist()]
-    in_op[calls[np.array(alone, dtype=np.bool_)]] = False
+    is_call = task_mask(graph, CALL_KINDS)
+    called = compress(graph.detail, is_call.tolist())
+    owners = map(names.__getitem__, op[is_call].tolist())
+    in_op[is_call] &= ~np.array([*map(operator.eq, called, owners)], dtype=np.bool_)
     tasks = np.flatnonzero(in_op)
     first = np.full(len(names), -1)
     last = np.full(len(names), -1)

@@ -21,7 +21,7 @@ from perfc.exporters.trace_events import (
     slice_start,
 )
 from perfc.exporters.trace_rank import CALL_KINDS, Lane, RankTrace
-from perfc.ir import LaunchGraph, TensorType
+from perfc.ir import TensorType
 from perfc.passes import task_mask
 from perfc.tools import Results
 
@@ -89,10 +89,11 @@ def _op_slices(rank: RankTrace, results: Results) -> list[str]:
 
 def _call_slices(rank: RankTrace) -> list[str]:
     """Return runtime calls, then an arrow from each that issues something."""
-    graph, issuing = rank.graph, frozenset(rank.graph.issue)
-    calls = np.flatnonzero(task_mask(graph, CALL_KINDS))
-    tasks: list[int] = calls.tolist()
-    keys = [(_call_name(graph, task), graph.resource[task]) for task in tasks]
+    graph, shown = rank.graph, task_mask(rank.graph, CALL_KINDS)
+    calls, chosen = np.flatnonzero(shown), shown.tolist()
+    called = compress(zip(graph.detail, graph.kind, strict=True), chosen)
+    names = [detail or kind.value for detail, kind in called]
+    keys = list(zip(names, compress(graph.resource, chosen), strict=True))
     parts = {key: _CallPart.of(key[0], rank.lanes[key[1]]) for key in set(keys)}
     equal = [parts[key] for key in keys]
     times = microseconds(rank.start_ns[calls])
@@ -102,19 +103,15 @@ def _call_slices(rank: RankTrace) -> list[str]:
         times,
         ',"dur":',
         microseconds(rank.end_ns[calls] - rank.start_ns[calls]),
-        [rank.external_ids[graph.op[task]] for task in tasks],
+        [*map(rank.external_ids.__getitem__, rank.op[calls].tolist())],
         [part.cbid for part in equal],
         correlations,
         "}}",
     )
-    issues = [task in issuing for task in tasks]
+    issues = np.isin(calls, rank.issue).tolist()
     starts = ([part.arrow for part in equal], times, correlations)
     slices += arrows(*(list(compress(column, issues)) for column in starts))
     return slices
-
-
-def _call_name(graph: LaunchGraph, task: int) -> str:
-    return graph.detail[task] or graph.kind[task].value
 
 
 class _CallPart(NamedTuple):

@@ -93,19 +93,19 @@ def memory_timeline(
             name of its node; T1, the time between ops, belongs to none.
 
     """
-    steps = [
-        (spans[name], during)
-        for name, during in zip(use.nodes, use.during_bytes, strict=True)
-        if name in spans
-    ]
-    if not steps:
-        return [(0, use.peak_bytes)] if use.peak_bytes else []
-    last = max([end for (_, end), _ in steps])
-    steps.append(((last, last), use.after_bytes[-1]))
-    allocated = use.before_bytes
+    allocated, ends = use.before_bytes, list[float]()
     points: list[tuple[float, int]] = [(0, allocated)]
-    for (begin, _), during in steps:
+    shown = map(spans.get, use.nodes)
+    for span, during in zip(shown, use.during_bytes, strict=True):
+        if span is None:
+            continue
+        begin, end = span
+        ends.append(end)
         if during != allocated:
             points.append((begin, during))
             allocated = during
+    if not ends:
+        return [(0, use.peak_bytes)] if use.peak_bytes else []
+    if use.after_bytes[-1] != allocated:
+        points.append((max(ends), use.after_bytes[-1]))
     return points
