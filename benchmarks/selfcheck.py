@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import numpy as np
 
 import perfc
@@ -54,33 +56,67 @@ def calibrate(minutes: float) -> Path:
     return profile
 
 
-def measure(source: str, seconds: float) -> list[WorkloadMeasurement]:
-    """Run an inference and a training step for real; return their rows."""
-    table = FOLDER / f"{source.rpartition(':')[2]}.csv"
-    table.unlink(missing_ok=True)
-    modes = [word for mode in MODES for word in ("--mode", mode)]
-    until = ("--iterations", str(MOST), "--minutes", str(seconds / 60))
-    run(
-        *("measure", "workload", source, "--device", "cpu", "--quiet"),
-        *(*modes, "--optimizer", OPTIMIZER, *until, "-o", str(table)),
-    )
-    return read_rows(table, WORKLOADS)
+@attrs.frozen
+class Step:
+    """A step of a model.
+
+    Attributes:
+        source: A built-in workload, or file:factory.
+        mode: `inference` or `training`.
+        batch: Samples; None for the factory's own.
+
+    """
+
+    source: str
+    mode: str
+    batch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        return f"{Path(self.source).name.rpartition('py:')[2]} {self.mode}"
+
+    @property
+    def optimizer(self) -> str | None:
+        """Of a training step."""
+        return OPTIMIZER if self.mode == TRAINING else None
+
+    def measured(self, table: Path, seconds: float) -> WorkloadMeasurement:
+        """Run it for real; return its row."""
+        table.unlink(missing_ok=True)
+        batch = () if self.batch is None else ("--batch", str(self.batch))
+        optimizer = () if self.optimizer is None else ("--optimizer", self.optimizer)
+        until = ("--iterations", str(MOST), "--minutes", str(seconds / 60))
+        run(
+            *("measure", "workload", self.source, "--device", "cpu", "--quiet"),
+            *("--mode", self.mode, *optimizer, *batch, *until, "-o", str(table)),
+        )
+        (row,) = read_rows(table, WORKLOADS)
+        return row
+
+    def predicted_us(self, profile: Path) -> float:
+        """Predict it."""
+        model = perfc.load(
+            self.source, mode=self.mode, optimizer=self.optimizer, batch=self.batch
+        )
+        return perfc.analyze(model, str(profile)).time_us
 
 
-def compare(profile: Path, seconds: float) -> list[float]:
+def compare(
+    steps: Sequence[Step], profile: Path, seconds: float, folder: Path
+) -> list[float]:
     """Print predicted beside measured; return the errors."""
-    say(f"{'step':18s} {'predicted':>12s} {'measured':>12s} {'p10':>12s} {'p90':>12s}")
+    width = max((len(step.name) for step in steps), default=0)
+    heads = ("predicted", "measured", "p10", "p90")
+    say(f"{'step':{width}s}" + "".join(f"{head:>13s}" for head in heads))
     errors: list[float] = []
-    for name in MODELS:
-        source = f"{MODELS_FILE}:{name}"
-        for row in measure(source, seconds):
-            optimizer = OPTIMIZER if row.mode == TRAINING else None
-            model = perfc.load(source, mode=row.mode, optimizer=optimizer)
-            predicted = perfc.analyze(model, str(profile)).time_us
-            errors.append(predicted / row.time_us - 1)
-            shown = (predicted, row.time_us, row.p10_us, row.p90_us)
-            times = "".join(f"{us:10.0f} us" for us in shown if us is not None)
-            say(f"{name + ' ' + row.mode:18s}{times}  {errors[-1]:+7.1%}")
+    for step in steps:
+        row = step.measured(folder / "step.csv", seconds)
+        predicted = step.predicted_us(profile)
+        errors.append(predicted / row.time_us - 1)
+        shown = (predicted, row.time_us, row.p10_us, row.p90_us)
+        times = "".join(f"{us:10.0f} us" for us in shown if us is not None)
+        say(f"{step.name:{width}s}{times}  {errors[-1]:+7.1%}")
     return errors
 
 
@@ -91,7 +127,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--within", type=float)
     options = parser.parse_args()
-    errors = compare(calibrate(options.minutes), options.seconds)
+    steps = [Step(f"{MODELS_FILE}:{name}", mode) for name in MODELS for mode in MODES]
+    errors = compare(steps, calibrate(options.minutes), options.seconds, FOLDER)
     middle = float(np.median(np.abs(errors)))
     say(f"median error {middle:.1%}; the profile is {FOLDER / 'here.toml'}")
     return 3 if options.within is not None and middle > options.within else 0

@@ -8,7 +8,8 @@ from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import is_path, target_names
 from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, fits_winograd
-from perfc.costmodels.cpu import CPU, NEW
+from perfc.costmodels.cpu import CPU
+from perfc.costmodels.cpu_amounts import NEW
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels.cpu import amounts_of, shipped_terms
+from perfc.costmodels.cpu import shipped_terms
+from perfc.costmodels.cpu_amounts import amounts_of
 from perfc.costmodels.kernel_fit import SCALE, START
 from perfc.costmodels.protocol import CostModel, Floats, KernelTable
 from perfc.costmodels.select import price

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,14 +19,44 @@ _FP8_MULTIPLE = 16
 """`_scaled_mm` takes no other depth or width."""
 
 
+_PASSES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
+    {
+        "forward": ("rows wide deep", "nt", True),
+        "without bias": ("rows wide deep", "nt", False),
+        "of input": ("rows wide deep", "nn", False),
+        "of weight": ("wide deep rows", "tn", False),
+    }
+)
+"""A layer and its gradients: what m, n and k are, the layout, the bias."""
+
+
+def _of_layer(point: Point) -> Point:
+    """Return the product of a pass through a linear layer."""
+    names, layout, bias = _PASSES[str(point["pass"])]
+    sizes = {size: point[name] for size, name in zip("mnk", names.split(), strict=True)}
+    return {**sizes, "dtype": point["dtype"], "layout": layout, "bias": bias}
+
+
 class Gemm(Family):
     """C[m,n] = A[m,k] B[k,n], with a bias for half of them, as a linear layer has."""
 
     op = "gemm"
-    turns = 8
+    turns = 14
 
     def space(self, device: Device) -> Space:
-        """Return all dtypes, and every layout: gradients transpose."""
+        """Return all dtypes, and every layout: gradients transpose.
+
+        On a CPU the products of linear layers: libraries choose among many kernels for
+        what no layer is, and the time there is is short.
+        """
+        if not device.is_cuda:
+            return {
+                "rows": Size(1, 32768),
+                "wide": Size(1, 4096),
+                "deep": Size(8, 4096),
+                "dtype": Choice(device.dtypes),
+                "pass": Choice(tuple(_PASSES)),
+            }
         return {
             "m": Size(1, 32768),
             "n": Size(1, 32768),
@@ -36,6 +68,8 @@ class Gemm(Family):
 
     def case(self, point: Point) -> Case | None:
         """Return the case; of fp8 there is one layout, and no bias."""
+        if "pass" in point:
+            point = _of_layer(point)
         sizes = Record(point)
         if point["dtype"] == "fp8":
             rounded = {
@@ -63,17 +97,21 @@ class BatchedGemm(Family):
     """C[b,m,n] = A[b,m,k] B[b,k,n]: attention by hand, the interaction of DLRM."""
 
     op = "gemm"
-    turns = 3
+    turns = 5
 
     def space(self, device: Device) -> Space:
-        """Return many small products as well as few large ones."""
+        """Return many small products as well as few large ones.
+
+        On a CPU what attention and interactions of features are made of.
+        """
+        smallest, largest = (1, 4096) if device.is_cuda else (4, 512)
         return {
             "b": Size(2, 8192),
-            "m": Size(1, 4096),
-            "n": Size(1, 4096),
-            "k": Size(4, 4096),
+            "m": Size(smallest, largest),
+            "n": Size(smallest, largest),
+            "k": Size(4, largest),
             "dtype": Choice(without(device.dtypes, "fp8")),
-            "layout": Choice(_LAYOUTS),
+            "layout": Choice(_LAYOUTS if device.is_cuda else _LAYOUTS[:3]),
         }
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:

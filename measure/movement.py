@@ -98,8 +98,10 @@ class Transpose(Family):
         }
 
     def case(self, point: Point) -> Case | None:
-        """Return the case."""
+        """Return the case; what lies in order already is not copied."""
         perm = Record(point).integers("perm")
+        if perm[-1] == len(perm) - 1 and 1 in {point["rows"], point["heads"]}:
+            return None
         names = {2: ("rows", "cols"), 3: ("batch", "rows", "cols")}
         axes = names.get(len(perm), ("batch", "rows", "heads", "cols"))
         params: Point = {"shape": tuple(point[name] for name in axes), "perm": perm}

@@ -46,6 +46,7 @@ class RowWriter(Generic[Row]):
         if self.path.exists():
             self.rows = read_rows(self.path, self.schema)
         self._recover()
+        self._probe()
 
     @property
     def journal(self) -> Path:
@@ -68,6 +69,16 @@ class RowWriter(Generic[Row]):
         if whole:
             found = read_rows(self.journal, self.schema)
             self.rows += [row for row in found if row not in known]
+
+    def _probe(self) -> None:
+        """Find out before anything is measured whether rows can be written at all."""
+        there = self.journal.exists()
+        try:
+            self.journal.open("ab").close()
+            if not there:
+                self.journal.unlink()
+        except OSError as error:
+            raise self._failed(error) from None
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows that belong together: after a kill all of them are there, or none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -52,6 +52,7 @@ _AROUND = ("sum_square", "log_sum")
 
 def _reduction(site: Site, kind: str) -> Launch:
     x = site.operands[0]
+    axes: Collection[int] = ()
     if len(site.operands) > 1:  # over axes that are not known: the results tell
         rows = site.out.numel
         columns = x.numel // rows if rows else 0
@@ -61,6 +62,8 @@ def _reduction(site: Site, kind: str) -> Launch:
         rows = math.prod(n for axis, n in enumerate(x.shape) if axis not in axes)
     work = Work(x.numel, x.nbytes, site.out.nbytes)
     params: dict[str, AttrValue] = {"rows": rows, "cols": columns, "kind": kind}
+    if site.settings.on_cpu and axes and x.type.rank - 1 not in axes:
+        params["axis"] = 0  # the elements of a result lie apart
     return vector_launch("reduction", x.type.dtype, params, work)
 
 

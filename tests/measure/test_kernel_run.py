@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from tests.tools.command import Command
 
 from perfc.ir import PerfcError
 from perfc.measure import Device, KernelRun, open_device, suite, target_of
+from perfc.measure.clocks import Clock  # not public
+from perfc.measure.timing import Timed  # not public
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -59,6 +62,27 @@ def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> Non
         assert row.n >= 5
         assert (row.p10_us or 0) <= row.latency_us <= (row.p90_us or 0)
         assert kernel_of(row).work.bytes > 0
+
+
+def test_the_calmer_time_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every shape of a CPU is timed twice; what disturbed one of them is not kept."""
+    times_us = itertools.count(1000.0, -1.0)
+
+    def timed(*_: object) -> list[Timed]:
+        us = next(times_us)
+        return [Timed("event", us, us, us, 5, Clock())]
+
+    monkeypatch.setattr("perfc.measure.kernel_run._timed", timed)
+    run = KernelRun(CPU, "quick", tmp_path / "rows.csv", ops=["memcpy"])
+    run.measure(60.0, _silent)
+    cases = len(suite("quick", CPU, ["memcpy"]))
+
+    assert cases == len(run.rows)
+    assert 1000.0 - 2 * cases == next(times_us)
+    assert sum(range(cases)) < sum(1000.0 - row.latency_us for row in run.rows)
+    assert 0 == run.left
 
 
 def test_a_run_goes_on(tmp_path: Path) -> None:

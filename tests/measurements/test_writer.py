@@ -159,8 +159,8 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """The first row tells, before time is spent on more."""
-    writer = RowWriter(tmp_path / "absent" / "rows.csv", MEASUREMENTS)
-
+    """Opening the table tells, before time is spent on a row."""
     with pytest.raises(PerfcError, match="No such file or directory; 0 rows are kept"):
-        writer.append(_rows(1))
+        RowWriter(tmp_path / "absent" / "rows.csv", MEASUREMENTS)
+
+    assert [] == list(tmp_path.iterdir())

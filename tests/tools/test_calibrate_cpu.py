@@ -13,7 +13,7 @@ from perfc.measurements import MEASUREMENTS, read_rows
 def test_this_cpu_is_calibrated(command: Command, tmp_path: Path) -> None:
     """Rows are kept; the profile has rates, coefficients and host times."""
     output, kept = tmp_path / "here.toml", tmp_path / "rows.csv"
-    arguments = ("--device", "cpu", "--minutes", "0.08", "--rows", str(kept))
+    arguments = ("--device", "cpu", "--minutes", "0.15", "--rows", str(kept))
     result = command("calibrate", *arguments, "-o", str(output))
 
     assert 0 == result.code

@@ -1,0 +1,260 @@
+"""What each term of the CPU's model stands for: how much of it a kernel does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.causal import executed_share
+from perfc.costmodels.embedding_bag import has_tables, lookups_of
+from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.target import Target
+from perfc.ir import Kernel, Record
+
+GRAIN = 32768
+"""Elements from which on all cores work (`at::internal::GRAIN_SIZE`)."""
+
+PARALLEL_FLOPS = 2e4
+"""The same of products."""
+
+NEW_BYTES = 32 * 2**20
+"""Results of this size are mapped anew (`DEFAULT_MMAP_THRESHOLD_MAX`, 64 bits)."""
+
+NEW = "new_pages"
+"""Parameter of a kernel whose result lies in memory that the heap has just grown by."""
+
+PAGE_BYTES = 4096
+
+LINE_BYTES = 64
+"""Of a cache: a row that is looked up comes in whole lines."""
+
+STEPS = ("single", "foreach", "fused")
+"""Algorithms of an optimizer's step."""
+
+
+def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
+    """Return how many seconds each coefficient stands for at 1, by its name.
+
+    Shape (kernels,) each.
+    """
+    device = target.device
+    bags, rows = _Bags.of(kernels), _rows(kernels)
+    items = _items(kernels, bags)
+    parallel: NDArray[np.bool_] = (items >= GRAIN) | (kernels.flops >= PARALLEL_FLOPS)
+    parallel &= ~_on_one_core(kernels)
+    share: Floats = np.where(parallel, 1.0, 1.0 / device.sm_count)
+    cores = share * device.sm_count
+    far = _held_bytes(kernels, bags) / device.l2.capacity_bytes
+    outside: Floats = np.clip(far - 0.5, 0.0, 1.0)
+    moved = np.maximum(kernels.bytes, _line_bytes(kernels))
+    written = kernels.bytes_written
+    grown = np.array([kernel.params.flag(NEW) for kernel in kernels.kernels])
+    mapped_pages: Floats = np.where(written >= NEW_BYTES, written / PAGE_BYTES, 0.0)
+    grown_pages: Floats = np.where(grown, written / PAGE_BYTES, 0.0)
+    down = np.array([kernel.params.get("axis") == 0 for kernel in kernels.kernels])
+    down &= np.array([kernel.op == "reduction" for kernel in kernels.kernels])
+    amounts = {
+        "start_us": np.full(len(kernels), 1e-6),
+        "fork_us": np.where(parallel, 1e-6, 0.0),
+        "item_ns": np.where(_stays_whole(kernels), 0.0, items) / cores * 1e-9,
+        "row_ns": rows / cores * 1e-9,
+        "down_item_ns": np.where(down, items, 0.0) * 1e-9,
+        "down_row_ns": np.where(down, rows, 0.0) * 1e-9,
+        "down_line_ns": np.where(down, kernels.param("cols"), 0.0) * 1e-9,
+        "lookup_ns": bags.lookups * 1e-9,
+        "cache_passes": moved * (1 - outside) / (device.l2.bytes_per_s * share),
+        "memory_passes": moved * outside / device.memory.bytes_per_s,
+        "page_us": mapped_pages * 1e-6,
+        "grown_us": np.where(mapped_pages > 0, 0.0, grown_pages) * 1e-6,
+    }
+    return amounts | _step_amounts(kernels) | _product_amounts(kernels, target, share)
+
+
+def _step_amounts(kernels: KernelTable) -> dict[str, Floats]:
+    """Return the tensors of an optimizer's step: each is a few calls, by algorithm.
+
+    Python goes from tensor to tensor, and `torch._foreach_*` does so in ATen; a fused
+    step takes them in one call (`torch/optim`, `aten/src/ATen/native/ForeachOps...`).
+    """
+    tensors = kernels.param("tensors") * 1e-6
+    how = [
+        str(k.params.get("algorithm", "fused")) if k.op == "optimizer_step" else ""
+        for k in kernels.kernels
+    ]
+    return {
+        f"{algorithm}_us": np.where([name == algorithm for name in how], tensors, 0.0)
+        for algorithm in STEPS
+    }
+
+
+def _product_amounts(
+    kernels: KernelTable, target: Target, share: Floats
+) -> dict[str, Floats]:
+    rate = np.array(
+        [target.device.flops_per_s.get(k.math, np.inf) for k in kernels.kernels]
+    )
+    flops_s = kernels.flops / (rate * share)
+    attention = np.flatnonzero([k.op == "attention" for k in kernels.kernels])
+    if len(attention):
+        flops_s[attention] *= executed_share(kernels.take(attention))
+    sizes = np.array([product_sizes(k) for k in kernels.kernels], dtype=np.float64)
+    batch, m, n, k = sizes.reshape(-1, 4).T
+    bias = [k.op == "gemm" and k.params.flag("bias") for k in kernels.kernels]
+    return {
+        "bias_us": np.where(bias, 1e-6, 0.0),
+        "slowdown": flops_s,
+        "m_half": flops_s / m,
+        "n_half": flops_s / n,
+        "k_half": flops_s / k,
+        "matrix_us": 1e-6 * batch / (share * target.device.sm_count),
+    }
+
+
+def product_sizes(kernel: Kernel) -> tuple[float, ...]:
+    """Return b, m, n and k of the product that a kernel computes, ones if it is none.
+
+    b counts products that are called one by one: a single one is no batch, 0.
+    """
+    p = kernel.params
+    if kernel.op == "gemm":
+        b = p.integer("b", 1)
+        return float(b if b > 1 else 0), *(float(p.integer(x)) for x in "mnk")
+    if kernel.op == "attention":
+        heads = p.integer("batch") * p.integer("heads")
+        sizes = (p.integer(name) for name in ("q_len", "kv_len", "head_dim"))
+        return float(heads), *map(float, sizes)
+    if kernel.op in {"conv2d", "conv3d"}:
+        groups = p.integer("groups", 1)
+        columns = max(p.integer("c_out") // groups, 1)
+        depth = max(p.integer("c_in") // groups, 1) * _window(kernel)
+        rows = kernel.work.flops / (2 * columns * depth * groups)
+        return 0.0, max(rows, 1.0), float(columns), float(depth)
+    return 0.0, 1.0, 1.0, 1.0
+
+
+def _window(kernel: Kernel) -> int:
+    """Return the taps of a convolution's window: one number, or one an axis."""
+    size = kernel.params["kernel"]
+    if isinstance(size, tuple):
+        return int(np.prod([int(str(axis)) for axis in size]))
+    return int(str(size)) ** (3 if kernel.op == "conv3d" else 2)
+
+
+@attrs.frozen(eq=False)
+class _Bags:
+    """What embedding bags look up, 0 of other kernels; shape (kernels,) each.
+
+    Attributes:
+        lookups: Rows that are named.
+        held_bytes: Of all tables.
+        found: Which kernels are of embedding bags.
+
+    """
+
+    lookups: Floats
+    held_bytes: Floats
+    found: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, kernels: KernelTable) -> _Bags:
+        """Return what the kernels look up."""
+        lookups, held_bytes = np.zeros(len(kernels)), np.zeros(len(kernels))
+        found = np.array(
+            [k.op == "embedding_bag" and has_tables(k) for k in kernels.kernels]
+        )
+        rows = np.flatnonzero(found)
+        if len(rows):
+            seen = lookups_of(kernels.take(rows))
+            lookups[rows] = seen.per_kernel(seen.count, len(rows))
+            tables = seen.per_kernel(seen.rows * seen.row_bytes, len(rows))
+            held_bytes[rows] = tables
+        return cls(lookups, held_bytes, found)
+
+
+def _items(kernels: KernelTable, bags: _Bags) -> Floats:
+    """Return what a kernel goes over: elements, those of windows, of rows looked up."""
+    items = kernels.param("rows") * kernels.param("cols")
+    moved = np.maximum(kernels.bytes_read, kernels.bytes_written) / 4
+    items = np.where(items > 0, items, moved)
+    by_flops = [kernel.op == "pool" for kernel in kernels.kernels]
+    return np.where(by_flops | bags.found, kernels.flops, items)
+
+
+def _held_bytes(kernels: KernelTable, bags: _Bags) -> Floats:
+    """Return the bytes that a kernel needs at hand: of rows looked up twice, one."""
+    held = np.where(bags.found, bags.held_bytes, kernels.bytes)
+    for row, kernel in enumerate(kernels.kernels):
+        if kernel.op == "gather" and "indices" in kernel.params:
+            held[row] = max(held[row], 4.0 * math.prod(kernel.params.integers("shape")))
+    return held
+
+
+def _rows(kernels: KernelTable) -> Floats:
+    """Return the pieces that lie in one, each with a start of its own."""
+    return kernels.param("rows") + _by_op(kernels, _PIECES)
+
+
+def _line_bytes(kernels: KernelTable) -> Floats:
+    return _by_op(kernels, {"gather": _gathered_bytes})
+
+
+def _on_one_core(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether one core does it all: matrices are transposed block by block."""
+    return np.array([kernel.params.get("perm") == (1, 0) for kernel in kernels.kernels])
+
+
+def _stays_whole(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether whole rows are copied to other places, not one element after another."""
+    return _by_op(kernels, {"transpose": _turned}) > 0
+
+
+def _by_op(
+    kernels: KernelTable, rules: Mapping[str, Callable[[Record], float]]
+) -> Floats:
+    """Return a number of each kernel by the rule of its op, 0 where there is none."""
+    return np.array(
+        [rules[k.op](k.params) if k.op in rules else 0.0 for k in kernels.kernels]
+    )
+
+
+def _gathered(params: Record) -> float:
+    return float(math.prod(params.integers("indices")) if "indices" in params else 0)
+
+
+def _gathered_bytes(params: Record) -> float:
+    """Return the bytes of the lines that the rows lie in, and of the result."""
+    if "indices" not in params:
+        return 0.0
+    axis = params.integer("axis", 0)
+    row_bytes = 4.0 * math.prod(params.integers("shape")[axis + 1 :])
+    lines = math.ceil(row_bytes / LINE_BYTES) * LINE_BYTES
+    return _gathered(params) * (lines + row_bytes)
+
+
+def _joined(params: Record) -> float:
+    """Return the pieces of tensors that are joined: one of each for every row."""
+    shapes = params.get("shapes")
+    if not isinstance(shapes, tuple) or not shapes:
+        return 0.0
+    first = Record({"shape": shapes[0]}).integers("shape")
+    return float(len(shapes) * math.prod(first[: params.integer("axis", 0)]))
+
+
+def _turned(params: Record) -> float:
+    """Return the rows that stay whole in a transposition; 0 if the last axis moves."""
+    if "perm" not in params or "shape" not in params:
+        return 0.0
+    shape, perm = params.integers("shape"), params.integers("perm")
+    whole = perm[-1] == len(perm) - 1
+    return float(math.prod(shape[:-1]) if whole else 0)
+
+
+_PIECES: Mapping[str, Callable[[Record], float]] = {
+    "gather": _gathered,
+    "concat": _joined,
+    "transpose": _turned,
+}
