@@ -17,8 +17,8 @@ def memory_counters(rank: RankTrace, report: Report) -> Sequence[str]:
     if pid is None:
         return ()
     shown, _, start_ns, end_ns = rank.op_slices
-    ops = rank.graph.ops
-    nodes = [ops[number].node for number in shown.tolist()]
+    numbers: list[int] = shown.tolist()
+    nodes = [rank.graph.ops[number].node for number in numbers]
     times_ns = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
     spans = dict(zip(nodes, times_ns, strict=True))
     points = memory_timeline(report.memory_use, spans)

@@ -69,7 +69,8 @@ def _op_slices(rank: RankTrace, results: Results) -> list[str]:
     numbers: list[int] = shown.tolist()
     ops = [*map(rank.graph.ops.__getitem__, numbers)]
     nodes = [op.node for op in ops]
-    keys = list(zip([op.name for op in ops], resource.tolist(), strict=True))
+    resources: list[int] = resource.tolist()
+    keys = list(zip([op.name for op in ops], resources, strict=True))
     heads = {
         key: slice_start("cpu_op", key[0], rank.lanes[key[1]]) for key in set(keys)
     }
