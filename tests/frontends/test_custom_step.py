@@ -61,7 +61,7 @@ class Scaling:
         self, model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor
     ) -> None:
         """Run an iteration; the first makes the scaler."""
-        self.scaler = self.scaler or torch.amp.GradScaler("cuda")  # type: ignore[no-untyped-call]  # torch's
+        self.scaler = self.scaler or torch.amp.GradScaler("cuda")
         optimizer.zero_grad()
         with torch.autocast("cuda", torch.float16):
             loss = model(x).float().square().mean()
