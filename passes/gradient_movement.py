@@ -120,13 +120,13 @@ def _tuples(site: Site, indices: Value) -> Value:
     return site.tape.reshape(indices, *typed(indices).shape, 1)
 
 
-def _added(site: Site, axis: int, indices: Value) -> Value:
+def _added(site: Site, axis: int, *indices: Value) -> Value:
     """`index_put_(accumulate=True)` into zeros."""
     return site.op(
         "index_put",
         _zeros(site),
         site.grad,
-        indices,
+        *indices,
         axis=axis,
         accumulate=True,
         in_place=True,
@@ -134,7 +134,12 @@ def _added(site: Site, axis: int, indices: Value) -> Value:
 
 
 def _index(site: Site) -> Gradients:
-    axis = site.node.attributes.integer("axis") % typed(site.x).rank
+    """Add at index tuples, or at a list of indices for each axis."""
+    attributes = site.node.attributes
+    if attributes.get("axes") is not None:
+        first = attributes.integers("axes")[0]
+        return {0: _added(site, first, *site.node.operands[1:])}
+    axis = attributes.integer("axis") % typed(site.x).rank
     return {0: _added(site, axis, site.y)}
 
 

@@ -15,7 +15,6 @@ _ON_HOST = "on device cpu is not on the expected device meta"
 """What PyTorch says of tensors of two devices, of which `meta` is the GPU."""
 
 
-
 @contextmanager
 def explained(recorder: Recorder, name: str) -> Generator[None]:
     """Turn whatever a model raises into an error that names op, module and line.

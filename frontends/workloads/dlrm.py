@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.frontends.workloads.builder import Builder
+from perfc.frontends.workloads.builder import I64, Builder
 from perfc.frontends.workloads.lookups import (
     LOOKUP_CHOICES,
     MAX_TABLES,
@@ -89,10 +89,9 @@ def _interact(
     stacked = builder.reshape(joined, "interact.view", -1, vectors, dim)
     turned = builder.transpose(stacked, "interact.t", 0, 2, 1)
     dots = builder.op("matmul", "interact.bmm", stacked, turned)
-    pairs = [(i, j) for i in range(vectors) for j in range(i)]
-    flat = [number for pair in pairs for number in pair]
-    indices = builder.integers("interact.pairs", flat, len(pairs), 2)
-    triangle = builder.op("index", "interact.index", dots, indices, axis=1)
+    pairs = vectors * (vectors - 1) // 2
+    places = [builder.buffer(f"interact.{name}", I64, pairs) for name in ("li", "lj")]
+    triangle = builder.op("index", "interact.index", dots, *places, axes=(1, 2))
     return builder.op("concat", "interact.out", x, triangle, axis=1)
 
 

@@ -69,7 +69,10 @@ def _group_norm(attributes: Record, operands: Sequence[Array]) -> Array:
 
 
 def _index(attributes: Record, operands: Sequence[Array]) -> Array:
-    x, tuples = operands
+    x, tuples, *_ = operands
+    if attributes.get("axes") is not None:
+        places = dict(zip(attributes.integers("axes"), operands[1:], strict=True))
+        return np.asarray(x[tuple(places.get(a, slice(None)) for a in range(x.ndim))])
     lead = (slice(None),) * attributes.integer("axis")
     return np.asarray(x[(*lead, *np.moveaxis(tuples, -1, 0))])
 

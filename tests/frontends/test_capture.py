@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import perfc
 from perfc.ir import Graph, Node
+from perfc.passes import Training
 
 
 class Mlp(nn.Module):
@@ -86,6 +87,18 @@ def test_training_runs_forward_loss_backward_and_optimizer() -> None:
         *("matmul", "reduce"),
     ] == ops(graph, "backward")
     assert ["foreach"] == ops(graph, "optimizer")
+
+
+def test_derived_step_launches_what_the_recorded_one_does() -> None:
+    """The pass `training` copies no gradient that autograd lays out as the weight."""
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), X
+    derived = perfc.from_torch(module, x, transforms=[Training(loss="sum")])
+    recorded = perfc.from_torch(module, x, mode="training", optimizer="sgd", loss="sum")
+    launches = [
+        perfc.analyze(model, "a100").summary["launches"]
+        for model in (derived, recorded)
+    ]
+    assert launches[0] == launches[1]
 
 
 def test_backward_is_where_its_forward_is() -> None:

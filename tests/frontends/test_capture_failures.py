@@ -53,6 +53,7 @@ _ACTS: list[tuple[Callable[[Tensor], Any], str]] = [
     (lambda x: x * x.mean().item(), "reads elements of a tensor"),
     (lambda x: x[x > 0], "reads elements of a tensor"),
     (lambda x: x @ torch.zeros(3, 3, device=x.device), "aten::mm: RuntimeError"),
+    (lambda x: x * torch.ones(8, device="cpu"), "aten::mul is given a tensor on the"),
     (_raises, "KeyError"),
     (_without_meta, "perfc_test::without_meta"),
 ]
@@ -61,7 +62,7 @@ _ACTS: list[tuple[Callable[[Tensor], Any], str]] = [
 @pytest.mark.parametrize(
     ("act", "said"),
     _ACTS,
-    ids=["branch", "item", "mask", "shapes", "raises", "no-meta-kernel"],
+    ids=["branch", "item", "mask", "shapes", "host", "raises", "no-meta-kernel"],
 )
 def test_module_that_fails_is_named(act: Any, said: str) -> None:  # noqa: ANN401
     """Op, module path and line are in the message, which is one line."""

@@ -104,6 +104,8 @@ def test_batched_lookup_computes_the_same() -> None:
     apart = _graph(f"dlrm-default:{options}")
     together = _graph(f"dlrm-default:embedding=batched,{options}")
     data = _random_data(apart, batch=5)
+    pairs = np.tril_indices(4, -1)  # of three tables' vectors, and the dense one
+    data |= dict(zip(("interact.li", "interact.lj"), pairs, strict=True))
     lookups = [data[f"indices_{table}"] for table in range(3)]
     starts = [data[f"offsets_{table}"] + 20 * table for table in range(3)]
     data["indices"] = np.concatenate(lookups)

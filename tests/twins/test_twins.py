@@ -69,6 +69,25 @@ def test_a_twin_launches_the_products_of_its_workload(name: str, mode: str) -> N
     assert _products(workload) == _products(twin)
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("name", ["dlrm-default", "gpt2"])
+def test_a_twin_launches_as_much_as_its_workload(name: str, mode: str) -> None:
+    """What eager PyTorch calls is what the workload is lowered to, call for call."""
+    module, inputs = TWINS[name](batch=BATCH, **SMALL[name])
+    options = {"mode": mode, "optimizer": "sgd" if mode == "training" else None}
+    twin = perfc.from_torch(module, inputs, **options)
+    workload = perfc.load(_workload(name, SMALL[name]), batch=BATCH, **options)
+    reports = [perfc.analyze(model, "a100") for model in (workload, twin)]
+
+    assert reports[0].summary["launches"] == reports[1].summary["launches"]
+
+
+def test_a_training_step_of_dlrm_is_captured_as_a_cuda_graph() -> None:
+    """Its integer indices lie on the device, so that no op waits for the host."""
+    step = perfc.load("dlrm-ddp", batch=64, mode="training")
+    assert perfc.analyze(step, "a100", runtime="cudagraph").time_us > 0
+
+
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
