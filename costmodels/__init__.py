@@ -45,6 +45,7 @@ from perfc.costmodels.protocol import (
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
+from perfc.costmodels.sheet_fields import is_possible
 from perfc.costmodels.streaming import STREAMING
 from perfc.costmodels.target import (
     MATH_MODES,
@@ -111,6 +112,7 @@ __all__ = [
     "fits_of",
     "fits_winograd",
     "is_path",
+    "is_possible",
     "load_profile",
     "load_target",
     "lower_bound",

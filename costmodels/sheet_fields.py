@@ -197,6 +197,12 @@ _FIELDS: tuple[SheetField, ...] = (
 FIELDS: Mapping[str, SheetField] = {field.name: field for field in _FIELDS}
 """Every field a sheet may have, in the order in which it is shown."""
 
+
+def is_possible(name: str, value: object) -> bool:
+    """Whether a field of a sheet can have a value."""
+    return FIELDS[name].complaint(value) is None
+
+
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIELDS))
 
 OPTIONAL_SECTIONS = frozenset({"nvlink", "xgmi", "price", "host"})

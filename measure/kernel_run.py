@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeAlias
@@ -121,9 +121,9 @@ class KernelRun:
         What else runs on a CPU can slow it for seconds, and only slow it: its cases are
         timed twice, a batch of them at a time, and the calmer time counts.
         """
-        size, rounds = (1, 1) if self.device.is_cuda else (_BATCH, _ROUNDS)
+        rounds = 1 if self.device.is_cuda else _ROUNDS
         said = time.monotonic()
-        for start in range(0, len(todo), size):
+        for start, size in self._batches(len(todo)):
             now = time.monotonic()
             if now > deadline:
                 return
@@ -132,12 +132,20 @@ class KernelRun:
                 say(f"{start} of {len(todo)} shapes, {deadline - now:.0f} s left")
             found: dict[Case, list[Timed]] = {}
             try:
-                for family, case in todo[start : start + size] * rounds:
+                for family, case in list(todo[start : start + size]) * rounds:
                     if time.monotonic() > deadline:
                         return
                     self._time(family, case, found, say)
             finally:
                 self._keep(found)
+
+    def _batches(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield where batches start, and their sizes: the first rows come at once."""
+        start, size = 0, 1
+        while start < count:
+            yield start, size
+            start += size
+            size = 1 if self.device.is_cuda else min(2 * size, _BATCH)
 
     def _time(
         self, family: Family, case: Case, found: dict[Case, list[Timed]], say: Say

@@ -9,7 +9,13 @@ from datetime import UTC, datetime
 
 import attrs
 
-from perfc.costmodels import HostProfile, PerName, load_profile, load_target
+from perfc.costmodels import (
+    HostProfile,
+    PerName,
+    is_possible,
+    load_profile,
+    load_target,
+)
 from perfc.fitting import (
     DeviceFit,
     FamilyFit,
@@ -39,6 +45,8 @@ class Calibrated:
         device: Coefficients and errors of the kernels; None without kernel rows.
         host: Host times; None without any.
         left_out: Rows that were not used, by reason.
+        refused: Fields that were measured to be what cannot be: too few rows, or a
+            machine that was busy. The sheet's are kept.
 
     """
 
@@ -47,6 +55,7 @@ class Calibrated:
     device: DeviceFit | None
     host: HostFit | None
     left_out: Counter[str]
+    refused: Mapping[str, float] = attrs.field(factory=dict[str, float])
 
 
 def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
@@ -62,6 +71,7 @@ def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
     base = load_profile(target.host.overheads)
     host = fit_host(rows, base)
     fields: dict[str, float] = {}
+    refused: dict[str, float] = {}
     dispatch_s = 0.0
     if target.device.synchronous:
         fields = machine_fields(rows)
@@ -70,14 +80,16 @@ def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
         target = calibrated_sheet(target.name, fields)
     seen, left_out = observe(kernels, target, dispatch_s)
     if target.device.synchronous:
-        fields |= measured_rates(seen, target)
+        rates = measured_rates(seen, target)
+        refused = {k: v for k, v in rates.items() if not is_possible(k, v)}
+        fields |= {k: v for k, v in rates.items() if k not in refused}
         target = calibrated_sheet(target.name, fields)
     device = fit_device(seen, target) if len(seen) else None
     if device is None and host is None:
         why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
         msg = f"no row to fit: {why or 'the tables are empty'}"
         raise PerfcError(msg)
-    return Calibrated(target.name, fields, device, host, left_out)
+    return Calibrated(target.name, fields, device, host, left_out, refused)
 
 
 def _target_of(rows: Sequence[Measurement]) -> str:
@@ -147,6 +159,8 @@ def summary(found: Calibrated) -> Iterator[str]:
             f"T2 {profile.t2_s.default_s * 1e6:.2f} us"
         )
         yield from found.host.remarks
+    for name, value in found.refused.items():
+        yield f"{name}: {value:.3g} was measured, which cannot be: the sheet's is kept"
     for reason, count in found.left_out.most_common():
         yield f"left out: {count} rows, {reason}"
 

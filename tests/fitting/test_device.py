@@ -126,6 +126,19 @@ def test_too_few_rows_keep_what_perfc_ships() -> None:
     assert any("no held-out row" in line for line in summary(found))
 
 
+def test_a_rate_that_cannot_be_is_not_taken() -> None:
+    """Rows of a machine that stood still leave the sheet's rates as they are."""
+    rows = products("cpu", lambda kernel, _: float(kernel.work.bytes), "event")
+    found = calibrate_rows(rows)
+
+    assert "gpu.l2_gb_per_s" in found.refused
+    assert not set(found.refused) & set(found.fields)
+    assert any(
+        line.startswith("gpu.l2_gb_per_s: ") and line.endswith("the sheet's is kept")
+        for line in summary(found)
+    )
+
+
 def test_rows_of_two_machines_are_no_profile() -> None:
     """One profile is of one target."""
     rows = [*products("v100", _as_perfc), *products("t4", _as_perfc)]

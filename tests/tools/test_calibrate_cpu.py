@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 from tests.tools.command import SMALL, Command
@@ -12,6 +13,8 @@ from perfc.measurements import MEASUREMENTS, read_rows
 
 def test_this_cpu_is_calibrated(command: Command, tmp_path: Path) -> None:
     """Rows are kept; the profile has rates, coefficients and host times."""
+    # The first step of an optimizer does so, which takes seconds of the few there are.
+    importlib.import_module("torch._dynamo")
     output, kept = tmp_path / "here.toml", tmp_path / "rows.csv"
     arguments = ("--device", "cpu", "--minutes", "0.15", "--rows", str(kept))
     result = command("calibrate", *arguments, "-o", str(output))
