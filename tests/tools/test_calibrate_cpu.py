@@ -16,7 +16,7 @@ def test_this_cpu_is_calibrated(command: Command, tmp_path: Path) -> None:
     # The first step of an optimizer does so, which takes seconds of the few there are.
     importlib.import_module("torch._dynamo")
     output, kept = tmp_path / "here.toml", tmp_path / "rows.csv"
-    arguments = ("--device", "cpu", "--minutes", "0.15", "--rows", str(kept))
+    arguments = ("--device", "cpu", "--minutes", "0.3", "--rows", str(kept))
     result = command("calibrate", *arguments, "-o", str(output))
 
     assert 0 == result.code
