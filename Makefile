@@ -10,6 +10,8 @@ FUZZ_ARGS ?= --inputs 100000
 DEVICE ?= cpu
 OUT ?= build/collected-$(DEVICE)
 COLLECT_ARGS ?=
+DATA ?= ../shared/data
+FIT_ARGS ?=
 
 BIN := .venv/bin
 CORE := .venv/.installed-core
@@ -24,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo install test lint types unit selfcheck selfcheck-short slow fuzz docs
-.PHONY: bench collect fixtures format clean
+.PHONY: bench collect fit fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +71,9 @@ bench: $(CORE) ## Measure perfc's own speed
 
 collect: $(TEST) ## Measure this machine: make collect DEVICE=cuda OUT=folder
 	$(BIN)/python benchmarks/collect.py --device $(DEVICE) --out $(OUT) $(COLLECT_ARGS)
+
+fit: $(TEST) ## Refit the shipped parameters from measured rows: make fit DATA=folder
+	$(BIN)/python benchmarks/fit.py $(DATA) $(FIT_ARGS)
 
 fixtures: $(TEST) ## Write the model files of tests and demo again
 	$(BIN)/python examples/export_dlrm.py tests/fixtures/onnx

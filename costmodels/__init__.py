@@ -46,7 +46,7 @@ from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.sheet_fields import is_possible
-from perfc.costmodels.streaming import STREAMING
+from perfc.costmodels.streaming import REPEATED, STREAMING
 from perfc.costmodels.target import (
     MATH_MODES,
     Device,
@@ -59,7 +59,13 @@ from perfc.costmodels.target import (
     TargetError,
 )
 from perfc.costmodels.terms import Terms, terms_of
-from perfc.costmodels.timing import KERNEL_TIMINGS, TimedEstimate, as_timed, call_names
+from perfc.costmodels.timing import (
+    KERNEL_TIMINGS,
+    TimedEstimate,
+    as_timed,
+    call_names,
+    hidden_kernels,
+)
 
 __all__ = [
     "ATTENTION",
@@ -76,6 +82,7 @@ __all__ = [
     "MULTI_TENSOR",
     "NEW",
     "PROFILE_SCHEMA",
+    "REPEATED",
     "ROOFLINE",
     "SIMT_MODES",
     "STREAMING",
@@ -111,6 +118,7 @@ __all__ = [
     "find_cost_models",
     "fits_of",
     "fits_winograd",
+    "hidden_kernels",
     "is_path",
     "is_possible",
     "load_profile",

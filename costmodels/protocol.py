@@ -112,6 +112,16 @@ class KernelTable:
         peaks: list[float] = [target.peak(mode) for mode in modes.tolist()]
         return np.array(peaks, dtype=np.float64)[at]
 
+    def with_flag(self, name: str, values: Flags) -> KernelTable:
+        """Return the table with one more parameter, true or false of every kernel."""
+        flagged = zip(self.kernels, values.tolist(), strict=True)
+        return KernelTable(
+            [
+                attrs.evolve(kernel, params=kernel.params.updated(**{name: value}))
+                for kernel, value in flagged
+            ]
+        )
+
     def take(self, rows: Indices) -> KernelTable:
         """Return some of the rows."""
         indices: list[int] = rows.tolist()

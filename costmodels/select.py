@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.bound import at_least_bound
+from perfc.costmodels.intervals import with_intervals
 from perfc.costmodels.kernel_fit import SCALE, START
 from perfc.costmodels.protocol import (
     CostModel,
@@ -57,7 +58,8 @@ def price_table(
             with plugin_at_work(f"cost model {model.name!r}", model):
                 estimate = model.estimate(offered, target)
             _check(model, offered, estimate)
-            result.put(rows, _calibrated(estimate, offered, target))
+            stated = with_intervals(estimate, offered, target)
+            result.put(rows, _calibrated(stated, offered, target))
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]

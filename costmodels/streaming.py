@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.extrapolation import NOWHERE, trust
+from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.memory import stream_seconds
 from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -52,6 +53,22 @@ class StreamKind:
     fitted_on: frozenset[str]
     sigma_shared: float
     sigma_independent: float
+    row_cycles: float = 0.0
+    """Clocks that an SM is busy with a row at least, however short the row is."""
+
+    def fitted(self, values: Mapping[str, float]) -> StreamKind:
+        """Return the kind with fitted parameters by name; others stay."""
+        return attrs.evolve(
+            self,
+            share=values.get("share", self.share),
+            rereads=values.get("rereads", self.rereads),
+            rows_in_flight=values.get("rows_in_flight", self.rows_in_flight),
+            row_cycles=values.get("row_cycles", self.row_cycles),
+        )
+
+
+REPEATED = "repeated"
+"""Parameter of a kernel that is timed again and again on the same operands."""
 
 
 _ROWS_FP32 = frozenset({"6.0", "7.0", "7.5", "8.0"})
@@ -67,7 +84,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             fitted_on=fitted_on,
             sigma_shared=shared,
             sigma_independent=own,
-        )
+        ).fitted(fitted("streaming").get(op, {}))
         for op, start_s, share, rereads, rows_in_flight, fitted_on, shared, own in (
             ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _ROWS_ALL, 0.12, 0.15),
             ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _ROWS_FP32, 0.2, 0.12),
@@ -92,7 +109,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
 of a compiled graph: loops as elementwise kernels, rows held in registers as softmax,
 rows in blocks as layer norm, none of them fitted.
 
-Elementwise, softmax and layer norm: `benchmarks/fit_kernels.py`, 2026-11. The
+Softmax and layer norm: `fitted/streaming.toml`. The
 others: round numbers near what single kernels do in Kineto traces of DLRM
 training on V100 (owensgroup/ml_perf_model, BSD-3), sorts and scans on V100 and A100
 (PARAM and HolisticTraceAnalysis, MIT): 15.8 million keys take 295 to 443 us a pass.
@@ -109,6 +126,12 @@ class StreamingModel:
     kinds: Mapping[str, StreamKind] = attrs.field(default=KINDS, hash=False)
     """Kinds of kernels by canonical op."""
 
+    def with_fit(self, op: str, values: Mapping[str, float]) -> StreamingModel:
+        """Return the model with other parameters for one op."""
+        return attrs.evolve(
+            self, kinds={**self.kinds, op: self.kinds[op].fitted(values)}
+        )
+
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim everything but copies from and to the host."""
         inside: Flags = (kernels.op != "memcpy") | (kernels.text("kind") == "d2d")
@@ -121,10 +144,14 @@ class StreamingModel:
         share = np.array([kind.share for kind in kinds])
         trusted = [trust(kind.sigma_shared, kind.fitted_on, target) for kind in kinds]
         moved = kernels.bytes + self._reread_bytes(kernels, kinds, target)
+        repeated = kernels.given(REPEATED)
+        cycles = np.array([kind.row_cycles for kind in kinds])
+        sm_clocks_per_s = target.device.sm_count * target.device.sm_clock_hz
+        busy_s = kernels.param("rows") * cycles / sm_clocks_per_s
         return Estimate(
             target.device.kernel_floor_s
             + start_s
-            + stream_seconds(moved, target) / share,
+            + np.maximum(stream_seconds(moved, target, repeated) / share, busy_s),
             np.array([sigma_shared for _, sigma_shared in trusted]),
             np.array([kind.sigma_independent for kind in kinds]),
             [self.name] * len(kinds),

@@ -19,7 +19,8 @@ import numpy as np
 
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.host_profile import load_profile
-from perfc.costmodels.protocol import Floats, KernelTable, Texts
+from perfc.costmodels.intervals import call_sigma
+from perfc.costmodels.protocol import Flags, Floats, KernelTable, Texts
 from perfc.costmodels.target import Target
 
 KERNEL_TIMINGS = frozenset({"kernel", "graph", "event"})
@@ -94,7 +95,15 @@ def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
         floors.get(n, floors.get(n.split()[0], floors["default"])) for n in listed
     ]
     sigma = parameters["sigma_other_host" if known is None else "sigma"]
-    return np.array(floor_us)[at] * (factor * 1e-6), float(sigma)
+    call_s = np.array(floor_us)[at] * (factor * 1e-6)
+    return call_s, call_sigma(kernels, target, float(sigma))
+
+
+def hidden_kernels(kernel_s: Floats, kernels: KernelTable, target: Target) -> Flags:
+    """Whether each kernel ends before the host's call does: its row says the call."""
+    call_s, _ = call_seconds(kernels, target)
+    hidden: Flags = kernel_s < (1 - float(fitted("event")["share"])) * call_s
+    return hidden
 
 
 def call_names(kernels: KernelTable) -> Texts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import (
     KERNEL_TIMINGS,
+    REPEATED,
     CostModel,
     KernelTable,
     Target,
@@ -30,6 +31,10 @@ Indices: TypeAlias = NDArray[np.intp]
 
 Z90 = 1.6448536269514722
 """Half of a 90 % interval, in standard deviations."""
+
+
+OWN_SOURCE = "perfc measure"
+"""How the source of rows begins that perfc measured."""
 
 
 @attrs.frozen(order=True)
@@ -102,7 +107,7 @@ def score(
     found: dict[GroupKey, list[Predicted]] = {}
     skipped: dict[GroupKey, Counter[str]] = {}
     for rows in tables:
-        pricer = _Pricer(rows, chosen)
+        pricer = TablePricer(rows)
         for key, at in groups_of(rows):
             target = known_target(key.target)
             if targets is not None:
@@ -110,7 +115,8 @@ def score(
                 if (target := targets.get(name)) is None:
                     continue
             parts = found.setdefault(key, [])
-            parts += pricer.predict(key, at, target, skipped.setdefault(key, Counter()))
+            why = skipped.setdefault(key, Counter())
+            parts += pricer.predict(key, at, target, chosen, why)
     return [_scored(key, found[key], skipped[key]) for key in sorted(found)]
 
 
@@ -171,50 +177,72 @@ class _Signatures:
 
 
 @attrs.define(eq=False)
-class _Pricer:
-    """Prices the rows of one table; its signatures are made once for all targets."""
+class TablePricer:
+    """Signatures of the rows of one table, made once for all targets and timings."""
 
     rows: MeasuredColumns
-    models: Sequence[CostModel]
     known: dict[tuple[str, str], _Signatures] = attrs.field(
         factory=dict[tuple[str, str], _Signatures], init=False
     )
 
     def predict(
-        self, key: GroupKey, at: Indices, target: Target | None, skipped: Counter[str]
+        self,
+        key: GroupKey,
+        at: Indices,
+        target: Target | None,
+        models: Sequence[CostModel],
+        skipped: Counter[str],
     ) -> list[Predicted]:
         """Price some rows of one group; count those that cannot be in *skipped*."""
-        why = why_not(key, target)
-        if why or target is None:
-            skipped[why] += len(at)
-            return []
+        found: list[Predicted] = []
+        if target is None:
+            skipped[why_not(key, target)] += len(at)
+            return found
+        for rows, table in self.usable_tables(key, at, target, skipped):
+            estimate = price_table(table, target, models)
+            sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
+            timed = as_timed(estimate.seconds, sigma, table, target, key.timing)
+            measured_s = self.rows.latency_us[rows] * 1e-6
+            found.append(Predicted(timed.seconds, timed.sigma, measured_s))
+        return found
+
+    def usable_tables(
+        self,
+        key: GroupKey,
+        at: Indices,
+        target: Target,
+        skipped: Counter[str] | None = None,
+    ) -> Iterator[tuple[Indices, KernelTable]]:
+        """Yield those of some rows of one group that can be priced, with signatures."""
+        left_out: Counter[str] = Counter() if skipped is None else skipped
+        if why := why_not(key, target):
+            left_out[why] += len(at)
+            return
         signatures = self._signatures(key.op, key.dtype)
         cells = self.rows.params.at[at]
-        skipped.update(
+        left_out.update(
             signatures.faults[cell]
             for cell in cells[signatures.part[cells] < 0].tolist()
         )
-        found: list[Predicted] = []
         for number, whole in enumerate(signatures.parts):
             mine = at[signatures.part[cells] == number]
             if not len(mine):
                 continue
             table = whole.take(signatures.row[self.rows.params.at[mine]])
             usable, reasons = usable_rows(table, self.rows.latency_us[mine], target)
-            skipped.update(reasons)
-            mine, table = mine[usable], table.take(usable)
-            if len(mine):
-                found.append(self._priced(mine, table, key.timing, target))
-        return found
+            left_out.update(reasons)
+            if len(usable):
+                rows = mine[usable]
+                yield rows, self._repeated(rows, table.take(usable))
 
-    def _priced(
-        self, at: Indices, table: KernelTable, timing: str, target: Target
-    ) -> Predicted:
-        estimate = price_table(table, target, self.models)
-        sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
-        timed = as_timed(estimate.seconds, sigma, table, target, timing)
-        measured_s = self.rows.latency_us[at] * 1e-6
-        return Predicted(timed.seconds, timed.sigma, measured_s)
+    def _repeated(self, rows: Indices, table: KernelTable) -> KernelTable:
+        """Say which kernels were timed on the same operands again and again.
+
+        perfc's own rows were not: they go through more operands than L2 holds.
+        """
+        own = [source.startswith(OWN_SOURCE) for source in self.rows.source.values]
+        repeated = ~np.array(own)[self.rows.source.at[rows]]
+        return table.with_flag(REPEATED, repeated)
 
     def _signatures(self, op: str, dtype: str) -> _Signatures:
         if (op, dtype) not in self.known:
@@ -265,12 +293,15 @@ def _scored(
     seconds = np.concatenate([part.seconds for part in parts])
     sigma = np.concatenate([part.sigma for part in parts])
     measured_s = np.concatenate([part.measured_s for part in parts])
+    inside, width = coverage(seconds, sigma, measured_s)
+    return GroupScore(key, errors_of(seconds, measured_s), inside, width, skipped)
+
+
+def coverage(seconds: Floats, sigma: Floats, measured_s: Floats) -> tuple[float, float]:
+    """Return the share of rows inside the 90 % interval, and its median width.
+
+    The width is that of the interval over the prediction.
+    """
     inside = np.abs(np.log(measured_s / seconds)) <= Z90 * sigma
     width = 2 * np.sinh(Z90 * sigma)
-    return GroupScore(
-        key,
-        errors_of(seconds, measured_s),
-        float(inside.mean()),
-        float(np.median(width)),
-        skipped,
-    )
+    return float(inside.mean()), float(np.median(width))

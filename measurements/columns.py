@@ -43,6 +43,7 @@ class MeasuredColumns:
         op: Canonical name.
         dtype: What it computes in.
         timing: How it was timed.
+        source: Where it comes from.
         params: Its sizes, as JSON.
         parsed: What the different cells of `params` say.
         latency_us: Shape (rows,).
@@ -53,6 +54,7 @@ class MeasuredColumns:
     op: Coded
     dtype: Coded
     timing: Coded
+    source: Coded
     params: Coded
     parsed: Sequence[Params]
     latency_us: Floats
@@ -61,7 +63,7 @@ class MeasuredColumns:
         return len(self.latency_us)
 
 
-_WORDS = ("target", "op", "dtype", "timing", "params")
+_WORDS = ("target", "op", "dtype", "timing", "source", "params")
 _LATENCY = "latency_us"
 
 

@@ -23,7 +23,7 @@ FIELDS = (
 def _row(target: str, op: str = "softmax", *, factor: float = 1.0) -> Measurement:
     """Return a row that took *factor* of what perfc says of the kernel alone."""
     row = measured(op, rows=4096, cols=1024) if op == "softmax" else measured(op)
-    row = attrs.evolve(row, target=target, timing="kernel")
+    row = attrs.evolve(row, target=target, timing="kernel", source="perfc measure")
     if op != "softmax":
         return row
     (seconds,) = price([kernel_of(row)], load_target(target), cost_models()).seconds
@@ -169,7 +169,10 @@ def _twice_as_long() -> list[tuple[Measurement, float]]:
     sizes = [(rows, cols) for rows in (512, 4096, 65536) for cols in (64, 512, 900)]
     rows = [
         attrs.evolve(
-            measured("softmax", rows=r, cols=c), target="v100-sxm2-16g", timing="kernel"
+            measured("softmax", rows=r, cols=c),
+            target="v100-sxm2-16g",
+            timing="kernel",
+            source="perfc measure",
         )
         for r, c in sizes
     ]
@@ -262,3 +265,24 @@ def test_a_parquet_file_that_is_none(command: Command, tmp_path: Path) -> None:
     table = _write(tmp_path / "rows.parquet", "PAR1 or not")
 
     assert "not a Parquet file" in command.refused(["validate", table], 1)
+
+
+def test_rows_of_others_are_warm(command: Command, tmp_path: Path) -> None:
+    """A kernel that is repeated on the same operands finds them in L2, perfc's own not.
+
+    The softmax of 16 MB is too large to stay beside five others in 96 MB of L2.
+    """
+    cold = _row("l40s")
+    warm = attrs.evolve(cold, source="a benchmark that repeats")
+    tables = [
+        _table(tmp_path / f"{name}.csv", row)
+        for name, row in (("cold", cold), ("warm", warm))
+    ]
+
+    of_cold, of_warm = (
+        command("validate", table, "--format", "json").report["groups"][0]["bias"]
+        for table in tables
+    )
+
+    assert 0 == pytest.approx(of_cold)
+    assert of_warm < -0.1

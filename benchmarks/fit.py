@@ -1,0 +1,139 @@
+"""Refit the shipped parameters, and write docs/accuracy's tables: `make fit`.
+
+    python benchmarks/fit.py DATA [--intervals-only] [--accuracy FILE]
+
+DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. The same data
+give the same files: nothing is random, and rows are split by a hash of their sizes.
+Half of them are fitted, a quarter sets the intervals, a quarter is only reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from perfc.costmodels import STREAMING, cost_models
+from perfc.costmodels.fitted_file import FOLDER, fitted
+from perfc.fitting import errors_of
+from perfc.fitting.intervals import call_sigmas, kernel_sigmas
+from perfc.fitting.observations import LONG_EVENT_US
+from perfc.fitting.samples import FITTED, TEST, Sample, samples_of
+from perfc.fitting.streams import fit_stream
+from perfc.measurements import read_columns
+
+STREAMS = ("softmax", "layer_norm")
+SOURCES = (
+    "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
+    "aiconfigurator (Apache-2.0): CUDA graphs on A100, H100, L40S"
+)
+
+
+def long_rows(sample: Sample) -> Sample:
+    """Return the rows that say more of the kernel than of the host."""
+    least_s = LONG_EVENT_US * 1e-6 if sample.key.timing == "event" else 0.0
+    return sample.take(np.flatnonzero(sample.measured_s > least_s))
+
+
+def fit_streams(samples: Sequence[Sample]) -> None:
+    """Write `fitted/streaming.toml`."""
+    tables: dict[str, Mapping[str, object]] = {}
+    for op in STREAMS:
+        chosen = [long_rows(s).of(FITTED) for s in samples if s.key.op == op]
+        found = fit_stream(op, chosen)
+        tables[op] = {name: float(f"{value:.4g}") for name, value in found.items()}
+        print(op, tables[op])
+    write_fitted("streaming", tables)
+
+
+def set_intervals(samples: Sequence[Sample]) -> None:
+    """Write `fitted/intervals.toml`, with the models as they are."""
+    models = cost_models()
+    calls = {
+        f'call."{name}"': found
+        for name, found in sorted(call_sigmas(samples, models).items())
+    }
+    write_fitted("intervals", {"kernel": {}, "call": {}, **calls})
+    kernels = {
+        f'kernel."{name}"': found
+        for name, found in sorted(kernel_sigmas(samples, models).items())
+    }
+    write_fitted("intervals", {"kernel": {}, "call": {}, **kernels, **calls})
+
+
+def write_fitted(name: str, tables: Mapping[str, Mapping[str, object]]) -> None:
+    """Write a file of fitted parameters, which models then read."""
+    lines = ["# Written by `make fit`.", f'source = "{SOURCES}"']
+    for table, values in tables.items():
+        lines += ["", f"[{table}]"]
+        lines += [f'"{key}" = {value}' for key, value in sorted(values.items())]
+    (FOLDER / f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fitted.cache_clear()
+
+
+def table_lines(samples: Sequence[Sample]) -> Iterator[str]:
+    """Yield the table of docs/accuracy.md: rows that are only reported."""
+    yield (
+        "| rows | n | MAPE | GMAE | p90 | max | bias | in 90 % | width | "
+        "roofline/0.8 + 3 µs: MAPE | without this GPU: MAPE |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    models = cost_models()
+    for sample in samples:
+        rows = sample.of(TEST)
+        if not len(rows):
+            continue
+        seconds, inside, width = rows.stated(models)
+        errors = errors_of(seconds, rows.measured_s)
+        roofline = errors_of(rows.roofline_s(), rows.measured_s)
+        if errors is None or roofline is None:
+            continue
+        key = rows.key
+        cells = [errors.mape, errors.gmae, errors.p90, errors.max, errors.bias]
+        cells += [inside, width, roofline.mape]
+        shown = " | ".join(f"{cell:.1%}".replace("%", " %") for cell in cells)
+        left_out = left_out_error(sample, samples)
+        yield (
+            f"| {key.op} {key.dtype}, {key.target}, {key.timing} | {errors.rows:,} | "
+            f"{shown} | {left_out} |"
+        )
+
+
+def left_out_error(sample: Sample, samples: Sequence[Sample]) -> str:
+    """Return the error on a GPU whose rows were left out of the fit."""
+    op = sample.key.op
+    if op not in STREAMS:
+        return ""
+    others = [
+        long_rows(s).of(FITTED)
+        for s in samples
+        if s.key.op == op and s.key.target != sample.key.target
+    ]
+    model = STREAMING.with_fit(op, fit_stream(op, others))
+    rows = sample.of(TEST)
+    errors = errors_of(rows.predicted_s(model), rows.measured_s)
+    return "" if errors is None else f"{errors.mape:.1%}".replace("%", " %")
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--what", choices=["streams", "intervals", "table"])
+    parser.add_argument("--accuracy", type=Path)
+    options = parser.parse_args()
+    files = sorted((options.data / "measurements").glob("*.parquet"))
+    samples = [s for file in files for s in samples_of(read_columns(file))]
+    if options.what in {None, "streams"}:
+        fit_streams(samples)
+    if options.what in {None, "intervals"}:
+        set_intervals(samples)
+    if options.what in {None, "table"}:
+        text = "\n".join(table_lines(samples))
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

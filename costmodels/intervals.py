@@ -1,0 +1,47 @@
+"""How far off predictions were on rows that no fit has seen: what intervals state.
+
+Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
+measured rows, op and dtype, nine in ten rows of a part that is neither fitted nor
+reported lie inside the interval. Shared is what their mean is off, which all kernels
+share; own is the rest. A GPU without rows has what each model says of GPUs that were
+left out of its fit.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.protocol import Estimate, KernelTable, Texts
+from perfc.costmodels.target import Target
+
+
+def with_intervals(
+    estimate: Estimate, kernels: KernelTable, target: Target
+) -> Estimate:
+    """Put in what is known of the errors on *target*; else the model's own stay."""
+    known = fitted("intervals")["kernel"].get(target.name)
+    if not known or not len(kernels):
+        return estimate
+    names = _names(kernels)
+    listed, at = np.unique(names, return_inverse=True)
+    words: list[str] = listed.tolist()
+    shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
+    for number, name in enumerate(words):
+        if name in known:
+            shared[at == number], own[at == number] = known[name]
+    return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
+
+
+def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
+    """Return how uncertain an eager call's time is, for rows of one op."""
+    known = fitted("intervals")["call"].get(target.name, {})
+    return float(known.get(str(kernels.op[0]), default)) if len(kernels) else default
+
+
+def _names(kernels: KernelTable) -> Texts:
+    stored = np.where(kernels.math == "tf32", kernels.math, kernels.dtype)
+    plain = np.char.add(np.char.add(kernels.op, " "), stored)
+    phase = kernels.text("phase", "forward")
+    return np.where(phase == "forward", plain, "")

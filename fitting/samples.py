@@ -1,0 +1,132 @@
+"""Measured rows of one op on one GPU, split for a fit."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import (
+    ROOFLINE,
+    CostModel,
+    KernelTable,
+    Target,
+    as_timed,
+    lower_bound,
+    price_table,
+)
+from perfc.fitting.scores import (
+    GroupKey,
+    TablePricer,
+    coverage,
+    groups_of,
+    known_target,
+)
+from perfc.measurements import MeasuredColumns
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
+
+FITTED, CALIBRATION, TEST = 0, 1, 2
+"""What a row is for: the fit, the intervals, or the report."""
+
+
+def part_of(params: str) -> int:
+    """Return what rows of these sizes are for, on all GPUs alike.
+
+    Half of them are fitted; a quarter says how far off the fit is, for the intervals; a
+    quarter is only reported.
+    """
+    number = zlib.crc32(b"perfc kernel split 1" + params.encode()) % 4
+    return (FITTED, CALIBRATION, FITTED, TEST)[number]
+
+
+@attrs.frozen(eq=False)
+class Sample:
+    """Rows of one op, dtype and timing on one GPU.
+
+    Attributes:
+        key: Which.
+        target: The GPU.
+        table: Signatures.
+        measured_s: Shape (rows,).
+        part: What each row is for.
+
+    """
+
+    key: GroupKey
+    target: Target
+    table: KernelTable
+    measured_s: Floats
+    part: Indices
+
+    def __len__(self) -> int:
+        return len(self.measured_s)
+
+    def take(self, rows: Indices) -> Sample:
+        """Return some of the rows."""
+        return attrs.evolve(
+            self,
+            table=self.table.take(rows),
+            measured_s=self.measured_s[rows],
+            part=self.part[rows],
+        )
+
+    def of(self, part: int) -> Sample:
+        """Return the rows that are for one thing."""
+        return self.take(np.flatnonzero(self.part == part))
+
+    def thinned(self, most: int) -> Sample:
+        """Return at most so many rows, evenly spread over the table."""
+        step = max(1, -(-len(self) // most))
+        return self.take(np.arange(0, len(self), step))
+
+    def predicted_s(self, models: CostModel | Sequence[CostModel]) -> Floats:
+        """Return what the rows would measure by some models."""
+        if isinstance(models, Sequence):
+            seconds = price_table(self.table, self.target, models).seconds
+        else:
+            seconds = models.estimate(self.table, self.target).seconds
+            seconds = np.maximum(seconds, lower_bound(self.table, self.target))
+        return self.timed_s(seconds)
+
+    def roofline_s(self) -> Floats:
+        """Return what the rows would measure by bound / 0.8 + 3 us."""
+        bound_s = lower_bound(self.table, self.target)
+        return self.timed_s(bound_s / ROOFLINE.efficiency + 3e-6)
+
+    def timed_s(self, kernel_s: Floats) -> Floats:
+        """Return what a measurement of kernels would say."""
+        none = np.zeros(len(self))
+        timing = self.key.timing
+        return as_timed(kernel_s, none, self.table, self.target, timing).seconds
+
+    def stated(self, models: Sequence[CostModel]) -> tuple[Floats, float, float]:
+        """Return predicted times, the share of rows inside 90 %, and its width."""
+        estimate = price_table(self.table, self.target, models)
+        sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
+        timing = self.key.timing
+        timed = as_timed(estimate.seconds, sigma, self.table, self.target, timing)
+        inside, width = coverage(timed.seconds, timed.sigma, self.measured_s)
+        return timed.seconds, inside, width
+
+    def log_ratios(self, models: CostModel | Sequence[CostModel]) -> Floats:
+        """Return ln(predicted / measured), shape (rows,)."""
+        return np.log(self.predicted_s(models) / self.measured_s)
+
+
+def samples_of(rows: MeasuredColumns) -> Iterator[Sample]:
+    """Yield the rows of each group that can be priced."""
+    pricer = TablePricer(rows)
+    parts = np.array([part_of(text) for text in rows.params.values], dtype=np.intp)
+    for key, at in groups_of(rows):
+        target = known_target(key.target)
+        if target is None:
+            continue
+        for chosen, table in pricer.usable_tables(key, at, target):
+            measured_s = rows.latency_us[chosen] * 1e-6
+            yield Sample(key, target, table, measured_s, parts[rows.params.at[chosen]])
