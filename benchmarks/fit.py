@@ -1,6 +1,6 @@
-"""Refit the shipped parameters, and write docs/accuracy's tables: `make fit`.
+"""Refit the shipped parameters, and write the table of docs/accuracy.md: `make fit`.
 
-    python benchmarks/fit.py DATA [--intervals-only] [--accuracy FILE]
+    python benchmarks/fit.py DATA [--what streams|intervals|table]
 
 DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. The same data
 give the same files: nothing is random, and rows are split by a hash of their sizes.
@@ -24,6 +24,8 @@ from perfc.fitting.samples import FITTED, TEST, Sample, samples_of
 from perfc.fitting.streams import fit_stream
 from perfc.measurements import read_columns
 
+ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
+BEGIN, END = "<!-- make fit: begin -->", "<!-- make fit: end -->"
 STREAMS = ("softmax", "layer_norm")
 SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
@@ -101,6 +103,14 @@ def table_lines(samples: Sequence[Sample]) -> Iterator[str]:
         )
 
 
+def write_table(text: str) -> None:
+    """Put the table into docs/accuracy.md, between its marks."""
+    page = ACCURACY.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    ACCURACY.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
 def left_out_error(sample: Sample, samples: Sequence[Sample]) -> str:
     """Return the error on a GPU whose rows were left out of the fit."""
     op = sample.key.op
@@ -122,7 +132,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--what", choices=["streams", "intervals", "table"])
-    parser.add_argument("--accuracy", type=Path)
     options = parser.parse_args()
     files = sorted((options.data / "measurements").glob("*.parquet"))
     samples = [s for file in files for s in samples_of(read_columns(file))]
@@ -131,8 +140,7 @@ def main() -> None:
     if options.what in {None, "intervals"}:
         set_intervals(samples)
     if options.what in {None, "table"}:
-        text = "\n".join(table_lines(samples))
-        print(text)
+        write_table("\n".join(table_lines(samples)))
 
 
 if __name__ == "__main__":
