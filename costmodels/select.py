@@ -20,7 +20,7 @@ from perfc.costmodels.protocol import (
     Provenance,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel, PerfcError, plugin_at_work
+from perfc.ir import Kernel, PerfcError, is_built_in, plugin_at_work
 
 
 def price(
@@ -58,8 +58,9 @@ def price_table(
             with plugin_at_work(f"cost model {model.name!r}", model):
                 estimate = model.estimate(offered, target)
             _check(model, offered, estimate)
-            stated = with_intervals(estimate, offered, target)
-            result.put(rows, _calibrated(stated, offered, target))
+            if is_built_in(model):
+                estimate = with_intervals(estimate, offered, target)
+            result.put(rows, _calibrated(estimate, offered, target))
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]

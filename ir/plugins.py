@@ -116,6 +116,11 @@ def load_plugin(group: str, name: str) -> object:
     return loaded
 
 
+def is_built_in(plugin: object) -> bool:
+    """Whether *plugin* is of a class of perfc's own."""
+    return type(plugin).__module__.partition(".")[0] == "perfc"
+
+
 @contextmanager
 def plugin_at_work(label: str, plugin: object) -> Generator[None, None, None]:
     """Say whose bug it is, and where, if *plugin* is not perfc's own and fails.
@@ -133,9 +138,9 @@ def plugin_at_work(label: str, plugin: object) -> Generator[None, None, None]:
     except PerfcError:
         raise
     except Exception as error:
-        module = type(plugin).__module__
-        if module.partition(".")[0] == "perfc":
+        if is_built_in(plugin):
             raise
+        module = type(plugin).__module__
         msg = f"{label} fails {_place(module, error)}: {type(error).__name__}: {error}"
         raise PerfcError(msg) from error
 

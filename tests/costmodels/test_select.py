@@ -66,6 +66,19 @@ def test_the_highest_priority_wins() -> None:
     assert 1.0 == priced.seconds[0]
 
 
+def test_what_a_plugin_states_is_kept() -> None:
+    """Errors that were measured of perfc's models are not those of somebody else's."""
+    v100 = load_target("v100-pcie-32g")
+    kernel = gemm(512, 512, 512)
+
+    own = price([kernel], v100, ALL_MODELS)
+    theirs = price([kernel], v100, [Constant(sigma=0.01)])
+
+    stated = GEMM.estimate(KernelTable([kernel]), v100)
+    assert own.sigma_independent[0] != stated.sigma_independent[0]
+    assert (0.0, 0.01) == (theirs.sigma_shared[0], theirs.sigma_independent[0])
+
+
 def test_a_lower_priority_gets_what_is_left() -> None:
     """A model that claims nothing leaves the rows to the next."""
     shy, late = Constant(claim=False), Constant(2.0, "late", priority=10)
