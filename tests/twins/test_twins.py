@@ -74,9 +74,9 @@ def test_a_twin_launches_the_products_of_its_workload(name: str, mode: str) -> N
 def test_a_twin_launches_as_much_as_its_workload(name: str, mode: str) -> None:
     """What eager PyTorch calls is what the workload is lowered to, call for call."""
     module, inputs = TWINS[name](batch=BATCH, **SMALL[name])
-    options = {"mode": mode, "optimizer": "sgd" if mode == "training" else None}
-    twin = perfc.from_torch(module, inputs, **options)
-    workload = perfc.load(_workload(name, SMALL[name]), batch=BATCH, **options)
+    optimizer = "sgd" if mode == "training" else None
+    twin = perfc.from_torch(module, inputs, mode=mode, optimizer=optimizer)
+    workload = perfc.load(_workload(name, SMALL[name]), batch=BATCH, mode=mode)
     reports = [perfc.analyze(model, "a100") for model in (workload, twin)]
 
     assert reports[0].summary["launches"] == reports[1].summary["launches"]
