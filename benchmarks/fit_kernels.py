@@ -26,33 +26,46 @@ import attrs
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from perfc.costmodels import (
     ATTENTION,
     CONV,
+    FITTED_FOLDER,
     GEMM,
+    RESIDUAL_FILE,
+    SIMT_MODES,
     STREAMING,
     CostModel,
+    GemmParameters,
     KernelTable,
+    Network,
     Target,
     load_target,
     lower_bound,
 )
-from perfc.costmodels.gemm import products_of
-from perfc.costmodels.products import (
-    SIMT,
-    TENSOR,
-    GemmParameters,
-    Products,
-    product_seconds,
-)
 from perfc.costmodels.streaming import StreamKind
-from perfc.fitting import DISPATCH_SHARE, LONG_EVENT_US, errors_of
+from perfc.fitting import (
+    DISPATCH_SHARE,
+    LONG_EVENT_US,
+    SIMT_FITTED,
+    SIMT_START,
+    TENSOR_FITTED,
+    TENSOR_START,
+    ProductRows,
+    errors_of,
+    fit_gemm,
+    fit_residual,
+    write_networks,
+    write_parameters,
+)
 from perfc.ir import Kernel
 from perfc.measurements import MEASUREMENTS, kernel_of
 
-FIT_ROWS = 700
+PRODUCT_SOURCE = (
+    "NeuSight (MIT): fp32, event pairs, torch 2.1, of P4, P100, V100, T4, A100; "
+    "aiconfigurator (Apache-2.0): bf16, CUDA graphs, sglang 0.5.10, of A100, H100, L40S"
+)
+FIT_DATE = "2026-11-22"
 STREAMING_FILE = "streaming.parquet"
 FP32_FILE = "ops_fp32_seen_gpus.parquet"
 FP32_GPUS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
@@ -76,6 +89,11 @@ class Rows:
         """Return the rows that are fitted, or those held out."""
         return self.take(np.flatnonzero(self.fitted == fitted))
 
+    def split_by_weight(self) -> Rows:
+        """Return the same rows, split by the sizes of the second operand alone."""
+        sizes = [(int(k.params["n"]), int(k.params["k"])) for k in self.table.kernels]
+        return attrs.evolve(self, fitted=np.array([fits_weight(*s) for s in sizes]))
+
     def take(self, at: NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
         return Rows(
@@ -86,6 +104,11 @@ class Rows:
             self.gap_s,
             self.fitted[at],
         )
+
+
+def fits_weight(n: int, k: int) -> bool:
+    """Whether products with these are fitted, for all m; a quarter is reported."""
+    return zlib.crc32(f"perfc gemm n {n} k {k}".encode()) % 4 != 0
 
 
 def in_fit(params: str) -> bool:
@@ -147,16 +170,23 @@ def of_model(model: CostModel) -> Predictor:
 
 
 def of_parameters(parameters: GemmParameters) -> Predictor:
-    """Return the same for other parameters of products."""
-    return lambda rows: (
-        rows.gap_s
-        + np.maximum(
-            product_seconds(
-                products_of(rows.table, rows.target), rows.target, parameters
+    """Return the same for other parameters of products, without corrections."""
+
+    def predict(rows: Rows) -> Floats:
+        return np.maximum(
+            product_rows(rows).predicted_s(
+                parameters, simt=rows.table.kernels[0].math in SIMT_MODES
             ),
-            lower_bound(rows.table, rows.target),
+            rows.gap_s + lower_bound(rows.table, rows.target),
         )
-    )
+
+    return predict
+
+
+def product_rows(rows: Rows) -> ProductRows:
+    """Return rows as `perfc.fitting` takes them."""
+    gap_s = np.full(len(rows.seconds), rows.gap_s)
+    return ProductRows.of(rows.table, rows.target, rows.seconds, gap_s)
 
 
 def say(*words: object) -> None:
@@ -191,66 +221,6 @@ def score(predict: Predictor, groups: Sequence[Rows]) -> None:
         f"{'':34s} sigma_shared {np.sqrt(np.mean(np.square(shared))):.3f}  "
         f"sigma_independent {np.sqrt(np.mean(np.square(own))):.3f}\n"
     )
-
-
-BOUNDS = {
-    "tile_efficiency": (0.3, 1.3),
-    "tile_half": (0.1, 60.0),
-    "fill_s": (1e-8, 2e-5),
-    "quantised": (0.01, 1.0),
-    "overlap": (0.001, 1.0),
-    "memory_efficiency": (0.3, 1.0),
-    "l2_efficiency": (0.2, 1.0),
-    "streams_per_sm": (0.05, 4.0),
-    "start_s": (1e-8, 5e-6),
-    "split_s": (1e-7, 2e-5),
-    "power_exponent": (0.1, 1.5),
-}
-SIMT_FITTED = (
-    "tile_efficiency",
-    "tile_half",
-    "quantised",
-    "overlap",
-    "memory_efficiency",
-    "power_exponent",
-)
-TENSOR_FITTED = tuple(name for name in BOUNDS if name != "power_exponent")
-
-
-def fit_products(
-    groups: Sequence[Rows], start: GemmParameters, names: Sequence[str]
-) -> GemmParameters:
-    """Minimise the mean |ln(predicted / measured)|, every GPU weighing the same."""
-    random = np.random.default_rng(0)
-    samples: list[tuple[Rows, Products]] = []
-    for group in groups:
-        rows = group.half(fitted=True)
-        at = random.permutation(len(rows.seconds))[:FIT_ROWS]
-        part = rows.take(at)
-        samples.append((part, products_of(part.table, part.target)))
-    limits = np.log([BOUNDS[name] for name in names])
-
-    def decode(logs: Floats) -> GemmParameters:
-        inside = np.clip(logs, limits[:, 0], limits[:, 1])
-        values = dict(zip(names, np.exp(inside).tolist(), strict=True))
-        return attrs.evolve(start, **values)
-
-    def loss(logs: Floats) -> float:
-        parameters = decode(logs)
-        ratios = [
-            (rows.gap_s + product_seconds(sizes, rows.target, parameters))
-            / rows.seconds
-            for rows, sizes in samples
-        ]
-        errors = [np.abs(np.log(ratio)).mean() for ratio in ratios]
-        outside = np.maximum(0, limits[:, 0] - logs) + np.maximum(
-            0, logs - limits[:, 1]
-        )
-        return float(np.mean(errors) + np.square(outside).sum())
-
-    first = np.log([getattr(start, name) for name in names])
-    options = {"maxfev": 900, "xtol": 1e-3, "ftol": 1e-4}
-    return decode(minimize(loss, first, method="Powell", options=options).x)
 
 
 Grid = Mapping[str, Sequence[float]]
@@ -319,29 +289,66 @@ CONV_GRID = {
 
 def products(data: Path, *, fit: bool, leave_out: bool) -> None:
     """Score, and fit, matrix products in both kinds of math."""
-    kinds = [
-        (SIMT, SIMT_FITTED, list(load(data / FP32_FILE, "gemm", "fp32", FP32_GPUS))),
-        (
-            TENSOR,
-            TENSOR_FITTED,
-            [
-                rows
-                for gpu in BF16_GPUS
-                for rows in load(data / f"gemm_{gpu}.parquet", "gemm", "bf16", [gpu])
-            ],
-        ),
+    simt = list(load(data / FP32_FILE, "gemm", "fp32", (*FP32_GPUS, UNSEEN_GPU)))
+    tensor = [
+        rows.split_by_weight()
+        for gpu in BF16_GPUS
+        for rows in load(data / f"gemm_{gpu}.parquet", "gemm", "bf16", [gpu])
     ]
-    for start, names, groups in kinds:
+    if fit:
+        fit_products([g for g in simt if g.target.name != UNSEEN_GPU], tensor)
+        return
+    for groups in (simt, tensor):
         say("products, as shipped:")
         score(of_model(GEMM), groups)
-        if fit:
-            fitted = fit_products(groups, start, names)
-            say("fitted:", fitted)
-            score(of_parameters(fitted), groups)
+    for groups, start, names in (
+        (simt, SIMT_START, SIMT_FITTED),
+        (tensor, TENSOR_START, TENSOR_FITTED),
+    ):
         for out in groups if leave_out else ():
             say("left out of the fit:", out.target.name)
-            others = [group for group in groups if group is not out]
-            score(of_parameters(fit_products(others, start, names)), [out])
+            others = [fit_rows(group) for group in groups if group is not out]
+            found = fit_gemm(others, start, names)
+            report(out.target.name, of_parameters(found)(out), out)
+
+
+def fit_rows(rows: Rows) -> ProductRows:
+    """Return the rows to fit; Pascal's linear layers run Maxwell's kernels."""
+    found = product_rows(rows.half(fitted=True))
+    if rows.target.device.architecture != "Pascal":
+        return found
+    return found.take(np.flatnonzero(found.products.sizes[:, 0] > 1))
+
+
+def with_sigmas(found: GemmParameters, groups: Sequence[Rows]) -> GemmParameters:
+    """Return parameters with the errors that held-out rows of some GPUs show."""
+    logs = [
+        report(rows.target.name, of_parameters(found)(rows), rows)
+        for rows in (group.half(fitted=False) for group in groups)
+    ]
+    shared = np.sqrt(np.mean([np.square(log.mean()) for log in logs]))
+    own = np.sqrt(np.mean([log.var() for log in logs]))
+    return attrs.evolve(
+        found, sigma_shared=max(float(shared), 0.05), sigma_independent=float(own)
+    )
+
+
+def fit_products(simt: Sequence[Rows], tensor: Sequence[Rows]) -> None:
+    """Fit all parameters of products and write the files of the package."""
+    on_simt = fit_gemm([fit_rows(g) for g in simt], SIMT_START, SIMT_FITTED)
+    on_simt = with_sigmas(on_simt, simt)
+    on_tensor: dict[str, GemmParameters] = {}
+    networks: dict[str, Network] = {}
+    for group in tensor:
+        rows = fit_rows(group)
+        found = fit_gemm([rows], TENSOR_START, TENSOR_FITTED)
+        on_tensor[group.target.device.architecture] = with_sigmas(found, [group])
+        modelled_s = rows.predicted_s(found, simt=False) - rows.before_s
+        networks[group.target.name] = fit_residual(rows, modelled_s)
+    write_parameters(
+        FITTED_FOLDER / "gemm.toml", PRODUCT_SOURCE, FIT_DATE, on_simt, on_tensor
+    )
+    write_networks(networks, RESIDUAL_FILE)
 
 
 def attention(data: Path, *, fit: bool) -> None:

@@ -13,7 +13,9 @@ from perfc.costmodels.cpu_amounts import NEW
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
-from perfc.costmodels.gemm import GEMM
+from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
+from perfc.costmodels.gemm import GEMM, products_of
+from perfc.costmodels.gemm_residual import RESIDUAL_FILE, Network, features_of
 from perfc.costmodels.host_profile import (
     COMPILED_GRAPH,
     GRAPH_LAUNCH,
@@ -34,7 +36,13 @@ from perfc.costmodels.kernel_fit import (
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
-from perfc.costmodels.products import SIMT_MODES
+from perfc.costmodels.products import (
+    SIMT_MODES,
+    GemmParameters,
+    Products,
+    simt_seconds,
+    tensor_seconds,
+)
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -74,6 +82,7 @@ __all__ = [
     "CPU",
     "EMBEDDING_BAG",
     "EMBEDDING_UPDATE",
+    "FITTED_FOLDER",
     "GEMM",
     "GRAPH_LAUNCH",
     "KERNEL_TIMINGS",
@@ -83,6 +92,7 @@ __all__ = [
     "NEW",
     "PROFILE_SCHEMA",
     "REPEATED",
+    "RESIDUAL_FILE",
     "ROOFLINE",
     "SIMT_MODES",
     "STREAMING",
@@ -91,6 +101,7 @@ __all__ = [
     "Device",
     "Estimate",
     "Family",
+    "GemmParameters",
     "Host",
     "HostLink",
     "HostProfile",
@@ -101,7 +112,9 @@ __all__ = [
     "KernelTable",
     "Link",
     "Memory",
+    "Network",
     "PerName",
+    "Products",
     "Provenance",
     "RuntimeConstants",
     "Target",
@@ -115,6 +128,7 @@ __all__ = [
     "distinct_rows",
     "extrapolation_remark",
     "family_of",
+    "features_of",
     "find_cost_models",
     "fits_of",
     "fits_winograd",
@@ -127,8 +141,11 @@ __all__ = [
     "parse_profile",
     "price",
     "price_table",
+    "products_of",
     "profile_names",
+    "simt_seconds",
     "target_names",
+    "tensor_seconds",
     "terms_of",
     "uniform_estimate",
 ]

@@ -1,4 +1,7 @@
-"""Matrix products: the model of `products`, for SIMT and tensor cores."""
+"""Matrix products: the model of `products`, for SIMT and tensor cores.
+
+Where products of a GPU were measured in thousands, `gemm_residual` corrects the model.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,22 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.beside import without_beside
 from perfc.costmodels.extrapolation import trust
+from perfc.costmodels.gemm_residual import (
+    RESIDUAL_MODES,
+    SIGMA_INDEPENDENT,
+    SIGMA_SHARED,
+    corrected_seconds,
+    measured_rows,
+)
 from perfc.costmodels.products import (
-    SIMT,
+    SIMT_FITTED_ON,
     SIMT_MODES,
-    TENSOR,
+    TENSOR_FITTED_ON,
     Products,
-    product_seconds,
+    simt_parameters,
+    simt_seconds,
+    tensor_parameters,
+    tensor_seconds,
 )
 from perfc.costmodels.protocol import Estimate, Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -34,13 +47,25 @@ class GemmModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
         simt = uses_simt(kernels)
-        on_simt, sigma_simt = trust(SIMT.sigma_shared, SIMT.fitted_on, target)
-        on_tensor, sigma_tensor = trust(TENSOR.sigma_shared, TENSOR.fitted_on, target)
-        whole_s = math_seconds(products_of(kernels, target), simt, target)
+        products = products_of(kernels, target)
+        vector = simt_parameters()
+        tensor = tensor_parameters(target.device.architecture)
+        on_simt, sigma_simt = trust(vector.sigma_shared, SIMT_FITTED_ON, target)
+        on_tensor, sigma_tensor = trust(tensor.sigma_shared, TENSOR_FITTED_ON, target)
+        seconds = math_seconds(products, simt, target)
+        shared = np.where(simt, sigma_simt, sigma_tensor)
+        own = np.where(simt, vector.sigma_independent, tensor.sigma_independent)
+        known = np.isin(kernels.math, RESIDUAL_MODES) & ~simt
+        if known.any():
+            known &= measured_rows(products, target)
+        if known.any():
+            part = products.part(known)
+            seconds[known] = corrected_seconds(seconds[known], part, target)
+            shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
         return Estimate(
-            without_beside(whole_s, kernels, target),
-            np.where(simt, sigma_simt, sigma_tensor),
-            np.where(simt, SIMT.sigma_independent, TENSOR.sigma_independent),
+            without_beside(seconds, kernels, target),
+            shared,
+            own,
             [self.name] * len(kernels),
             [on_simt if row else on_tensor for row in simt.tolist()],
         )
@@ -64,30 +89,27 @@ def products_of(kernels: KernelTable, target: Target) -> Products:
     """Return the sizes of the products that the kernels compute."""
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
     # A linear layer is `nt` as C = A B in rows, and `tn` in cuBLAS's columns.
-    transposed = [k.params.get("layout") in {"nt", "tn"} for k in kernels.kernels]
     return Products(
         np.stack(sizes, axis=1),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
-        np.array(transposed, dtype=np.bool_),
+        np.isin(kernels.text("layout"), ("nt", "tn")),
     )
 
 
 def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
     """Whether each kernel computes without tensor cores."""
-    return np.array(
-        [kernel.math in SIMT_MODES for kernel in kernels.kernels], dtype=np.bool_
-    )
+    return np.isin(kernels.math, sorted(SIMT_MODES))
 
 
 def math_seconds(products: Products, simt: NDArray[np.bool_], target: Target) -> Floats:
     """Return the duration of each product, with the parameters of its math mode."""
+    vector, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
     if simt.all():
-        return product_seconds(products, target, SIMT)
-    seconds = np.empty(len(products))
-    for rows, parameters in ((simt, SIMT), (~simt, TENSOR)):
-        if rows.any():
-            seconds[rows] = product_seconds(products.part(rows), target, parameters)
+        return simt_seconds(products, target, vector)
+    seconds = tensor_seconds(products, target, tensor)
+    if simt.any():
+        seconds[simt] = simt_seconds(products.part(simt), target, vector)
     return seconds
 
 

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
 from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.gemm import (
+    SIMT_FITTED,
+    SIMT_START,
+    TENSOR_FITTED,
+    TENSOR_START,
+    ProductRows,
+    fit_gemm,
+    write_parameters,
+)
+from perfc.fitting.gemm_residual import fit_residual, write_networks
 from perfc.fitting.host import HostFit, fit_host
 from perfc.fitting.least_squares import fit_terms
 from perfc.fitting.machine import calibrated_sheet, machine_fields, measured_rates
@@ -19,6 +29,10 @@ from perfc.fitting.scores import GroupKey, GroupScore, score
 __all__ = [
     "DISPATCH_SHARE",
     "LONG_EVENT_US",
+    "SIMT_FITTED",
+    "SIMT_START",
+    "TENSOR_FITTED",
+    "TENSOR_START",
     "DeviceFit",
     "Errors",
     "FamilyFit",
@@ -26,15 +40,20 @@ __all__ = [
     "GroupScore",
     "HostFit",
     "Observations",
+    "ProductRows",
     "ProfileHead",
     "calibrated_sheet",
     "errors_of",
     "fit_device",
+    "fit_gemm",
     "fit_host",
+    "fit_residual",
     "fit_terms",
     "machine_fields",
     "measured_rates",
     "observe",
     "profile_text",
     "score",
+    "write_networks",
+    "write_parameters",
 ]

@@ -45,14 +45,21 @@ def _ratios(
 
 @pytest.mark.parametrize(
     ("workload", "mape", "total"),
-    [("DLRM_MLPerf", 0.22, 0.08), ("DLRM_default", 0.22, 0.08), ("FB RM", 0.30, 0.20)],
+    [("DLRM_MLPerf", 0.20, 0.08), ("DLRM_default", 0.14, 0.12), ("FB RM", 0.25, 0.20)],
 )
 def test_products_in_traces_of_v100(workload: str, mape: float, total: float) -> None:
-    """GEMM kernels of DLRM training: each within tens, together within a few %."""
+    """GEMM kernels of DLRM training: each within tens, together within 12 %."""
     with _need(V100_TRACES).open(encoding="utf-8") as file:
         rows = [r for r in csv.DictReader(file) if r["source"].startswith(workload)]
     kernels = [
-        gemm(int(r["M"]), int(r["N"]), int(r["K"]), b=int(r["batch"])) for r in rows
+        gemm(
+            int(r["M"]),
+            int(r["N"]),
+            int(r["K"]),
+            b=int(r["batch"]),
+            layout="nt" if "_tn" in r["kernel"].lower() else "nn",
+        )
+        for r in rows
     ]
     measured_us = [float(r["mean_us"]) for r in rows]
 
