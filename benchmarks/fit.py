@@ -4,7 +4,8 @@
 
 DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. The same data
 give the same files: nothing is random, and rows are split by a hash of their sizes.
-Half of them are fitted, a quarter sets the intervals, a quarter is only reported.
+Half of them are fitted, a quarter sets the intervals, a quarter is only reported; the
+shares are others for products on tensor cores (`perfc.fitting.samples`).
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ from perfc.fitting import (
     write_networks,
     write_parameters,
 )
+from perfc.fitting.samples import fits_weight
 from perfc.ir import Kernel
 from perfc.measurements import MEASUREMENTS, kernel_of
 
@@ -104,11 +105,6 @@ class Rows:
             self.gap_s,
             self.fitted[at],
         )
-
-
-def fits_weight(n: int, k: int) -> bool:
-    """Whether products with these are fitted, for all m; a quarter is reported."""
-    return zlib.crc32(f"perfc gemm n {n} k {k}".encode()) % 4 != 0
 
 
 def in_fit(params: str) -> bool:

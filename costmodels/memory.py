@@ -16,14 +16,12 @@ from perfc.costmodels.protocol import Flags, Floats
 from perfc.costmodels.target import Target
 
 STACKED_SHARE = 0.89
-"""Share of the nominal rate that streams reach, HBM: V100, A100, H100 0.88 to 0.92.
-
-"""
+"""Share of the nominal rate that streams reach, HBM: V100, A100, H100 0.88 to 0.92."""
 
 PASCAL_STACKED_SHARE = 0.76
-"""The same for the first memory controller for HBM2, GP100's: 76 %, against 95 % for
-Volta's, by NVIDIA ("NVIDIA Tesla V100 GPU architecture", whitepaper, 2017,
-WP-08608). Not fitted; P100's rows reach 0.73 to 0.76.
+"""The same for GP100, the first memory controller for HBM2: P100's rows reach 0.73 to
+0.76, which was seen before the figure was chosen. NVIDIA showed 76 % of STREAM triad
+beside 95 % for Volta when it presented that one (2017; recalled, not looked up again).
 """
 
 PLANAR_SHARE = 0.755

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import (
     ROOFLINE,
+    SIMT_MODES,
     CostModel,
     KernelTable,
     Target,
@@ -43,6 +44,26 @@ def part_of(params: str) -> int:
     """
     number = zlib.crc32(b"perfc kernel split 1" + params.encode()) % 4
     return (FITTED, CALIBRATION, FITTED, TEST)[number]
+
+
+def fits_weight(n: int, k: int) -> bool:
+    """Whether products on tensor cores with these are fitted, for all m and GPUs."""
+    return _weight_number(n, k) % 4 != 0
+
+
+def part_of_weight(n: int, k: int) -> int:
+    """Return what products on tensor cores are for, of all m and on all GPUs alike.
+
+    Three quarters of the (n, k) are fitted, an eighth is for the intervals, an eighth
+    is only reported.
+    """
+    if fits_weight(n, k):
+        return FITTED
+    return (CALIBRATION, TEST)[_weight_number(n, k) // 4 % 2]
+
+
+def _weight_number(n: int, k: int) -> int:
+    return zlib.crc32(f"perfc gemm n {n} k {k}".encode())
 
 
 @attrs.frozen(eq=False)
@@ -128,5 +149,12 @@ def samples_of(rows: MeasuredColumns) -> Iterator[Sample]:
         if target is None:
             continue
         for chosen, table in pricer.usable_tables(key, at, target):
-            measured_s = rows.latency_us[chosen] * 1e-6
-            yield Sample(key, target, table, measured_s, parts[rows.params.at[chosen]])
+            part = parts[rows.params.at[chosen]]
+            if key.op == "gemm" and key.dtype not in SIMT_MODES:
+                part = _parts_by_weight(table)
+            yield Sample(key, target, table, rows.latency_us[chosen] * 1e-6, part)
+
+
+def _parts_by_weight(table: KernelTable) -> Indices:
+    sizes = zip(table.param("n").tolist(), table.param("k").tolist(), strict=True)
+    return np.array([part_of_weight(int(n), int(k)) for n, k in sizes], dtype=np.intp)
