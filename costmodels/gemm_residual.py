@@ -26,6 +26,7 @@ from perfc.costmodels.protocol import Floats
 from perfc.costmodels.target import Target
 
 RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
+"""Weights by target and layer."""
 
 _TILES = np.array(
     [[32, 64, 128, 64, 128, 192, 128, 256], [64, 64, 64, 128, 128, 128, 256, 128]],
