@@ -146,8 +146,12 @@ def _infer_col2im(
     if x.rank != 3:  # noqa: PLR2004 - batch, columns, positions
         msg = f"expected [batch, channels * window, positions], got {x}"
         raise VerifyError(msg)
+    points = None if window is None else product(window)
+    if points == 0:
+        msg = f"expected a window with points, got {window}"
+        raise VerifyError(msg)
     image = size.elements or unknown_shape(size.type)
-    channels = UNKNOWN_DIM if window is None else x.shape[1] // product(window)
+    channels = UNKNOWN_DIM if points is None else x.shape[1] // points
     return [Abstract(TensorType(x.dtype, (x.shape[0], channels, *image)))]
 
 

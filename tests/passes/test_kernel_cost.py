@@ -24,10 +24,10 @@ from perfc.passes.manager import Analysis, PassManager
 def _built_in_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the built-in models, installed or not."""
 
-    def built_in() -> tuple[CostModel, ...]:
-        return ALL_MODELS
+    def built_in() -> tuple[tuple[CostModel, ...], tuple[str, ...]]:
+        return ALL_MODELS, ()
 
-    monkeypatch.setattr(kernel_cost, "cost_models", built_in)
+    monkeypatch.setattr(kernel_cost, "find_cost_models", built_in)
 
 
 def _graph(*kernels: Kernel) -> LaunchGraph:
