@@ -19,6 +19,7 @@ import perfc
 from perfc.ir import single
 from perfc.passes import FoldShapes, PassManager, ShapeInference
 from perfc.tools import Model
+from perfc.tools.binding import classify_program
 
 BAR_S = 1.0
 REPORTS = 5
@@ -50,7 +51,8 @@ def analyzed(nodes: int) -> perfc.Report:
     """Return the report of a synthetic graph of about so many nodes."""
     program = single(scale.build(nodes)).bind({"B": 256})
     front = PassManager([ShapeInference(), FoldShapes()]).run(program)
-    model = Model(front.program, front.annotations, front.program)
+    symbols = classify_program(front.program)  # as `perfc.load` does
+    model = Model(front.program, front.annotations, front.program, symbols)
     return perfc.analyze(model, "a100")
 
 

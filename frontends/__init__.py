@@ -20,7 +20,6 @@ from perfc.frontends.workloads import (
 if TYPE_CHECKING:
     from perfc.frontends.torch import (
         CustomStep,
-        Exported,
         Label,
         Loss,
         Made,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         capture_factory,
         capture_module,
         given_sizes,
+        is_exported,
         loss_of,
         make_optimizer,
         raised_by,
@@ -43,7 +43,6 @@ __all__ = [
     "TRANSLATION",
     "WORKLOADS",
     "CustomStep",
-    "Exported",
     "Frontend",
     "Label",
     "Loss",
@@ -57,6 +56,7 @@ __all__ = [
     "capture_module",
     "find_workload",
     "given_sizes",
+    "is_exported",
     "loss_of",
     "make_optimizer",
     "raised_by",

@@ -89,7 +89,7 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
     from perfc import frontends  # noqa: PLC0415 - imports PyTorch
 
     wanted = Dimensions(batch, pooling, dims or {})
-    if isinstance(module, frontends.Exported):
+    if frontends.is_exported(module):
         sizes = frontends.given_sizes(module, args, kwargs)
         wanted = attrs.evolve(wanted, dims={**sizes, **wanted.dims})
         made = frontends.read_exported(module, name)

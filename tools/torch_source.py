@@ -56,7 +56,7 @@ def read_torch(
         return frontends.capture_factory(
             str(model), mode=mode, optimizer=optimizer, dtype=dtype
         )
-    if isinstance(model, frontends.Exported):
+    if frontends.is_exported(model):
         return frontends.read_exported(model)
     chosen = optimizer or "sgd" if mode == "training" else None
     return frontends.capture_module(model, mode=mode, optimizer=chosen, dtype=dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perfc.frontends.torch.capture import Source, capture_module
 from perfc.frontends.torch.custom_step import CustomStep
-from perfc.frontends.torch.exported import Exported, given_sizes, read_exported
+from perfc.frontends.torch.exported import given_sizes, is_exported, read_exported
 from perfc.frontends.torch.factory import (
     Made,
     capture_factory,
@@ -19,7 +19,6 @@ from perfc.frontends.torch.optimizer import Optimizer, make_optimizer
 
 __all__ = [
     "CustomStep",
-    "Exported",
     "Label",
     "Loss",
     "Made",
@@ -28,6 +27,7 @@ __all__ = [
     "capture_factory",
     "capture_module",
     "given_sizes",
+    "is_exported",
     "loss_of",
     "make_optimizer",
     "raised_by",

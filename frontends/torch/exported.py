@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -15,10 +16,23 @@ from perfc.frontends.torch.internals import describe_exported, in_exported_order
 from perfc.frontends.torch.weightless import from_shapes
 from perfc.ir import Program, UnsupportedModelError
 
-Exported = torch.export.ExportedProgram
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_MODULE = "torch.export.exported_program"
 
 
-def read_exported(program: Exported, name: str | None = None) -> Program:
+def is_exported(model: object) -> TypeGuard[ExportedProgram]:
+    """Whether *model* is what `torch.export.export` returns.
+
+    Its class is not imported to ask, which takes longer than most captures: whoever has
+    such a program has imported it.
+    """
+    module = sys.modules.get(_MODULE)
+    return module is not None and isinstance(model, module.ExportedProgram)
+
+
+def read_exported(program: ExportedProgram, name: str | None = None) -> Program:
     """Return the program of an export, forward or joint, its sizes still open.
 
     It is what the `.pt2` file of the export is: symbols, module paths, source lines
@@ -44,7 +58,7 @@ def read_exported(program: Exported, name: str | None = None) -> Program:
     return read_description(text, name or _class_name(program))
 
 
-def _class_name(program: Exported) -> str:
+def _class_name(program: ExportedProgram) -> str:
     """Return the name of the class that was exported: the outermost module's."""
     for node in program.graph.nodes:
         for _, kind in node.meta.get("nn_module_stack", {}).values():
@@ -53,7 +67,7 @@ def _class_name(program: Exported) -> str:
 
 
 def given_sizes(
-    program: Exported,
+    program: ExportedProgram,
     args: Any,  # noqa: ANN401 - one argument, or several
     kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:

@@ -18,7 +18,7 @@ import torch
 
 from perfc.frontends.torch.capture import capture_module
 from perfc.frontends.torch.custom_step import CustomStep
-from perfc.frontends.torch.exported import Exported, read_exported
+from perfc.frontends.torch.exported import is_exported, read_exported
 from perfc.frontends.torch.guards import is_list, is_mapping
 from perfc.frontends.torch.internals import scaler_left_on
 from perfc.frontends.torch.kernels import weightless
@@ -78,7 +78,7 @@ def capture_factory(
     name = text.rpartition(":")[2]
     with weightless(), scaler_left_on():
         returned = _call(text, None)
-    if isinstance(returned, Exported):
+    if is_exported(returned):
         return read_exported(returned, name)
     made = _read(returned, text)
     chosen = optimizer or made.optimizer or "sgd"
@@ -193,7 +193,7 @@ def _read(returned: Any, text: str) -> Made:  # noqa: ANN401 - whatever it retur
         UnsupportedModelError: it is something else.
 
     """
-    if isinstance(returned, Exported):
+    if is_exported(returned):
         args, kwargs = returned.example_inputs or ((), {})
         return Made(returned.module(), args, kwargs)
     if is_mapping(returned):

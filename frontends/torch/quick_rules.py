@@ -97,6 +97,17 @@ def _arithmetic(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:  
     return empty_like(one)
 
 
+def _in_place(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+    """Return the tensor that a like one, or a number, is added to or multiplied by."""
+    if isinstance(other, torch.Tensor):
+        alike = other.shape == one.shape and other.dtype == one.dtype
+        if not alike or other.layout is not torch.strided:
+            raise UseTorch
+    elif not one.is_floating_point() or isinstance(other, complex):
+        raise UseTorch
+    return one
+
+
 def _broadcast(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Broadcast two tensors of one type that lie in memory in order."""
     if one.dtype != other.dtype or other.device != one.device:
@@ -348,6 +359,9 @@ native_dropout_backward
 _ARITHMETIC = """
 add.Tensor sub.Tensor mul.Tensor
 """
+_IN_PLACE = """
+add_.Tensor sub_.Tensor mul_.Tensor
+"""
 _LISTS_ALIKE = """
 _foreach_add.Scalar _foreach_add.List _foreach_mul.Scalar _foreach_mul.List
 _foreach_mul.ScalarList _foreach_div.Scalar _foreach_div.List _foreach_div.ScalarList
@@ -359,6 +373,7 @@ QUICK_RULES: Mapping[Any, Callable[..., Any]] = {
     **{op(name): _like_float for name in _ALIKE.split()},
     **{op(name): _like_both for name in _BOTH_ALIKE.split()},
     **{op(name): _arithmetic for name in _ARITHMETIC.split()},
+    **{op(name): _in_place for name in _IN_PLACE.split()},
     **{op(name): _lists_like for name in _LISTS_ALIKE.split()},
     op("empty_like"): _made_like,
     op("zeros_like"): _made_like,
