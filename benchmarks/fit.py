@@ -11,6 +11,8 @@ shares are others for products on tensor cores (`perfc.fitting.samples`).
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from perfc.measurements import read_columns
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- make fit: begin -->", "<!-- make fit: end -->"
+STEPS = ("streams", "intervals", "table")
 STREAMS = ("softmax", "layer_norm")
 SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
@@ -130,17 +133,23 @@ def left_out_error(sample: Sample, samples: Sequence[Sample]) -> str:
 
 def main() -> None:
     """Run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--what", choices=["streams", "intervals", "table"])
+    parser.add_argument("--what", choices=STEPS)
     options = parser.parse_args()
+    if options.what is None:
+        # Each step begins anew with the models that the one before has fitted.
+        for step in STEPS:
+            command = [sys.executable, __file__, str(options.data), "--what", step]
+            subprocess.run(command, check=True)  # noqa: S603 - our own
+        return
     files = sorted((options.data / "measurements").glob("*.parquet"))
     samples = [s for file in files for s in samples_of(read_columns(file))]
-    if options.what in {None, "streams"}:
+    if options.what == "streams":
         fit_streams(samples)
-    if options.what in {None, "intervals"}:
+    elif options.what == "intervals":
         set_intervals(samples)
-    if options.what in {None, "table"}:
+    else:
         write_table("\n".join(table_lines(samples)))
 
 

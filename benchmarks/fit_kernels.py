@@ -393,7 +393,7 @@ def unseen(data: Path) -> None:
 
 def main() -> None:
     """Run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--leave-out", action="store_true")

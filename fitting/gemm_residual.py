@@ -112,9 +112,9 @@ def _slopes(
     found: list[_Weights] = []
     for index in range(len(layers) - 1, -1, -1):
         weights, _ = layers[index]
-        along: _Weights = values[index].T @ slope + _DECAY * weights
+        along = values[index].T @ slope + _DECAY * weights
         found.append(np.asarray(slope.sum(axis=0), dtype=np.float32))
-        found.append(along)
+        found.append(np.asarray(along, dtype=np.float32))
         slope = (slope @ weights.T) * (1 - np.square(values[index]))
     return found[::-1]
 

@@ -107,7 +107,7 @@ def _conv_backward(site: Site) -> Eager:
 
 def _in_turn(calls: list[list[Launch]]) -> Iterator[Launch]:
     """Yield calls each of which has freed its workspace before the next: one counts."""
-    most = max(calls, key=_workspace_bytes, default=[])
+    most = max(calls, key=_workspace_bytes, default=None)
     for call in calls:
         for launch in call:
             own = call is most or launch.detail not in SCRATCHES
