@@ -152,12 +152,17 @@ def test_an_interrupted_run_writes_its_table(tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "perfc", *KERNELS, "-o", str(path)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     with subprocess.Popen(  # noqa: S603 - our own arguments
-        arguments, stderr=subprocess.PIPE, text=True, env=environment
+        arguments,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no threads are running
     ) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and not _has_rows(journal):
             time.sleep(0.05)
-        err = _interrupted(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
 
     assert 130 == process.returncode
     assert "perfc: error: interrupted" == err.splitlines()[-1]
@@ -165,14 +170,9 @@ def test_an_interrupted_run_writes_its_table(tmp_path: Path) -> None:
     assert not journal.exists()
 
 
-def _interrupted(process: subprocess.Popen[str]) -> str:
-    """Press Ctrl-C until the process ends: Python drops it within a finalizer."""
-    while True:
-        process.send_signal(signal.SIGINT)
-        try:
-            return process.communicate(timeout=30)[1]
-        except subprocess.TimeoutExpired:
-            continue
+def _heed_interrupts() -> None:
+    """Undo what a shell does to commands in the background: they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _row(device: Device) -> Measurement:
