@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -190,36 +191,42 @@ class _Storages:
         if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
-        scratch = self._scratch(made)
+        # Scratch comes before the results of its node: sorting is stable.
+        passing = [*self._scratch(made), *self._results(made, gradients)]
+        passing.sort(key=operator.itemgetter(3))
+        return [row for row in [*found, *passing] if row[2]]
+
+    def _results(
+        self, made: Mapping[int, Sequence[Value]], gradients: Container[Value | None]
+    ) -> Iterator[BufferRow]:
+        """Yield the storages of results, in the order of their nodes."""
+        end, last, activation = len(self.nodes), self.last.get, BufferKind.ACTIVATION
         for index, values in made.items():
-            found += scratch.get(index, ())
             for value in values:
-                until, kind = self.last.get(value, index), BufferKind.ACTIVATION
-                if value in gradients:
-                    until, kind = end, BufferKind.GRADIENT
                 size = self._nbytes(value.type)
-                found.append((value.name, kind, size, index, until))
-        return [row for row in found if row[2]]
+                if value in gradients:
+                    yield value.name, BufferKind.GRADIENT, size, index, end
+                else:
+                    yield value.name, activation, size, index, last(value, index)
 
     def _made(self) -> dict[int, Sequence[Value]]:
         """Follow every value; return what each node that runs allocates.
 
         One walk finds the owner of every value, and its last read.
         """
-        owner, last, run = self.owner, self.last, self._launched.run
-        keeps = self._launched.keeps
+        owner, last, keeps = self.owner, self.last, self._launched.keeps
         made: dict[int, Sequence[Value]] = {}
-        for index, node in enumerate(self.nodes):
+        running = map(self._launched.run.__contains__, self.names)
+        for index, (node, runs) in enumerate(zip(self.nodes, running, strict=True)):
             for value in _reads(node) if node.regions else node.operands:
                 last[owner.get(value, value)] = index
             if keeps:
                 self._read_parts(node.operands, index)
-                joined = node.op in _JOINS and self.names[index] not in run
+                joined = node.op in _JOINS and not runs
                 if joined or self.names[index] in keeps:
                     made[index] = self._fused(node, keeps.get(self.names[index], ()))
                     continue
-            runs = self.names[index] in run
-            source = self._aliased(node, runs=runs)
+            source = _aliased(node, runs=runs)
             if source is not None:
                 owner.update(dict.fromkeys(node.results, owner.get(source, source)))
                 if source in self.parts:
@@ -255,20 +262,6 @@ class _Storages:
         self.owner.update(dict.fromkeys(rest))
         return kept
 
-    def _aliased(self, node: Node, *, runs: bool) -> Value | None:
-        """Return the operand whose storage the results have, if they are not new."""
-        if node.op in FREE or not node.operands:
-            return None
-        opdef = BUILTIN_OPS.find(node.op)
-        if opdef is not None and opdef.mutates:
-            return node.operands[opdef.mutates[0]]
-        if node.attributes.get("in_place"):
-            return node.operands[0]
-        if runs:
-            return None
-        view = opdef.view if opdef is not None else None
-        return node.operands[view or 0]
-
     def _gradients(self) -> set[Value | None]:
         """Return the storages that backward makes and the optimizer reads."""
         return {
@@ -293,23 +286,42 @@ class _Storages:
         read = (value for index in running for value in self.nodes[index].operands)
         return [value for value in dict.fromkeys(read) if value in constants]
 
-    def _scratch(self, running: Iterable[int]) -> dict[int, list[BufferRow]]:
-        """Return what nodes allocate besides their results, if they do."""
-        found: dict[int, list[BufferRow]] = {}
+    def _scratch(self, running: Iterable[int]) -> Iterator[BufferRow]:
+        """Yield what nodes allocate besides their results."""
+        nodes, names = self.nodes, self.names
         filled, keeps = self._launched.scratch, self._launched.keeps
-        for index in running:
-            node, name = self.nodes[index], self.names[index]
-            if not (name in filled or node.op in SCRATCH):
-                continue
+        some = [n for n in running if names[n] in filled or nodes[n].op in SCRATCH]
+        for index in some:
+            node, name = nodes[index], names[index]
             sizes = filled.get(name, ())
             rule = None if name in keeps else SCRATCH.get(node.op)
             if rule is not None:
                 operands = tuple([self._bound(v.type) for v in node.operands])
                 results = tuple([self._bound(v.type) for v in node.results])
                 sizes = [*sizes, rule(node.attributes, operands, results)]
-            kind = BufferKind.SCRATCH
-            found[index] = [(name, kind, n, index, index) for n in sizes]
-        return found
+            for size in sizes:
+                yield name, BufferKind.SCRATCH, size, index, index
+
+
+def _aliased(node: Node, *, runs: bool) -> Value | None:
+    """Return the operand whose storage the results have, if they are not new."""
+    if not node.operands or node.op in FREE:
+        return None
+    written, view = _alias_places(node.op)
+    if written is not None:
+        return node.operands[written]
+    if node.attributes.get("in_place"):
+        return node.operands[0]
+    return None if runs else node.operands[view]
+
+
+@functools.cache
+def _alias_places(op: str) -> tuple[int | None, int]:
+    """Return the number of the operand that an op writes, and of which it is a view."""
+    opdef = BUILTIN_OPS.find(op)
+    if opdef is None:
+        return None, 0
+    return next(iter(opdef.mutates), None), opdef.view or 0
 
 
 def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
