@@ -19,6 +19,12 @@ def common_name(names: Sequence[str]) -> str:
     return ".".join([*map(_common_part, columns), *ending])
 
 
+def common_place(names: Sequence[str]) -> str:
+    """Return the common name, or the first where nothing at its front is common."""
+    common = common_name(names)
+    return names[0] if common.startswith("*") else common
+
+
 def _common_part(column: tuple[str, ...]) -> str:
     if _same(column):
         return column[0]

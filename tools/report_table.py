@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.tools.module_names import common_name
+from perfc.tools.module_names import common_place
 from perfc.tools.report_numbers import (
     format_bytes,
     format_percent,
@@ -235,7 +235,7 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
         rows.append(
             (
                 first["op"],
-                _where(nodes),
+                common_place([node["module"] or node["id"] for node in nodes]),
                 f"x {count}" if count > 1 else "",
                 format_us(time_us),
                 format_share(time_us, report["summary"]["gpu_active_us"]),
@@ -243,13 +243,6 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
             )
         )
     return rows if times else []
-
-
-def _where(nodes: Sequence[Json]) -> str:
-    """Return what the places of equal ops have in common, or else the first."""
-    names = [node["module"] or node["id"] for node in nodes]
-    common = common_name(names)
-    return names[0] if common.startswith("*") else common
 
 
 def _to_fix(report: Json) -> list[tuple[str, ...]]:

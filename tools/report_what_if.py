@@ -6,7 +6,7 @@ import math
 from typing import Any, TypeAlias
 
 from perfc.passes import HostSaving, OpSaving, Savings, SiteSaving
-from perfc.tools.module_names import common_name
+from perfc.tools.module_names import common_place
 from perfc.tools.report_nodes import node_modules
 from perfc.tools.results import Results
 
@@ -89,7 +89,7 @@ def _site(results: Results, site: SiteSaving) -> Json:
     reason = (
         f"takes {ratio:.1f} times its bound" if ratio < math.inf else "has no bound"
     )
-    row = _row("op", site.name, common_name(where), reason)
+    row = _row("op", site.name, common_place(where), reason)
     return {
         **row,
         "nodes": [node for _, node in nodes],

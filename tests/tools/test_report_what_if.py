@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import perfc
-from perfc.tools.module_names import common_name
+from perfc.tools.module_names import common_name, common_place
 
 
 def test_a_graph_saves_what_the_analysis_of_one_says() -> None:
@@ -64,3 +64,9 @@ def test_host_times_that_are_lost_in_rounding(tmp_path: Path) -> None:
 def test_common_name(names: list[str], common: str) -> None:
     """Parts that differ are a star."""
     assert common == common_name(names)
+
+
+def test_places_that_have_nothing_in_common() -> None:
+    """A row of stars tells nobody where to look: the first is named."""
+    assert "encoder.0.query" == common_place(["encoder.0.query", "head.out.last"])
+    assert "encoder.*.query" == common_place(["encoder.0.query", "encoder.1.query"])
