@@ -7,7 +7,7 @@ in the type of what they read, the widest if it differs.
 
 from __future__ import annotations
 
-from perfc.ir import Node
+from perfc.ir import DTYPES, DType, Node
 
 LOW_PRECISION = frozenset(
     {
@@ -21,20 +21,30 @@ FP32 = frozenset(
     {
         *("layer_norm", "rms_norm", "group_norm", "local_response_norm"),
         *("exp", "log", "pow", "reciprocal", "softplus"),
-        *("acos", "asin", "cosh", "sinh", "tan"),
+        *("acos", "asin", "cosh", "sinh", "tan", "cumsum", "cumprod"),
         *("nll_loss", "loss"),
     }
 )
 """Run in fp32: their narrow operands are cast."""
 
-COMPUTES_IN_FP32 = frozenset({"softmax", "log_softmax", "cumsum", "cumprod", "reduce"})
+COMPUTES_IN_FP32 = frozenset({"softmax", "log_softmax", "reduce"})
 """Read the narrow type and compute and write fp32 in one kernel: PyTorch has a `dtype`
 argument there, which autocast sets (`fp32_set_opt_dtype`)."""
+
+_WIDENS_HALF_ONLY = frozenset({"softmax", "log_softmax"})
+"""Of these, `SoftMax.cpp` has such kernels for fp16; bf16 is cast first."""
 
 _REDUCED_IN_FP32 = frozenset(
     {"sum", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp"}
 )
 """Kinds of `reduce`; a mean or a maximum keeps its type."""
+
+
+def casts_first(op: str, low: DType) -> bool:
+    """Whether an op that needs fp32 has no kernel that reads *low*."""
+    if op in COMPUTES_IN_FP32:
+        return op in _WIDENS_HALF_ONLY and low != DTYPES["f16"]
+    return True
 
 
 def needs_fp32(node: Node) -> bool:

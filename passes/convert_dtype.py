@@ -22,9 +22,12 @@ from perfc.ir import (
     UsageError,
     Value,
 )
-from perfc.passes.autocast import COMPUTES_IN_FP32, LOW_PRECISION, needs_fp32
+from perfc.passes.autocast import LOW_PRECISION, casts_first, needs_fp32
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.inference import Inference
+from perfc.passes.tape import Tape
+from perfc.passes.training_calls import take_apart
 from perfc.passes.training_joint import is_training_step
 
 LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
@@ -58,6 +61,7 @@ class ConvertDtype(Transform):
 
     name: ClassVar[str] = "convert-dtype"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     to: str = "bf16"
     autocast: bool = False
@@ -79,12 +83,14 @@ class ConvertDtype(Transform):
         for rank in program.classes:
             if rank.ops is None:
                 continue
+            known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, rank.ops)
             if self.autocast:
                 _refuse_training_step(rank.ops)
-                known = ctx.get(ELEMENTS, rank.ops)
-                _Autocast(rank.ops, low, known).run()
+                known = _autocast(rank.ops, low, known)
             else:
                 _convert(rank.ops, low)
+            ctx.set(TYPED, rank.ops, True)
+            ctx.set(ELEMENTS, rank.ops, known)
 
 
 def _refuse_training_step(graph: Graph) -> None:
@@ -110,6 +116,17 @@ def _convert(graph: Graph, low: DType) -> None:
         }
         if converted:
             graph.set_attributes(node, **converted)
+
+
+def _autocast(
+    graph: Graph, low: DType, known: Mapping[Value, tuple[Dim, ...]]
+) -> Mapping[Value, tuple[Dim, ...]]:
+    """Insert casts, also within what the source spells out; return known elements."""
+    inference = Inference(graph, BUILTIN_OPS)
+    inference.elements.update(known)
+    take_apart(Tape(graph, inference))
+    _Autocast(graph, low, inference.elements).run()
+    return inference.elements
 
 
 @attrs.define(eq=False)
@@ -138,11 +155,10 @@ class _Autocast:
     def _visit(self, node: Node) -> None:
         if node.op in LOW_PRECISION:
             self._cast_operands(node, _F32, self.low)
-        elif node.op in COMPUTES_IN_FP32 and needs_fp32(node):
-            if _dtype(node.operands[0]) == self.low:
-                self.graph.set_attributes(node, dtype=_F32)
-        elif needs_fp32(node):
+        elif needs_fp32(node) and casts_first(node.op, self.low):
             self._cast_operands(node, self.low, _F32)
+        elif needs_fp32(node) and _dtype(node.operands[0]) == self.low:
+            self.graph.set_attributes(node, dtype=_F32)
         self._retype(node)
 
     def _cast_operands(self, node: Node, old: DType, new: DType) -> None:

@@ -70,10 +70,17 @@ class Layout(enum.Enum):
     """Contiguous but for the last two axes, which are swapped."""
     HEADS = "heads"
     """Contiguous but for axes 1 and 2 of four, which are swapped: attention heads."""
+    TURNED_HEADS = "turned heads"
+    """Heads whose matrices were transposed before: axis 1 of four lies innermost, so
+    that the last two can still be viewed as one."""
     STRIDED = "strided"
     """Anything else: a view cannot flatten it."""
 
     __hash__ = object.__hash__
+
+
+HEADS = frozenset({Layout.HEADS, Layout.TURNED_HEADS})
+"""Four axes of which not just the last two have changed places."""
 
 
 def dense(layout: Layout) -> Layout:

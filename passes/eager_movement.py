@@ -19,6 +19,7 @@ from perfc.ir import (
     Work,
 )
 from perfc.passes.eager import (
+    HEADS,
     MEMCPY,
     Eager,
     Launch,
@@ -51,6 +52,9 @@ def _reshape(site: Site) -> Eager:
     matrices_stay = shape[-2:] == x.shape[-2:] and x.layout is Layout.TRANSPOSED
     if shape == x.shape or matrices_stay:
         return Eager("aten::view", (), (x.layout,))
+    joined = (*x.shape[:2], math.prod(x.shape[2:]))
+    if x.layout is Layout.TURNED_HEADS and shape == joined:
+        return Eager("aten::view", (), (Layout.STRIDED,))
     return Eager("aten::reshape", (copy_launch(x),))
 
 
@@ -92,6 +96,8 @@ def _permuted(x: Tensor, perm: tuple[int, ...]) -> Layout:
         places[-2:] = places[:-3:-1]
     if x.layout is Layout.HEADS:
         places[1:3] = places[2:0:-1]
+    if x.layout is Layout.TURNED_HEADS:
+        places[1:] = places[3], *places[1:3]
     order = [places[axis] for axis in perm if x.shape[axis] != 1]
     if order == sorted(order):
         return Layout.CONTIGUOUS
@@ -99,6 +105,8 @@ def _permuted(x: Tensor, perm: tuple[int, ...]) -> Layout:
     matrix = all(x.shape[axis] != 1 for axis in perm[-2:])
     if matrix and swapped == sorted(order):
         return Layout.TRANSPOSED
+    if order == [0, 3, 1, 2]:
+        return Layout.TURNED_HEADS
     if order == [0, 2, 1, 3]:
         return Layout.HEADS
     return Layout.STRIDED
@@ -110,7 +118,7 @@ def _axes_of_one(site: Site) -> Eager:
     layout = x.layout
     if layout is Layout.TRANSPOSED and site.out.shape[-2:] != x.shape[-2:]:
         layout = Layout.STRIDED
-    if layout is Layout.HEADS:
+    if layout in HEADS:
         layout = Layout.STRIDED
     return Eager(f"aten::{site.op}", (), (layout,))
 
@@ -129,7 +137,7 @@ def _pieces(site: Site) -> Eager:
 
 
 def _cut(x: Tensor, piece: TensorType) -> Layout:
-    if x.layout is Layout.HEADS and x.shape != piece.shape:
+    if x.layout in HEADS and x.shape != piece.shape:
         return Layout.STRIDED
     if not x.contiguous:
         return x.layout

@@ -18,6 +18,7 @@ import attrs
 from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
 from perfc.passes.eager import (
     BYTE,
+    HEADS,
     MEMSET,
     Eager,
     Launch,
@@ -226,7 +227,7 @@ def _matrix_axes(left: Tensor, right: Tensor) -> int:
 
 def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     """A batch of more than one axis has to flatten to one; else BLAS has strides."""
-    scattered = tensor.layout in (Layout.STRIDED, Layout.HEADS)
+    scattered = tensor.layout in (Layout.STRIDED, *HEADS)
     if scattered and tensor.type.rank > _BATCHED:
         return (scratch(copy_launch(tensor)),)
     return ()

@@ -194,7 +194,7 @@ class Backward:
             self._receive(node, index, sent.get(index))
 
     def _sent(self, site: Site) -> dict[int, Value]:
-        """Apply the rule of a node; add up what was broadcast."""
+        """Apply the rule of a node; make gradients what its operands are."""
         node = site.node
         self.tape.stem = node.results[0].name
         self.tape.location = attrs.evolve(node.location, phase=BACKWARD, origin="")
@@ -204,10 +204,22 @@ class Backward:
             self.unknown.setdefault(node.op, node.results[0])
             found = _unknown(site)
         return {
-            index: self.tape.summed(grad, typed(node.operands[index]).shape)
+            index: self._fitted(grad, node.operands[index])
             for index, grad in found.items()
             if index in site.wanted
         }
+
+    def _fitted(self, grad: Value, value: Value) -> Value:
+        """Give a gradient the shape and the element type of *value*.
+
+        As `validate_outputs` of PyTorch's engine does: under autocast a sum of both
+        types sends fp32 to the product that it reads.
+        """
+        like = typed(value)
+        grad = self.tape.summed(grad, like.shape)
+        if typed(grad).dtype == like.dtype:
+            return grad
+        return self.tape.op("cast", grad, dtype=like.dtype)
 
     def _receive(self, node: Node, index: int, grad: Value | None) -> None:
         """Add up what *node* sends to an operand; a parameter ends the walk."""

@@ -234,8 +234,10 @@ def _grid_sample(site: Site) -> Gradients:
 
 def _along_axis(site: Site) -> Gradients:
     axis = site.node.attributes.integer("axis")
-    op = f"{site.node.op}_backward"
-    return {0: site.op(op, site.grad, site.out, axis=axis)}
+    op, own = f"{site.node.op}_backward", typed(site.x).dtype
+    widened = typed(site.out).dtype != own  # the kernel narrows what it writes again
+    dtype: dict[str, AttrValue] = {"dtype": own} if widened else {}
+    return {0: site.op(op, site.grad, site.out, axis=axis, **dtype)}
 
 
 def _wants(site: Site, names: Mapping[int, str]) -> dict[int, str]:

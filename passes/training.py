@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import attrs
@@ -31,8 +31,8 @@ from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import Backward, Rows, Tables, needs_gradient
 from perfc.passes.inference import Inference
-from perfc.passes.tape import Tape
-from perfc.passes.training_calls import left_whole, take_apart
+from perfc.passes.tape import Tape, typed
+from perfc.passes.training_calls import fold_batches, left_whole, take_apart
 from perfc.passes.training_joint import is_training_step, take_gradients
 from perfc.passes.training_loss import AUTO, LOSSES, chosen_loss, write_loss
 from perfc.passes.training_optimizer import (
@@ -175,7 +175,7 @@ class Training(Transform):
             "training-step",
             f"the loss is {kind} of {output}, the optimizer {self.optimizer}",
         )
-        loss = write_loss(tape, output, kind)
+        loss = write_loss(tape, output, kind, wide=_is_autocast(output, parameters))
         needing |= needs_gradient(graph, frozenset(parameters))
         backward = Backward(tape, RULES, needing, frozenset(parameters), tables)
         grads = backward.run(loss)
@@ -188,6 +188,7 @@ class Training(Transform):
     def _prepare(self, tape: Tape, ctx: PassContext) -> None:
         graph = tape.graph
         take_apart(tape)
+        fold_batches(tape)
         for node in left_whole(graph):
             ctx.note(
                 "calls-not-known",
@@ -266,3 +267,9 @@ class Training(Transform):
                 "by their bytes",
                 str(value),
             )
+
+
+def _is_autocast(output: Value, parameters: Iterable[Value]) -> bool:
+    """Whether a model computes in less than it is stored in."""
+    widest = max((typed(parameter).dtype.bits for parameter in parameters), default=0)
+    return typed(output).dtype.bits < widest

@@ -8,37 +8,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import AttrValue, Graph, Node, TensorType, Value
+from perfc.ir import AttrValue, Graph, Node, TensorType, Value, product
 from perfc.passes.tape import Tape, typed
 
 _RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715
 _HEADS = 1
+_BATCHED = 3
+"""Axes of a product of many matrices: `bmm`."""
 _MASK = 3
 
 
 def take_apart(tape: Tape) -> None:
     """Put the calls in place of every op that lists them, where they are known."""
+    listing = {n for n in tape.graph if n.attributes.get("spelled_out")}
+    _replace(tape, {node: _CALLS[node.op] for node in listing if node.op in _CALLS})
+
+
+def fold_batches(tape: Tape) -> None:
+    """Put what PyTorch's `matmul` does in place of products of several batch axes.
+
+    It views its operands with one, or copies those that cannot be viewed so. These
+    copies are what backward reads: nothing is copied twice.
+    """
+    _replace(tape, {node: _folded for node in tape.graph if _has_batches(node)})
+
+
+def _replace(tape: Tape, rules: Mapping[Node, Rule]) -> None:
+    """Write nodes in place of others; those that a rule gives nothing for stay."""
     graph = tape.graph
     made: dict[Value, Value] = {}
 
     def step(node: Node) -> None:
-        rule = _CALLS.get(node.op)
-        if rule is None or not node.attributes.get("spelled_out"):
+        if node not in rules:
             return
         tape.location, tape.stem = node.location, node.results[0].name
         operands = tuple(made.get(value, value) for value in node.operands)
-        found = rule(_Call(tape, node, operands))
+        found = rules[node](_Call(tape, node, operands))
         if found is not None:
             made[node.results[0]] = found
 
-    if any(node.attributes.get("spelled_out") for node in graph):
+    if rules:
         graph.rewrite(step)
         for old, new in made.items():
             graph.replace_uses(old, new)
         graph.erase_dead(keep=lambda node: node.has_effect)
+
+
+def _has_batches(node: Node) -> bool:
+    if node.op != "matmul" or typed(node.results[0]).rank <= _BATCHED:
+        return False
+    return all(typed(value).rank >= _BATCHED for value in node.operands)
 
 
 @attrs.frozen(eq=False)
@@ -55,6 +78,24 @@ class _Call:
     def number(self, name: str, default: float) -> float:
         found = self.node.attributes.get(name)
         return found if isinstance(found, float) else default
+
+
+Rule: TypeAlias = Callable[[_Call], Value | None]
+"""Writes the calls of an op, and returns the result; None where they are not known."""
+
+
+def _folded(call: _Call) -> Value:
+    """Expand, reshape, multiply and reshape back, as `_matmul_impl` does."""
+    tape, shape = call.tape, typed(call.node.results[0]).shape
+    batch, flat = shape[:-2], product(shape[:-2])
+    sides: list[Value] = []
+    for value in call.operands:
+        rows = typed(value).shape[-2:]
+        wide = value
+        if typed(value).shape[:-2] != batch:
+            wide = tape.op("expand", value, tape.integers(*batch, *rows))
+        sides.append(tape.reshape(wide, flat, *rows))
+    return tape.reshape(tape.op("matmul", *sides), *shape)
 
 
 def _gelu(call: _Call) -> Value | None:
@@ -111,7 +152,7 @@ def _causal_mask(tape: Tape, scores: Value) -> Value:
     return tape.node("constant", (), [name], attributes).results[0]
 
 
-_CALLS: Mapping[str, Callable[[_Call], Value | None]] = {
+_CALLS: Mapping[str, Rule] = {
     "gelu": _gelu,
     "rms_norm": _rms_norm,
     "attention": _attention,

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from perfc.ir import DTYPES, Location, TensorType, Value, product
+from perfc.ir import DTYPES, AttrValue, Location, TensorType, Value, product
+from perfc.passes.autocast import casts_first
 from perfc.passes.tape import Tape, typed
 
 AUTO = "auto"
 LOSS = "loss"
-_I64 = DTYPES["i64"]
+_F32, _I64 = DTYPES["f32"], DTYPES["i64"]
 _VIEWS = frozenset(("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast"))
 _PRODUCTS = frozenset(("linear", "matmul", "packed_linear"))
 
@@ -43,42 +44,79 @@ def _end(output: Value) -> str:
     return "" if node is None else node.op
 
 
-def write_loss(tape: Tape, output: Value, kind: str) -> Value:
-    """Append the loss of *output* against labels, a new input; return it."""
+def write_loss(tape: Tape, output: Value, kind: str, *, wide: bool) -> Value:
+    """Append the loss of *output* against labels, a new input; return it.
+
+    Args:
+        tape: Where to.
+        output: What the model returns.
+        kind: One of `LOSSES`.
+        wide: Whether it computes in fp32 whatever the output is, as under autocast.
+
+    """
     tape.location = Location(name=LOSS, phase=LOSS)
     tape.stem = LOSS
-    return LOSSES[kind](tape, output)
+    return LOSSES[kind](_Output(tape, output, wide))
 
 
-def _elementwise(kind: str) -> Callable[[Tape, Value], Value]:
+@attrs.frozen(eq=False)
+class _Output:
+    """What a loss is written of.
+
+    Attributes:
+        tape: Where it is written.
+        value: The output.
+        wide: Whether the loss computes in fp32.
+
+    """
+
+    tape: Tape
+    value: Value
+    wide: bool
+
+    def read_by(self, op: str, value: Value) -> tuple[Value, dict[str, AttrValue]]:
+        """Return what *op* reads for *value*, and the attribute of its type."""
+        if not self.wide:
+            return value, {}
+        if casts_first(op, typed(value).dtype):
+            return self.tape.op("cast", value, dtype=_F32), {}
+        return value, {"dtype": _F32}
+
+
+def _elementwise(kind: str) -> Callable[[_Output], Value]:
     """Compare with labels of the output's own type."""
 
-    def write(tape: Tape, output: Value) -> Value:
-        labels = _labels(tape, typed(output))
-        return tape.op("loss", output, labels, kind=kind, reduction="mean")
+    def write(output: _Output) -> Value:
+        value, _ = output.read_by("loss", output.value)
+        labels = _labels(output.tape, typed(value))
+        return output.tape.op("loss", value, labels, kind=kind, reduction="mean")
 
     return write
 
 
-def _cross_entropy(tape: Tape, output: Value) -> Value:
-    """`log_softmax` of each row of classes, then `nll_loss` of its label."""
-    *batch, classes = typed(output).shape
+def _cross_entropy(output: _Output) -> Value:
+    """`log_softmax` of each row of classes, then `nll_loss` of its label.
+
+    `cross_entropy` asks for the type of the output itself, which autocast respects.
+    """
+    tape, (*batch, classes) = output.tape, typed(output.value).shape
     labels = _labels(tape, TensorType(_I64, tuple(batch)))
     rows = product(batch)
-    flat = tape.reshape(output, rows, classes)
-    scores = tape.op("log_softmax", flat, axis=-1)
+    flat = tape.reshape(output.value, rows, classes)
+    scores, _ = output.read_by("nll_loss", tape.op("log_softmax", flat, axis=-1))
     return tape.op("nll_loss", scores, tape.reshape(labels, rows), reduction="mean")
 
 
-def _sum(tape: Tape, output: Value) -> Value:
-    return tape.op("reduce", output, kind="sum")
+def _sum(output: _Output) -> Value:
+    value, dtype = output.read_by("reduce", output.value)
+    return output.tape.op("reduce", value, kind="sum", **dtype)
 
 
 def _labels(tape: Tape, type_: TensorType) -> Value:
     return tape.graph.add_input(tape.graph.fresh_name("labels"), attrs.evolve(type_))
 
 
-LOSSES: Mapping[str, Callable[[Tape, Value], Value]] = {
+LOSSES: Mapping[str, Callable[[_Output], Value]] = {
     **{kind: _elementwise(kind) for kind in ("bce", "bce_with_logits", "mse")},
     "cross_entropy": _cross_entropy,
     "sum": _sum,

@@ -12,6 +12,8 @@ from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
     OPTIONAL_TEXT,
+    RESULT_DTYPE,
+    converted,
     first_operand,
     normalize_axis,
     per_element,
@@ -37,7 +39,7 @@ def _saved_with_axis(
 ) -> Sequence[Abstract]:
     rank = max(operands[1].type.rank, 1)  # PyTorch gives a single number an axis, too
     normalize_axis(attributes.integer("axis", -1), rank)
-    return first_saved(attributes, operands)
+    return [Abstract(converted(attributes, operands[1].type))]
 
 
 def _along_axis(name: str, flops: int) -> OpDef:
@@ -46,7 +48,7 @@ def _along_axis(name: str, flops: int) -> OpDef:
         arity=(2, 2),
         infer=_saved_with_axis,
         work=per_element(flops, operand=1),
-        attributes={"axis": OPTIONAL_INT},
+        attributes={"axis": OPTIONAL_INT, **RESULT_DTYPE},
         summary=f"gradient of {name} along one axis: of its result, and the result",
     )
 

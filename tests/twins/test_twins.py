@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 import perfc
 from perfc.frontends import WORKLOADS
 from perfc.ir import UsageError
+from perfc.passes import ConvertDtype
 from perfc.twins import TWINS
 
 _BAGS = {"tables": 2, "rows": 100, "dim": 16}
@@ -80,6 +81,42 @@ def test_a_twin_launches_as_much_as_its_workload(name: str, mode: str) -> None:
     reports = [perfc.analyze(model, "a100") for model in (workload, twin)]
 
     assert reports[0].summary["launches"] == reports[1].summary["launches"]
+
+
+@pytest.mark.parametrize("dtype", ["amp-bf16", "amp-fp16"])
+@pytest.mark.parametrize("name", ["gpt2", "gpt2:attention=eager"])
+def test_autocast_means_the_same(name: str, dtype: str) -> None:
+    """A step derived of casts has the kernels, by type and bytes, that PyTorch runs.
+
+    GPT's activation raises to a power, which autocast computes in fp32, so its sum
+    with the residual sends back fp32, which PyTorch narrows for the product before.
+    """
+    name, _, word = name.partition(":attention=")
+    given: dict[str, Any] = {**SMALL[name], **({"attention": word} if word else {})}
+    module, inputs = TWINS[name](batch=BATCH, **given)
+    twin = perfc.from_torch(
+        module, inputs, mode="training", optimizer="adamw", dtype=dtype
+    )
+    workload = perfc.load(
+        _workload(name, given),
+        batch=BATCH,
+        mode="training",
+        optimizer="adamw",
+        transforms=[ConvertDtype(dtype.removeprefix("amp-"), autocast=True)],
+    )
+
+    assert _typed_kernels(twin) == _typed_kernels(workload)
+
+
+def _typed_kernels(model: perfc.Model) -> Counter[tuple[str, str, int]]:
+    """Count kernels whose types autocast decides: by type of products, and bytes."""
+    launches = perfc.analyze(model, "a100").results.hosted[0].graph
+    kernels = [launches.kernels[index] for index in launches.kernel if index >= 0]
+    return Counter(
+        (k.op, k.math, round(k.work.bytes, -2))
+        for k in kernels
+        if k.op in ("gemm", "attention", "elementwise", "softmax")
+    )
 
 
 def test_a_training_step_of_dlrm_is_captured_as_a_cuda_graph() -> None:
