@@ -63,7 +63,7 @@ class Tape:
         return self.node(op, operands, results, attributes).results
 
     def effect(
-        self, op: str, operands: Sequence[Value], name: str, **attributes: AttrValue
+        self, op: str, operands: Sequence[Value], name: str, /, **attributes: AttrValue
     ) -> None:
         """Append a node without results, called *name*, or *name* with a number."""
         number = self._effects[name] = self._effects.get(name, -1) + 1

@@ -2,9 +2,10 @@
 
 By default PyTorch takes its `foreach` implementations there, which are sequences of
 `torch._foreach_*` functions over all parameters of one type (`_multi_tensor_*` in
-`torch/optim/*.py` of PyTorch 2.13). Counts of steps lie in host memory and launch
-nothing. Tables with sparse gradients are updated one by one, and so is then, as in
-PyTorch, everything else of their group.
+`torch/optim/*.py` of PyTorch 2.13). Counts of steps lie in host memory: to raise and to
+read them launches nothing, but takes the host's time. Tables with sparse gradients are
+updated one by one, and so is then, as in PyTorch, everything else of their group
+(`_single_tensor_*`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, DType, Location, Value, state_types
+from perfc.ir import (
+    DTYPES,
+    AttrValue,
+    DType,
+    Location,
+    MemorySpace,
+    TensorType,
+    Value,
+    state_types,
+)
 from perfc.passes.gradient import Rows
 from perfc.passes.optimizer_state import STATES, declare_state
 from perfc.passes.tape import Tape, typed
@@ -53,6 +63,27 @@ class _Step:
         graph = self.tape.graph
         return [declare_state(graph, p, name, typed(p)) for p in parameters]
 
+    def counts(self, parameters: Sequence[Value], space: MemorySpace) -> list[Value]:
+        """Declare the count of steps of each parameter."""
+        type_ = TensorType(DTYPES["f32"], (), space)
+        graph = self.tape.graph
+        return [declare_state(graph, p, "step", type_) for p in parameters]
+
+    def host(self, call: str, *operands: Value) -> None:
+        """Write a call on tensors of the host."""
+        name = f"{self.kind}.{call.removeprefix('aten::').strip('_')}"
+        self.tape.effect("host", operands, name, op=call)
+
+    def read(self, counts: Sequence[Value]) -> None:
+        """Read every count, as for the corrections of Adam's biases."""
+        for count in counts:
+            self.host("aten::_local_scalar_dense", count)
+
+    def change(self, op: str, *operands: Value) -> None:
+        """Write an op that works in place on the first operand."""
+        self.tape.stem = f"{self.kind}.{op}"
+        self.tape.op(op, *operands, in_place=True)
+
     def update(self, kind: str, *lists: Sequence[Value]) -> None:
         """Write a `_foreach` function that works in place on the first list."""
         operands = [value for values in lists for value in values]
@@ -85,7 +116,7 @@ def write_step(tape: Tape, kind: str, found: Parameters, *, fused: bool) -> None
             _DENSE[kind](step, dense, grads)
         else:
             for parameter, grad in zip(dense, grads, strict=True):
-                _DENSE[kind](step, [parameter], [grad])
+                _SINGLE[kind](step, parameter, grad)
         for table in tables:
             _write_rows(step, table, found.rows[table])
 
@@ -106,7 +137,16 @@ def _sgd(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
     step.update("add", params, grads)
 
 
+def _counted(step: _Step, params: Sequence[Value]) -> list[Value]:
+    """Raise the counts of steps: by a tensor, which is made first."""
+    counts = step.counts(params, MemorySpace.HOST)
+    step.host("aten::lift_fresh")
+    step.host("aten::_foreach_add_", *counts)
+    return counts
+
+
 def _adagrad(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    step.read(_counted(step, params))
     sums = step.states(params, "sum")
     step.update("addcmul", sums, grads, grads)
     std = step.new("sqrt", sums)
@@ -116,26 +156,57 @@ def _adagrad(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> No
 
 
 def _adam(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    _adam_step(step, params, grads, decay=False)
+
+
+def _adamw(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    _adam_step(step, params, grads, decay=True)
+
+
+def _adam_step(
+    step: _Step, params: Sequence[Value], grads: Sequence[Value], *, decay: bool
+) -> None:
+    """Weights decay first in AdamW: by 0.01 if nothing else is said."""
     means = step.states(params, "exp_avg")
     squares = step.states(params, "exp_avg_sq")
+    counts = _counted(step, params)
+    if decay:
+        step.update("mul", params)
     step.update("lerp", means, grads)
     step.update("mul", squares)
     step.update("addcmul", squares, grads, grads)
+    step.read([*counts, *counts])  # one correction of each mean, and one of each square
     below = step.new("sqrt", squares)
     step.update("div", below)
     step.update("add", below)
     step.update("addcdiv", params, means, below)
 
 
-def _adamw(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
-    """Weights decay first: by 0.01 if nothing else is said."""
-    step.update("mul", params)
-    _adam(step, params, grads)
+def _single_sgd(step: _Step, param: Value, grad: Value) -> None:
+    step.change("add", param, grad)
+
+
+def _single_adagrad(step: _Step, param: Value, grad: Value) -> None:
+    counts = step.counts([param], MemorySpace.HOST)
+    step.host("aten::add_", *counts)
+    step.read(counts)
+    (total,) = step.states([param], "sum")
+    step.change("addcmul", total, grad, grad)
+    step.tape.stem = f"{step.kind}.sqrt"
+    std = step.tape.op("sqrt", total)
+    step.change("add", std, step.tape.number(std, 1e-10))
+    step.change("addcdiv", param, grad, std)
 
 
 def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
-    """All in one multi-tensor kernel: `torch._fused_adam_` and its like."""
+    """All in one multi-tensor kernel: `torch._fused_adam_` and its like.
+
+    Where a step is counted, the counts lie on the device, and one more adds to them.
+    """
     states = [step.states(params, name) for name in STATES[step.kind]]
+    if states:
+        states.append(step.counts(params, MemorySpace.DEVICE))
+        step.update("add", states[-1])
     operands = [value for values in (params, grads, *states) for value in values]
     kind = "adagrad" if step.kind == ROWWISE else step.kind
     step.tape.effect(
@@ -164,6 +235,12 @@ _DENSE: Mapping[str, _Lists] = {
     "adam": _adam,
     "adamw": _adamw,
 }
+_SINGLE: Mapping[str, Callable[[_Step, Value, Value], None]] = {
+    "sgd": _single_sgd,
+    "adagrad": _single_adagrad,
+}
+"""Those of PyTorch that take sparse gradients, parameter by parameter."""
+
 OPTIMIZERS = tuple(_DENSE)
 """Optimizers by name."""
 

@@ -119,6 +119,38 @@ def _typed_kernels(model: perfc.Model) -> Counter[tuple[str, str, int]]:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        *(("dlrm-ddp", name) for name in ("sgd", "adagrad", "rowwise_adagrad")),
+        *(("gpt2", name) for name in ("sgd", "adagrad", "adam", "adamw")),
+    ],
+)
+def test_an_optimizer_steps_as_in_pytorch(name: str, optimizer: str) -> None:
+    """Every call is there, also those that count steps on the host, and no other.
+
+    Beside sparse tables dense parameters are stepped one by one.
+    """
+    module, inputs = TWINS[name](batch=BATCH, **SMALL[name])
+    twin = perfc.from_torch(module, inputs, mode="training", optimizer=optimizer)
+    workload = perfc.load(
+        _workload(name, SMALL[name]),
+        batch=BATCH,
+        mode="training",
+        optimizer=optimizer,
+    )
+    calls = [
+        Counter(
+            str(node["op"])
+            for node in perfc.analyze(model, "a100").nodes
+            if node["phase"] == "optimizer"
+        )
+        for model in (twin, workload)
+    ]
+
+    assert calls[0] == calls[1]
+
+
 def test_a_training_step_of_dlrm_is_captured_as_a_cuda_graph() -> None:
     """Its integer indices lie on the device, so that no op waits for the host."""
     step = perfc.load("dlrm-ddp", batch=64, mode="training")
