@@ -66,6 +66,38 @@ def test_rules_say_what_pytorch_says(dtype: torch.dtype) -> None:
         assert forms(op(name)(*args)) == forms(RULES[op(name)](*args)), name
 
 
+@pytest.mark.parametrize("name", ["add_.Tensor", "sub_.Tensor", "mul_.Tensor"])
+@pytest.mark.parametrize("dtype", [WHOLE, HALF])
+def test_in_place_returns_what_it_writes(name: str, dtype: torch.dtype) -> None:
+    """A like tensor, an expanded one or a number: the first tensor comes back."""
+    x, row = meta(4, 8, dtype=dtype), meta(1, 8, dtype=dtype)
+    for written in (x, x.t().contiguous().t()):
+        for other in (x, written, row.expand(4, 8), 2, 0.5, True):
+            assert written is op(name)(written, other)
+            assert written is RULES[op(name)](written, other)
+
+
+@pytest.mark.parametrize("name", ["add_.Tensor", "sub_.Tensor", "mul_.Tensor"])
+@pytest.mark.parametrize(
+    ("written", "other"),
+    [
+        (meta(4, 8), meta(8)),
+        (meta(8), meta(4, 8)),
+        (meta(4, 8), meta(4, 8, dtype=HALF)),
+        (meta(4, 8, dtype=CLASSES), meta(4, 8)),
+        (meta(4, 8, dtype=CLASSES), 0.5),
+        (meta(4, 8), 1j),
+        (meta(4, 8), torch.zeros(4, 8).to_sparse()),
+    ],
+)
+def test_in_place_leaves_what_may_be_wrong_to_pytorch(
+    name: str, written: torch.Tensor, other: torch.Tensor | complex
+) -> None:
+    """Other sizes, types or layouts broadcast, convert, or are an error."""
+    with pytest.raises(UseTorch):
+        RULES[op(name)](written, other)
+
+
 @pytest.mark.parametrize(
     ("name", "args"),
     [
