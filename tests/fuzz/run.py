@@ -37,7 +37,7 @@ KEPT = ROOT / "fuzz"
 """Where inputs that failed are kept."""
 
 GRACE_S = 50.0
-"""What an input may take beyond its processor's time before its worker is killed."""
+"""What an input may wait for a processor before its worker is killed."""
 
 _EVERY_S = 2.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tests.fuzz.trial import Verdict
 from tests.fuzz.worker import numbered_input
 
 KINDS = by_kind(path for path in project_files() if path.stat().st_size < 2**16)
+_ITEM = Input("g.perfc", ".perfc", b"", ("analyze", "FILE"))
 RANDOM = st.randoms(use_true_random=False)
 FOLDER = settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -77,8 +79,7 @@ def _verdict(
         return code
 
     monkeypatch.setattr(trial, "main", main)
-    item = Input("g.perfc", ".perfc", b"", ("analyze", "FILE"))
-    return trial.run(item, tmp_path)
+    return trial.run(_ITEM, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,44 @@ def test_a_slow_run_is_a_failure(
     problem = _verdict(monkeypatch, tmp_path, (0, "a table\n", "")).problem
 
     assert problem.startswith("took 0.0 s")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_sleeping_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, known: bool
+) -> None:
+    """What sleeps or waits for a disk is slow, whether or not the system tells more."""
+
+    def main(argv: Sequence[str]) -> int:
+        print("a table")  # noqa: T201 - as the command does
+        time.sleep(0.05)
+        return 0
+
+    monkeypatch.setattr(trial, "main", main)
+    monkeypatch.setattr(trial, "MAX_SECONDS", 0.04)
+    if not known:
+        monkeypatch.setattr(trial, "SCHEDSTAT", tmp_path / "absent")
+
+    assert trial.run(_ITEM, tmp_path).problem.startswith("took 0.")
+
+
+def test_waiting_for_a_processor_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a starved machine an input answers for its own time alone."""
+    stat = tmp_path / "schedstat"
+    stat.write_text("0 0 1\n", encoding="ascii")
+
+    def main(argv: Sequence[str]) -> int:
+        print("a table")  # noqa: T201 - as the command does
+        stat.write_text("0 3600000000000 2\n", encoding="ascii")
+        return 0
+
+    monkeypatch.setattr(trial, "main", main)
+    monkeypatch.setattr(trial, "MAX_SECONDS", -3000.0)
+    monkeypatch.setattr(trial, "SCHEDSTAT", stat)
+
+    assert "" == trial.run(_ITEM, tmp_path).problem
 
 
 _WORKER = """
