@@ -74,6 +74,7 @@ from perfc.costmodels.timing import (
     call_names,
     hidden_kernels,
 )
+from perfc.costmodels.walk import WALK
 
 __all__ = [
     "ATTENTION",
@@ -96,6 +97,7 @@ __all__ = [
     "ROOFLINE",
     "SIMT_MODES",
     "STREAMING",
+    "WALK",
     "ColumnTable",
     "CostModel",
     "Device",

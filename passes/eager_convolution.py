@@ -20,12 +20,16 @@ from perfc.passes.eager import (
     made_contiguous,
     scratch,
     scratch_bytes,
+    unmodelled_launch,
     vector_launch,
     wanted_gradients,
 )
 from perfc.passes.eager_cudnn import DATA, FORWARD, WEIGHT, Convolution, contiguous
 from perfc.passes.eager_product import gemm_launch
 from perfc.passes.eager_selection import kernel_launch
+
+MAX_TAPS = 10_000
+"""Longer windows of `conv_tbc` are one kernel that is costed by its bytes, and said."""
 
 _BIAS = 2
 """Operand of a convolution."""
@@ -129,6 +133,77 @@ def _sum_bias(grad: Tensor) -> Launch:
     return vector_launch("reduction", grad.type.dtype, params, work)
 
 
+def _conv_tbc(site: Site) -> Eager:
+    """The bias is copied, then each tap adds a product in place.
+
+    `ConvolutionTBC.cpp` of ATen, as for the gradients.
+    """
+    x, weight, bias = site.operands
+    if weight.shape[0] > MAX_TAPS:
+        return Eager("aten::conv_tbc", (unmodelled_launch(site.op, site),))
+    products = [
+        gemm_launch(site, (1, rows, weight.shape[2], x.shape[2]), "nn")
+        for rows in _rows_of_taps(site, x, site.out.shape[0])
+    ]
+    copied = elementwise_launch("copy", (bias,), site.out)
+    return Eager("aten::conv_tbc", (copied, *products))
+
+
+def _rows_of_taps(site: Site, x: Tensor, made: int) -> list[int]:
+    """Return how many rows each tap multiplies: not those that it sees as padding."""
+    padding = site.attributes.integer("padding", 0)
+    steps, batch = x.shape[:2]
+    taps = range(site.operands[1 + (site.op != "conv_tbc")].shape[0])
+    seen = (
+        min(steps - max(0, tap - padding), made - max(0, padding - tap)) for tap in taps
+    )
+    return [rows * batch for rows in seen if rows > 0]
+
+
+def _conv_tbc_backward(site: Site) -> Eager:
+    """Zeros and a product a tap for each gradient; the bias is summed up twice."""
+    grad, x, weight = site.operands
+    if weight.shape[0] > MAX_TAPS:
+        return Eager("aten::conv_tbc_backward", (unmodelled_launch(site.op, site),))
+    inputs, outputs = weight.shape[1:]
+    taps = _rows_of_taps(site, x, grad.shape[0])
+    wants = wanted_gradients(site)
+    launches = [*made_contiguous((grad, x))]
+    if "x" in wants:
+        launches.append(elementwise_launch("fill", (), Tensor(x.type)))
+        sizes = [(1, rows, inputs, outputs) for rows in taps]
+        launches += [gemm_launch(site, size, "nt") for size in sizes]
+    if "weight" in wants:
+        launches.append(elementwise_launch("fill", (), Tensor(weight.type)))
+        sizes = [(1, inputs, outputs, rows) for rows in taps]
+        launches += [gemm_launch(site, size, "tn") for size in sizes]
+    if "bias" in wants:
+        launches += _sum_bias_tbc(grad)
+    return Eager("aten::conv_tbc_backward", tuple(launches))
+
+
+def _sum_bias_tbc(grad: Tensor) -> list[Launch]:
+    """Over steps, then over the batch; the result is copied over zeros."""
+    dtype = grad.type.dtype
+    steps, batch, channels = grad.shape
+    bias = Tensor(TensorType(dtype, (channels,)))
+    per_step = batch * bias.nbytes
+    first: dict[str, AttrValue] = {"rows": batch * channels, "cols": steps}
+    second: dict[str, AttrValue] = {"rows": channels, "cols": batch}
+    works = (
+        (first, Work(grad.numel, grad.nbytes, per_step)),
+        (second, Work(batch * channels, per_step, bias.nbytes)),
+    )
+    return [
+        elementwise_launch("fill", (), bias),
+        *(
+            vector_launch("reduction", dtype, {**params, "kind": "sum"}, work)
+            for params, work in works
+        ),
+        elementwise_launch("copy", (bias,), bias),
+    ]
+
+
 _PARALLEL_IMAGES = 32
 """Images whose columns torchvision makes at a time (kMaxParallelImgs)."""
 
@@ -161,6 +236,8 @@ RULES: Mapping[str, Rule] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "conv_backward": _conv_backward,
+    "conv_tbc": _conv_tbc,
+    "conv_tbc_backward": _conv_tbc_backward,
     "deform_conv": _deform_conv,
 }
 """Rules of the convolutions, by op name."""

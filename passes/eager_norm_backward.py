@@ -173,10 +173,21 @@ def _group_factors(
     return launches
 
 
+def _weight_norm_backward(site: Site) -> Eager:
+    """One kernel for both gradients (`cuda/WeightNorm.cu`)."""
+    x = site.operands[1]
+    rows = x.shape[site.attributes.integer("axis")]
+    sizes = (rows, x.numel // max(rows, 1))
+    launch = _row_wise(site, "layer_norm", sizes, site.work)
+    copies = made_contiguous(site.operands[:2])
+    return Eager("aten::_weight_norm_interface_backward", (*copies, launch))
+
+
 RULES: Mapping[str, Rule] = {
     "layer_norm_backward": _layer_norm_backward,
     "rms_norm_backward": _layer_norm_backward,
     "batch_norm_backward": _batch_norm_backward,
     "group_norm_backward": _group_norm_backward,
+    "weight_norm_backward": _weight_norm_backward,
 }
 """Rules of the gradients of norms, by op name."""

@@ -73,9 +73,19 @@ def _group_norm(site: Site) -> Eager:
     return Eager("aten::group_norm", tuple(launches))
 
 
+def _weight_norm(site: Site) -> Eager:
+    """One kernel, a block a slice, which reads it twice (`cuda/WeightNorm.cu`)."""
+    x = site.operands[0]
+    rows = x.shape[site.attributes.integer("axis")]
+    launch = over_rows(site, "layer_norm", rows, x.numel // max(rows, 1), kind="weight")
+    copies = made_contiguous((x,))
+    return Eager("aten::_weight_norm_interface", (*copies, launch))
+
+
 RULES: Mapping[str, Rule] = {
     "layer_norm": _layer_norm,
     "rms_norm": _layer_norm,
     "group_norm": _group_norm,
+    "weight_norm": _weight_norm,
 }
 """Rules of the norms, by op name."""

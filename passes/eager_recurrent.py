@@ -35,7 +35,7 @@ from perfc.passes.eager import (
     vector_launch,
     wanted_gradients,
 )
-from perfc.passes.eager_product import gemm_launch
+from perfc.passes.eager_product import Sizes, gemm_launch
 from perfc.passes.eager_selection import kernel_launch
 
 MAX_STEPS = 10_000
@@ -53,12 +53,20 @@ def _recurrent(site: Site) -> Eager:
         return Eager(_NAMES[kind], (unmodelled_launch(kind, site),))
     columns = RECURRENT_GATES[kind] * hidden
     projected = gemm_launch(site, (1, steps * batch, columns, inputs), "nt")
+    state = recurrence.shape[-1]
     step = (
-        gemm_launch(site, (1, batch, columns, hidden), "nt"),
+        gemm_launch(site, (1, batch, columns, state), "nt"),
         _gates(site, kind, batch, hidden),
+        *_projection(site, (1, batch, state, hidden), "nt"),
     )
     direction = (projected, *step * steps)
     return Eager(_NAMES[kind], (*made_contiguous((x,)), *direction * directions))
+
+
+def _projection(site: Site, sizes: Sizes, layout: str) -> tuple[Launch, ...]:
+    """Launch the product that makes the state smaller, where there is one."""
+    projected = site.attributes.flag("projected")
+    return (gemm_launch(site, sizes, layout),) if projected else ()
 
 
 def _gates(site: Site, kind: str, batch: int, hidden: int) -> Launch:
@@ -87,15 +95,18 @@ def _recurrent_backward(site: Site) -> Eager:
     if steps > MAX_STEPS:
         return Eager(name, (unmodelled_launch(kind, site),))
     columns = RECURRENT_GATES[kind] * hidden
+    state = recurrence.shape[-1]
     step = (
+        *_projection(site, (1, batch, hidden, state), "nn"),
         _gates(site, kind, batch, hidden),
-        gemm_launch(site, (1, batch, hidden, columns), "nn"),
+        gemm_launch(site, (1, batch, state, columns), "nn"),
     )
     rows = steps * batch
     sizes = {
         "x": ((1, rows, inputs, columns), "nn"),
         "weight": ((1, columns, inputs, rows), "tn"),
-        "recurrence": ((1, columns, hidden, rows), "tn"),
+        "recurrence": ((1, columns, state, rows), "tn"),
+        "projection": ((1, state, hidden, rows), "tn"),
     }
     wants = wanted_gradients(site)
     products = [gemm_launch(site, *sizes[want]) for want in wants if want in sizes]

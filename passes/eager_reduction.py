@@ -9,16 +9,19 @@ import attrs
 
 from perfc.ir import AttrValue, Dim, TensorType, Work, reduced_axes
 from perfc.passes.eager import (
+    BYTE,
     Eager,
     Launch,
     Rule,
     Site,
     Tensor,
+    dtype_name,
     elementwise_launch,
     made_contiguous,
     vector_launch,
 )
 from perfc.passes.eager_elementwise import over_rows
+from perfc.passes.eager_movement import memcpy_launch
 
 _NAMES = {
     "max": "aten::amax",
@@ -92,6 +95,26 @@ def _softmax(site: Site) -> Eager:
     rows = x.numel // columns if columns else 0
     launches = (*made_contiguous((x,)), over_rows(site, "softmax", rows, columns))
     return Eager(f"aten::{site.op}", launches)
+
+
+def _histogram(site: Site) -> Eager:
+    """Zeros, then one kernel that counts (`cuda/SummaryOps.cu`).
+
+    Where no limits are given, the host reads both extremes first.
+    """
+    x, out = site.operands[0], site.out
+    counted = over_rows(site, "histogram", 1, x.numel)
+    launches = (elementwise_launch("fill", (), out), counted)
+    if site.attributes.flag("limits"):
+        return Eager("aten::histc", launches)
+    dtype = dtype_name(x.type.dtype)
+    item = x.type.dtype.bits // BYTE
+    read = memcpy_launch(item, "d2h", pinned=False, dtype=dtype)
+    extremes = (
+        over_rows(site, "reduction", 1, x.numel, kind=kind) for kind in ("min", "max")
+    )
+    found = (launch for extreme in extremes for launch in (extreme, read))
+    return Eager("aten::histc", (*found, *launches))
 
 
 def _hardmax(site: Site) -> Eager:
@@ -222,6 +245,7 @@ RULES: Mapping[str, Rule] = {
     "softmax": _softmax,
     "log_softmax": _softmax,
     "hardmax": _hardmax,
+    "histogram": _histogram,
     "pool": _pool,
     "max_unpool": _max_unpool,
     "dropout": _dropout,

@@ -262,6 +262,25 @@ def _norm(site: Site) -> Gradients:
     return _several(site, operands, wants, "axis", "groups", "training")
 
 
+def _weight_norm(site: Site) -> Gradients:
+    wants = _wants(site, {0: "x", 1: "weight"})
+    norms = site.node.results[1]
+    return _several(site, (site.grad, site.x, site.y, norms), wants, "axis")
+
+
+def _distances(site: Site) -> Gradients:
+    """Of the second set by the distances the other way round, made contiguous."""
+    op, kept = "distances_backward", site.kept("order")
+    operands = site.node.operands
+    found = {0: site.op(op, site.grad, *operands, site.out, **kept)}
+    if 1 in site.wanted:
+        rank = typed(site.out).rank
+        turn = (*range(rank - 2), rank - 1, rank - 2)
+        grad, out = (site.op("transpose", x, perm=turn) for x in (site.grad, site.out))
+        found[1] = site.op(op, grad, *reversed(operands), out, **kept)
+    return found
+
+
 def _conv(site: Site) -> Gradients:
     """`convolution_backward`: the three at once."""
     wants = _wants(site, {0: "x", 1: "weight", 2: "bias"})
@@ -272,6 +291,11 @@ def _conv(site: Site) -> Gradients:
     operands = (site.grad, site.x, site.y)
     found = site.tape.ops("conv_backward", len(wants), *operands, **attributes)
     return dict(zip(wants, found, strict=True))
+
+
+def _conv_tbc(site: Site) -> Gradients:
+    wants = _wants(site, {0: "x", 1: "weight", 2: "bias"})
+    return _several(site, (site.grad, site.x, site.y), wants, "padding")
 
 
 def _pool(site: Site) -> Gradients:
@@ -299,11 +323,15 @@ def _rotary(site: Site) -> Gradients:
 
 
 def _recurrent(site: Site) -> Gradients:
+    given = site.node.operands[:4]
     names = {0: "x", 1: "weight", 2: "recurrence", 3: "bias"}
+    if site.node.attributes.flag("projected"):
+        given = site.node.operands
+        names[len(given) - 1] = "projection"
     keeps = site.node.attributes.integer("reserve", 0)
     reserve = site.node.results[-1:] if keeps else ()
-    operands = (site.grad, *site.node.operands[:4], *reserve)
-    return _several(site, operands, _wants(site, names), "kind", "batch_first")
+    kept = ("kind", "batch_first", "projected")
+    return _several(site, (site.grad, *given, *reserve), _wants(site, names), *kept)
 
 
 RULES: Mapping[str, Rule] = {
@@ -315,6 +343,9 @@ RULES: Mapping[str, Rule] = {
     "grid_sample": _grid_sample,
     **dict.fromkeys(("softmax", "log_softmax"), _along_axis),
     **dict.fromkeys(("layer_norm", "rms_norm", "group_norm", "batch_norm"), _norm),
+    "conv_tbc": _conv_tbc,
+    "weight_norm": _weight_norm,
+    "distances": _distances,
     **dict.fromkeys(("conv", "conv_transpose"), _conv),
     "pool": _pool,
     "attention": _attention,

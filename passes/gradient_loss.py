@@ -19,5 +19,16 @@ def _nll_loss(site: Site) -> Gradients:
     return {0: site.op("nll_loss_backward", site.grad, *operands, **kept)}
 
 
-RULES: Mapping[str, Rule] = {"loss": _loss, "nll_loss": _nll_loss}
+def _ctc_loss(site: Site) -> Gradients:
+    scores, targets, *lengths = site.node.operands
+    saved = (scores, targets, *site.node.results[:2], *lengths)
+    kept = site.kept("zero_infinity")
+    return {0: site.op("ctc_loss_backward", site.grad, *saved, **kept)}
+
+
+RULES: Mapping[str, Rule] = {
+    "loss": _loss,
+    "nll_loss": _nll_loss,
+    "ctc_loss": _ctc_loss,
+}
 """Rules of losses by name."""

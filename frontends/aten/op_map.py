@@ -8,6 +8,7 @@ from perfc.frontends.aten.node import Handler
 from perfc.frontends.aten.op_map_attention import ATTENTION_HANDLERS
 from perfc.frontends.aten.op_map_convolution import CONVOLUTION_HANDLERS
 from perfc.frontends.aten.op_map_creation import CREATION_HANDLERS
+from perfc.frontends.aten.op_map_distance import DISTANCE_HANDLERS
 from perfc.frontends.aten.op_map_elementwise import ELEMENTWISE_HANDLERS
 from perfc.frontends.aten.op_map_embedding import EMBEDDING_HANDLERS
 from perfc.frontends.aten.op_map_host import HOST_HANDLERS
@@ -29,6 +30,7 @@ HANDLERS: Mapping[str, Handler] = {
     **ATTENTION_HANDLERS,
     **CONVOLUTION_HANDLERS,
     **CREATION_HANDLERS,
+    **DISTANCE_HANDLERS,
     **ELEMENTWISE_HANDLERS,
     **EMBEDDING_HANDLERS,
     **HOST_HANDLERS,

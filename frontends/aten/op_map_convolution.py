@@ -47,6 +47,11 @@ def _conv(node: AtenNode) -> None:
     node.emit("conv_transpose", operands, attributes)
 
 
+def _conv_tbc(node: AtenNode) -> None:
+    operands = [node.tensor(name) for name in ("self", "weight", "bias")]
+    node.emit("conv_tbc", operands, {"padding": node.integer("pad", 0)})
+
+
 def _conv_backward(node: AtenNode) -> None:
     x, weight = node.tensor("input"), node.tensor("weight")
     axes = x.rank - 2
@@ -185,6 +190,7 @@ _CONVOLUTIONS = (
 
 CONVOLUTION_HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys((f"aten.{name}" for name in _CONVOLUTIONS), _conv),
+    "aten.conv_tbc": _conv_tbc,
     "aten.convolution_backward": _conv_backward,
     **{
         f"aten.{name}": _pool("max")

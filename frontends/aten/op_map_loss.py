@@ -85,6 +85,35 @@ def _cross_entropy(node: AtenNode) -> None:
     node.emit("nll_loss", operands, {"reduction": _reduction(node)})
 
 
+def _lengths(node: AtenNode) -> list[Operand]:
+    """Lengths that are tensors, which the host has to read; lists are its own."""
+    names = ("input_lengths", "target_lengths")
+    if not all(isinstance(node.arguments.get(name), Operand) for name in names):
+        return []
+    return [node.tensor(name) for name in names]
+
+
+def _ctc_loss(node: AtenNode) -> None:
+    """The second result says how many labels the longest target has."""
+    walked = node.result(1).shape[-1]
+    if not isinstance(walked, int):
+        msg = "the longest target is a symbol"
+        raise Misfit(msg)
+    operands = (node.tensor("log_probs"), node.tensor("targets"), *_lengths(node))
+    attributes: dict[str, AttrValue] = {
+        "longest": walked // 2,
+        "zero_infinity": node.flag("zero_infinity"),
+    }
+    node.emit("ctc_loss", operands, attributes, results=(0, 1))
+
+
+def _ctc_loss_backward(node: AtenNode) -> None:
+    names = ("grad", "log_probs", "targets", "neg_log_likelihood", "log_alpha")
+    operands = [node.tensor(name) for name in names]
+    attributes: dict[str, AttrValue] = {"zero_infinity": node.flag("zero_infinity")}
+    node.emit("ctc_loss_backward", (*operands, *_lengths(node)), attributes)
+
+
 LOSS_HANDLERS: Mapping[str, Handler] = {
     **{f"aten.{name}": _loss(kind) for name, kind in _KINDS.items()},
     "aten.multilabel_margin_loss_forward": _loss("multilabel_margin"),
@@ -98,6 +127,8 @@ LOSS_HANDLERS: Mapping[str, Handler] = {
     ),
     "aten.nll_loss_backward": _nll_loss_backward,
     "aten.nll_loss2d_backward": _nll_loss_backward,
+    "aten._ctc_loss": _ctc_loss,
+    "aten._ctc_loss_backward": _ctc_loss_backward,
     "aten.cross_entropy_loss": _cross_entropy,
 }
 """ATen ops to the functions that write them."""

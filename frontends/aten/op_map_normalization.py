@@ -93,6 +93,19 @@ def _instance_norm(node: AtenNode) -> None:
     node.emit("group_norm", _scaled(node), attributes)
 
 
+def _weight_norm(node: AtenNode) -> None:
+    operands = (node.tensor("v"), node.tensor("g"))
+    attributes: dict[str, AttrValue] = {"axis": node.integer("dim", 0)}
+    node.emit("weight_norm", operands, attributes, results=range(len(node.results)))
+
+
+def _weight_norm_backward(node: AtenNode) -> None:
+    names = ("grad_w", "saved_v", "saved_g", "saved_norms")
+    operands = [node.tensor(name) for name in names]
+    attributes: dict[str, AttrValue] = {"axis": node.integer("dim")}
+    emit_wanted(node, "weight_norm_backward", operands, attributes)
+
+
 def _batch_norm(node: AtenNode) -> None:
     """Statistics that nobody keeps, and a scale left out, are constants."""
     x = node.tensor("input")
@@ -145,6 +158,8 @@ NORMALIZATION_HANDLERS: Mapping[str, Handler] = {
     "aten.native_group_norm": _group_norm,
     "aten.native_group_norm_backward": _group_norm_backward,
     "aten.instance_norm": _instance_norm,
+    "aten._weight_norm_interface": _weight_norm,
+    "aten._weight_norm_interface_backward": _weight_norm_backward,
     **dict.fromkeys(
         (
             *("aten.batch_norm", "aten.native_batch_norm", "aten.cudnn_batch_norm"),

@@ -16,8 +16,6 @@ _MODES = ("rnn", "rnn", "lstm", "gru")
 _RESERVE = 3
 """Result of `_cudnn_rnn`."""
 
-_WANTS = ("x", "weight", "recurrence", "bias")
-
 
 @attrs.frozen(eq=False)
 class _Stack:
@@ -26,10 +24,12 @@ class _Stack:
     Attributes:
         kind: Of the layers.
         weights: All of them: of each layer and direction those of the input and of
-            the recurrence, then their biases if there are any.
+            the recurrence, then their biases if there are any, then the one that
+            projects the state if it is projected.
         layers: How many layers.
         directions: One or two.
         batch_first: Whether the batch is the first axis.
+        projected: Whether the state of an LSTM is projected to a smaller one.
 
     """
 
@@ -38,31 +38,45 @@ class _Stack:
     layers: int
     directions: int
     batch_first: bool
+    projected: bool
 
-    def cells(self, layer: int) -> Iterator[tuple[int, tuple[Operand, ...]]]:
-        """Yield the weights of each direction of a layer, and where they begin."""
+    def cells(self, layer: int) -> Iterator[Mapping[str, int]]:
+        """Yield the places of the weights of each direction of a layer, by name.
+
+        The second bias is added to the first: it is not there.
+        """
         size = len(self.weights) // max(self.layers * self.directions, 1)
+        names = ["weight", "recurrence"]
+        if size - self.projected > len(names):
+            names.append("bias")
         for direction in range(self.directions):
             start = (layer * self.directions + direction) * size
-            yield start, self.weights[start : start + size]
+            places = {name: start + index for index, name in enumerate(names)}
+            if self.projected:
+                places["projection"] = start + size - 1
+            yield places
+
+    def of(self, places: Mapping[str, int]) -> list[Operand]:
+        """Return the weights at these places."""
+        return [self.weights[place] for place in places.values()]
 
     @property
     def attributes(self) -> dict[str, AttrValue]:
         """Attributes of the op."""
-        first: dict[str, AttrValue] = {"batch_first": True} if self.batch_first else {}
-        return {"kind": self.kind, **first}
+        flags = {"batch_first": self.batch_first, "projected": self.projected}
+        given = {name: flag for name, flag in flags.items() if flag}
+        return {"kind": self.kind, **given}
 
 
 def _stack(node: AtenNode, kind: str) -> _Stack:
-    if node.integer("proj_size", 0):
-        msg = "a projected LSTM"
-        raise Misfit(msg)
+    weights = node.tensors("weight" if node.is_given("weight") else "params")
+    layers = node.integer("num_layers")
+    directions = 2 if node.flag("bidirectional") else 1
+    projected = node.integer("proj_size", 0) > 0
+    if "proj_size" not in node.arguments:  # `aten::lstm`: told by how many there are
+        projected = kind == "lstm" and len(weights) % (2 * layers * directions) > 0
     return _Stack(
-        kind,
-        node.tensors("weight" if node.is_given("weight") else "params"),
-        node.integer("num_layers"),
-        2 if node.flag("bidirectional") else 1,
-        node.flag("batch_first"),
+        kind, weights, layers, directions, node.flag("batch_first"), projected
     )
 
 
@@ -75,8 +89,8 @@ def _run(node: AtenNode, stack: _Stack, reserve: int | None = None) -> list[Oper
     kept: list[Operand] = []
     for layer in range(stack.layers):
         ends: list[Operand] = []
-        for _, weights in stack.cells(layer):
-            operands = (x, *weights[:3])  # the second bias is added to the first
+        for places in stack.cells(layer):
+            operands = (x, *stack.of(places))
             out, *others = _cell(node, operands, stack, 0 if kept else reserve)
             ends.append(out)
             kept += others[-1:]
@@ -135,18 +149,17 @@ def _cudnn_backward(node: AtenNode) -> None:
     for layer in reversed(range(stack.layers)):
         x = node.tensor("output" if layer else "input")
         below = grad
-        for start, weights in stack.cells(layer):
-            wants = _WANTS[: 1 + min(len(weights), 3)]
+        for places in stack.cells(layer):
+            wants = ("x", *places)
             attributes: dict[str, AttrValue] = {**stack.attributes, "wants": wants}
-            operands = (grad, x, *weights[:3], *reserve)
+            operands = (grad, x, *stack.of(places), *reserve)
             made = node.helper(
                 "recurrent_backward", operands, attributes, count=len(wants)
             )
             below = made[0]
-            for index, gradient in enumerate(made[1:]):
-                place = first + start + index
-                if node.results[place] is not None:
-                    node.alias(place, gradient)
+            for place, gradient in zip(places.values(), made[1:], strict=True):
+                if node.results[first + place] is not None:
+                    node.alias(first + place, gradient)
         grad = below
     if node.results[0] is not None:
         node.alias(0, grad)

@@ -104,6 +104,16 @@ def _scan(op: str) -> Handler:
     return handler
 
 
+def _histogram(node: AtenNode) -> None:
+    """Limits that are equal, as they are if none are given, stand for the extremes."""
+    limits = node.number("min", 0.0) != node.number("max", 0.0)
+    attributes: dict[str, AttrValue] = {
+        "bins": node.integer("bins", 100),
+        "limits": limits,
+    }
+    node.emit("histogram", (node.tensor("self"),), attributes)
+
+
 def _softmax(op: str) -> Handler:
     def handler(node: AtenNode) -> None:
         node.emit(op, node.operands[:1], {"axis": node.integer("dim")})
@@ -125,6 +135,7 @@ REDUCTION_HANDLERS: Mapping[str, Handler] = {
     "aten.linalg_vector_norm": _norm,
     "aten.argmax": _arg("argmax"),
     "aten.argmin": _arg("argmin"),
+    "aten.histc": _histogram,
     "aten.cumsum": _scan("cumsum"),
     "aten.cumprod": _scan("cumprod"),
     **dict.fromkeys(

@@ -11,6 +11,8 @@ from perfc.ir.ops import (
     constant,
     control,
     convolution,
+    ctc,
+    distance,
     einsum,
     elementwise,
     embedding,
@@ -42,7 +44,8 @@ BUILTIN_OPS = OpRegistry()
 
 for _family in (
     *(activation, attention, normalization),
-    *(casting, constant, control, convolution, einsum, elementwise, embedding),
+    *(casting, constant, control, convolution, distance, einsum, elementwise),
+    *(ctc, embedding),
     *(indexing, linalg, memory, movement, pooling, quantization, rearrangement),
     *(recurrent, reduction, resampling, selection, sequence, spectral),
     *(activation_backward, embedding_backward, indexing_backward, layer_backward),

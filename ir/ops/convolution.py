@@ -171,4 +171,37 @@ COL2IM = OpDef(
     summary="columns, image size, window: overlapping blocks added up to images",
 )
 
-OPS = (CONV, CONV_TRANSPOSE, DEFORM_CONV, COL2IM)
+
+def _infer_conv_tbc(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, weight = operands[0].type, operands[1].type
+    if x.rank != 3 or weight.rank != 3:  # noqa: PLR2004 - steps, batch, channels
+        msg = f"expected [steps, batch, channels], got {x} with {weight}"
+        raise VerifyError(msg)
+    require_equal("input channels", x.shape[2], weight.shape[1])
+    steps = x.shape[0] + 2 * attributes.integer("padding", 0) - weight.shape[0] + 1
+    shape: tuple[Dim, ...] = (steps, x.shape[1], weight.shape[2])
+    return [Abstract(TensorType(x.dtype, shape).checked())]
+
+
+def _work_conv_tbc(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Count padding as the other convolutions do: as if it were there."""
+    x, weight = operands[:2]
+    moved = touch_all(attributes, operands, results)
+    flops = 2 * results[0].numel * weight.shape[0] * x.shape[2]
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+CONV_TBC = OpDef(
+    name="conv_tbc",
+    arity=(3, 3),
+    infer=_infer_conv_tbc,
+    work=_work_conv_tbc,
+    attributes={"padding": OPTIONAL_INT},
+    summary="x[steps, batch, c] by weight[taps, c, o], bias: padded at both ends",
+)
+
+OPS = (CONV, CONV_TRANSPOSE, CONV_TBC, DEFORM_CONV, COL2IM)

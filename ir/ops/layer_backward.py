@@ -84,6 +84,30 @@ CONV_BACKWARD = OpDef(
 )
 
 
+def _work_conv_tbc(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """As many flops for each of the two as forward; the bias is a sum."""
+    grad, _, weight = operands
+    products = sum(name != "bias" for name in wanted(attributes))
+    flops = 2 * products * grad.numel * weight.shape[0] * weight.shape[1]
+    if "bias" in wanted(attributes):
+        flops = flops + grad.numel
+    moved = touch_all(attributes, operands, results)
+    return Work(flops, moved.bytes_read, moved.bytes_written)
+
+
+CONV_TBC_BACKWARD = OpDef(
+    name="conv_tbc_backward",
+    arity=(3, 3),
+    results=None,
+    infer=infer_wanted({"x": like(1), "weight": like(2), "bias": vector_like(0, 2)}),
+    work=_work_conv_tbc,
+    attributes={**WANTS, "padding": OPTIONAL_INT},
+    summary="gradients of conv_tbc: of its result, the steps, and the weight",
+)
+
+
 def _work_pool(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -157,6 +181,13 @@ ATTENTION_BACKWARD = OpDef(
 )
 
 
+def _projection(attributes: Record, operands: Sequence[TensorType]) -> TensorType:
+    """Return the type of the weight that projects an LSTM, from its recurrence."""
+    *directions, gates, state = operands[3].shape
+    hidden = gates // GATES["lstm"]
+    return TensorType(operands[3].dtype, (*directions, state, hidden))
+
+
 def _work_recurrent(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -167,7 +198,10 @@ def _work_recurrent(
         msg = f"{kind!r} is none of {', '.join(GATES)}"
         raise VerifyError(msg)
     rows = product(x.shape[:2])
-    flops = 4 * rows * (weight.numel + recurrence.numel)
+    weights = weight.numel + recurrence.numel
+    if attributes.flag("projected"):
+        weights = weights + _projection(attributes, operands).numel
+    flops = 4 * rows * weights
     moved = touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -177,11 +211,32 @@ RECURRENT_BACKWARD = OpDef(
     arity=(4, 8),
     results=None,
     infer=infer_wanted(
-        {"x": like(1), "weight": like(2), "recurrence": like(3), "bias": like(4)}
+        {
+            "x": like(1),
+            "weight": like(2),
+            "recurrence": like(3),
+            "bias": like(4),
+            "projection": _projection,
+        }
     ),
     work=_work_recurrent,
-    attributes={**WANTS, "kind": (str,), "batch_first": OPTIONAL_BOOL},
-    summary="gradients of recurrent: of its result, x, both weights, the bias, reserve",
+    attributes={
+        **WANTS,
+        "kind": (str,),
+        "batch_first": OPTIONAL_BOOL,
+        "projected": OPTIONAL_BOOL,
+    },
+    summary="gradients of recurrent: of its result, x, weights, the bias, reserve",
+)
+
+WEIGHT_NORM_BACKWARD = OpDef(
+    name="weight_norm_backward",
+    arity=(4, 4),
+    results=None,
+    infer=infer_wanted({"x": like(1), "weight": like(2)}),
+    work=per_element(6, operand=1),
+    attributes={**WANTS, "axis": (int,)},
+    summary="gradients of weight_norm: of its result, x, the norms given, its own",
 )
 
 OPS = (
@@ -189,5 +244,12 @@ OPS = (
     _norm("rms_norm", 9, axis=(int,)),
     _norm("group_norm", 12, groups=OPTIONAL_INT),
     _norm("batch_norm", 10, training=OPTIONAL_BOOL),
-    *(CONV_BACKWARD, POOL_BACKWARD, ATTENTION_BACKWARD, RECURRENT_BACKWARD),
+    *(
+        CONV_BACKWARD,
+        CONV_TBC_BACKWARD,
+        POOL_BACKWARD,
+        ATTENTION_BACKWARD,
+        RECURRENT_BACKWARD,
+    ),
+    WEIGHT_NORM_BACKWARD,
 )

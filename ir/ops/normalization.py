@@ -18,6 +18,7 @@ from perfc.ir.ops.rules import (
     same_rank_axis,
 )
 from perfc.ir.record import Record
+from perfc.ir.types import F32, TensorType
 
 
 def _infer_layer_norm(
@@ -88,4 +89,27 @@ GROUP_NORM = OpDef(
     summary="normalisation per sample over each group of channels, with scale and bias",
 )
 
-OPS = (LAYER_NORM, RMS_NORM, GROUP_NORM)
+
+def _infer_weight_norm(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """The norms are of the type that sums are made in."""
+    direction, size = operands[0].type, operands[1].type
+    axis = normalize_axis(attributes.integer("axis"), direction.rank)
+    require_equal("slices and sizes", direction.shape[axis], size.numel)
+    narrow = size.dtype.bits < F32.bits
+    norms = TensorType(F32 if narrow else size.dtype, size.shape)
+    return [Abstract(direction), Abstract(norms)]
+
+
+WEIGHT_NORM = OpDef(
+    name="weight_norm",
+    arity=(2, 2),
+    results=None,
+    infer=_infer_weight_norm,
+    work=per_element(3),
+    attributes={"axis": (int,)},
+    summary="each slice of x along an axis scaled to a given norm; and its own norms",
+)
+
+OPS = (LAYER_NORM, RMS_NORM, GROUP_NORM, WEIGHT_NORM)

@@ -59,6 +59,9 @@ def recurrent_sizes(
 ) -> tuple[Dim, Dim, Dim, Dim, Dim]:
     """Return steps, batch, inputs, hidden units and directions.
 
+    The recurrence reads the state: as many as there are hidden units, or fewer, to
+    which an LSTM is projected.
+
     Raises:
         VerifyError: the kind is unknown, or the weights do not fit.
 
@@ -70,7 +73,8 @@ def recurrent_sizes(
     steps, batch, inputs = x.shape
     if attributes.flag("batch_first"):
         steps, batch = batch, steps
-    directions, gates, hidden = ((1,) * (3 - recurrence.rank)) + recurrence.shape
+    directions, gates, state = ((1,) * (3 - recurrence.rank)) + recurrence.shape
+    hidden = gates // GATES[kind] if attributes.flag("projected") else state
     require_equal("rows of the recurrence", gates, GATES[kind] * hidden)
     return steps, batch, inputs, hidden, directions
 
@@ -88,20 +92,24 @@ def _infer_recurrent(
         msg = f"expected 1 or 2 directions, got {directions} in {recurrence}"
         raise VerifyError(msg)
     require_equal("inputs", inputs, weight.shape[-1])
-    whole: tuple[Dim, ...] = (steps, directions, batch, hidden)
-    last: tuple[Dim, ...] = (directions, batch, hidden)
+    state = recurrence.shape[-1]
+    whole: tuple[Dim, ...] = (steps, directions, batch, state)
+    last: tuple[Dim, ...] = (directions, batch)
     if attributes.flag("batch_first"):
-        whole = (batch, steps, directions, hidden)
-        last = (batch, directions, hidden)
+        whole = (batch, steps, directions, state)
+        last = (batch, directions)
     if recurrence.rank == 2:  # noqa: PLR2004 - a matrix: no axis of directions
-        whole, last = (*x.shape[:2], hidden), (batch, hidden)
-    out, end = Abstract(TensorType(x.dtype, whole)), Abstract(TensorType(x.dtype, last))
+        whole, last = (*x.shape[:2], state), (batch,)
+    out, end, cell = (
+        Abstract(TensorType(x.dtype, shape))
+        for shape in (whole, (*last, state), (*last, hidden))
+    )
     vectors = attributes.integer("reserve", 0)
     if not vectors:
-        return [out, end, end]
+        return [out, end, cell]
     shape = (vectors * directions, steps, batch, hidden)
     kept = Abstract(TensorType(x.dtype, shape).checked())
-    return [out, *(end,) * STATES[attributes.text("kind")], kept]
+    return [out, *(end, cell)[: STATES[attributes.text("kind")]], kept]
 
 
 def _work_recurrent(
@@ -111,7 +119,10 @@ def _work_recurrent(
     steps, batch, inputs, hidden, directions = sizes
     kind = attributes.text("kind")
     units = product((steps, batch, directions, hidden))
-    flops = units * (2 * GATES[kind] * (inputs + hidden) + POINTWISE_FLOPS[kind])
+    state = operands[2].shape[-1]
+    flops = units * (2 * GATES[kind] * (inputs + state) + POINTWISE_FLOPS[kind])
+    if attributes.flag("projected"):
+        flops = flops + 2 * units * state
     moved = touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -125,6 +136,7 @@ RECURRENT = OpDef(
     attributes={
         "kind": (str,),
         "batch_first": OPTIONAL_BOOL,
+        "projected": OPTIONAL_BOOL,  # the last operand is [..., state, hidden]
         "reserve": OPTIONAL_INT,
     },
     summary="lstm, gru or rnn: x, weights (of one direction: matrices), biases, states",

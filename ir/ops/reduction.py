@@ -283,7 +283,27 @@ NLL_LOSS = OpDef(
     summary="minus the score of each label: sum, mean or none, weighted by class",
 )
 
+
+def _infer_histogram(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    bins = attributes.integer("bins")
+    if bins < 1:
+        msg = f"{bins} bins"
+        raise VerifyError(msg)
+    return [Abstract(TensorType(operands[0].type.dtype, (bins,)).checked())]
+
+
+HISTOGRAM = OpDef(
+    name="histogram",
+    arity=(1, 1),
+    infer=_infer_histogram,
+    work=per_element(3, operand=0),
+    attributes={"bins": (int,), "limits": OPTIONAL_BOOL},
+    summary="how many elements are in each bin; `limits` are given, or the extremes",
+)
+
 OPS = (
     *(REDUCE, ARGMAX, ARGMIN, CUMSUM, CUMPROD, SOFTMAX, LOG_SOFTMAX, HARDMAX),
-    *(LOCAL_RESPONSE_NORM, BATCH_NORM, DROPOUT, NLL_LOSS),
+    *(LOCAL_RESPONSE_NORM, BATCH_NORM, DROPOUT, NLL_LOSS, HISTOGRAM),
 )

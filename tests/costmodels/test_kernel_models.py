@@ -16,6 +16,8 @@ from tests.costmodels.kernels import (
 )
 
 from perfc.costmodels import (
+    ROOFLINE,
+    WALK,
     KernelTable,
     Provenance,
     load_target,
@@ -23,7 +25,7 @@ from perfc.costmodels import (
     price,
     target_names,
 )
-from perfc.ir import Kernel, PerfcError, Record
+from perfc.ir import Kernel, PerfcError, Record, Work
 
 V100 = load_target("v100-sxm2-16g")
 A100 = load_target("a100-sxm-80g")
@@ -296,3 +298,37 @@ def test_every_model_says_who_and_how_sure() -> None:
     ] == list(zip(priced.model, priced.provenance, strict=True))
     assert 6 == int(priced.sigma_independent.argmax())
     assert min(priced.sigma_shared) > 0
+
+
+def _walk(batch: int, columns: int, steps: int) -> Kernel:
+    nbytes = 4 * batch * columns * steps
+    params = Record({"rows": batch, "cols": columns, "steps": steps})
+    return Kernel("ctc_walk", "fp32", "fp32", params, Work(nbytes, nbytes, nbytes))
+
+
+def test_a_walk_takes_its_steps() -> None:
+    """Each step waits for the one before; sequences walk beside each other."""
+    kernels = [
+        *(_walk(8, 31, 100), _walk(8, 31, 200)),
+        *(_walk(80, 31, 100), _walk(8, 3000, 100)),
+    ]
+    priced = price(kernels, V100, (WALK, ROOFLINE)).seconds
+    short_s, long_s, more_s, wide_s = priced - V100.device.kernel_floor_s
+
+    assert 2 * short_s == pytest.approx(long_s)
+    assert short_s == more_s
+    assert 3 * short_s == pytest.approx(wide_s)  # three turns of 1,024 threads
+
+
+def test_a_walk_of_many_sequences_is_bound_by_memory() -> None:
+    """Where there is enough to move, the latency of steps does not matter."""
+    kernel = _walk(200_000, 31, 50)
+    bound_s = lower_bound(KernelTable([kernel]), V100)[0]
+
+    assert bound_s < 0.81 * price([kernel], V100, (WALK,)).seconds[0]
+    assert price([kernel], V100, (WALK,)).seconds[0] < 1.3 * bound_s
+
+
+def test_a_cpu_walks_without_barriers() -> None:
+    """The model is of GPUs: on a CPU another one has the kernel."""
+    assert not WALK.claims(KernelTable([_walk(8, 31, 100)]), load_target("cpu")).any()

@@ -9,12 +9,6 @@ import torch
 
 from perfc.frontends.aten.op_map import HANDLERS, find_handler  # not public
 
-NOT_MAPPED: dict[str, str] = {
-    "aten._cdist_forward.default": "distances of all pairs: no op here says its flops",
-    "aten._pdist_forward.default": "as above, of one set",
-}
-"""Core ops that become unknown ones, and why."""
-
 
 def _core_ops() -> Iterator[str]:
     """Every overload with the tag `core`, as `aten.add.Tensor`."""
@@ -26,12 +20,12 @@ def _core_ops() -> Iterator[str]:
 
 
 def test_core_ops() -> None:
-    """Every op of the core ATen set is in the maps, or the list says why not."""
+    """Every op of the core ATen set is in the maps."""
     ops = set(_core_ops())
     missing = {op for op in ops if find_handler(op) is None}
 
     assert len(ops) > 150
-    assert set(NOT_MAPPED) == missing
+    assert set() == missing
 
 
 @pytest.mark.parametrize("name", sorted(HANDLERS))

@@ -18,13 +18,6 @@ import perfc
 from perfc.ir import Graph
 
 MODULES = modules()
-UNKNOWN: dict[str, str] = {
-    "CTCLoss": "one kernel that walks the steps one by one: no model has its time",
-    "LSTM-projected": "cuDNN's kernels for a projected state are in no trace",
-    "conv_tbc": "a convolution of fairseq's own layout, which runs a product a tap",
-    "pdist": "distances of all pairs: no op here says its flops",
-}
-"""Uses that have an op of PyTorch that perfc has no definition of, and why."""
 REFUSED: dict[str, tuple[str, str]] = {
     "AdaptiveLogSoftmaxWithLoss": (
         "how many labels are in each cluster depends on data",
@@ -86,11 +79,11 @@ USES = {**MODULES, **FUNCTIONS}
 
 @pytest.mark.parametrize("name", [name for name in USES if name not in REFUSED])
 def test_use(name: str) -> None:
-    """Forward and backward are ops that perfc knows, or the list says why not."""
+    """Forward and backward are ops that perfc knows."""
     graph = _recorded(USES[name])
 
     assert "backward" in {node.location.phase for node in graph}
-    assert bool(_unknown(graph)) == (name in UNKNOWN)
+    assert set() == _unknown(graph)
 
 
 @pytest.mark.parametrize("name", REFUSED)

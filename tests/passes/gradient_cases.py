@@ -39,6 +39,19 @@ MORE_CASES: Mapping[str, tuple[str, str]] = {
     "reduce-prod": _unary("reduce", '{kind = "prod", axes = [1]}'),
     "cumprod": _unary("cumprod", "{axis = 1}"),
     "det": ("param %x: f64[3,4,4]", "%r = det(%x) : ?"),
+    "conv_tbc": (
+        "param %x: f64[6,2,5], param %y: f64[3,5,4], param %z: f64[4]",
+        "%r = conv_tbc(%x, %y, %z) {padding = 1} : ?",
+    ),
+    "weight_norm": (
+        "param %x: f64[3,4,2], param %y: f64[3,1,1]",
+        "%r, %n = weight_norm(%x, %y) {axis = 0} : ?, ?",
+    ),
+    "distances-within": _unary("distances", "{order = 1.5}"),
+    "distances": (
+        "param %x: f64[2,3,4], param %y: f64[2,5,4]",
+        "%r = distances(%x, %y) {order = 2.0} : ?",
+    ),
     "resize": (
         _IMAGE,
         '%r = resize(%x) {mode = "nearest", scales = [1.0, 1.0, 2.0, 2.0]} : ?',

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import perfc
+from perfc.frontends.torch.internals import op
 from perfc.ir import BUILTIN_OPS, Program
 from perfc.passes import (
     LAUNCHES,
@@ -36,7 +37,7 @@ _REASONS: Mapping[str, str] = {
     _NUMBERS: """and or xor not equal not_equal less less_equal greater greater_equal
         bitwise_and bitwise_or bitwise_xor bitwise_not bit_shift isnan isinf isfinite
         signbit argmax argmin hardmax nonzero one_hot unique multinomial bit_cast
-        floor_divide non_max_suppression quantize dynamic_quantize""",
+        floor_divide non_max_suppression quantize dynamic_quantize histogram""",
     _SIZES: "shape size item host host_text constant",
     _MADE: "empty fill range random eye_like window mel_weight_matrix",
     _GONE: """if loop scan optional_empty optional_has_element concat_from_sequence
@@ -95,6 +96,7 @@ class _Layers(nn.Module):
 
 _S, _ROW, _CUBE, _IMAGE = (3, 4), (4,), (2, 3, 4), (2, 4, 8, 8)
 _PLACES = (torch.zeros(1, 4, dtype=torch.int64),)
+_LABELS = torch.ones(2, 2, dtype=torch.int64)
 _Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
 
 
@@ -154,6 +156,9 @@ CASES: Mapping[str, _Case] = {
     "max": _one(lambda x: x.max(1)[0], (_S,)),
     "norm": _one(lambda x: x.norm(dim=1), (_S,)),
     "conv": (F.conv2d, (_IMAGE, (6, 4, 3, 3), (6,))),
+    "conv_tbc": _three(
+        lambda x, w, b: F.conv_tbc(x, w, b, 1), ((6, 2, 5), (3, 5, 4), _ROW)
+    ),
     "conv_transpose": (F.conv_transpose2d, (_IMAGE, (4, 3, 3, 3), (3,))),
     "max_pool": _one(lambda x: F.max_pool2d(x, 2), (_IMAGE,)),
     "avg_pool": _one(lambda x: F.avg_pool2d(x, 2), (_IMAGE,)),
@@ -173,6 +178,21 @@ CASES: Mapping[str, _Case] = {
     "rms_norm": _two(lambda x, w: F.rms_norm(x, (4,), w), (_S, _ROW)),
     "group_norm": _three(
         lambda x, w, b: F.group_norm(x, 2, w, b), (_IMAGE, _ROW, _ROW)
+    ),
+    "weight_norm": _two(
+        lambda v, g: op("_weight_norm_interface")(v, g)[0],
+        (_CUBE, (2, 1, 1)),
+    ),
+    "pdist": (F.pdist, (_S,)),
+    "cdist": (torch.cdist, (_S, (5, 4))),
+    "ctc": _one(
+        lambda x: F.ctc_loss(x, _LABELS, (6, 5), (2, 1), reduction="none"), ((6, 2, 9),)
+    ),
+    "ctc-large": _one(
+        lambda x: F.ctc_loss(
+            x, _LABELS, (6, 5), (2, 1), reduction="none", zero_infinity=True
+        ),
+        ((6, 2, 9000),),
     ),
     "mm": (torch.mm, (_S, (4, 5))),
     "bmm": (torch.bmm, (_CUBE, (2, 4, 5))),
@@ -232,7 +252,7 @@ def test_rule_launches_what_autograd_does(name: str) -> None:
     assert captured
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "LSTM projected"])
 @pytest.mark.parametrize("directions", [1, 2])
 def test_recurrent_layers(kind: str, directions: int) -> None:
     """Recurrent layers have the products, gates and sums of cuDNN's backward.
@@ -240,7 +260,9 @@ def test_recurrent_layers(kind: str, directions: int) -> None:
     Here directions are ops of their own, so that what both send to the input is added
     up; cuDNN's second product adds to the first.
     """
-    make: Any = getattr(nn, kind)
+    name, projected, _ = kind.partition(" projected")
+    options = {"proj_size": 3} if projected else {}
+    make: Any = partial(getattr(nn, name), **options)
     layers = make(8, 4, 2, batch_first=True, bidirectional=directions > 1)
     captured, derived = _both(_Layers(layers))
 

@@ -283,8 +283,8 @@ CASES: Mapping[str, tuple[str, str]] = {
 }
 """Arguments and body of one graph for each rule, and for what else may go wrong."""
 
-_WITHOUT_VALUES = {"loss", "nll_loss", "recurrent"}
-"""Rules proven elsewhere: the losses end every graph here."""
+_WITHOUT_VALUES = {"loss", "nll_loss", "recurrent", "ctc_loss"}
+"""Rules proven elsewhere: the losses end every graph here, or are of sequences."""
 
 
 def _graph(arguments: str, body: str) -> Graph:

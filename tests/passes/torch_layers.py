@@ -49,6 +49,10 @@ def _batch_norm(node: Node, operands: list[Any]) -> Results:
     return [F.batch_norm(x, None, None, weight, bias, training=True)]
 
 
+_BIAS_AXES = {"conv": 1, "conv_tbc": 2}
+"""Axes of results that a bias is as long as, where not as its scale."""
+
+
 def _by_autograd(op: str, names: Mapping[str, int]) -> Run:
     """Compute several gradients by running the forward op under autograd.
 
@@ -62,10 +66,10 @@ def _by_autograd(op: str, names: Mapping[str, int]) -> Run:
         with torch.enable_grad():
             leaves = [t.detach().requires_grad_() for t in saved]
             while len(leaves) <= max(names[w] for w in wants):
-                bias = torch.zeros_like(leaves[1]) if op != "conv" else None
-                rows = grad.new_zeros(grad.shape[1])
-                leaf = rows if bias is None else bias
-                leaves.append(leaf.requires_grad_())
+                axis = _BIAS_AXES.get(op)
+                like = leaves[1] if axis is None else grad
+                size = like.shape if axis is None else like.shape[axis]
+                leaves.append(grad.new_zeros(size).requires_grad_())
             used = leaves
             if op == "batch_norm":
                 used = [*leaves, leaves[1], leaves[1]]
@@ -221,6 +225,31 @@ def _nll_loss_backward(node: Node, operands: list[Any]) -> Results:
     return _grad(loss, leaf, grad)
 
 
+def _conv_tbc(node: Node, operands: list[Any]) -> Results:
+    return [F.conv_tbc(*operands, node.attributes.integer("padding", 0))]
+
+
+def _weight_norm(node: Node, operands: list[Any]) -> Results:
+    x, g, *_ = operands
+    axes = [axis for axis in range(x.dim()) if axis != axis_of(node)]
+    norms = x.norm(dim=axes, keepdim=True)
+    return [x * (g / norms), norms]
+
+
+def _distances(node: Node, operands: list[Any]) -> Results:
+    order = float(str(node.attributes["order"]))
+    x, *others = operands
+    return [torch.cdist(x, others[0], order) if others else F.pdist(x, order)]
+
+
+def _distances_backward(node: Node, operands: list[Any]) -> Results:
+    grad, x, *others, _ = operands
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        (out,) = _distances(node, [leaf, *others])
+    return _grad(out, leaf, grad)
+
+
 LAYERS: Mapping[str, Run] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _by_autograd("layer_norm", {"x": 0, "weight": 1, "bias": 2}),
@@ -230,6 +259,12 @@ LAYERS: Mapping[str, Run] = {
     "group_norm_backward": _by_autograd("group_norm", {"x": 0, "weight": 1, "bias": 2}),
     "batch_norm": _batch_norm,
     "batch_norm_backward": _by_autograd("batch_norm", {"x": 0, "weight": 1, "bias": 2}),
+    "conv_tbc": _conv_tbc,
+    "conv_tbc_backward": _by_autograd("conv_tbc", {"x": 0, "weight": 1, "bias": 2}),
+    "weight_norm": _weight_norm,
+    "weight_norm_backward": _by_autograd("weight_norm", {"x": 0, "weight": 1}),
+    "distances": _distances,
+    "distances_backward": _distances_backward,
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "conv_backward": _by_autograd("conv", {"x": 0, "weight": 1, "bias": 2}),

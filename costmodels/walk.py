@@ -1,0 +1,72 @@
+"""Kernels that walk a sequence step by step, a barrier after each.
+
+    t = floor + max(bytes and flops, steps * turns * rounds * cycles / clock)
+
+One block has threads for all that a step works out, or takes several turns; a round is
+as many blocks as there are SMs.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.protocol import (
+    Estimate,
+    KernelTable,
+    Provenance,
+    uniform_estimate,
+)
+from perfc.costmodels.target import Target
+
+CYCLES = 700.0
+"""Clocks of a step: a label, the score at that label (two loads, the second one from
+memory), three exponentials and a logarithm, a barrier. Loads take 28 cycles from L1,
+193 from L2 and some 500 from memory (Jia et al., "Dissecting the NVIDIA Volta GPU
+Architecture via Microbenchmarking", arXiv 1804.06826). A round number: no row of such
+a kernel has been measured."""
+
+THREADS = 1024
+"""Most threads of a block."""
+
+
+@attrs.frozen
+class WalkModel:
+    """Latency of each step, or what the roofline says of all of them."""
+
+    name: str = "walk"
+    priority: int = 50
+    ops: frozenset[str] = frozenset({"ctc_walk"})
+    efficiency: float = 0.8
+    sigma_shared: float = 0.5
+    """A step may take half, or twice, as long."""
+    sigma_independent: float = 0.3
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim all on a GPU; a CPU walks without barriers."""
+        return np.full(len(kernels), not target.device.synchronous)
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows: `rows` sequences of `cols` values at each of `steps`."""
+        device = target.device
+        columns = np.maximum(kernels.param("cols", 1.0), 1.0)
+        turns = np.ceil(columns / THREADS)
+        threads = np.minimum(2 ** np.ceil(np.log2(columns)), THREADS)
+        together = np.maximum(THREADS // threads, 1)
+        rounds = np.ceil(kernels.param("rows", 1.0) / together / device.sm_count)
+        steps = kernels.param("steps", 1.0) * turns * rounds
+        walked_s = steps * CYCLES / device.sm_clock_hz
+        moved_s = lower_bound(kernels, target) / self.efficiency
+        return uniform_estimate(
+            device.kernel_floor_s + np.maximum(walked_s, moved_s),
+            model=self.name,
+            provenance=Provenance.ANALYTIC,
+            sigma_shared=self.sigma_shared,
+            sigma_independent=self.sigma_independent,
+        )
+
+
+WALK = WalkModel()
+"""The built-in instance."""
