@@ -370,6 +370,8 @@ def read_program(text: str) -> Program:
         known = ", ".join(f".{name}" for name in plugin_names(FRONTENDS))
         what = f"{path.suffix} files" if suffix else "files without a suffix"
         msg = f"{text}: no frontend reads {what}; known: {known}, and `perfc models`"
+        if suffix.removesuffix(":") == "py":
+            msg = f"{text}: say which function makes the model: {path.stem}.py:NAME"
         raise UsageError(msg)
     if not path.is_file():
         msg = f"{text}: no such file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -75,6 +76,14 @@ def capture_factory(
             something else, or the model does not run.
 
     """
+    # What the model prints is not perfc's result.
+    with contextlib.redirect_stdout(sys.stderr):
+        return _captured(text, mode=mode, optimizer=optimizer, dtype=dtype)
+
+
+def _captured(
+    text: str, *, mode: str, optimizer: Optimizer, dtype: str | None
+) -> Program:
     name = text.rpartition(":")[2]
     with weightless(), scaler_left_on():
         returned = _call(text, None)
@@ -116,7 +125,7 @@ def _call(text: str, batch: int | None) -> Any:  # noqa: ANN401 - whatever it re
         return factory(**given)
     except PerfcError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         msg = f"{text} raised {raised_by(error)}"
         raise UnsupportedModelError(msg) from error
 
@@ -138,7 +147,7 @@ def _find(where: str, name: str) -> Callable[..., Any]:
         module = _file(Path(where)) if where.endswith(".py") else _module(where)
     except UnsupportedModelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         msg = f"cannot import {where}: {raised_by(error)}"
         raise UnsupportedModelError(msg) from error
     found = getattr(module, name, None)
@@ -175,7 +184,7 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def raised_by(error: Exception) -> str:
+def raised_by(error: BaseException) -> str:
     """Name what was raised, and the innermost line that is not PyTorch's."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_library(f.filename)]
@@ -183,7 +192,8 @@ def raised_by(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         place = f" ({error.filename}:{error.lineno})"
     said = " ".join(str(error).partition("\n\n")[0].split())
-    return f"{type(error).__name__}: {said}{place}"
+    colon = ": " if said else ""
+    return f"{type(error).__name__}{colon}{said}{place}"
 
 
 def _read(returned: Any, text: str) -> Made:  # noqa: ANN401 - whatever it returns
@@ -226,5 +236,8 @@ def _checked(made: Made, text: str) -> Made:
         msg = (
             f"{text} returned {_kind(made.module)} for the module, expected {_RETURNS}"
         )
+        raise UnsupportedModelError(msg)
+    if made.step is not None and not callable(made.step):
+        msg = f"{text} returned {_kind(made.step)} for the step, expected a function"
         raise UnsupportedModelError(msg)
     return made

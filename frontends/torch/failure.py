@@ -27,15 +27,16 @@ def explained(recorder: Recorder, name: str) -> Generator[None]:
         yield
     except PerfcError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         target, location = recorder.failed or ("", _raising(recorder.locations, error))
         source = location.source or _raising(recorder.locations, error).source
         module = f"{name}.{location.module}" if location.module else name
-        msg = f"{module} ({location.phase}, {source}): {_problem(error, target)}"
+        where = ", ".join(filter(None, (location.phase, source)))
+        msg = f"{module} ({where}): {_problem(error, target)}"
         raise UnsupportedModelError(msg) from error
 
 
-def _raising(locations: Locations, error: Exception) -> Location:
+def _raising(locations: Locations, error: BaseException) -> Location:
     """Return where a model has raised: the innermost module, and line of its own."""
     module, source, trace = "", "", error.__traceback__
     while trace is not None:
@@ -50,7 +51,7 @@ def _raising(locations: Locations, error: Exception) -> Location:
     return Location(module=module, source=source, phase=locations.phase)
 
 
-def _problem(error: Exception, target: str) -> str:
+def _problem(error: BaseException, target: str) -> str:
     label = "::".join(target.split(".")[:2])
     if isinstance(error, UnknownValueError):
         return (
@@ -69,10 +70,10 @@ def _problem(error: Exception, target: str) -> str:
             f"{label} is given a tensor on the host, and others on the GPU: make it a "
             "buffer of the module, or move it there"
         )
-    raised = f"{type(error).__name__}: {said}"
+    raised = f"{type(error).__name__}: {said}".removesuffix(": ")
     return f"{label}: {raised}" if label else raised
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return what an error says, in one line of bearable length."""
     return " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,84 @@ def test_wrong_factories_are_refused(
     """One line that names the factory, and exit code 1."""
     arguments = ("analyze", f"{model}:{name}", "--target", "a100")
     assert said in command.refused(arguments, 1)
+
+
+_ENDS = """
+import sys
+import torch
+from torch import nn
+
+class Ends(nn.Module):
+    def forward(self, x):
+        sys.exit("done")
+
+def ends():
+    sys.exit(3)
+
+def inside():
+    return Ends(), (torch.zeros(2, 8),)
+
+def text():
+    return nn.Linear(8, 8), ("text",)
+
+def stepless():
+    return {"module": nn.Linear(8, 8), "args": (torch.zeros(2, 8),), "step": 3}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ends", r"ends raised SystemExit: 3 \(.*ends.py:11\)"),
+        ("inside", r"inside \(forward, .*ends.py:8\): SystemExit: done"),
+        ("text", r"text \(forward\): TypeError: linear\(\): argument 'input'"),
+        ("stepless", r"stepless returned int for the step, expected a function"),
+    ],
+)
+def test_a_model_ends_nothing_but_itself(
+    command: Command, tmp_path: Path, name: str, said: str
+) -> None:
+    """`sys.exit` in a model is its failure, in one line, not the end of perfc."""
+    path = tmp_path / "ends.py"
+    path.write_text(_ENDS)
+    ran = command("analyze", f"{path}:{name}", "--mode", "training", "--target", "t4")
+
+    assert 1 == ran.code
+    assert re.fullmatch(rf"perfc: error: .*{said}.*\n", ran.err)
+    assert "" == ran.out
+
+
+def test_a_file_that_ends_is_no_module(command: Command, tmp_path: Path) -> None:
+    """So is `sys.exit` while the file is imported."""
+    path = tmp_path / "script.py"
+    path.write_text("import sys\nsys.exit()\n")
+    ran = command("analyze", f"{path}:model", "--target", "t4")
+
+    assert (1, "") == (ran.code, ran.out)
+    assert f"cannot import {path}: SystemExit ({path}:2)" in ran.err
+
+
+def test_what_a_model_prints_is_no_result(command: Command, tmp_path: Path) -> None:
+    """Reports can be piped: prints of the file, factory and model go to stderr."""
+    path = tmp_path / "talks.py"
+    path.write_text(
+        f"print('file')\n{MODEL}\ndef talks():\n    print('made')\n    return small()\n"
+    )
+    ran = command("analyze", f"{path}:talks", "--target", "t4", "--format", "json")
+
+    assert json.loads(ran.out)["breakdown"]
+    assert "file\nmade\n" == ran.err
+
+
+@pytest.mark.parametrize("name", ["model.py", "model.py:"])
+def test_a_file_without_a_name_says_what_is_missing(
+    command: Command, tmp_path: Path, name: str
+) -> None:
+    """Which function makes the model has to be said."""
+    ran = command("analyze", str(tmp_path / name), "--target", "t4")
+
+    assert 2 == ran.code
+    assert "say which function makes the model: model.py:NAME" in ran.err
 
 
 @pytest.mark.parametrize(
