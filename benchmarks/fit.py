@@ -1,6 +1,6 @@
 """Refit the shipped parameters, and write the table of docs/accuracy.md: `make fit`.
 
-    python benchmarks/fit.py DATA [--what streams|intervals|table]
+    python benchmarks/fit.py DATA [--what event|streams|intervals|table]
 
 DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. The same data
 give the same files: nothing is random, and rows are split by a hash of their sizes.
@@ -11,16 +11,21 @@ shares are others for products on tensor cores (`perfc.fitting.samples`).
 from __future__ import annotations
 
 import argparse
+import datetime as dt
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import attrs
 import numpy as np
 
 from perfc.costmodels import STREAMING, cost_models
-from perfc.costmodels.fitted_file import FOLDER, fitted
+from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
 from perfc.fitting import errors_of
+from perfc.fitting.calls import fit_calls
+from perfc.fitting.fitted_text import Tables, fitted_text
 from perfc.fitting.intervals import call_sigmas, kernel_sigmas
 from perfc.fitting.observations import LONG_EVENT_US
 from perfc.fitting.samples import FITTED, TEST, Sample, samples_of
@@ -29,8 +34,12 @@ from perfc.measurements import read_columns
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- make fit: begin -->", "<!-- make fit: end -->"
-STEPS = ("streams", "intervals", "table")
+STEPS = ("event", "streams", "intervals", "table")
 STREAMS = ("softmax", "layer_norm")
+EVENT_SOURCES = (
+    "NeuSight (MIT): fp32 operators on P4, P100, V100, T4, A100; torch 2.1, 25 calls "
+    "without warm-up, mean of the 5 fastest"
+)
 SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
     "aiconfigurator (Apache-2.0): CUDA graphs on A100, H100, L40S"
@@ -41,6 +50,26 @@ def long_rows(sample: Sample) -> Sample:
     """Return the rows that say more of the kernel than of the host."""
     least_s = LONG_EVENT_US * 1e-6 if sample.key.timing == "event" else 0.0
     return sample.take(np.flatnonzero(sample.measured_s > least_s))
+
+
+def set_event(samples: Sequence[Sample]) -> None:
+    """Write `fitted/event.toml`."""
+    found = fit_calls(samples)
+    single = {
+        name: _rounded(value)
+        for name, value in attrs.asdict(found).items()
+        if isinstance(value, float)
+    }
+    tables = {
+        name: {key: _rounded(value) for key, value in values.items()}
+        for name, values in (("call_us", found.call_us), ("host", found.host))
+    }
+    print(single, tables)
+    write_fitted("event", {"": single, **tables}, EVENT_SOURCES)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def fit_streams(samples: Sequence[Sample]) -> None:
@@ -69,14 +98,18 @@ def set_intervals(samples: Sequence[Sample]) -> None:
     write_fitted("intervals", {"kernel": {}, "call": {}, **kernels, **calls})
 
 
-def write_fitted(name: str, tables: Mapping[str, Mapping[str, object]]) -> None:
+def write_fitted(name: str, tables: Tables, source: str = SOURCES) -> None:
     """Write a file of fitted parameters, which models then read."""
-    lines = ["# Written by `make fit`.", f'source = "{SOURCES}"']
-    for table, values in tables.items():
-        lines += ["", f"[{table}]"]
-        lines += [f'"{key}" = {value}' for key, value in sorted(values.items())]
-    (FOLDER / f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    text = fitted_text(tables, source, today, _shipped(name))
+    (FOLDER / f"{name}.toml").write_text(text, encoding="utf-8")
     fitted.cache_clear()
+
+
+@functools.cache
+def _shipped(name: str) -> Parameters:
+    """Return what a file holds before this step writes it, perhaps in two goes."""
+    return fitted(name)
 
 
 def table_lines(samples: Sequence[Sample]) -> Iterator[str]:
@@ -145,7 +178,9 @@ def main() -> None:
         return
     files = sorted((options.data / "measurements").glob("*.parquet"))
     samples = [s for file in files for s in samples_of(read_columns(file))]
-    if options.what == "streams":
+    if options.what == "event":
+        set_event(samples)
+    elif options.what == "streams":
         fit_streams(samples)
     elif options.what == "intervals":
         set_intervals(samples)

@@ -115,10 +115,13 @@ class Sample:
             seconds = np.maximum(seconds, lower_bound(self.table, self.target))
         return self.timed_s(seconds)
 
+    def bound_s(self) -> Floats:
+        """Return what the kernels take by bound / 0.8 + 3 us."""
+        return lower_bound(self.table, self.target) / ROOFLINE.efficiency + 3e-6
+
     def roofline_s(self) -> Floats:
-        """Return what the rows would measure by bound / 0.8 + 3 us."""
-        bound_s = lower_bound(self.table, self.target)
-        return self.timed_s(bound_s / ROOFLINE.efficiency + 3e-6)
+        """Return what the rows would measure by `bound_s`."""
+        return self.timed_s(self.bound_s())
 
     def timed_s(self, kernel_s: Floats) -> Floats:
         """Return what a measurement of kernels would say."""

@@ -1,0 +1,105 @@
+"""What eager calls take is read off fitted rows, and comes back out of made ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tomllib
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from perfc.costmodels import (
+    STREAMING,
+    ColumnTable,
+    KernelColumns,
+    call_names,
+    load_target,
+)
+from perfc.costmodels.fitted_file import fitted
+from perfc.fitting.calls import REFERENCE, fit_calls
+from perfc.fitting.fitted_text import fitted_text
+from perfc.fitting.samples import FITTED, TEST, Sample
+from perfc.fitting.scores import GroupKey
+
+FLOORS_US: Mapping[str, float] = {"elementwise add": 20.0, "elementwise mul": 30.0}
+HOSTS = {REFERENCE: 1.0, "t4": 1.5, "p100-pcie-16g": 2.0}
+SHARE = 0.4
+ROWS = 400
+
+
+def _sample(target: str, part: int, factor: float = 1.0) -> Sample:
+    """Return rows of calls, half of which hide their kernel."""
+    random = np.random.default_rng(1)
+    columns = np.exp(random.uniform(np.log(1e3), np.log(3e8), ROWS)).astype(np.int64)
+    kinds = np.array(["add", "mul"])[np.arange(ROWS) % 2]
+    nbytes = 4.0 * columns.astype(np.float64)
+    table = ColumnTable.of(
+        KernelColumns(
+            op="elementwise",
+            dtype="fp32",
+            math="fp32",
+            params={"rows": np.ones(ROWS), "cols": columns, "kind": kinds},
+            flops=nbytes / 4,
+            bytes_read=2 * nbytes,
+            bytes_written=nbytes,
+        )
+    )
+    system = load_target(target)
+    kernel_s = STREAMING.estimate(table, system).seconds
+    floor_us = np.array([FLOORS_US[name] for name in call_names(table).tolist()])
+    call_s = floor_us * HOSTS[target] * 1e-6
+    measured_s = SHARE * call_s + np.maximum(kernel_s, (1 - SHARE) * call_s)
+    key = GroupKey(target, "elementwise", "fp32", "event")
+    return Sample(key, system, table, factor * measured_s, np.full(ROWS, part))
+
+
+def _found(part: int, factor: float = 1.0) -> list[Sample]:
+    return [_sample(target, part, factor) for target in HOSTS]
+
+
+def test_floors_factors_and_share_come_back() -> None:
+    """Rows made by the form say the parameters that they were made with."""
+    found = fit_calls(_found(FITTED))
+
+    assert FLOORS_US == pytest.approx({name: found.call_us[name] for name in FLOORS_US})
+    assert HOSTS == pytest.approx(dict(found.host))
+    assert SHARE == pytest.approx(found.share)
+    assert 25.0 == pytest.approx(found.call_us["elementwise"])
+    assert 3 ** (1 / 3) == pytest.approx(found.other_host)
+    assert found.sigma < 1e-6 < found.sigma_other_host
+
+
+def test_reported_rows_say_nothing() -> None:
+    """Rows that are only reported do not change the fit, however wrong they are."""
+    assert fit_calls(_found(FITTED)) == fit_calls(_found(FITTED) + _found(TEST, 9.0))
+
+
+TABLES = {"": {"share": 0.5}, "call_us": {"elementwise add 1": 30.8, "gemm": 32.0}}
+
+
+def test_a_second_fit_is_the_same_file() -> None:
+    """The date of a fit stays until a value, a name or the source changes."""
+    first = fitted_text(TABLES, "someone (MIT)", "2026-01-01", {})
+    shipped = tomllib.loads(first)
+    changed = {**TABLES, "call_us": {"gemm": 32.0}}
+
+    assert {"source": "someone (MIT)", "date": "2026-01-01"} == {
+        name: shipped[name] for name in ("source", "date")
+    }
+    assert TABLES["call_us"] == shipped["call_us"]
+    assert first == fitted_text(TABLES, "someone (MIT)", "2026-02-02", shipped)
+    for text in (
+        fitted_text(changed, "someone (MIT)", "2026-02-02", shipped),
+        fitted_text(TABLES, "someone else (MIT)", "2026-02-02", shipped),
+    ):
+        assert "2026-02-02" == tomllib.loads(text)["date"]
+
+
+@pytest.mark.parametrize("name", ["event", "streaming", "intervals"])
+def test_shipped_files_are_what_a_fit_writes(name: str) -> None:
+    """They say their source and their date."""
+    shipped = fitted(name)
+
+    assert "(MIT)" in shipped["source"]
+    assert dt.date.fromisoformat(shipped["date"])
