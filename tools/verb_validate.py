@@ -63,6 +63,10 @@ def validate(  # noqa: PLR0913 - one argument per option
 
     TABLE is a file in perfc.measurements/1, .parquet or .csv. Errors are fractions of
     the measured time, by target, op, dtype and timing.
+
+    Rows whose source does not begin with "perfc measure" count as timed again and again
+    on the same operands: what L2 holds is read from there. perfc's own rows go through
+    more operands than L2 holds.
     """
     from perfc.measurements import read_columns  # noqa: PLC0415 - for this verb alone
 
