@@ -26,6 +26,7 @@ from perfc.fitting.scores import (
     coverage,
     groups_of,
     known_target,
+    stated,
 )
 from perfc.measurements import MeasuredColumns
 
@@ -131,10 +132,7 @@ class Sample:
 
     def stated(self, models: Sequence[CostModel]) -> tuple[Floats, float, float]:
         """Return predicted times, the share of rows inside 90 %, and its width."""
-        estimate = price_table(self.table, self.target, models)
-        sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
-        timing = self.key.timing
-        timed = as_timed(estimate.seconds, sigma, self.table, self.target, timing)
+        timed = stated(self.table, self.target, models, self.key.timing)
         inside, width = coverage(timed.seconds, timed.sigma, self.measured_s)
         return timed.seconds, inside, width
 

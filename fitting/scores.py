@@ -16,6 +16,7 @@ from perfc.costmodels import (
     CostModel,
     KernelTable,
     Target,
+    TimedEstimate,
     as_timed,
     cost_models,
     is_path,
@@ -52,15 +53,12 @@ class Predicted:
     """Rows of a group that were priced.
 
     Attributes:
-        seconds: What the cost models say that they would measure, shape (rows,); so
-            are the others.
-        sigma: Relative uncertainty of that.
-        measured_s: What they measured.
+        timed: What the cost models say that they would measure.
+        measured_s: What they measured, shape (rows,).
 
     """
 
-    seconds: Floats
-    sigma: Floats
+    timed: TimedEstimate
     measured_s: Floats
 
 
@@ -199,11 +197,8 @@ class TablePricer:
             skipped[why_not(key, target)] += len(at)
             return found
         for rows, table in self.usable_tables(key, at, target, skipped):
-            estimate = price_table(table, target, models)
-            sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
-            timed = as_timed(estimate.seconds, sigma, table, target, key.timing)
-            measured_s = self.rows.latency_us[rows] * 1e-6
-            found.append(Predicted(timed.seconds, timed.sigma, measured_s))
+            timed = stated(table, target, models, key.timing)
+            found.append(Predicted(timed, self.rows.latency_us[rows] * 1e-6))
         return found
 
     def usable_tables(
@@ -266,6 +261,15 @@ class TablePricer:
         return _Signatures([table for _, table in tables], part, row, named)
 
 
+def stated(
+    table: KernelTable, target: Target, models: Sequence[CostModel], timing: str
+) -> TimedEstimate:
+    """Return what rows would measure by some models, and how sure they are."""
+    estimate = price_table(table, target, models)
+    sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
+    return as_timed(estimate.seconds, sigma, table, target, timing)
+
+
 def usable_rows(
     table: KernelTable, latency_us: Floats, target: Target
 ) -> tuple[Indices, Counter[str]]:
@@ -290,8 +294,8 @@ def _scored(
 ) -> GroupScore:
     if not parts:
         return GroupScore(key, None, None, None, skipped)
-    seconds = np.concatenate([part.seconds for part in parts])
-    sigma = np.concatenate([part.sigma for part in parts])
+    seconds = np.concatenate([part.timed.seconds for part in parts])
+    sigma = np.concatenate([part.timed.sigma for part in parts])
     measured_s = np.concatenate([part.measured_s for part in parts])
     inside, width = coverage(seconds, sigma, measured_s)
     return GroupScore(key, errors_of(seconds, measured_s), inside, width, skipped)
