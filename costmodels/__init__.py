@@ -36,6 +36,7 @@ from perfc.costmodels.kernel_fit import (
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
+from perfc.costmodels.near_rows import NO_WORD, NearRows, Place
 from perfc.costmodels.products import (
     SIMT_MODES,
     GemmParameters,
@@ -91,6 +92,7 @@ __all__ = [
     "MEMCPY",
     "MULTI_TENSOR",
     "NEW",
+    "NO_WORD",
     "PROFILE_SCHEMA",
     "REPEATED",
     "RESIDUAL_FILE",
@@ -114,8 +116,10 @@ __all__ = [
     "KernelTable",
     "Link",
     "Memory",
+    "NearRows",
     "Network",
     "PerName",
+    "Place",
     "Products",
     "Provenance",
     "RuntimeConstants",

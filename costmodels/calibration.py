@@ -9,6 +9,9 @@
     op, dtype, phase, kind          which; phase and kind may be absent
     rows, sigma_shared, sigma_independent
     values = { start_us = …, … }    coefficients, see `kernel_fit.py`
+    [kernels.near]                  may be absent, see `near_rows.py`
+    octaves, unlike                 how far a row tells of others
+    rows = ["-0.21 | 3.0 9.5 | nt"] weight, sizes and words of each
     [host]                          what `--overheads` takes, see `host_profile.py`
 
 A file may have a device, a host, or both. Keys of this schema that a version of perfc
@@ -24,6 +27,7 @@ from typing import cast
 import attrs
 
 from perfc.costmodels.kernel_fit import FORWARD, Family, KernelFit
+from perfc.costmodels.near_rows import NO_WORD, NearRows
 from perfc.costmodels.sheet_fields import FieldValue, quoted, shown
 from perfc.costmodels.target import TargetError
 
@@ -36,7 +40,10 @@ PROFILE_TEXTS = ("name", "source", "date", "software")
 _KEYS = frozenset({"schema", *PROFILE_TEXTS, "device", "kernels", "host"})
 _DEVICE_KEYS = frozenset({"target", "fields"})
 _NUMBERS = ("sigma_shared", "sigma_independent")
-_KERNEL_KEYS = frozenset({"op", "dtype", "phase", "kind", "rows", "values", *_NUMBERS})
+_KERNEL_KEYS = frozenset(
+    {"op", "dtype", "phase", "kind", "rows", "values", "near", *_NUMBERS}
+)
+_NEAR_KEYS = ("octaves", "unlike", "rows")
 _Table = Mapping[str, object]
 
 
@@ -156,6 +163,8 @@ def _kernel_problems(entry: object) -> Iterator[str]:
         if not _is_amount(table.get(key)):
             yield f"{key} is {_shown(table.get(key))}, expected a number from 0 to 10"
     yield from _value_problems(table.get("values"))
+    if "near" in table:
+        yield from _near_problems(table["near"])
 
 
 def _value_problems(values: object) -> Iterator[str]:
@@ -166,6 +175,50 @@ def _value_problems(values: object) -> Iterator[str]:
         if not _is_amount(value, math.inf):
             text = shown(value)
             yield f"values.{quoted(name)} is {text}, expected a number not below 0"
+
+
+def _near_problems(near: object) -> Iterator[str]:
+    if not isinstance(near, dict) or {*cast("_Table", near)} != {*_NEAR_KEYS}:
+        yield f"near is {shown(near)}, expected a table of {', '.join(_NEAR_KEYS)}"
+        return
+    table = cast("_Table", near)
+    if not _is_amount(table["octaves"], 64.0) or not table["octaves"]:
+        yield f"near.octaves is {shown(table['octaves'])}, expected up to 64"
+    if not _is_amount(table["unlike"], 1.0):
+        yield f"near.unlike is {shown(table['unlike'])}, expected 0 to 1"
+    rows = table["rows"]
+    if not isinstance(rows, list) or not rows:
+        yield f"near.rows is {shown(rows)}, expected texts"
+        return
+    shapes: set[tuple[int, int]] = set()
+    for row in cast("list[object]", rows):
+        try:
+            _, sizes, words = _near_row(row)
+        except ValueError:
+            yield f"near.rows has {shown(row)}, expected 'weight | sizes | words'"
+            return
+        shapes.add((len(sizes), len(words)))
+    if len(shapes) > 1:
+        yield "near.rows differ in how many sizes or words they have"
+
+
+def _near_row(row: object) -> tuple[float, tuple[float, ...], tuple[str, ...]]:
+    """Return a row's weight, sizes and words.
+
+    Raises:
+        ValueError: it is not `weight | sizes | words`.
+
+    """
+    weight, sizes, words = str(row).split("|")
+    numbers = (float(weight), *map(float, sizes.split()))
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(row)
+    return numbers[0], numbers[1:], tuple(_read_words(words))
+
+
+def _read_words(text: str) -> Iterator[str]:
+    for word in text.split():
+        yield "" if word == NO_WORD else word
 
 
 def _is_amount(value: object, most: float = 10.0) -> bool:
@@ -184,4 +237,19 @@ def _fit(entry: _Table) -> KernelFit:
     shared, own = (float(cast("float", entry[key])) for key in _NUMBERS)
     values = cast("Mapping[str, float]", entry["values"])
     coefficients = {name: float(value) for name, value in values.items()}
-    return KernelFit(family, coefficients, shared, own, cast("int", entry["rows"]))
+    near = cast("_Table | None", entry.get("near"))
+    return KernelFit(
+        family,
+        coefficients,
+        shared,
+        own,
+        cast("int", entry["rows"]),
+        None if near is None else _near(near),
+    )
+
+
+def _near(table: _Table) -> NearRows:
+    rows = [_near_row(row) for row in cast("list[object]", table["rows"])]
+    weights, sizes, words = zip(*rows, strict=True)
+    octaves, unlike = (float(cast("float", table[key])) for key in _NEAR_KEYS[:2])
+    return NearRows(octaves, unlike, weights, sizes, words)

@@ -1,6 +1,6 @@
 """Kernels on a CPU: a sum of terms, each a coefficient times an amount.
 
-    t = start + fork + (items * each + rows * each) / cores + lookups * each
+    t = start + scalar + fork + (items * each + rows * each) / cores + lookups * each
         + flops / rate * (slowdown + m_half / m + n_half / n + k_half / k)
         + cached bytes / cache rate * passes + other bytes / memory rate * passes
         + new pages * time of a page fault
@@ -37,6 +37,7 @@ Terms = Mapping[str, float]
 
 _STREAM: Terms = {
     "start_us": 1.5,
+    "scalar_us": 2.5,
     "fork_us": 4.0,
     "item_ns": 0.1,
     "cache_passes": 1.5,
@@ -46,7 +47,7 @@ _STREAM: Terms = {
 }
 _HEAVY: Terms = {**_STREAM, "item_ns": 1.2}
 _ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 40.0}
-_DOWN: Terms = {"down_item_ns": 0.5, "down_row_ns": 60.0, "down_line_ns": 15.0}
+_DOWN: Terms = {"down_item_ns": 0.5, "down_row_ns": 2.0, "down_line_ns": 5.0}
 _PRODUCT: Terms = {
     "start_us": 2.0,
     "fork_us": 4.0,

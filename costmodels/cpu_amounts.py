@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
 from perfc.costmodels.embedding_bag import has_tables, lookups_of
+from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel, Record
+from perfc.ir import Record
 
 GRAIN = 32768
 """Elements from which on all cores work (`at::internal::GRAIN_SIZE`)."""
@@ -31,6 +32,9 @@ PAGE_BYTES = 4096
 
 LINE_BYTES = 64
 """Of a cache: a row that is looked up comes in whole lines."""
+
+BINARY = frozenset({"add", "sub", "mul", "div", "pow", "remainder", "floor_divide"})
+"""Kinds of elementwise kernels that take two operands."""
 
 STEPS = ("single", "foreach", "fused")
 """Algorithms of an optimizer's step."""
@@ -60,8 +64,9 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(parallel, 1e-6, 0.0),
-        "item_ns": np.where(_stays_whole(kernels), 0.0, items) / cores * 1e-9,
-        "row_ns": rows / cores * 1e-9,
+        "scalar_us": np.where(_takes_scalar(kernels), 1e-6, 0.0),
+        "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
+        "row_ns": np.where(down, 0.0, rows) / cores * 1e-9,
         "down_item_ns": np.where(down, items, 0.0) * 1e-9,
         "down_row_ns": np.where(down, rows, 0.0) * 1e-9,
         "down_line_ns": np.where(down, kernels.param("cols"), 0.0) * 1e-9,
@@ -112,36 +117,6 @@ def _product_amounts(
         "k_half": flops_s / k,
         "matrix_us": 1e-6 * batch / (share * target.device.sm_count),
     }
-
-
-def product_sizes(kernel: Kernel) -> tuple[float, ...]:
-    """Return b, m, n and k of the product that a kernel computes, ones if it is none.
-
-    b counts products that are called one by one: a single one is no batch, 0.
-    """
-    p = kernel.params
-    if kernel.op == "gemm":
-        b = p.integer("b", 1)
-        return float(b if b > 1 else 0), *(float(p.integer(x)) for x in "mnk")
-    if kernel.op == "attention":
-        heads = p.integer("batch") * p.integer("heads")
-        sizes = (p.integer(name) for name in ("q_len", "kv_len", "head_dim"))
-        return float(heads), *map(float, sizes)
-    if kernel.op in {"conv2d", "conv3d"}:
-        groups = p.integer("groups", 1)
-        columns = max(p.integer("c_out") // groups, 1)
-        depth = max(p.integer("c_in") // groups, 1) * _window(kernel)
-        rows = kernel.work.flops / (2 * columns * depth * groups)
-        return 0.0, max(rows, 1.0), float(columns), float(depth)
-    return 0.0, 1.0, 1.0, 1.0
-
-
-def _window(kernel: Kernel) -> int:
-    """Return the taps of a convolution's window: one number, or one an axis."""
-    size = kernel.params["kernel"]
-    if isinstance(size, tuple):
-        return int(np.prod([int(str(axis)) for axis in size]))
-    return int(str(size)) ** (3 if kernel.op == "conv3d" else 2)
 
 
 @attrs.frozen(eq=False)
@@ -205,6 +180,21 @@ def _line_bytes(kernels: KernelTable) -> Floats:
 def _on_one_core(kernels: KernelTable) -> NDArray[np.bool_]:
     """Whether one core does it all: matrices are transposed block by block."""
     return np.array([kernel.params.get("perm") == (1, 0) for kernel in kernels.kernels])
+
+
+def _takes_scalar(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether a number of Python's is the other operand: it is made a tensor first."""
+    found: NDArray[np.bool_] = np.array(
+        [
+            kernel.op == "elementwise"
+            and kernel.params.get("kind") in BINARY
+            and kernel.params.get("tensor_inputs") == 1
+            and "bytes" not in kernel.params
+            for kernel in kernels.kernels
+        ],
+        dtype=np.bool_,
+    )
+    return found
 
 
 def _stays_whole(kernels: KernelTable) -> NDArray[np.bool_]:

@@ -8,16 +8,19 @@ corrected: `start_us` and `scale` times what it says (`select.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
+from perfc.costmodels.near_rows import NearRows
 from perfc.ir import Kernel
 
 START, SCALE = "start_us", "scale"
 """Coefficients of a correction: microseconds added, and a factor."""
 
-FORWARD = "forward"
+FORWARD, BACKWARD = "forward", "backward"
 
 SERIES = "series"
 """Kind of elementwise kernels that compute a series for each element."""
@@ -26,6 +29,10 @@ SERIES_KINDS = frozenset(
     {"exp", "log", "erf", "gelu", "sigmoid", "silu", "softplus", "tanh", "pow"}
     | {"sin", "cos", "log1p", "expm1", "mish", "elu", "selu", "gelu_backward"}
 )
+
+
+DOWN = "down"
+"""Kind of reductions over the first axis: a result for each column."""
 
 
 def _values(value: Mapping[str, float]) -> Mapping[str, float]:
@@ -66,6 +73,8 @@ class Family:
         """The families that it is part of, the narrowest first, itself before."""
         if self.kind in SERIES_KINDS:
             return self, attrs.evolve(self, kind=SERIES), self.whole
+        if self.kind.endswith(f" {DOWN}"):
+            return self, attrs.evolve(self, kind=DOWN), self.whole
         return self, self.whole
 
 
@@ -73,8 +82,10 @@ def family_of(kernel: Kernel) -> Family:
     """Return the family that a kernel belongs to, its kind included."""
     params = kernel.params
     dtype = "tf32" if kernel.math == "tf32" else kernel.dtype
-    phase = str(params.get("phase", FORWARD))
-    return Family(kernel.op, dtype, phase, _kind(kernel))
+    kind, phase = _kind(kernel), str(params.get("phase", FORWARD))
+    if kind == BACKWARD:
+        kind, phase = "", BACKWARD
+    return Family(kernel.op, dtype, phase, kind)
 
 
 def _kind(kernel: Kernel) -> str:
@@ -82,8 +93,11 @@ def _kind(kernel: Kernel) -> str:
     params = kernel.params
     if kernel.op == "embedding_bag":  # by what is done with the gradients of rows
         return str(params.get("optimizer", ""))
+    kind = str(params.get("kind", ""))
+    if kernel.op == "reduction" and params.get("axis") == 0:
+        return f"{kind} {DOWN}"
     if kernel.op != "gemm":
-        return str(params.get("kind", ""))
+        return kind
     if params.get("b", 1) != 1:
         return "batched"
     return "vector" if 1 in (params.get("m"), params.get("n")) else "matrix"
@@ -100,6 +114,7 @@ class KernelFit:
             on average, on rows that were not fitted.
         sigma_independent: Relative scatter of one kernel there.
         rows: How many rows were fitted.
+        near: What the rows say of sizes near theirs; only of a family of all kinds.
 
     """
 
@@ -108,6 +123,7 @@ class KernelFit:
     sigma_shared: float
     sigma_independent: float
     rows: int
+    near: NearRows | None = None
 
     @property
     def is_correction(self) -> bool:
@@ -130,6 +146,17 @@ class KernelFits:
         """Return the fit for a kernel: of its kind, or of all kinds of its op."""
         known = map(self.by_family.get, family_of(kernel).wider)
         return next((fit for fit in known if fit is not None), None)
+
+    def log_factors(self, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+        """Return ln(measured / modelled) as rows near each kernel have it."""
+        found = np.zeros(len(kernels))
+        wholes = [family_of(kernel).whole for kernel in kernels]
+        for family in set(wholes):
+            fit = self.by_family.get(family)
+            if fit is not None and fit.near is not None:
+                rows = [row for row, whole in enumerate(wholes) if whole == family]
+                found[rows] = fit.near.log_factor([kernels[row] for row in rows])
+        return found
 
 
 def fits_of(fits: tuple[KernelFit, ...]) -> KernelFits:

@@ -92,7 +92,8 @@ def _calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Est
         if fit.is_correction:
             scale[row] = fit.values[SCALE]
             start_s[row] = fit.values.get(START, 0.0) * 1e-6
-    seconds = start_s + scale * estimate.seconds
+    near = np.exp(target.fits.log_factors(kernels.kernels))
+    seconds = (start_s + scale * estimate.seconds) * near
     return Estimate(seconds, shared, own, estimate.model, provenance)
 
 

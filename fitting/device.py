@@ -21,6 +21,7 @@ from perfc.costmodels import (
 )
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import fit_terms
+from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -104,7 +105,10 @@ def _where(families: Sequence[Family], family: Family) -> NDArray[np.intp]:
 def _fits_of_family(
     family: Family, rows: Observations, target: Target, models: Sequence[CostModel]
 ) -> list[KernelFit]:
-    """Fit all kinds together; then each that has rows enough, starting from that."""
+    """Fit all kinds together; then each that has rows enough, starting from that.
+
+    Then see what the rows say of sizes near theirs, and how far off all that is.
+    """
     if rows.fitted.sum() < FEWEST:
         return []
     found = {family: _fit(family, rows, target, models, {})}
@@ -115,7 +119,18 @@ def _fits_of_family(
         if own.fitted.sum() >= FEWEST_OF_KIND:
             wider = next(found[f] for f in kind.wider[1:] if f in found)
             found[kind] = _fit(kind, own, target, models, wider.values)
-    return list(found.values())
+    found[family] = _with_near_rows(found, family, rows, target, models)
+    fits = fits_of(tuple(found.values()))
+    calibrated = attrs.evolve(target, fits=fits)
+    return [
+        _with_sigmas(
+            fit,
+            rows.take(np.flatnonzero([kind in wider for wider in inside])),
+            calibrated,
+            models,
+        )
+        for kind, fit in found.items()
+    ]
 
 
 def _fit(
@@ -132,19 +147,39 @@ def _fit(
     before = np.array([believed.get(name, own) for name, own in named])
     most = np.where(shipped > 0, MOST * shipped, np.inf)
     values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s, most)
+    coefficients = dict(zip(terms.names, values.tolist(), strict=True))
+    return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(part))
+
+
+def _with_near_rows(
+    found: Mapping[Family, KernelFit],
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+) -> KernelFit:
+    part = rows.part(fitted=True)
+    calibrated = attrs.evolve(target, fits=fits_of(tuple(found.values())))
+    modelled_s = price(part.kernels.kernels, calibrated, models).seconds
+    kernel_s = part.measured_s - part.offset_s
+    noise = part.measured_s / kernel_s
+    logs = np.log(kernel_s / modelled_s)
+    near = fit_near_rows(part.kernels.kernels, logs, noise)
+    return attrs.evolve(found[family], near=near)
+
+
+def _with_sigmas(
+    fit: KernelFit, rows: Observations, target: Target, models: Sequence[CostModel]
+) -> KernelFit:
+    """Put in how far off the held-out rows are, all rows where those are few."""
     test = rows.part(fitted=False)
-    if len(test) < _FEWEST_TESTS:
-        test = rows
-    amounts_s = terms_of(test.kernels, target, models).amounts_s
-    errors = errors_of(test.offset_s + amounts_s @ values, test.measured_s)
-    shared = 0.0 if errors is None else abs(errors.log_mean)
-    own = 0.0 if errors is None else errors.log_spread
-    return KernelFit(
-        family,
-        dict(zip(terms.names, values.tolist(), strict=True)),
-        max(shared, _LEAST_SIGMA),
-        max(own, _LEAST_SIGMA),
-        len(part),
+    errors = _errors(test if len(test) >= _FEWEST_TESTS else rows, target, models)
+    if errors is None:
+        return fit
+    return attrs.evolve(
+        fit,
+        sigma_shared=max(abs(errors.log_mean), _LEAST_SIGMA),
+        sigma_independent=max(errors.log_spread, _LEAST_SIGMA),
     )
 
 

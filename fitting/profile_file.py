@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.costmodels import PROFILE_SCHEMA, HostProfile, KernelFit, PerName
+from perfc.costmodels import (
+    NO_WORD,
+    PROFILE_SCHEMA,
+    HostProfile,
+    KernelFit,
+    NearRows,
+    PerName,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +69,20 @@ def _kernel_lines(fit: KernelFit) -> Iterator[str]:
     yield f"sigma_independent = {_number(fit.sigma_independent)}"
     values = (f"{name} = {_number(value)}" for name, value in fit.values.items())
     yield f"values = {{ {', '.join(values)} }}"
+    if fit.near is not None:
+        yield from _near_lines(fit.near)
+
+
+def _near_lines(near: NearRows) -> Iterator[str]:
+    yield "[kernels.near]"
+    yield f"octaves = {_number(near.octaves)}"
+    yield f"unlike = {_number(near.unlike)}"
+    yield "rows = ["
+    for weight, sizes, words in zip(near.weights, near.sizes, near.words, strict=True):
+        numbers = " ".join(f"{size:.3f}" for size in sizes)
+        listed = " ".join(word or NO_WORD for word in words)
+        yield f"  {_text(f'{weight:.4f} | {numbers} | {listed}')},"
+    yield "]"
 
 
 def _host_lines(host: HostProfile) -> Iterator[str]:

@@ -15,7 +15,7 @@ from perfc.ir import PerfcError
 from perfc.measure.case import Call, Case, Family, Tensors, math_of
 from perfc.measure.device import Device
 from perfc.measure.suite import SUITES, suite
-from perfc.measure.timing import Timed, Timer
+from perfc.measure.timing import Timed, Timer, mean_of
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -33,10 +33,11 @@ _SETS_SHARE = 2
 """All sets together take no more than this part of the free memory."""
 
 _FEWEST_SETS = 2
-_PREPARE_SECONDS = 0.03
-"""Sets of operands are made as long as that, two at least."""
+_PREPARE_SHARE = 2
+"""Sets of operands are made for so many times as long as they are timed, two at least.
+"""
 
-_BATCH, _ROUNDS = 40, 2
+_BATCH, _ROUNDS = 80, 3
 """Of a CPU: cases that are timed one after another, and how often."""
 
 _SAY_SECONDS = 5.0
@@ -118,8 +119,8 @@ class KernelRun:
     ) -> None:
         """Measure case by case as long as there is time.
 
-        What else runs on a CPU can slow it for seconds, and only slow it: its cases are
-        timed twice, a batch of them at a time, and the calmer time counts.
+        What else runs on a CPU slows it for seconds: its cases are timed in several
+        rounds, a batch of them at a time, and the mean counts.
         """
         rounds = 1 if self.device.is_cuda else _ROUNDS
         said = time.monotonic()
@@ -130,7 +131,7 @@ class KernelRun:
             if now - said > _SAY_SECONDS:
                 said = now
                 say(f"{start} of {len(todo)} shapes, {deadline - now:.0f} s left")
-            found: dict[Case, list[Timed]] = {}
+            found: dict[Case, list[Sequence[Timed]]] = {}
             try:
                 for family, case in list(todo[start : start + size]) * rounds:
                     if time.monotonic() > deadline:
@@ -148,24 +149,27 @@ class KernelRun:
             size = 1 if self.device.is_cuda else min(2 * size, _BATCH)
 
     def _time(
-        self, family: Family, case: Case, found: dict[Case, list[Timed]], say: Say
+        self,
+        family: Family,
+        case: Case,
+        found: dict[Case, list[Sequence[Timed]]],
+        say: Say,
     ) -> None:
-        """Time a case, and keep that if it is the first time or a calmer one."""
-        before = found.get(case)
-        if before == []:  # it cannot be run
+        """Time a case once more, unless it could not be run before."""
+        rounds = found.setdefault(case, [])
+        if () in rounds:
             return
         try:
-            timed = _timed(family, case, self._tensors, self._timer)
+            rounds.append(_timed(family, case, self._tensors, self._timer))
         except _NOT_RUN as error:
             self._skip(case, error, say)
-            timed = []
-        if not before or timed[0].median_us < before[0].median_us:
-            found[case] = timed
+            rounds.append(())
 
-    def _keep(self, found: Mapping[Case, Sequence[Timed]]) -> None:
-        for case, timed in found.items():
-            if timed:
-                self._writer.append([self._row(case, each) for each in timed])
+    def _keep(self, found: Mapping[Case, Sequence[Sequence[Timed]]]) -> None:
+        for case, rounds in found.items():
+            if () not in rounds:
+                ways = [mean_of(way) for way in zip(*rounds, strict=True)]
+                self._writer.append([self._row(case, way) for way in ways])
         self.left -= len(found)
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
@@ -218,18 +222,21 @@ def _timed(family: Family, case: Case, tensors: Tensors, timer: Timer) -> list[T
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(math_of(case.dtype))
-        sets = _sets(timer.device, family.memory_bytes(case))
-        calls = _prepared(family, case, tensors, sets)
+        sets = _sets(timer.device, int(case.work.bytes), family.memory_bytes(case))
+        seconds = _PREPARE_SHARE * timer.seconds
+        calls = _prepared(family, case, tensors, sets, seconds)
         return timer.time(calls, capturable=family.capturable(case))
 
 
-def _prepared(family: Family, case: Case, tensors: Tensors, sets: int) -> list[Call]:
+def _prepared(
+    family: Family, case: Case, tensors: Tensors, sets: int, seconds: float
+) -> list[Call]:
     """Return so many calls, fewer if they take long to make.
 
     Each has been called once: the first step of an optimizer makes its states.
     """
     calls: list[Call] = []
-    end = time.monotonic() + _PREPARE_SECONDS
+    end = time.monotonic() + seconds
     while len(calls) < sets and (len(calls) < _FEWEST_SETS or time.monotonic() < end):
         call = family.prepare(case, tensors)
         call()
@@ -237,8 +244,11 @@ def _prepared(family: Family, case: Case, tensors: Tensors, sets: int) -> list[C
     return calls
 
 
-def _sets(device: Device, nbytes: int) -> int:
-    """Return how many sets of operands the L2 cannot hold, as far as memory goes."""
-    wanted = 2 * device.cache_bytes // max(nbytes, 1) + 2
-    room = device.free_bytes() // _SETS_SHARE // max(nbytes, 1)
+def _sets(device: Device, moved: int, held: int) -> int:
+    """Return how many sets of operands the L2 cannot hold, as far as memory goes.
+
+    Of a table only the rows that are looked up come into it.
+    """
+    wanted = 2 * device.cache_bytes // max(moved, 1) + 2
+    room = device.free_bytes() // _SETS_SHARE // max(held, 1)
     return max(1, min(wanted, room, _MAX_SETS))

@@ -43,7 +43,7 @@ class Softmax(Family):
     """Along the last axis."""
 
     op = "softmax"
-    turns = 3
+    turns = 4
 
     def space(self, device: Device) -> Space:
         """Return both phases."""
@@ -66,7 +66,7 @@ class LayerNorm(Family):
     """Over the last axis, with weight and bias; backward makes all three gradients."""
 
     op = "layer_norm"
-    turns = 3
+    turns = 4
 
     def space(self, device: Device) -> Space:
         """Return both phases."""
@@ -177,7 +177,7 @@ class Reduction(Family):
     """
 
     op = "reduction"
-    turns = 4
+    turns = 5
 
     def space(self, device: Device) -> Space:
         """Return every kind over both axes."""

@@ -70,7 +70,7 @@ SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
     {
         ("cuda", "quick"): Limits(12, 5e11, 1e9, 4e9, 0.01),
         ("cuda", "full"): Limits(120, 4e12, 8e9, 3.2e10, 0.02),
-        ("cpu", "quick"): Limits(24, 1e9, 2.5e7, 2e8, 0.01),
+        ("cpu", "quick"): Limits(24, 1e9, 2.5e7, 2e8, 0.005),
         ("cpu", "full"): Limits(60, 2e10, 4e8, 2e9, 0.05),
     }
 )

@@ -24,7 +24,16 @@ from perfc.measure.device import Device
 MIN_REPEATS, MAX_REPEATS = 5, 200
 """However long a call takes, and however short."""
 
-_WARM_UP = 3
+_CPU_REPEATS = 2
+"""The least on a CPU, in each of its rounds."""
+
+_CPU_GAP_SECONDS = 30e-6
+"""Between calls on a CPU, as in a model: threads that wait for longer than a few
+microseconds take as long again to wake up."""
+
+_WARM_UP, _CPU_WARM_UP = 3, 1
+"""Calls beside those that made the operands ready; a CPU has no clock to raise."""
+
 _GRAPH_US = 200.0
 """A replay is at least so long: its launch is a few microseconds of it."""
 
@@ -66,6 +75,34 @@ def percentiles(samples: Sequence[float]) -> tuple[float, float, float]:
     return middle, low, high
 
 
+_WILD = 2.0
+
+
+def mean_of(rounds: Sequence[Timed]) -> Timed:
+    """Return what one way of timing found in some rounds, seconds apart.
+
+    The geometric mean of the medians: where neighbours slow a machine for seconds, it
+    varies less than the least of them, and is what a model meets that runs for longer.
+    From the calmest round's tenth percentile to the worst round's ninetieth; rounds
+    that took twice as long as the middle one were disturbed, and do not count.
+    """
+    middle_us = float(np.median([timed.median_us for timed in rounds]))
+    rounds = [timed for timed in rounds if timed.median_us <= _WILD * middle_us]
+    first, *others = rounds
+    if not others:
+        return first
+    medians_us = [timed.median_us for timed in rounds]
+    low_us = [timed.p10_us for timed in rounds if timed.p10_us is not None]
+    high_us = [timed.p90_us for timed in rounds if timed.p90_us is not None]
+    return attrs.evolve(
+        first,
+        median_us=float(np.exp(np.log(medians_us).mean())),
+        p10_us=min(low_us, default=None),
+        p90_us=max(high_us, default=None),
+        n=sum(timed.n for timed in rounds),
+    )
+
+
 class Timer:
     """Times calls on one device."""
 
@@ -79,7 +116,7 @@ class Timer:
     def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
         """Time the same work on several sets of operands, in turn."""
         call = _in_turn(calls)
-        for _ in range(_WARM_UP):
+        for _ in range(_WARM_UP if self.device.is_cuda else _CPU_WARM_UP):
             call()
         self.device.synchronize()
         gc.disable()
@@ -101,9 +138,10 @@ class Timer:
 
     def _repeat(self, once: Callable[[], None], most: int = MAX_REPEATS) -> None:
         """Do something again and again, within the bounds, for the time there is."""
+        least = MIN_REPEATS if self.device.is_cuda else _CPU_REPEATS
         end = time.perf_counter() + self.seconds
         for number in range(most):
-            if number >= MIN_REPEATS and time.perf_counter() > end:
+            if number >= least and time.perf_counter() > end:
                 return
             once()
 
@@ -115,7 +153,12 @@ class Timer:
 
     def _by_clock(self, call: Call) -> Timed:
         samples: list[float] = []
-        self._repeat(lambda: samples.append(_seconds_of(call) * US))
+
+        def once() -> None:
+            _let_pass(_CPU_GAP_SECONDS)
+            samples.append(_seconds_of(call) * US)
+
+        self._repeat(once)
         return self._timed("event", samples)
 
     def _by_events(self, call: Call) -> Timed:
@@ -199,6 +242,13 @@ def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:
         following = (following + 1) % len(calls)
 
     return call
+
+
+def _let_pass(seconds: float) -> None:
+    """Keep this thread busy for a while."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
 
 
 def _seconds_of(call: Call) -> float:

@@ -115,7 +115,10 @@ def _sparse(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
     dtype = grad.type.dtype
     rows = rows_of(dtype, lookup.lookups, grad.shape[1])
     launches = [gather("index_select", grad, rows)]
-    if site.attributes.text("mode") == "mean":
+    mode, padding = site.attributes.text("mode"), site.attributes.integer(PADDING, -1)
+    if site.settings.on_cpu and mode == "sum" and padding < 0:
+        launches[:0] = _bags_listed(lookup)
+    if mode == "mean":
         bag, share = vector(dtype, lookup.batch), vector(dtype, lookup.lookups)
         launches += [
             elementwise_launch("cast", (vector(I64, lookup.batch),), bag),
@@ -127,6 +130,18 @@ def _sparse(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
     if site.attributes.flag("weighted"):
         launches.append(elementwise("mul", rows, rows, vector(dtype, lookup.lookups)))
     return (*launches, *_without_padding(site, indices, rows))
+
+
+def _bags_listed(lookup: Lookup) -> tuple[Launch, ...]:
+    """List each lookup's bag, which a CPU's sums did not need: `make_offset2bag`."""
+    bag, first = vector(I64, lookup.lookups), vector(I64, lookup.batch)
+    return (
+        fill(I64, lookup.lookups),
+        fill(I64, lookup.batch),
+        gather("index_add", bag, first),
+        elementwise("sub", vector(I64, 1), vector(I64, 1)),
+        stream("scan", "sums", lookup.lookups, bag.nbytes, bag.nbytes),
+    )
 
 
 def _without_padding(site: Site, indices: Tensor, rows: Tensor) -> tuple[Launch, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from perfc.costmodels import Target
+from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, Level, PerfcError, paused_collector, write_file
 from perfc.passes import (
     MEMORY,
@@ -329,10 +329,9 @@ class Report:
         return report_table.format_report(*self._told)
 
     @property
-    def _told(self) -> tuple[Json, int, float]:
-        usable = self.target.device.memory.usable_bytes
+    def _told(self) -> tuple[Json, Device, float]:
         report = {**self._sections(), "what_if": {"ranked": self.to_fix}}
-        return report, usable, max(self.bound_shares.values())
+        return report, self.target.device, max(self.bound_shares.values())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

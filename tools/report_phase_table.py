@@ -27,13 +27,16 @@ def _is_step(report: Json) -> bool:
     return len(named) >= _SEVERAL
 
 
-def phase_rows(report: Json) -> list[tuple[str, ...]]:
+def phase_rows(report: Json, device: str) -> list[tuple[str, ...]]:
     """Return a heading, and a row per phase; nothing, if there is only one."""
     if not _is_step(report):
         return []
     time_us = report["summary"]["time_us"]
     rows: list[tuple[str, ...]] = [
-        ("phase", "time", "share", "GPU busy", "host busy", "launches", "memory")
+        (
+            *("phase", "time", "share", f"{device} busy"),
+            *("host busy", "launches", "memory"),
+        )
     ]
     for entry in report["phases"]:
         peak = entry["peak_memory_bytes"]

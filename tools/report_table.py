@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from perfc.costmodels import Device
 from perfc.tools.module_names import common_place
 from perfc.tools.report_numbers import (
     format_bytes,
@@ -79,35 +80,40 @@ class Tables:
     memory_at: str
 
 
-def report_tables(report: Json, usable_bytes: int, bound_share: float) -> Tables:
+def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
     """Return what a `perfc.report/1` says to people.
 
     Args:
         report: The report.
-        usable_bytes: What a program can allocate on the target.
+        device: What it is of.
         bound_share: Share of the critical path spent on what bounds the time.
 
     """
     rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
     return Tables(
         _title(report),
-        list(_headline(report, usable_bytes)),
+        list(_headline(report, device)),
         [(label, us, format_share(us, time_us)) for label, us in rows],
-        _top_ops(report),
+        _top_ops(report, name_of(device)),
         _to_fix(report),
-        _bottleneck(report, rows, bound_share),
-        phase_rows(report),
+        _bottleneck(report, rows, bound_share, name_of(device)),
+        phase_rows(report, name_of(device)),
         memory_rows(report),
         memory_place(report),
     )
 
 
-def format_report(report: Json, usable_bytes: int, bound_share: float) -> str:
+def name_of(device: Device) -> str:
+    """Return what people call the device that computes."""
+    return "device" if device.synchronous else "GPU"
+
+
+def format_report(report: Json, device: Device, bound_share: float) -> str:
     """Return a `perfc.report/1` as text: the time, where it goes, and why.
 
     The arguments are those of `report_tables`.
     """
-    tables = report_tables(report, usable_bytes, bound_share)
+    tables = report_tables(report, device, bound_share)
     time_us = report["summary"]["time_us"]
     lines = [*_wrapped(tables.title), ""]
     for label, value, remark in tables.headline:
@@ -137,7 +143,7 @@ def _title(report: Json) -> str:
     return " · ".join(parts)
 
 
-def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]:
+def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     summary, batch = report["summary"], report["model"]["batch"]
     time_us, busy_us = summary["time_us"], summary["gpu_active_us"]
     low, high = format_us(summary["time_us_p05"]), format_us(summary["time_us_p95"])
@@ -146,12 +152,13 @@ def _headline(report: Json, usable_bytes: int) -> Iterator[tuple[str, str, str]]
         rate = float(f"{batch / time_us * 1e6:.3g}")
         interval += f", {rate:,.10g} samples/s"
     peak = summary["peak_memory_bytes"]
-    of_memory = f"of {format_bytes(usable_bytes)}; {_memory(report['memory'])}"
+    usable = format_bytes(device.memory.usable_bytes)
+    of_memory = f"of {usable}; {_memory(report['memory'])}"
     launches = f"{summary['launches']:,} kernels and copies"
     for label, value, remark in (
         ("time of one iteration", format_us(time_us), interval),
         (
-            "GPU busy",
+            f"{name_of(device)} busy",
             format_us(busy_us),
             f"{format_share(busy_us, time_us)} of the time, {launches}",
         ),
@@ -220,7 +227,7 @@ def _bars(
         yield f"  {label:<36} {written(amount):>9} {share:>6}  {bar}".rstrip()
 
 
-def _top_ops(report: Json) -> list[tuple[str, ...]]:
+def _top_ops(report: Json, device: str) -> list[tuple[str, ...]]:
     """One row per kind of op: those that do the same work in the same time."""
     groups: dict[tuple[object, ...], list[Json]] = {}
     keys = ("op", "flops", "bytes", "duration_us", "cost_model", "provenance")
@@ -229,7 +236,9 @@ def _top_ops(report: Json) -> list[tuple[str, ...]]:
             groups.setdefault(tuple(node[key] for key in keys), []).append(node)
     times = [(len(nodes) * nodes[0]["duration_us"], nodes) for nodes in groups.values()]
     times.sort(key=lambda item: -item[0])
-    rows: list[tuple[str, ...]] = [("op", "where", "", "time", "of GPU", "priced by")]
+    rows: list[tuple[str, ...]] = [
+        ("op", "where", "", "time", f"of {device}", "priced by")
+    ]
     for time_us, nodes in times[:_ROWS]:
         first, count = nodes[0], len(nodes)
         rows.append(
@@ -296,7 +305,7 @@ def _cut_start(text: str, width: int) -> str:
 
 
 def _bottleneck(
-    report: Json, rows: Sequence[tuple[str, float]], bound_share: float
+    report: Json, rows: Sequence[tuple[str, float]], bound_share: float, device: str
 ) -> str:
     """Say what limits the iteration."""
     if not rows:
@@ -304,7 +313,8 @@ def _bottleneck(
     summary = report["summary"]
     time_us = summary["time_us"]
     of_path = f"{format_percent(bound_share)} of the critical path"
-    idle = f"the GPU has nothing to do {format_share(summary['gpu_idle_us'], time_us)}"
+    idle = f"the {device} has nothing to do "
+    idle += format_share(summary["gpu_idle_us"], time_us)
     subject = {
         "host": f"the host, {of_path}; {idle} of the time",
         "memory": f"moving bytes, {of_path}",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import attrs
+import numpy as np
 import pytest
 
 from perfc.costmodels import (
     HostProfileError,
     TargetError,
+    cost_models,
     load_profile,
     load_target,
+    price,
 )
+from perfc.ir import Kernel, PerfcError, Record, Work
 
 HEAD = """
 schema = "perfc.profile/1"
@@ -32,10 +38,26 @@ values = { start_us = 1.0, scale = 1.5 }
 """
 
 
+PRODUCT = Kernel(
+    "gemm",
+    "fp32",
+    "fp32",
+    Record({"b": 1, "m": 511, "n": 511, "k": 511, "layout": "nn"}),
+    Work(2 * 511**3, 2 * 4 * 511**2, 4 * 511**2),
+)
+
+
 def _write(folder: Path, text: str) -> str:
     path = folder / "mine.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+NEAR = """[kernels.near]
+octaves = 2.0
+unlike = 0.5
+rows = ["0.5 | 0.0 9.0 9.0 9.0 | nn -", "-0.5 | 0.0 5.0 5.0 5.0 | nn -"]
+"""
 
 
 @pytest.mark.parametrize(
@@ -73,6 +95,52 @@ def test_a_bad_profile_is_refused(
 
     assert "\n" not in str(caught.value)
     assert path in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("octaves = 2.0", "octaves = 0", "near.octaves is 0, expected up to 64"),
+        ("unlike = 0.5", "unlike = 2", "near.unlike is 2, expected 0 to 1"),
+        ("unlike = 0.5", "", "expected a table of octaves, unlike, rows"),
+        ('"0.5 | ', '"inf | ', "expected 'weight | sizes | words'"),
+        ('"0.5 | ', '"0.5 ', "expected 'weight | sizes | words'"),
+        ("9.0 | nn -", "9.0 | nn", "differ in how many sizes or words"),
+        ('rows = ["', 'rows = ["" , "', "expected 'weight | sizes | words'"),
+    ],
+)
+def test_bad_rows_of_a_profile_are_refused(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    """What a profile says of measured rows is checked like its coefficients."""
+    text = (HEAD + DEVICE + KERNEL + NEAR).replace(old, new, 1)
+    with pytest.raises(TargetError, match=re.escape(expected)):
+        load_target(_write(tmp_path, text))
+
+
+def test_rows_of_other_sizes_are_refused(tmp_path: Path) -> None:
+    """A profile whose rows were sized otherwise is to be made again, not ignored."""
+    text = (
+        HEAD + DEVICE + KERNEL + NEAR.replace(" 9.0 | ", " | ").replace(" 5.0 |", "|")
+    )
+    target = load_target(_write(tmp_path, text))
+    with pytest.raises(PerfcError, match="have 3 sizes and 2 words, expected 4 and 2"):
+        price([PRODUCT], target, cost_models())
+
+
+def test_rows_of_a_profile_correct_kernels_near_them(tmp_path: Path) -> None:
+    """At a row its weight is the logarithm of the factor; nothing is said far away."""
+    near = load_target(_write(tmp_path, HEAD + DEVICE + KERNEL + NEAR))
+    alone = load_target(_write(tmp_path, HEAD + DEVICE + KERNEL))
+    far = attrs.evolve(
+        PRODUCT, params=PRODUCT.params.updated(b=1, m=1, n=1 << 20, k=4, layout="tt")
+    )
+    with_rows, without = (
+        price([PRODUCT, far], target, cost_models()).seconds for target in (near, alone)
+    )
+
+    logs = np.log(with_rows / without)
+    assert pytest.approx([0.5, 0.0], abs=0.01) == logs.tolist()
 
 
 def test_a_profile_may_have_a_device_or_a_host(tmp_path: Path) -> None:

@@ -1,0 +1,210 @@
+"""What measured rows say of sizes near theirs, beyond a model's terms.
+
+Gaussian process regression, or kriging (Rasmussen and Williams, Gaussian Processes for
+Machine Learning, 2006, eq. 2.25), of ln(measured / modelled): two kernels differ from
+the model alike by
+
+    exp(-(distance / octaves)^2 / 2) * unlike ^ (words that differ)
+
+where the distance is that of the logarithms of their sizes, to base 2. Far from all
+rows nothing is said: the factor is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.product_sizes import product_sizes
+from perfc.ir import AttrValue, Kernel, PerfcError, Record
+
+Floats: TypeAlias = NDArray[np.float64]
+
+MOST = 1.5
+"""Logarithm of the largest factor."""
+
+
+NO_WORD = "-"
+"""What a profile has for an empty word."""
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """Where kernels of one op lie.
+
+    Attributes:
+        sizes: Logarithms to base 2 of what they are sized by, shape (kernels, sizes).
+        words: How they are computed, shape (kernels, words).
+
+    """
+
+    sizes: Floats
+    words: NDArray[np.str_]
+
+    @classmethod
+    def of(cls, kernels: Sequence[Kernel]) -> Place:
+        """Return where *kernels*, all of one op, lie."""
+        found = [_sizes(kernel) for kernel in kernels]
+        sizes = np.log2(1 + np.array(found, dtype=np.float64).reshape(len(found), -1))
+        names = _WORDS.get(kernels[0].op, _KIND) if kernels else ()
+        words = [[_word(k.params.get(name)) for name in names] for k in kernels]
+        return cls(sizes, np.array(words, dtype=np.str_).reshape(len(words), -1))
+
+    def likeness(self, other: Place, octaves: float, unlike: float) -> Floats:
+        """Return how alike kernels and others are, shape (kernels, others)."""
+        apart = self.sizes[:, np.newaxis] - other.sizes[np.newaxis]
+        differ = (self.words[:, np.newaxis] != other.words[np.newaxis]).sum(axis=2)
+        near: Floats = np.exp(-np.square(apart / octaves).sum(axis=2) / 2)
+        found: Floats = near * np.power(unlike, differ)
+        return found
+
+
+@attrs.frozen
+class NearRows:
+    """The rows of one family.
+
+    Attributes:
+        octaves: How far a row tells of others.
+        unlike: How much less it does for each word that differs, 0 to 1.
+        weights: Of each row; shape (rows,).
+        sizes: Of each row, logarithms to base 2; shape (rows, sizes).
+        words: Of each row; shape (rows, words).
+
+    """
+
+    octaves: float
+    unlike: float
+    weights: tuple[float, ...]
+    sizes: tuple[tuple[float, ...], ...]
+    words: tuple[tuple[str, ...], ...]
+
+    def log_factor(self, kernels: Sequence[Kernel]) -> Floats:
+        """Return ln(measured / modelled) of *kernels* of the family, shape (kernels,).
+
+        Raises:
+            PerfcError: the rows of a profile have other sizes than kernels of their op.
+
+        """
+        place, rows = Place.of(kernels), self._place()
+        found = tuple(part.shape[1] for part in (rows.sizes, rows.words))
+        expected = tuple(part.shape[1] for part in (place.sizes, place.words))
+        if found != expected:
+            msg = (
+                f"profile: near.rows of op {kernels[0].op!r} have {found[0]} sizes and "
+                f"{found[1]} words, expected {expected[0]} and {expected[1]}; "
+                "calibrate again"
+            )
+            raise PerfcError(msg)
+        likeness = place.likeness(rows, self.octaves, self.unlike)
+        logs: Floats = np.clip(likeness @ np.array(self.weights), -MOST, MOST)
+        return logs
+
+    def _place(self) -> Place:
+        count = len(self.weights)
+        return Place(
+            np.array(self.sizes, dtype=np.float64).reshape(count, -1),
+            np.array(self.words, dtype=np.str_).reshape(count, -1),
+        )
+
+
+def _sizes(kernel: Kernel) -> Sequence[float]:
+    sizes_of = _SIZES.get(kernel.op)
+    return _moved(kernel) if sizes_of is None else sizes_of(kernel)
+
+
+def _moved(kernel: Kernel) -> Sequence[float]:
+    return kernel.work.bytes_read, kernel.work.bytes_written
+
+
+def _of_matrix(kernel: Kernel) -> Sequence[float]:
+    return _number(kernel.params, "rows"), _number(kernel.params, "cols")
+
+
+def _of_conv(kernel: Kernel) -> Sequence[float]:
+    _, *sizes = product_sizes(kernel)
+    return *sizes, _number(kernel.params, "groups", 1)
+
+
+def _of_bags(kernel: Kernel) -> Sequence[float]:
+    """Return bags, what a table has, and all look-ups."""
+    if "tables" not in kernel.params:
+        return 0.0, 0.0, 0.0, 0.0
+    tables = kernel.params.records("tables")
+    batch = kernel.params.integer("batch")
+    first = tables[0]
+    pooling = sum(table.integer("pooling") for table in tables)
+    rows, dim = first.integer("rows"), first.integer("dim")
+    return batch * len(tables), rows, dim, batch * pooling
+
+
+def _of_gather(kernel: Kernel) -> Sequence[float]:
+    """Return rows that are looked up, the bytes of one, and all that there are."""
+    params = kernel.params
+    count = math.prod(params.integers("indices")) if "indices" in params else 0
+    held = math.prod(params.integers("shape")) if "shape" in params else 0
+    return count, kernel.work.bytes_written / max(count, 1), held
+
+
+def _of_concat(kernel: Kernel) -> Sequence[float]:
+    shapes = kernel.params.get("shapes")
+    count = len(shapes) if isinstance(shapes, tuple) else 0
+    return count, kernel.work.bytes_written / max(count, 1)
+
+
+def _of_transpose(kernel: Kernel) -> Sequence[float]:
+    shape = kernel.params.integers("shape") if "shape" in kernel.params else (1,)
+    return math.prod(shape), shape[-1]
+
+
+def _of_step(kernel: Kernel) -> Sequence[float]:
+    return _number(kernel.params, "tensors"), _number(kernel.params, "elements")
+
+
+def _word(value: AttrValue | None) -> str:
+    """Return a parameter as one word; one that is not given says no."""
+    said = "" if value is None or value is False else str(value)
+    return "".join(said.split())
+
+
+def _number(params: Record, name: str, default: float = 0.0) -> float:
+    value: AttrValue | None = params.get(name)
+    return float(value) if isinstance(value, int | float) else default
+
+
+_SIZES: Mapping[str, Callable[[Kernel], Sequence[float]]] = {
+    "gemm": product_sizes,
+    "attention": product_sizes,
+    "conv2d": _of_conv,
+    "conv3d": _of_conv,
+    "softmax": _of_matrix,
+    "layer_norm": _of_matrix,
+    "batch_norm": _of_matrix,
+    "reduction": _of_matrix,
+    "embedding_bag": _of_bags,
+    "gather": _of_gather,
+    "concat": _of_concat,
+    "transpose": _of_transpose,
+    "optimizer_step": _of_step,
+}
+"""By op; others by the bytes that they move."""
+
+_KIND = ("kind",)
+
+_WORDS: Mapping[str, Sequence[str]] = {
+    "gemm": ("layout", "bias"),
+    "conv2d": ("kernel", "stride"),
+    "conv3d": ("kernel", "stride"),
+    "attention": ("algorithm", "causal"),
+    "reduction": ("kind", "axis"),
+    "embedding_bag": ("optimizer", "weighted"),
+    "gather": (),
+    "concat": ("axis",),
+    "transpose": ("perm",),
+    "optimizer_step": ("kind", "algorithm"),
+}
+"""Parameters that say how a kernel is computed, by op; `kind` of others."""
