@@ -75,7 +75,7 @@ def _workload(model: str, *batches: int, runtimes: Sequence[str] = _RUNTIMES) ->
     return Job(f"workload {model}", arguments, "workloads")
 
 
-_LARGE = ":rows=1000000"
+_LARGE = ":max_rows=1000000"
 """Criteo's tables as they are take more than a GPU has."""
 
 JOBS: Mapping[str, Sequence[Job]] = {
@@ -185,8 +185,10 @@ class Collection:
             left = end - time.monotonic() - STOP_SECONDS
             if left < LEAST_SECONDS:
                 return
-            self._run(job, left)
-            self.save()
+            try:
+                self._run(job, left)
+            finally:  # an interrupted job has had its time
+                self.save()
 
     def _run(self, job: Job, left: float) -> None:
         made = self.progress[job.name]
@@ -195,10 +197,13 @@ class Collection:
         share = max(min(wanted, left - LEAST_SECONDS), 1.0)
         if job.minutes:
             arguments += ["--minutes", f"{share / 60:.3f}"]
-        begin = time.monotonic()
-        code, last, cut = run_command([*arguments, "-o", str(self.table(job))], left)
-        seconds = time.monotonic() - begin
-        made.seconds += seconds
+        begin, before = time.monotonic(), made.seconds
+        try:
+            command = [*arguments, "-o", str(self.table(job))]
+            code, last, cut = run_command(command, left)
+        finally:
+            made.seconds += time.monotonic() - begin
+        seconds = made.seconds - before
         made.tries += cut
         if cut:
             made.failed = "takes too long" if made.tries >= MOST_TRIES else ""
@@ -220,7 +225,11 @@ def run_command(arguments: Sequence[str], seconds: float) -> tuple[int, str, boo
     say("$ perfc measure " + " ".join(arguments))
     last, cut = "", False
     with subprocess.Popen(  # noqa: S603 - our own arguments
-        command, stderr=subprocess.PIPE, text=True
+        # Ctrl-C is for this process, which hands it on, once.
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
 
         def stop() -> None:
@@ -238,6 +247,10 @@ def run_command(arguments: Sequence[str], seconds: float) -> tuple[int, str, boo
             for line in process.stderr or ():
                 say(line.rstrip())
                 last = line.strip() or last
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=STOP_SECONDS)
+            raise
         finally:
             for timer in timers:
                 timer.cancel()
@@ -321,6 +334,7 @@ def main() -> int:
         if not options.only or {job.name, job.arguments[0]} & {*options.only}
     ]
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job's time is over
     try:
         return collect(Collection(options.out, options.device, jobs), options.pieces)
     except PerfcError as error:

@@ -123,7 +123,7 @@ def compare(
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.5)
+    parser.add_argument("--minutes", type=float, default=1.6)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--within", type=float)
     options = parser.parse_args()

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.cpu_amounts import amounts_of
-from perfc.costmodels.kernel_fit import SERIES_KINDS
+from perfc.costmodels.kernel_fit import SERIES_KINDS, family_of
 from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel
@@ -79,6 +79,7 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
         "attention": {**_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
         "pool": {**_STREAM, "item_ns": 7.0},
         "softmax": {**_ROWS, "item_ns": 1.2},
+        "softmax backward": {**_ROWS, "item_ns": 0.5, "row_ns": 10.0},
         "layer_norm": {**_ROWS, "start_us": 2.0},
         "batch_norm": {**_STREAM, "start_us": 10.0, "item_ns": 0.6},
         "reduction": {**_ROWS, **_DOWN},
@@ -90,8 +91,8 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
         "embedding_backward": _BAG,
     }
 )
-"""Coefficients by op; those of other ops are of a stream. A pool takes windows element
-by element, comparing with NaN.
+"""Coefficients by op, or op and phase; those of other ops are of a stream. A pool takes
+windows element by element, comparing with NaN.
 
 Round numbers near what PyTorch 2.13 with MKL and oneDNN does on two cores of Zen 3; a
 profile has the machine's own. Pools, `grown_us` and the start of a convolution were
@@ -107,7 +108,8 @@ def shipped_terms(kernel: Kernel) -> Terms:
     """Return the coefficients that perfc ships for a kernel."""
     if kernel.params.get("kind") in SERIES_KINDS:
         return _HEAVY
-    return SHIPPED.get(kernel.op, _STREAM)
+    whole = SHIPPED.get(kernel.op, _STREAM)
+    return SHIPPED.get(f"{kernel.op} {family_of(kernel).phase}", whole)
 
 
 def seconds_of(amounts: Mapping[str, Floats], terms: Sequence[Terms]) -> Floats:

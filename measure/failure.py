@@ -43,6 +43,10 @@ def _problem(error: Exception, device: Device) -> str:
         return (
             f"out of memory on {device.name} ({gib:.1f} GiB): a smaller batch may fit"
         )
+    if "InvalidCxxCompiler" in said:
+        return (
+            "torch.compile needs a C++ compiler: install g++, or take --runtime eager"
+        )
     if "captur" in said and device.is_cuda:
         return f"cannot be captured as a CUDA graph: {raised_by(error)}"[:_LONGEST]
     return raised_by(error)[:_LONGEST]

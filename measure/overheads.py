@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
 import torch
 
-from perfc.ir import AttrValue, Record
+from perfc.ir import AttrValue, PerfcError, Record, write_file
 from perfc.measure.device import Device
 from perfc.measure.failure import explained
 from perfc.measure.host_floors import floors
@@ -25,6 +27,9 @@ from perfc.measure.timing import US, percentiles
 from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
 
 HOST_OP = "host_overhead"
+
+_SAMPLES = ".part.json"
+"""Added to the name of the table: samples that are not in it yet."""
 
 SMALL = (
     ("dlrm-ddp:rows=1000", 32, "sgd"),
@@ -86,6 +91,7 @@ class OverheadRun:
                 self._append(floors(self.device))
             if types <= _FLOORS:
                 self._append(self._times(say))
+                self._samples.unlink(missing_ok=True)
         finally:
             self._writer.flush()
         say(f"{len(self.rows)} rows in {self.path}")
@@ -98,19 +104,45 @@ class OverheadRun:
     def _times(self, say: Say) -> list[tuple[Mapping[str, AttrValue], list[float]]]:
         """Return T0 to T5 of all models together."""
         pooled: dict[Key, list[float]] = defaultdict(list)
+        kept = self._kept()
         with explained(self.device):
             tax_us = profiler_tax_us(self.device)
             say(f"recording an event takes PyTorch's profiler {tax_us:.2f} us")
             for name, batch, optimizer in self.models:
-                say(f"{name}, batch {batch}, {optimizer}")
-                trace = self._profiled(find_subject(name), batch, optimizer)
-                found = host_times(trace, tax_us, cuda=self.device.is_cuda)
-                for key, samples in found.items():
-                    pooled[key] += samples
+                title = f"{name}, batch {batch}, {optimizer}"
+                if title not in kept:
+                    say(title)
+                    trace = self._profiled(find_subject(name), batch, optimizer)
+                    found = host_times(trace, tax_us, cuda=self.device.is_cuda)
+                    kept[title] = [[*key, us] for key, us in found.items()]
+                    self._keep(kept)
+                for type_, op, samples in kept[title]:
+                    pooled[type_, op] += samples
         return [
             ({"type": type_, "op": op}, pooled[type_, op])
             for type_, op in sorted(pooled)
         ]
+
+    @property
+    def _samples(self) -> Path:
+        """Where samples of models are, until those of all are there."""
+        return self.path.with_name(self.path.name + _SAMPLES)
+
+    def _kept(self) -> dict[str, list[Any]]:
+        """Return the samples of models that an interrupted run has measured."""
+        try:
+            found = json.loads(self._samples.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            msg = f"cannot read {self._samples}: {error}; remove it, then measure again"
+            raise PerfcError(msg) from None
+        same = isinstance(found, dict) and found.get("source") == self.device.source
+        return dict(found["models"]) if same else {}
+
+    def _keep(self, samples: Mapping[str, list[Any]]) -> None:
+        content = {"source": self.device.source, "models": samples}
+        write_file(self._samples, json.dumps(content))
 
     def _profiled(self, subject: Subject, batch: int, optimizer: str) -> Trace:
         """Return a trace of training steps in their steady state."""

@@ -36,7 +36,7 @@ _SUFFIX = ".toml"
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    default=1.5,
+    default=1.6,
     show_default=True,
     metavar="N",
     help="How long to measure.",

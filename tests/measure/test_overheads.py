@@ -186,6 +186,36 @@ def test_rows_of_a_cpu(tmp_path: Path) -> None:
     assert 1 == sum("recording an event" in line for line in said)
 
 
+@pytest.mark.usefixtures("_one_thread")
+def test_models_of_an_interrupted_run_are_not_run_again(tmp_path: Path) -> None:
+    """What was profiled before an interruption counts; the file of it then goes."""
+    path, said = tmp_path / "host.csv", list[str]()
+    models = [(f"dlrm-ddp:tables=2,rows={rows},dim=8", 4, "sgd") for rows in (40, 50)]
+
+    def interrupted(line: str) -> None:
+        if "rows=50" in line:
+            raise KeyboardInterrupt
+
+    run = OverheadRun(open_device("cpu"), path, models=models, iterations=3)
+    with pytest.raises(KeyboardInterrupt):
+        run.measure(interrupted)
+    kept = tmp_path / "host.csv.part.json"
+    assert kept.exists()
+    run = OverheadRun(open_device("cpu"), path, models=models, iterations=3)
+    run.measure(said.append)
+    hand_overs = [row for row in run.rows if row.params["type"] == "autograd"]
+
+    assert ["rows=50" in line for line in said if "rows=" in line] == [True]
+    assert {6} == {row.n for row in hand_overs}
+    assert not kept.exists()
+
+    kept.write_text("torn")
+    again = tmp_path / "again.csv"
+    kept.rename(tmp_path / "again.csv.part.json")
+    with pytest.raises(PerfcError, match=r"cannot read .*; remove it, then measure"):
+        OverheadRun(open_device("cpu"), again, models=models).measure(said.append)
+
+
 def test_the_profiler_takes_time() -> None:
     """Its tax is positive, and no millisecond."""
     assert 0 <= profiler_tax_us(open_device("cpu")) < 1000

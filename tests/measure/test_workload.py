@@ -13,9 +13,11 @@ from torch import nn
 
 from perfc.ir import PerfcError, UnsupportedModelError, UsageError
 from perfc.measure import Setting, WorkloadRun, find_subject, open_device
+from perfc.measure.failure import explained  # not public
 from perfc.measurements import WORKLOADS, read_rows, split_of
 from perfc.tools.cli import main
 
+_NO_COMPILER = "InvalidCxxCompiler: No working C++ compiler found"
 SMALL = "dlrm-ddp:tables=2,rows=50,dim=8"
 FACTORIES = """
 import torch
@@ -327,3 +329,14 @@ def test_a_wrong_command(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("perfc: error: ")
     assert message in line
+
+
+def test_without_a_compiler() -> None:
+    """What torch.compile lacks is said with what to do."""
+    with (
+        pytest.raises(
+            PerfcError, match=r"needs a C\+\+ compiler: install g\+\+, or take"
+        ),
+        explained(open_device("cpu")),
+    ):
+        raise RuntimeError(_NO_COMPILER)
