@@ -15,7 +15,6 @@ import attrs
 
 from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, MemorySpace, TensorType, Work
 from perfc.passes.eager import (
-    BYTE,
     Eager,
     Launch,
     Rule,
@@ -31,6 +30,7 @@ from perfc.passes.eager import (
 from perfc.passes.eager_elementwise import kept_layout
 from perfc.passes.eager_movement import memcpy_launch
 from perfc.passes.eager_selection import kernel_launch
+from perfc.passes.eager_sorting import INDEX_BYTES, key_bits, radix_sort
 
 _NAMES: Mapping[str, str] = {
     "relu_backward": "threshold_backward",
@@ -39,11 +39,6 @@ _NAMES: Mapping[str, str] = {
     "shrink_backward": "softshrink_backward",
 }
 """ATen's names that are not the op's."""
-
-_INDEX_BYTES = 8
-
-SINGLE_TILE = 4096
-"""About the pairs that cub sorts in one block (`DeviceRadixSortSingleTileKernel`)."""
 
 
 def _elementwise(site: Site) -> Eager:
@@ -187,25 +182,9 @@ def _sorted(site: Site, indices: list[Tensor], axis: int) -> list[Launch]:
     steps.append("floor_divide")
     launches += [elementwise_launch(s, (linear,), linear, count) for s in steps]
     launches.append(elementwise_launch("arange", (), linear))
-    return launches + _radix_sort(site, linear)
-
-
-def _radix_sort(site: Site, keys: Tensor) -> list[Launch]:
-    """Sort pairs as cub does: few in one block, else 8 bits of the keys at a time.
-
-    A histogram and a scan stand in front; keys are as wide as the largest index.
-    """
-    pairs = Work(keys.numel, 2 * keys.nbytes, 2 * keys.nbytes)
-    one = kernel_launch(site, "sort", pairs, kind="pairs")
-    if keys.numel <= SINGLE_TILE:
-        return [one]
-    read = Work(keys.numel, keys.nbytes, _INDEX_BYTES)
-    ahead = [
-        kernel_launch(site, "sort", read, kind="histogram"),
-        kernel_launch(site, "scan", Work(0, _INDEX_BYTES, _INDEX_BYTES)),
-    ]
-    bits = max(1, math.ceil(math.log2(max(2, site.operands[0].numel))))
-    return ahead + [one] * -(-bits // BYTE)
+    x = site.operands[0]
+    rows = math.prod(x.shape[: axis + len(indices)])
+    return [*launches, *radix_sort(count, key_bits(rows), INDEX_BYTES)]
 
 
 RULES: Mapping[str, Rule] = {

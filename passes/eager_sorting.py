@@ -35,6 +35,9 @@ SINGLE_TILE_KEYS = 2304
 MERGE_TILE_KEYS = 2048
 """Keys of 8 bytes with values of 8 that one block of a merge sort takes: 256 x 8."""
 
+SMALL_ROW = 4096
+"""Elements of a row that one block sorts in place (`should_use_small_sort`)."""
+
 _BINS = 1 << RADIX_BITS
 _TILE = 3840
 """Keys in one block of a pass (384 threads, 10 each): it sizes a small buffer."""
@@ -71,9 +74,11 @@ def key_bits(keys: int) -> int:
     return max(1, int(keys).bit_length())
 
 
-def radix_sort(items: int, bits: int, value_bytes: int) -> tuple[Launch, ...]:
-    """Sort 64-bit keys of so many bits, each with a value."""
-    moved = items * (INDEX_BYTES + value_bytes)
+def radix_sort(
+    items: int, bits: int, value_bytes: int, key_bytes: int = INDEX_BYTES
+) -> tuple[Launch, ...]:
+    """Sort keys of so many bits, each with a value."""
+    moved = items * (key_bytes + value_bytes)
     if items <= SINGLE_TILE_KEYS:
         return (stream("radix_sort", "single_tile", items, moved, moved),)
     passes = math.ceil(bits / RADIX_BITS)
@@ -81,7 +86,7 @@ def radix_sort(items: int, bits: int, value_bytes: int) -> tuple[Launch, ...]:
     launches = [
         memset(bins * passes),
         memset(4 * passes),
-        stream("scan", "histogram", items, items * INDEX_BYTES, bins * passes),
+        stream("scan", "histogram", items, items * key_bytes, bins * passes),
         stream("scan", "bins", _BINS * passes, bins * passes, bins * passes),
     ]
     for _ in range(passes):
@@ -90,6 +95,26 @@ def radix_sort(items: int, bits: int, value_bytes: int) -> tuple[Launch, ...]:
             stream("radix_sort", "onesweep", items, moved, moved),
         ]
     return tuple(launches)
+
+
+def sort_rows(x: Tensor, axis: int) -> tuple[Launch, ...]:
+    """Sort along an axis, elements with their places: `cuda/Sort.cu` of ATen.
+
+    Rows of up to 4,096 elements are copied, numbered, and sorted in place, a block a
+    row. Others lie behind one another and are sorted as one list, twice where there
+    are several: by their elements, then by their rows.
+    """
+    length = x.shape[axis] if x.shape else 1
+    rows = x.numel // length if length else 0
+    places = elementwise_launch("arange", (), vector(I64, x.numel))
+    key_bytes = x.nbytes // x.numel if x.numel else 0
+    if length <= SMALL_ROW:
+        moved = x.nbytes + x.numel * INDEX_BYTES
+        in_place = stream("radix_sort", "rows", x.numel, moved, moved)
+        return (places, elementwise_launch("copy", (x,), Tensor(x.type)), in_place)
+    by_element = radix_sort(x.numel, 8 * key_bytes, INDEX_BYTES, key_bytes)
+    by_row = radix_sort(x.numel, key_bits(rows), INDEX_BYTES) if rows > 1 else ()
+    return (places, *by_element, *by_row)
 
 
 def merge_sort(items: int) -> tuple[Launch, ...]:

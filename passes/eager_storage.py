@@ -14,6 +14,7 @@ from perfc.passes.eager import (
     made_contiguous,
 )
 from perfc.passes.eager_selection import kernel_launch
+from perfc.passes.eager_sorting import sort_rows
 
 
 def _alias(site: Site) -> Eager:
@@ -61,9 +62,9 @@ def _rearrange(site: Site) -> Eager:
 
 
 def _sort(site: Site) -> Eager:
-    """A segmented radix sort of keys with their places."""
-    copies = made_contiguous(site.operands)
-    return Eager("aten::sort", (*copies, kernel_launch(site, "sort")))
+    x = site.operands[0]
+    launches = sort_rows(x, site.attributes.integer("axis"))
+    return Eager("aten::sort", (*made_contiguous((x,)), *launches))
 
 
 def _resize_backward(site: Site) -> Eager:

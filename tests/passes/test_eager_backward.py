@@ -319,7 +319,7 @@ def test_values_that_are_put_are_not_sorted() -> None:
     added = one_op(arguments, "index_put(%x, %v, %i) {accumulate = true}")
 
     assert ["copy", "index_put"] == kinds
-    assert "pairs" in _kinds(kernels(lower(added)))
+    assert "single_tile" in _kinds(kernels(lower(added)))
 
 
 def test_indices_that_are_known_come_from_the_host() -> None:
@@ -329,21 +329,46 @@ def test_indices_that_are_known_come_from_the_host() -> None:
       %j = constant() {dtype = !i64, shape = [3], elements = [0, 0, 1]} : i64[3]
       %y = index_put(%x, %v, %i, %j) {accumulate = true, axis = 1} : ?
       return %y }""")
-    kinds = ["copy", "h2d", "h2d", "add", "copy", "floor_divide", "arange", "pairs"]
+    kinds = [
+        "copy",
+        "h2d",
+        "h2d",
+        "add",
+        "copy",
+        "floor_divide",
+        "arange",
+        "single_tile",
+    ]
 
     assert [*kinds, "index_put"] == _kinds(kernels(graph))
 
 
 def test_many_indices_are_sorted_in_passes() -> None:
-    """A histogram, a scan, and 8 bits of the keys at a time."""
+    """A histogram, its sums, and a pass for 8 bits of the rows at a time."""
     text = one_op(
         "%x: f32[100000,8], %v: f32[5000,8], %i: i64[5000]",
         "index_put(%x, %v, %i) {accumulate = true, in_place = true}",
     )
-    ops = [kernel.op for kernel in kernels(lower(text))]
+    kinds = _kinds(kernels(lower(text)))
 
-    assert ["sort", "scan", *["sort"] * 3] == [
-        op for op in ops if op in ("sort", "scan")
+    assert ["histogram", "bins", *["onesweep"] * 3] == [
+        kind for kind in kinds if kind in ("histogram", "bins", "onesweep")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "passes"), [("64,4096", 0), ("5000", 4), ("64,5000", 4 + 1)]
+)
+def test_long_rows_are_sorted_in_passes(shape: str, passes: int) -> None:
+    """A block sorts a short row; long ones go by elements, then by the row."""
+    node = "%y, %i = sort(%x) {axis = -1} : ?, ?"
+    graph = lower(f"graph @g(%x: f32[{shape}]) {{ {node}\n return %y }}")
+    kinds = _kinds(kernels(graph))
+
+    assert "arange" == kinds[0]
+    assert passes == kinds.count("onesweep")
+    assert (["copy", "rows"] if not passes else []) == [
+        kind for kind in kinds if kind in ("copy", "rows")
     ]
 
 
