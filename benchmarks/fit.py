@@ -1,6 +1,6 @@
 """Refit the shipped parameters, and write the table of docs/accuracy.md: `make fit`.
 
-    python benchmarks/fit.py DATA [--what event|streams|intervals|table]
+    python benchmarks/fit.py DATA [--what STEP]
 
 DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. The same data
 give the same files: nothing is random, and rows are split by a hash of their sizes.
@@ -21,9 +21,10 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from perfc.costmodels import STREAMING, cost_models
+from perfc.costmodels import ATTENTION_RESIDUAL_FILE, STREAMING, cost_models
 from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
-from perfc.fitting import errors_of
+from perfc.fitting import errors_of, write_networks
+from perfc.fitting.attention import fit_attention, fit_attention_residual
 from perfc.fitting.calls import fit_calls
 from perfc.fitting.fitted_text import Tables, fitted_text
 from perfc.fitting.intervals import call_sigmas, kernel_sigmas
@@ -34,7 +35,7 @@ from perfc.measurements import read_columns
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- make fit: begin -->", "<!-- make fit: end -->"
-STEPS = ("event", "streams", "intervals", "table")
+STEPS = ("event", "streams", "attention", "intervals", "table")
 STREAMS = ("softmax", "layer_norm")
 EVENT_SOURCES = (
     "NeuSight (MIT): fp32 operators on P4, P100, V100, T4, A100; torch 2.1, 25 calls "
@@ -81,6 +82,23 @@ def fit_streams(samples: Sequence[Sample]) -> None:
         tables[op] = {name: float(f"{value:.4g}") for name, value in found.items()}
         print(op, tables[op])
     write_fitted("streaming", tables)
+
+
+def fit_attentions(samples: Sequence[Sample]) -> None:
+    """Write `fitted/attention.toml` and the networks beside it."""
+    chosen = [s.of(FITTED) for s in samples if s.key.op == "attention"]
+    groups = {s.target.device.architecture: [s] for s in chosen}
+    tables: dict[str, Mapping[str, float]] = {}
+    for name, group in {**groups, "all": chosen}.items():
+        found = fit_attention(group)
+        tables[name] = {key: float(f"{value:.4g}") for key, value in found.items()}
+        print("attention", name, tables[name])
+    networks = {
+        s.target.name: fit_attention_residual(s, tables[s.target.device.architecture])
+        for s in chosen
+    }
+    write_networks(networks, ATTENTION_RESIDUAL_FILE)
+    write_fitted("attention", {f'"{name}"': found for name, found in tables.items()})
 
 
 def set_intervals(samples: Sequence[Sample]) -> None:
@@ -140,8 +158,9 @@ def table_lines(samples: Sequence[Sample]) -> Iterator[str]:
         )
 
 
-def write_table(text: str) -> None:
+def set_table(samples: Sequence[Sample]) -> None:
     """Put the table into docs/accuracy.md, between its marks."""
+    text = "\n".join(table_lines(samples))
     page = ACCURACY.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -178,14 +197,14 @@ def main() -> None:
         return
     files = sorted((options.data / "measurements").glob("*.parquet"))
     samples = [s for file in files for s in samples_of(read_columns(file))]
-    if options.what == "event":
-        set_event(samples)
-    elif options.what == "streams":
-        fit_streams(samples)
-    elif options.what == "intervals":
-        set_intervals(samples)
-    else:
-        write_table("\n".join(table_lines(samples)))
+    steps = {
+        "event": set_event,
+        "streams": fit_streams,
+        "attention": fit_attentions,
+        "intervals": set_intervals,
+        "table": set_table,
+    }
+    steps[options.what](samples)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
-    ATTENTION,
     CONV,
     FITTED_FOLDER,
     GEMM,
@@ -271,12 +270,6 @@ KIND_GRID = {
     "rereads": (0.5, 1.0, 1.5, 2.0),
     "rows_in_flight": np.geomspace(0.5, 128, 17).tolist(),
 }
-ATTENTION_GRID = {
-    "start_s": np.arange(2e-6, 9.1e-6, 1e-6).tolist(),
-    "share": np.arange(0.4, 0.71, 0.05).tolist(),
-    "half_keys": (8.0, 16.0, 32.0, 64.0, 128.0),
-    "memory_share": (0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-}
 CONV_GRID = {
     "direct_overhead": np.arange(0.9, 1.8, 0.05).tolist(),
     "winograd_gain": np.arange(1.0, 2.3, 0.1).tolist(),
@@ -347,19 +340,6 @@ def fit_products(simt: Sequence[Rows], tensor: Sequence[Rows]) -> None:
     write_networks(networks, RESIDUAL_FILE)
 
 
-def attention(data: Path, *, fit: bool) -> None:
-    """Score, and fit, fused attention."""
-    path = data / "attention_encoder.parquet"
-    groups = list(load(path, "attention", "bf16", ("h100-sxm-80g", "l40s")))
-    score(of_model(ATTENTION), groups)
-    if fit:
-        models = (
-            attrs.evolve(ATTENTION, flash=flash)
-            for flash in grid_of(ATTENTION.flash, ATTENTION_GRID)
-        )
-        say("fitted:", best_of(models, groups).flash)
-
-
 def others(data: Path, *, fit: bool) -> None:
     """Score, and fit, streaming kernels and convolutions."""
     streaming_file = data / STREAMING_FILE
@@ -399,7 +379,6 @@ def main() -> None:
     parser.add_argument("--leave-out", action="store_true")
     options = parser.parse_args()
     measurements = options.data / "measurements"
-    attention(measurements, fit=options.fit)
     others(measurements, fit=options.fit)
     products(measurements, fit=options.fit, leave_out=options.leave_out)
     unseen(measurements)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from perfc.costmodels.attention import ATTENTION
+from perfc.costmodels.attention import (
+    ATTENTION,
+    AttentionParameters,
+    attention_seconds,
+)
+from perfc.costmodels.attention_residual import (
+    ATTENTION_RESIDUAL_FILE,
+    attention_features,
+    attention_sizes,
+)
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import is_path, target_names
@@ -79,6 +88,7 @@ from perfc.costmodels.walk import WALK
 
 __all__ = [
     "ATTENTION",
+    "ATTENTION_RESIDUAL_FILE",
     "COMPILED_GRAPH",
     "CONV",
     "CPU",
@@ -100,6 +110,7 @@ __all__ = [
     "SIMT_MODES",
     "STREAMING",
     "WALK",
+    "AttentionParameters",
     "ColumnTable",
     "CostModel",
     "Device",
@@ -128,6 +139,9 @@ __all__ = [
     "Terms",
     "TimedEstimate",
     "as_timed",
+    "attention_features",
+    "attention_seconds",
+    "attention_sizes",
     "call_names",
     "cost_models",
     "describe",

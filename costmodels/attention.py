@@ -1,28 +1,41 @@
-"""Fused attention: the products at a share of the peak, in waves over the SMs.
+"""Fused attention: query tiles in waves over the SMs, each through its keys.
 
-    t = floor + start + waves * tile flops / (rate of one SM * share)
+    t = floor + start + max(waves * (steps * step + fill), bytes / (rate * share))
+        + combine, where keys are split
+    step = products of a tile of keys / (rate of an SM * share)
+        + softmax * exponentials / rate of an SM
 
-A thread block takes a tile of queries of one head through all keys. It runs at a
-share of the peak of its math mode; few keys do not fill its pipeline. Bytes stay
-behind the products but for short sequences, which the bound covers. The gradients
+A thread block takes a tile of queries of one head through the keys, a tile a step; a
+causal mask ends the walk early. Where tiles of queries leave SMs idle, FlashAttention 3
+splits the keys over them, and so does every library for decoding (fewer queries than
+keys); the parts are combined at the end. A step's products run at a share of the math
+mode's peak, and `softmax` of its exponentials are not hidden behind them. The gradients
 take five products where forward takes two, at `BACKWARD_RATE` of forward's rate: an
-analytic factor, of which no rows were measured.
+analytic factor, of which no rows were measured. Where thousands of kernels of a GPU
+were measured, `attention_residual` corrects the formula.
 """
 
 from __future__ import annotations
+
+import functools
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.causal import executed_share
+from perfc.costmodels.attention_residual import corrected_seconds, measured_rows
+from perfc.costmodels.causal import keys_per_tile
+from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.gemm import sized
 from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
+from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable, Provenance
 from perfc.costmodels.target import Target
 
-QUERY_TILE = 128
-"""Queries of a thread block (FlashAttention-2 and the CUTLASS kernel)."""
+HEAD_DIMS = np.array([64.0, 96.0, 128.0, 192.0, 256.0])
+"""Sizes of heads that kernels are made for; others are padded."""
+
+EXPONENTIALS_PER_CLOCK = 16.0
+"""Of an SM (CUDA C++ Programming Guide, throughput of special functions)."""
 
 BACKWARD_FLOPS = 2.5
 """Products of the backward kernel, which computes the scores again, over forward's."""
@@ -31,7 +44,34 @@ BACKWARD_RATE = 0.86
 """FlashAttention-2 reaches 63 % of an A100's peak backward and 73 % forward (Dao,
 arXiv 2307.08691)."""
 
-TENSOR_MODES = frozenset({"fp16", "bf16", "fp8"})
+TENSOR_MODES = ("bf16", "fp16", "fp8")
+
+
+@attrs.frozen(kw_only=True)
+class AttentionTiles:
+    """How a library cuts the work.
+
+    Attributes:
+        narrow_queries: Queries of a tile where heads have up to 96 numbers.
+        queries: Where they have more.
+        keys: Keys of a step.
+        splits: Whether prefill splits its keys over idle SMs.
+
+    """
+
+    narrow_queries: float
+    queries: float
+    keys: float
+    splits: bool
+
+
+FLASH_2 = AttentionTiles(narrow_queries=128.0, queries=128.0, keys=64.0, splits=False)
+FLASH_3 = AttentionTiles(narrow_queries=192.0, queries=128.0, keys=128.0, splits=True)
+"""Tiles of queries: `hopper/tile_size.h` of Dao-AILab/flash-attention; of keys, rounded
+to what measured rows follow best."""
+
+TILES = {"Hopper": FLASH_3}
+"""By architecture; FlashAttention 2 elsewhere."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,56 +80,58 @@ class AttentionParameters:
 
     Attributes:
         start_s: Added to the target's kernel floor.
-        share: Of the peak rate that long sequences reach.
-        half_keys: Keys at which half of that share is reached.
+        share: Of the peak rate that the products of a step run at.
+        softmax: Share of the exponentials' time that products do not hide.
+        fill_s: Start and end of a tile of queries.
+        combine_s: What splitting the keys costs.
         memory_share: Of the memory rate that the operands are moved at.
-        sigma_shared: Relative uncertainty that all kernels share.
+        sigma_shared: Relative uncertainty that all kernels share: the formula alone is
+            12 % off on its rows; masks and larger heads have none.
         sigma_independent: Relative uncertainty of one kernel.
 
     """
 
     start_s: float
     share: float
-    half_keys: float
+    softmax: float
+    fill_s: float
+    combine_s: float
     memory_share: float
-    sigma_shared: float
-    sigma_independent: float
+    sigma_shared: float = 0.15
+    sigma_independent: float = 0.2
 
-
-FLASH = AttentionParameters(
-    start_s=7e-6,
-    share=0.5,
-    half_keys=8.0,
-    memory_share=0.9,
-    sigma_shared=0.15,
-    sigma_independent=0.25,
-)
-"""Half precision: FlashAttention 3 on H100 and 2 on L40S, not causal, inside CUDA
-graphs (aiconfigurator's vLLM rows, Apache-2.0), 2026-11, by
-`benchmarks/fit_kernels.py`; half of the rows held out. PyTorch's own kernel is
-FlashAttention 2: on H100 expect it slower than this.
-"""
 
 EFFICIENT = AttentionParameters(
     start_s=2.0e-6,
     share=0.5,
-    half_keys=64.0,
+    softmax=0.5,
+    fill_s=2.0e-6,
+    combine_s=3.0e-6,
     memory_share=0.7,
     sigma_shared=0.3,
     sigma_independent=0.3,
 )
 """fp32: round numbers, not fitted; no measured rows were at hand."""
 
+UNSEEN_SIGMA = 0.3
+"""Shared, and of one kernel, on an architecture without rows: H100 and L40S predicted
+from each other (`docs/accuracy.md`)."""
+
+
+@functools.cache
+def flash_parameters(architecture: str) -> AttentionParameters:
+    """Return the parameters in half precision: of the architecture, or of all."""
+    known = fitted("attention")
+    return AttentionParameters(**known.get(architecture, known["all"]))
+
 
 @attrs.frozen
 class AttentionModel:
-    """Waves of query tiles, each through all keys."""
+    """Waves of query tiles, each through its keys."""
 
     name: str = "attention"
     priority: int = 50
     ops: frozenset[str] = frozenset({"attention"})
-    flash: AttentionParameters = FLASH
-    efficient: AttentionParameters = EFFICIENT
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim attention with sizes, in any math mode that the target has."""
@@ -98,49 +140,74 @@ class AttentionModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        narrow = np.array([k.math in TENSOR_MODES for k in kernels.kernels])
-        seconds = np.where(
-            narrow,
-            attention_seconds(kernels, target, self.flash),
-            attention_seconds(kernels, target, self.efficient),
-        )
-        shared = (self.flash.sigma_shared, self.efficient.sigma_shared)
-        own = (self.flash.sigma_independent, self.efficient.sigma_independent)
-        fitted = narrow & ~_is_backward(kernels)
+        narrow = np.isin(kernels.math, TENSOR_MODES)
+        flash = flash_parameters(target.device.architecture)
+        seconds = attention_seconds(kernels, target, flash)
+        if not narrow.all():
+            wide_s = attention_seconds(kernels, target, EFFICIENT)
+            seconds = np.where(narrow, seconds, wide_s)
+        measured = measured_rows(kernels, target)
+        if measured.any():
+            rows = np.flatnonzero(measured)
+            part = kernels.take(rows)
+            seconds[rows] = corrected_seconds(seconds[rows], part, target)
+        known = target.device.architecture in fitted("attention")
+        fitted_here = narrow & ~is_backward(kernels) & known
+        unseen = np.where(narrow, UNSEEN_SIGMA, EFFICIENT.sigma_shared)
         return Estimate(
             seconds,
-            np.where(fitted, *shared),
-            np.where(fitted, *own),
+            np.where(fitted_here, flash.sigma_shared, unseen),
+            np.where(fitted_here, flash.sigma_independent, UNSEEN_SIGMA),
             [self.name] * len(kernels),
-            [Provenance.FITTED if f else Provenance.ANALYTIC for f in fitted.tolist()],
+            [
+                Provenance.FITTED if f else Provenance.ANALYTIC
+                for f in fitted_here.tolist()
+            ],
         )
 
 
-def _is_backward(kernels: KernelTable) -> NDArray[np.bool_]:
-    phases = [kernel.params.get("phase") for kernel in kernels.kernels]
-    return np.array([phase == "backward" for phase in phases], dtype=np.bool_)
+def is_backward(kernels: KernelTable) -> Flags:
+    """Whether each kernel computes gradients."""
+    backward: Flags = kernels.text("phase") == "backward"
+    return backward
 
 
 def attention_seconds(
     kernels: KernelTable, target: Target, parameters: AttentionParameters
 ) -> Floats:
     """Return the duration of each kernel by the formula of this file."""
+    device = target.device
+    tiles = TILES.get(device.architecture, FLASH_2)
     q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
+    size = _padded(kernels.param("head_dim", 1.0))
+    queries = np.where(size <= 96, tiles.narrow_queries, tiles.queries)  # noqa: PLR2004
     heads = kernels.param("batch", 1.0) * kernels.param("heads", 1.0)
-    blocks = heads * np.ceil(q_len / QUERY_TILE)
-    flops = 4 * kernels.param("head_dim", 1.0) * kv_len * QUERY_TILE
-    flops = flops * executed_share(kernels)
-    flops = np.where(
-        _is_backward(kernels), flops * BACKWARD_FLOPS / BACKWARD_RATE, flops
-    )
-    sms = target.device.sm_count
-    waves = np.where(blocks > 4 * sms, blocks / sms, np.ceil(blocks / sms))
-    share = parameters.share * kv_len / (kv_len + parameters.half_keys)
-    rate = kernels.peak_flops_per_s(target) / sms * share
-    moved = stream_seconds(kernels.bytes, target) / parameters.memory_share
-    floor_s = target.device.kernel_floor_s + parameters.start_s
-    seconds: Floats = floor_s + np.maximum(waves * flops / rate, moved)
+    blocks = heads * np.ceil(q_len / queries)
+    keys = keys_per_tile(kernels, queries)
+    steps = np.ceil(keys * (1 / tiles.keys))
+
+    splits = np.clip(np.floor(device.sm_count / blocks), 1.0, steps)
+    splits = np.where(tiles.splits | (q_len < kv_len), splits, 1.0)
+    waves = blocks * splits / device.sm_count
+    waves = np.where(waves > 4, waves, np.ceil(waves))  # noqa: PLR2004 - blocks drift
+    pairs = queries * tiles.keys
+    rate = kernels.peak_flops_per_s(target) * (parameters.share / device.sm_count)
+    exponentials_per_s = EXPONENTIALS_PER_CLOCK * device.sm_clock_hz
+    step_s = pairs * (4 * size / rate + parameters.softmax / exponentials_per_s)
+    busy_s = waves * (np.ceil(steps / splits) * step_s + parameters.fill_s)
+    busy_s *= np.where(is_backward(kernels), BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
+    moved_s = stream_seconds(kernels.bytes, target) / parameters.memory_share
+    combine_s = np.where(splits > 1, parameters.combine_s, 0.0)
+    around_s = device.kernel_floor_s + parameters.start_s + combine_s
+    seconds: Floats = around_s + np.maximum(busy_s, moved_s)
     return seconds
+
+
+def _padded(head_dim: Floats) -> Floats:
+    """Return the size of heads that a kernel computes; larger ones as they are."""
+    at = np.minimum(np.searchsorted(HEAD_DIMS, head_dim), len(HEAD_DIMS) - 1)
+    padded: Floats = np.maximum(HEAD_DIMS[at], head_dim)
+    return padded
 
 
 ATTENTION = AttentionModel()

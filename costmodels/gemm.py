@@ -75,14 +75,10 @@ def sized(
     kernels: KernelTable, target: Target, names: tuple[str, ...]
 ) -> NDArray[np.bool_]:
     """Whether each kernel gives its sizes, in a math mode that the target has."""
-    modes = target.device.flops_per_s
-    return np.array(
-        [
-            k.math in modes and all(k.params.get(name) for name in names)
-            for k in kernels.kernels
-        ],
-        dtype=np.bool_,
-    )
+    found: NDArray[np.bool_] = np.isin(kernels.math, list(target.device.flops_per_s))
+    for name in names:
+        found &= kernels.given(name)
+    return found
 
 
 def products_of(kernels: KernelTable, target: Target) -> Products:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 
 import attrs
 import numpy as np
@@ -82,9 +83,9 @@ class Network:
 
 
 @functools.cache
-def networks() -> Mapping[str, Network]:
-    """Return the networks by target name."""
-    with np.load(RESIDUAL_FILE) as stored:
+def networks(path: Path = RESIDUAL_FILE) -> Mapping[str, Network]:
+    """Return the networks of a file by target name."""
+    with np.load(path) as stored:
         arrays = {name: stored[name] for name in stored.files}
     targets = {name.split("/")[0] for name in arrays}
     return {target: _network(target, arrays) for target in sorted(targets)}

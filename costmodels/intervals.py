@@ -12,6 +12,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from perfc.costmodels.attention_residual import measured_rows as measured_attention
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.protocol import Estimate, KernelTable, Texts
 from perfc.costmodels.target import Target
@@ -24,7 +25,7 @@ def with_intervals(
     known = fitted("intervals")["kernel"].get(target.name)
     if not known or not len(kernels):
         return estimate
-    names = _names(kernels)
+    names = _names(kernels, target)
     listed, at = np.unique(names, return_inverse=True)
     words: list[str] = listed.tolist()
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
@@ -40,8 +41,12 @@ def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
     return float(known.get(str(kernels.op[0]), default)) if len(kernels) else default
 
 
-def _names(kernels: KernelTable) -> Texts:
+def _names(kernels: KernelTable, target: Target) -> Texts:
+    """Return what each kernel is called there; empty where no row is like it."""
     stored = np.where(kernels.math == "tf32", kernels.math, kernels.dtype)
     plain = np.char.add(np.char.add(kernels.op, " "), stored)
-    phase = kernels.text("phase", "forward")
-    return np.where(phase == "forward", plain, "")
+    like_rows = kernels.text("phase", "forward") == "forward"
+    attention = kernels.op == "attention"
+    if attention.any():
+        like_rows &= ~attention | measured_attention(kernels, target)
+    return np.where(like_rows, plain, "")

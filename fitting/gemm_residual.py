@@ -39,10 +39,21 @@ def fit_residual(rows: ProductRows, modelled_s: Floats) -> Network:
     """Return the network that corrects *modelled_s*, the kernels' times, best."""
     features = features_of(modelled_s, rows.products, rows.target)
     wanted = np.log((rows.measured_s - rows.before_s) / modelled_s)
+    return fit_network(features, wanted, rows.products.sizes[:, 1:])
+
+
+def fit_network(features: Floats, wanted: Floats, sizes: Floats) -> Network:
+    """Return the network that says *wanted* of *features* best.
+
+    Args:
+        features: Shape (rows, features).
+        wanted: Logarithms, shape (rows,).
+        sizes: What the range of the rows is told by, shape (rows, sizes).
+
+    """
     mean, scale = features.mean(axis=0), features.std(axis=0) + 1e-6
     scaled = ((features - mean) / scale).astype(np.float32)
     layers = _train(scaled, wanted.astype(np.float32))
-    sizes = rows.products.sizes[:, 1:]
     return Network(
         mean.astype(np.float32),
         scale.astype(np.float32),

@@ -1,0 +1,73 @@
+"""What measured attention of one GPU says beyond the formula of `attention`.
+
+A small network as for products (`gemm_residual`): by which factor kernels differ from
+the formula, from their sizes and how well these fill tiles and waves. It is used on
+that GPU alone, for sizes within those measured: forward, without a mask, queries and
+keys of one length, in half precision.
+
+Weights are in `fitted/attention_residual.npz`, written by `make fit` from half of
+aiconfigurator's rows (Apache-2.0; CUDA graphs, vLLM 0.24: FlashAttention 3 on H100 and
+2 on L40S). PyTorch's own kernel is FlashAttention 2: on H100 expect it slower.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfc.costmodels.fitted_file import FOLDER
+from perfc.costmodels.gemm_residual import RESIDUAL_MODES, networks
+from perfc.costmodels.products import CHUNK
+from perfc.costmodels.protocol import Flags, Floats, KernelTable
+from perfc.costmodels.target import Target
+
+ATTENTION_RESIDUAL_FILE = FOLDER / "attention_residual.npz"
+"""Weights by target and layer."""
+
+_TILES = np.array([64.0, 64.0, 128.0, 128.0, 192.0, 192.0])
+_PER_SM = np.array([1.0, 2.0, 1.0, 2.0, 1.0, 2.0])
+"""Tiles of queries, and how many run on an SM at a time, whose waves it sees."""
+
+_HEIGHTS = np.array([64.0, 128.0, 144.0, 192.0])
+"""Tiles whose padding it sees."""
+
+
+def attention_sizes(kernels: KernelTable) -> Floats:
+    """Return what the range that was measured is told by, shape (rows, 4)."""
+    names = ("batch", "heads", "q_len", "head_dim")
+    return np.stack([kernels.param(name, 1.0) for name in names], axis=1)
+
+
+def measured_rows(kernels: KernelTable, target: Target) -> Flags:
+    """Return which kernels are of sizes that were measured on this GPU."""
+    network = networks(ATTENTION_RESIDUAL_FILE).get(target.name)
+    if network is None:
+        return np.zeros(len(kernels), dtype=np.bool_)
+    sizes = attention_sizes(kernels)
+    found = ((sizes >= network.least) & (sizes <= network.most)).all(axis=1)
+    found &= kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
+    found &= np.isin(kernels.math, RESIDUAL_MODES) & ~kernels.given("causal")
+    inside: Flags = found & (kernels.text("phase", "forward") == "forward")
+    return inside
+
+
+def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
+    """Return the formula's *seconds* of measured sizes as the rows correct them."""
+    network = networks(ATTENTION_RESIDUAL_FILE)[target.name]
+    features = attention_features(seconds, kernels, target)
+    parts = [network(features[at : at + CHUNK]) for at in range(0, len(seconds), CHUNK)]
+    return seconds * np.exp(np.concatenate(parts))
+
+
+def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
+    """Return what a network sees of each kernel, shape (rows, features)."""
+    batch, heads, q_len, head_dim = attention_sizes(kernels).T
+    amounts = (batch, heads, batch * heads, q_len, seconds * 1e6)
+    logs = np.log2(np.stack(amounts, axis=1))
+    whole = np.stack((head_dim % 64 == 0, head_dim % 16 == 0), axis=1)
+    rows = q_len[:, np.newaxis]
+    blocks = (batch * heads)[:, np.newaxis] * np.ceil(rows / _TILES)
+    waves = blocks / (target.device.sm_count * _PER_SM)
+    tail = np.where(waves > 1, np.log2(np.ceil(waves) / waves), 0.0)
+    filled = np.clip(np.log2(waves), -3.0, 3.0)
+    padding = np.log2(np.ceil(rows / _HEIGHTS) * _HEIGHTS / rows)
+    return np.concatenate((logs, whole, tail, filled, padding), axis=1)
