@@ -24,8 +24,13 @@ import numpy as np
 from perfc.costmodels import ATTENTION_RESIDUAL_FILE, STREAMING, cost_models
 from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
 from perfc.fitting import errors_of, write_networks
-from perfc.fitting.attention import fit_attention, fit_attention_residual
+from perfc.fitting.attention import (
+    fit_attention,
+    fit_attention_residual,
+    formula_s,
+)
 from perfc.fitting.calls import fit_calls
+from perfc.fitting.conv import conv_seconds, fit_convolutions
 from perfc.fitting.fitted_text import Tables, fitted_text
 from perfc.fitting.intervals import call_sigmas, kernel_sigmas
 from perfc.fitting.observations import LONG_EVENT_US
@@ -35,7 +40,7 @@ from perfc.measurements import read_columns
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- make fit: begin -->", "<!-- make fit: end -->"
-STEPS = ("event", "streams", "attention", "intervals", "table")
+STEPS = ("event", "streams", "attention", "convolutions", "intervals", "table")
 STREAMS = ("softmax", "layer_norm")
 EVENT_SOURCES = (
     "NeuSight (MIT): fp32 operators on P4, P100, V100, T4, A100; torch 2.1, 25 calls "
@@ -99,6 +104,18 @@ def fit_attentions(samples: Sequence[Sample]) -> None:
     }
     write_networks(networks, ATTENTION_RESIDUAL_FILE)
     write_fitted("attention", {f'"{name}"': found for name, found in tables.items()})
+
+
+def fit_convs(samples: Sequence[Sample]) -> None:
+    """Write `fitted/conv.toml`."""
+    found = fit_convolutions([s.of(FITTED) for s in samples if s.key.op == "conv2d"])
+    met_s = {**found.met_s, "other": float(np.median(list(found.met_s.values())))}
+    tables = {
+        name: {key: float(f"{value:.4g}") for key, value in values.items()}
+        for name, values in (("kernel", found.kernel), ("met_s", met_s))
+    }
+    print("conv2d", tables)
+    write_fitted("conv", tables)
 
 
 def set_intervals(samples: Sequence[Sample]) -> None:
@@ -170,16 +187,22 @@ def set_table(samples: Sequence[Sample]) -> None:
 def left_out_error(sample: Sample, samples: Sequence[Sample]) -> str:
     """Return the error on a GPU whose rows were left out of the fit."""
     op = sample.key.op
-    if op not in STREAMS:
-        return ""
     others = [
         long_rows(s).of(FITTED)
         for s in samples
         if s.key.op == op and s.key.target != sample.key.target
     ]
-    model = STREAMING.with_fit(op, fit_stream(op, others))
     rows = sample.of(TEST)
-    errors = errors_of(rows.predicted_s(model), rows.measured_s)
+    if op in STREAMS:
+        seconds = rows.predicted_s(STREAMING.with_fit(op, fit_stream(op, others)))
+    elif op == "attention":
+        seconds = rows.timed_s(formula_s(rows, fit_attention(others)))
+    elif op == "conv2d":
+        # What a call takes belongs to the host, which is not left out.
+        seconds = rows.timed_s(conv_seconds(rows, fit_convolutions(others).kernel))
+    else:
+        return ""
+    errors = errors_of(seconds, rows.measured_s)
     return "" if errors is None else f"{errors.mape:.1%}".replace("%", " %")
 
 
@@ -201,6 +224,7 @@ def main() -> None:
         "event": set_event,
         "streams": fit_streams,
         "attention": fit_attentions,
+        "convolutions": fit_convs,
         "intervals": set_intervals,
         "table": set_table,
     }

@@ -28,7 +28,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
-    CONV,
     FITTED_FOLDER,
     GEMM,
     RESIDUAL_FILE,
@@ -270,10 +269,6 @@ KIND_GRID = {
     "rereads": (0.5, 1.0, 1.5, 2.0),
     "rows_in_flight": np.geomspace(0.5, 128, 17).tolist(),
 }
-CONV_GRID = {
-    "direct_overhead": np.arange(0.9, 1.8, 0.05).tolist(),
-    "winograd_gain": np.arange(1.0, 2.3, 0.1).tolist(),
-}
 
 
 def products(data: Path, *, fit: bool, leave_out: bool) -> None:
@@ -341,7 +336,7 @@ def fit_products(simt: Sequence[Rows], tensor: Sequence[Rows]) -> None:
 
 
 def others(data: Path, *, fit: bool) -> None:
-    """Score, and fit, streaming kernels and convolutions."""
+    """Score, and fit, streaming kernels."""
     streaming_file = data / STREAMING_FILE
     fp32 = data / FP32_FILE
     elementwise = [
@@ -356,16 +351,12 @@ def others(data: Path, *, fit: bool) -> None:
         score(of_model(STREAMING), groups)
         if fit:
             say("fitted:", fit_kind(op, groups))
-    groups = list(load(fp32, "conv2d", "fp32", FP32_GPUS[:3]))
-    score(of_model(CONV), groups)
-    if fit:
-        say("fitted:", best_of(grid_of(CONV, CONV_GRID), groups))
 
 
 def unseen(data: Path) -> None:
     """Score a GPU that is in no fit: all its rows, from its sheet alone."""
-    models: tuple[CostModel, ...] = (STREAMING, STREAMING, STREAMING, GEMM, CONV)
-    ops = ("elementwise", "softmax", "layer_norm", "gemm", "conv2d")
+    models: tuple[CostModel, ...] = (STREAMING, STREAMING, STREAMING, GEMM)
+    ops = ("elementwise", "softmax", "layer_norm", "gemm")
     for op, model in zip(ops, models, strict=True):
         for rows in load(data / FP32_FILE, op, "fp32", [UNSEEN_GPU]):
             report(f"{op} {UNSEEN_GPU}", of_model(model)(rows), rows)

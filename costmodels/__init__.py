@@ -16,7 +16,8 @@ from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import is_path, target_names
 from perfc.costmodels.columns import ColumnTable, KernelColumns
-from perfc.costmodels.conv import CONV, fits_winograd
+from perfc.costmodels.conv import CONV, launches_winograd
+from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
 from perfc.costmodels.cpu_amounts import NEW
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
@@ -79,6 +80,8 @@ from perfc.costmodels.target import (
 from perfc.costmodels.terms import Terms, terms_of
 from perfc.costmodels.timing import (
     KERNEL_TIMINGS,
+    MEETING_OPS,
+    MET,
     TimedEstimate,
     as_timed,
     call_names,
@@ -99,7 +102,9 @@ __all__ = [
     "GRAPH_LAUNCH",
     "KERNEL_TIMINGS",
     "MATH_MODES",
+    "MEETING_OPS",
     "MEMCPY",
+    "MET",
     "MULTI_TENSOR",
     "NEW",
     "NO_WORD",
@@ -112,6 +117,7 @@ __all__ = [
     "WALK",
     "AttentionParameters",
     "ColumnTable",
+    "ConvParameters",
     "CostModel",
     "Device",
     "Estimate",
@@ -151,10 +157,10 @@ __all__ = [
     "features_of",
     "find_cost_models",
     "fits_of",
-    "fits_winograd",
     "hidden_kernels",
     "is_path",
     "is_possible",
+    "launches_winograd",
     "load_profile",
     "load_target",
     "lower_bound",

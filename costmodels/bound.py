@@ -86,6 +86,11 @@ def _unavoidable_flops(kernels: KernelTable) -> Floats:
     if len(masked):
         flops[masked] *= executed_share(kernels.take(masked))
     algorithm = kernels.text("algorithm")
+    # Where nothing names the algorithm it may be the one with the fewest.
+    window = (kernels.param("kernel") == 3) & (kernels.math == "fp32")  # noqa: PLR2004
+    window &= kernels.param("stride", 1.0) * kernels.param("dilation", 1.0) == 1
+    free = convolutions & (algorithm == "") & window
+    flops[free] /= max(WINOGRAD_SAVES.values())
     for name, saved in WINOGRAD_SAVES.items():
         flops[convolutions & (algorithm == name)] /= saved
     return flops

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import (
     KERNEL_TIMINGS,
+    MEETING_OPS,
+    MET,
     REPEATED,
     CostModel,
     KernelTable,
@@ -228,16 +230,24 @@ class TablePricer:
             left_out.update(reasons)
             if len(usable):
                 rows = mine[usable]
-                yield rows, self._repeated(rows, table.take(usable))
+                yield rows, self._as_timed(key, at, rows, table.take(usable))
 
-    def _repeated(self, rows: Indices, table: KernelTable) -> KernelTable:
-        """Say which kernels were timed on the same operands again and again.
+    def _as_timed(
+        self, key: GroupKey, at: Indices, rows: Indices, table: KernelTable
+    ) -> KernelTable:
+        """Say how the kernels were timed.
 
-        perfc's own rows were not: they go through more operands than L2 holds.
+        Again and again on the same operands; and after how many others of the group,
+        whose rows *at* are in the order of measurement. perfc's own rows were not: they
+        go through more operands than L2 holds, in processes of their own.
         """
         own = [source.startswith(OWN_SOURCE) for source in self.rows.source.values]
-        repeated = ~np.array(own)[self.rows.source.at[rows]]
-        return table.with_flag(REPEATED, repeated)
+        foreign = ~np.array(own)[self.rows.source.at[rows]]
+        table = table.with_param(REPEATED, foreign)
+        if key.timing != "event" or key.op not in MEETING_OPS:
+            return table
+        met = np.searchsorted(np.sort(at), rows) * foreign
+        return table.with_param(MET, met.astype(np.float64))
 
     def _signatures(self, op: str, dtype: str) -> _Signatures:
         if (op, dtype) not in self.known:

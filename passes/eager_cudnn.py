@@ -28,7 +28,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.costmodels import SIMT_MODES, fits_winograd
+from perfc.costmodels import SIMT_MODES, launches_winograd
 from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.passes.eager import (
     FROM_SCRATCH,
@@ -232,7 +232,7 @@ class Convolution:
         if self._math() not in SIMT_MODES:
             product = pointwise and self._math() == "tf32"
             return "pixels" if product else "channels_last"
-        if fits_winograd(Record(params)):
+        if launches_winograd(Record(params)):
             fewest = min(self.images.shape[1], self.maps.shape[1])
             large = fewest >= TRANSFORMED_CHANNELS
             return "winograd" if large else "fused_winograd"

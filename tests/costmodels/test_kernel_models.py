@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -264,13 +265,40 @@ def test_convolutions_are_not_at_the_roofline() -> None:
     assert min(over) > 1.02
 
 
-def test_winograd_stops_at_the_bound() -> None:
-    """Winograd needs fewer flops; the direct algorithm's bound holds all the same."""
+def test_winograd_beats_the_direct_bound() -> None:
+    """Fewer multiplications take less time than the direct algorithm's at the peak."""
     kernel = conv(256, 256, 56, kernel=3)
 
     (found_s,) = seconds(kernel)
 
-    assert kernel.work.flops / V100.peak("fp32") == pytest.approx(found_s)
+    direct_s = kernel.work.flops / V100.peak("fp32")
+    assert direct_s / 4 < found_s < direct_s
+
+
+def test_the_named_algorithm_is_priced() -> None:
+    """Many filters and few pixels are no case for Winograd, unless a launch says so."""
+    kernel = conv(512, 512, 7, kernel=3, n=4)
+    names = ("implicit", "fused_winograd", "winograd")
+    named = [
+        attrs.evolve(kernel, params=kernel.params.updated(algorithm=name))
+        for name in names
+    ]
+
+    fastest, *each = seconds(kernel, *named)
+
+    assert min(each) == fastest
+    assert len(set(each)) == len(names)
+
+
+def test_a_board_without_power_convolves_below_its_boost_clock() -> None:
+    """T4 has 70 W for 8.1 TFLOP/s; P4's clock is low enough for its 75 W."""
+    kernel = conv(512, 512, 28, kernel=3)
+    times = [
+        float(price([kernel], target, ALL_MODELS).seconds[0]) * target.peak("fp32")
+        for target in (load_target("t4"), load_target("p4"), V100)
+    ]
+
+    assert times[0] > 1.1 * max(times[1:])
 
 
 def test_every_model_says_who_and_how_sure() -> None:

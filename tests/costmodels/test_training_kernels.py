@@ -91,14 +91,18 @@ def test_split_product_adds_up_to_the_call() -> None:
 
 
 def test_winograd_may_beat_the_multiplications() -> None:
-    """The bound of a product in Winograd's algorithm is that of its own flops."""
+    """The bound of a convolution is that of its own algorithm, where one is named."""
     params: dict[str, AttrValue] = {"n": 32, "c_in": 128, "c_out": 128, "kernel": 3}
     flops = 2 * 32 * 128 * 128 * 9 * 28 * 28
-    plain = _product("conv2d", params, flops)
-    fewer = _product("conv2d", {**params, "algorithm": "winograd"}, flops)
-    bounds = lower_bound(KernelTable([plain, fewer]), V100)
+    names = ("implicit", "fused_winograd", "winograd")
+    kernels = [
+        *(_product("conv2d", {**params, "algorithm": n}, flops) for n in names),
+        _product("conv2d", params, flops),
+        _product("conv2d", {**params, "stride": 2}, flops),
+    ]
+    bounds = lower_bound(KernelTable(kernels), V100)
 
-    assert 4.0 == pytest.approx(bounds[0] / bounds[1])
+    assert [1.0, 2.25, 4.0, 4.0, 1.0] == pytest.approx(list(bounds[0] / bounds))
 
 
 def test_gradients_of_attention_are_analytic() -> None:
