@@ -20,6 +20,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.costmodels import ATTENTION_RESIDUAL_FILE, STREAMING, cost_models
 from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
@@ -32,9 +33,9 @@ from perfc.fitting.attention import (
 from perfc.fitting.calls import fit_calls
 from perfc.fitting.conv import conv_seconds, fit_convolutions
 from perfc.fitting.fitted_text import Tables, fitted_text
-from perfc.fitting.intervals import call_sigmas, kernel_sigmas
+from perfc.fitting.intervals import call_sigmas, kernel_sigmas, unseen_sigmas
 from perfc.fitting.observations import LONG_EVENT_US
-from perfc.fitting.samples import FITTED, TEST, Sample, samples_of
+from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
 from perfc.fitting.streams import fit_stream
 from perfc.measurements import read_columns
 
@@ -125,12 +126,28 @@ def set_intervals(samples: Sequence[Sample]) -> None:
         f'call."{name}"': found
         for name, found in sorted(call_sigmas(samples, models).items())
     }
-    write_fitted("intervals", {"kernel": {}, "call": {}, **calls})
+    write_fitted("intervals", {"kernel": {}, "call": {}, "unseen": {}, **calls})
+    unseen = unseen_sigmas(left_out_logs(samples))
     kernels = {
         f'kernel."{name}"': found
         for name, found in sorted(kernel_sigmas(samples, models).items())
     }
-    write_fitted("intervals", {"kernel": {}, "call": {}, **kernels, **calls})
+    tables = {"kernel": {}, "call": {}, "unseen": unseen}
+    write_fitted("intervals", {**tables, **kernels, **calls})
+
+
+def left_out_logs(
+    samples: Sequence[Sample],
+) -> dict[str, list[NDArray[np.float64]]]:
+    """Return ln(predicted / measured) by op and dtype, of each GPU left out."""
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    for sample in samples:
+        rows = long_rows(sample).of(CALIBRATION)
+        seconds = left_out_seconds(sample, rows, samples)
+        if seconds is not None:
+            name = f"{sample.key.op} {sample.key.dtype}"
+            found.setdefault(name, []).append(np.log(seconds / rows.measured_s))
+    return found
 
 
 def write_fitted(name: str, tables: Tables, source: str = SOURCES) -> None:
@@ -186,24 +203,30 @@ def set_table(samples: Sequence[Sample]) -> None:
 
 def left_out_error(sample: Sample, samples: Sequence[Sample]) -> str:
     """Return the error on a GPU whose rows were left out of the fit."""
+    rows = sample.of(TEST)
+    seconds = left_out_seconds(sample, rows, samples)
+    errors = None if seconds is None else errors_of(seconds, rows.measured_s)
+    return "" if errors is None else f"{errors.mape:.1%}".replace("%", " %")
+
+
+def left_out_seconds(
+    sample: Sample, rows: Sample, samples: Sequence[Sample]
+) -> NDArray[np.float64] | None:
+    """Predict *rows* of *sample*, whose GPU is left out of the fit; None: no fit."""
     op = sample.key.op
     others = [
         long_rows(s).of(FITTED)
         for s in samples
         if s.key.op == op and s.key.target != sample.key.target
     ]
-    rows = sample.of(TEST)
     if op in STREAMS:
-        seconds = rows.predicted_s(STREAMING.with_fit(op, fit_stream(op, others)))
-    elif op == "attention":
-        seconds = rows.timed_s(formula_s(rows, fit_attention(others)))
-    elif op == "conv2d":
+        return rows.predicted_s(STREAMING.with_fit(op, fit_stream(op, others)))
+    if op == "attention":
+        return rows.timed_s(formula_s(rows, fit_attention(others)))
+    if op == "conv2d":
         # What a call takes belongs to the host, which is not left out.
-        seconds = rows.timed_s(conv_seconds(rows, fit_convolutions(others).kernel))
-    else:
-        return ""
-    errors = errors_of(seconds, rows.measured_s)
-    return "" if errors is None else f"{errors.mape:.1%}".replace("%", " %")
+        return rows.timed_s(conv_seconds(rows, fit_convolutions(others).kernel))
+    return None
 
 
 def main() -> None:

@@ -3,11 +3,13 @@
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
 measured rows, op and dtype, nine in ten rows of a part that is neither fitted nor
 reported lie inside the interval. Shared is what their mean is off, which all kernels
-share; own is the rest. A GPU without rows has what each model says of GPUs that were
-left out of its fit.
+share; own is the rest. A GPU without rows has the same of GPUs that were left out of
+the fit, one after the other, or what a model says where that was not done.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import attrs
 import numpy as np
@@ -22,7 +24,7 @@ def with_intervals(
     estimate: Estimate, kernels: KernelTable, target: Target
 ) -> Estimate:
     """Put in what is known of the errors on *target*; else the model's own stay."""
-    known = fitted("intervals")["kernel"].get(target.name)
+    known = _known(target)
     if not known or not len(kernels):
         return estimate
     names = _names(kernels, target)
@@ -33,6 +35,15 @@ def with_intervals(
         if name in known:
             shared[at == number], own[at == number] = known[name]
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
+
+
+def _known(target: Target) -> Mapping[str, tuple[float, float]]:
+    """Return shared and own by op and dtype: of the GPU, or of GPUs left out."""
+    intervals = fitted("intervals")
+    measured: Mapping[str, Mapping[str, tuple[float, float]]] = intervals["kernel"]
+    unseen: Mapping[str, tuple[float, float]] = intervals["unseen"]
+    guessed = target.device.runs_cuda and not target.profile
+    return measured.get(target.name, unseen if guessed else {})
 
 
 def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -97,6 +97,29 @@ def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sig
         own = math.sqrt(whole**2 - shared**2)
         of_target = found.setdefault(target, {})
         of_target[f"{op} {dtype}"] = [_short(shared), _short(own)]
+    return found
+
+
+def unseen_sigmas(logs: Mapping[str, Sequence[Floats]]) -> dict[str, object]:
+    """Return shared and independent sigmas of a GPU without rows.
+
+    Conformal over GPUs left out: nine in ten of their rows are inside, every GPU
+    counting alike. Shared is what GPUs are off on average.
+
+    Args:
+        logs: ln(predicted / measured) by op and dtype, one array a GPU left out.
+
+    """
+    found: dict[str, object] = {}
+    for name, gpus in sorted(logs.items()):
+        fewest = min(map(len, gpus))
+        each = [np.quantile(np.abs(gpu), np.linspace(0, 1, fewest)) for gpu in gpus]
+        pooled = np.concatenate(each)
+        whole = float(np.quantile(pooled, _level(len(pooled)))) / Z90
+        shared = math.sqrt(float(np.mean([gpu.mean() ** 2 for gpu in gpus])))
+        shared = min(shared, 0.95 * whole)
+        own = math.sqrt(whole**2 - shared**2)
+        found[name] = [_short(shared), _short(own)]
     return found
 
 
