@@ -179,19 +179,24 @@ def _value_problems(values: object) -> Iterator[str]:
 
 def _near_problems(near: object) -> Iterator[str]:
     if not isinstance(near, dict) or {*cast("_Table", near)} != {*_NEAR_KEYS}:
-        yield f"near is {shown(near)}, expected a table of {', '.join(_NEAR_KEYS)}"
+        text = f"expected a table of {', '.join(_NEAR_KEYS)}"
+        yield f"near is {shown(cast('object', near))}, {text}"
         return
     table = cast("_Table", near)
-    if not _is_amount(table["octaves"], 64.0) or not table["octaves"]:
-        yield f"near.octaves is {shown(table['octaves'])}, expected up to 64"
-    if not _is_amount(table["unlike"], 1.0):
-        yield f"near.unlike is {shown(table['unlike'])}, expected 0 to 1"
-    rows = table["rows"]
+    octaves, unlike, rows = (table[key] for key in _NEAR_KEYS)
+    if not _is_amount(octaves, 64.0) or not octaves:
+        yield f"near.octaves is {shown(octaves)}, expected up to 64"
+    if not _is_amount(unlike, 1.0):
+        yield f"near.unlike is {shown(unlike)}, expected 0 to 1"
     if not isinstance(rows, list) or not rows:
-        yield f"near.rows is {shown(rows)}, expected texts"
+        yield f"near.rows is {shown(cast('object', rows))}, expected texts"
         return
+    yield from _row_problems(cast("list[object]", rows))
+
+
+def _row_problems(rows: list[object]) -> Iterator[str]:
     shapes: set[tuple[int, int]] = set()
-    for row in cast("list[object]", rows):
+    for row in rows:
         try:
             _, sizes, words = _near_row(row)
         except ValueError:

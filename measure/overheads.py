@@ -131,14 +131,15 @@ class OverheadRun:
     def _kept(self) -> dict[str, list[Any]]:
         """Return the samples of models that an interrupted run has measured."""
         try:
-            found = json.loads(self._samples.read_text(encoding="utf-8"))
+            found: Any = json.loads(self._samples.read_text(encoding="utf-8"))
+            models: dict[str, list[Any]] = found["models"]
+            same = found["source"] == self.device.source
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             msg = f"cannot read {self._samples}: {error}; remove it, then measure again"
             raise PerfcError(msg) from None
-        same = isinstance(found, dict) and found.get("source") == self.device.source
-        return dict(found["models"]) if same else {}
+        return models if same else {}
 
     def _keep(self, samples: Mapping[str, list[Any]]) -> None:
         content = {"source": self.device.source, "models": samples}
