@@ -178,9 +178,9 @@ def _value_problems(values: object) -> Iterator[str]:
 
 
 def _near_problems(near: object) -> Iterator[str]:
+    text = shown(near)
     if not isinstance(near, dict) or {*cast("_Table", near)} != {*_NEAR_KEYS}:
-        text = f"expected a table of {', '.join(_NEAR_KEYS)}"
-        yield f"near is {shown(cast('object', near))}, {text}"
+        yield f"near is {text}, expected a table of {', '.join(_NEAR_KEYS)}"
         return
     table = cast("_Table", near)
     octaves, unlike, rows = (table[key] for key in _NEAR_KEYS)
@@ -188,8 +188,9 @@ def _near_problems(near: object) -> Iterator[str]:
         yield f"near.octaves is {shown(octaves)}, expected up to 64"
     if not _is_amount(unlike, 1.0):
         yield f"near.unlike is {shown(unlike)}, expected 0 to 1"
+    text = shown(rows)
     if not isinstance(rows, list) or not rows:
-        yield f"near.rows is {shown(cast('object', rows))}, expected texts"
+        yield f"near.rows is {text}, expected texts"
         return
     yield from _row_problems(cast("list[object]", rows))
 
