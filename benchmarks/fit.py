@@ -22,9 +22,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import ATTENTION_RESIDUAL_FILE, STREAMING, cost_models
+from perfc.costmodels import (
+    ATTENTION_RESIDUAL_FILE,
+    RESIDUAL_FILE,
+    STREAMING,
+    cost_models,
+)
 from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
-from perfc.fitting import errors_of, write_networks
+from perfc.fitting import errors_of, fit_products, left_out, write_networks
 from perfc.fitting.attention import (
     fit_attention,
     fit_attention_residual,
@@ -40,8 +45,13 @@ from perfc.fitting.streams import fit_stream
 from perfc.measurements import read_columns
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
-BEGIN, END = "<!-- make fit: begin -->", "<!-- make fit: end -->"
-STEPS = ("event", "streams", "attention", "convolutions", "intervals", "table")
+TABLE, LEFT_OUT = "make fit", "make fit, left out"
+"""Marks of what is written there."""
+
+STEPS = (
+    *("event", "streams", "products", "attention", "convolutions"),
+    *("intervals", "table"),
+)
 STREAMS = ("softmax", "layer_norm")
 EVENT_SOURCES = (
     "NeuSight (MIT): fp32 operators on P4, P100, V100, T4, A100; torch 2.1, 25 calls "
@@ -50,6 +60,10 @@ EVENT_SOURCES = (
 SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
     "aiconfigurator (Apache-2.0): CUDA graphs on A100, H100, L40S"
+)
+PRODUCT_SOURCE = (
+    "NeuSight (MIT): fp32, event pairs, torch 2.1, of P100, V100, T4, A100; "
+    "aiconfigurator (Apache-2.0): CUDA graphs, A100, H100, L40S (bf16: sglang 0.5.10)"
 )
 
 
@@ -100,7 +114,9 @@ def fit_attentions(samples: Sequence[Sample]) -> None:
         tables[name] = {key: float(f"{value:.4g}") for key, value in found.items()}
         print("attention", name, tables[name])
     networks = {
-        s.target.name: fit_attention_residual(s, tables[s.target.device.architecture])
+        (s.target.name, s.key.dtype): fit_attention_residual(
+            s, tables[s.target.device.architecture]
+        )
         for s in chosen
     }
     write_networks(networks, ATTENTION_RESIDUAL_FILE)
@@ -117,6 +133,29 @@ def fit_convs(samples: Sequence[Sample]) -> None:
     }
     print("conv2d", tables)
     write_fitted("conv", tables)
+
+
+def set_products(samples: Sequence[Sample]) -> None:
+    """Write `fitted/gemm.toml` and the networks beside it."""
+    found, networks = fit_products(samples)
+    tables = {
+        name: {key: float(f"{value:.4g}") for key, value in attrs.asdict(p).items()}
+        for name, p in sorted(found.items())
+    }
+    write_fitted("gemm", tables, PRODUCT_SOURCE)
+    write_networks(networks, RESIDUAL_FILE)
+
+
+def left_out_lines(samples: Sequence[Sample]) -> Iterator[str]:
+    """Yield the table of GPUs that are left out of the fit of products."""
+    yield "| left out | n | MAPE | GMAE | p90 | max | bias | 10 rows: MAPE |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+    for found in left_out(samples):
+        errors = found.errors
+        cells = [errors.mape, errors.gmae, errors.p90, errors.max, errors.bias]
+        cells.append(found.with_few)
+        shown = " | ".join(f"{cell:.1%}".replace("%", " %") for cell in cells)
+        yield f"| gemm {found.dtype}, {found.target} | {errors.rows:,} | {shown} |"
 
 
 def set_intervals(samples: Sequence[Sample]) -> None:
@@ -192,13 +231,19 @@ def table_lines(samples: Sequence[Sample]) -> Iterator[str]:
         )
 
 
-def set_table(samples: Sequence[Sample]) -> None:
-    """Put the table into docs/accuracy.md, between its marks."""
-    text = "\n".join(table_lines(samples))
+def set_tables(samples: Sequence[Sample]) -> None:
+    """Put both tables into docs/accuracy.md."""
+    write_table("\n".join(table_lines(samples)), TABLE)
+    write_table("\n".join(left_out_lines(samples)), LEFT_OUT)
+
+
+def write_table(text: str, name: str) -> None:
+    """Put a table into docs/accuracy.md, between its marks."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     page = ACCURACY.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    ACCURACY.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    ACCURACY.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def left_out_error(sample: Sample, samples: Sequence[Sample]) -> str:
@@ -246,10 +291,11 @@ def main() -> None:
     steps = {
         "event": set_event,
         "streams": fit_streams,
+        "products": set_products,
         "attention": fit_attentions,
         "convolutions": fit_convs,
         "intervals": set_intervals,
-        "table": set_table,
+        "table": set_tables,
     }
     steps[options.what](samples)
 

@@ -1,11 +1,11 @@
 """Fit the shared parameters of the kernel models, and say how far off they are.
 
-    python benchmarks/fit_kernels.py DATA [--fit] [--leave-out]
+    python benchmarks/fit_kernels.py DATA [--fit]
 
 DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. Without
 `--fit` the parameters of the package are scored. Rows are split once, by a hash
-of their sizes: one half is fitted, the other is reported. `--leave-out` fits
-without each GPU in turn and reports that GPU. Needs pandas, pyarrow and scipy.
+of their sizes: one half is fitted, the other is reported. Products are fitted by
+`benchmarks/fit.py`. Needs pandas and pyarrow.
 
 Rows timed as `event` hold the host's dispatch, which ends before a long kernel
 does but not before it starts: only rows above 150 us count, less 0.55 of the
@@ -28,48 +28,23 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
-    FITTED_FOLDER,
     GEMM,
-    RESIDUAL_FILE,
-    SIMT_MODES,
     STREAMING,
     CostModel,
-    GemmParameters,
     KernelTable,
-    Network,
     Target,
     load_target,
     lower_bound,
 )
 from perfc.costmodels.streaming import StreamKind
-from perfc.fitting import (
-    DISPATCH_SHARE,
-    LONG_EVENT_US,
-    SIMT_FITTED,
-    SIMT_START,
-    TENSOR_FITTED,
-    TENSOR_START,
-    ProductRows,
-    errors_of,
-    fit_gemm,
-    fit_residual,
-    write_networks,
-    write_parameters,
-)
-from perfc.fitting.samples import fits_weight
+from perfc.fitting import DISPATCH_SHARE, LONG_EVENT_US, errors_of
 from perfc.ir import Kernel
 from perfc.measurements import MEASUREMENTS, kernel_of
 
-PRODUCT_SOURCE = (
-    "NeuSight (MIT): fp32, event pairs, torch 2.1, of P4, P100, V100, T4, A100; "
-    "aiconfigurator (Apache-2.0): bf16, CUDA graphs, sglang 0.5.10, of A100, H100, L40S"
-)
-FIT_DATE = "2026-11-22"
 STREAMING_FILE = "streaming.parquet"
 FP32_FILE = "ops_fp32_seen_gpus.parquet"
 FP32_GPUS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
 UNSEEN_GPU = "p4"
-BF16_GPUS = ("a100-sxm-80g", "h100-sxm-80g", "l40s")
 Floats = NDArray[np.float64]
 
 
@@ -87,11 +62,6 @@ class Rows:
     def half(self, *, fitted: bool) -> Rows:
         """Return the rows that are fitted, or those held out."""
         return self.take(np.flatnonzero(self.fitted == fitted))
-
-    def split_by_weight(self) -> Rows:
-        """Return the same rows, split by the sizes of the second operand alone."""
-        sizes = [(int(k.params["n"]), int(k.params["k"])) for k in self.table.kernels]
-        return attrs.evolve(self, fitted=np.array([fits_weight(*s) for s in sizes]))
 
     def take(self, at: NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
@@ -161,26 +131,6 @@ def of_model(model: CostModel) -> Predictor:
             lower_bound(rows.table, rows.target),
         )
     )
-
-
-def of_parameters(parameters: GemmParameters) -> Predictor:
-    """Return the same for other parameters of products, without corrections."""
-
-    def predict(rows: Rows) -> Floats:
-        return np.maximum(
-            product_rows(rows).predicted_s(
-                parameters, simt=rows.table.kernels[0].math in SIMT_MODES
-            ),
-            rows.gap_s + lower_bound(rows.table, rows.target),
-        )
-
-    return predict
-
-
-def product_rows(rows: Rows) -> ProductRows:
-    """Return rows as `perfc.fitting` takes them."""
-    gap_s = np.full(len(rows.seconds), rows.gap_s)
-    return ProductRows.of(rows.table, rows.target, rows.seconds, gap_s)
 
 
 def say(*words: object) -> None:
@@ -271,70 +221,6 @@ KIND_GRID = {
 }
 
 
-def products(data: Path, *, fit: bool, leave_out: bool) -> None:
-    """Score, and fit, matrix products in both kinds of math."""
-    simt = list(load(data / FP32_FILE, "gemm", "fp32", (*FP32_GPUS, UNSEEN_GPU)))
-    tensor = [
-        rows.split_by_weight()
-        for gpu in BF16_GPUS
-        for rows in load(data / f"gemm_{gpu}.parquet", "gemm", "bf16", [gpu])
-    ]
-    if fit:
-        fit_products([g for g in simt if g.target.name != UNSEEN_GPU], tensor)
-        return
-    for groups in (simt, tensor):
-        say("products, as shipped:")
-        score(of_model(GEMM), groups)
-    for groups, start, names in (
-        (simt, SIMT_START, SIMT_FITTED),
-        (tensor, TENSOR_START, TENSOR_FITTED),
-    ):
-        for out in groups if leave_out else ():
-            say("left out of the fit:", out.target.name)
-            others = [fit_rows(group) for group in groups if group is not out]
-            found = fit_gemm(others, start, names)
-            report(out.target.name, of_parameters(found)(out), out)
-
-
-def fit_rows(rows: Rows) -> ProductRows:
-    """Return the rows to fit; Pascal's linear layers run Maxwell's kernels."""
-    found = product_rows(rows.half(fitted=True))
-    if rows.target.device.architecture != "Pascal":
-        return found
-    return found.take(np.flatnonzero(found.products.sizes[:, 0] > 1))
-
-
-def with_sigmas(found: GemmParameters, groups: Sequence[Rows]) -> GemmParameters:
-    """Return parameters with the errors that held-out rows of some GPUs show."""
-    logs = [
-        report(rows.target.name, of_parameters(found)(rows), rows)
-        for rows in (group.half(fitted=False) for group in groups)
-    ]
-    shared = np.sqrt(np.mean([np.square(log.mean()) for log in logs]))
-    own = np.sqrt(np.mean([log.var() for log in logs]))
-    return attrs.evolve(
-        found, sigma_shared=max(float(shared), 0.05), sigma_independent=float(own)
-    )
-
-
-def fit_products(simt: Sequence[Rows], tensor: Sequence[Rows]) -> None:
-    """Fit all parameters of products and write the files of the package."""
-    on_simt = fit_gemm([fit_rows(g) for g in simt], SIMT_START, SIMT_FITTED)
-    on_simt = with_sigmas(on_simt, simt)
-    on_tensor: dict[str, GemmParameters] = {}
-    networks: dict[str, Network] = {}
-    for group in tensor:
-        rows = fit_rows(group)
-        found = fit_gemm([rows], TENSOR_START, TENSOR_FITTED)
-        on_tensor[group.target.device.architecture] = with_sigmas(found, [group])
-        modelled_s = rows.predicted_s(found, simt=False) - rows.before_s
-        networks[group.target.name] = fit_residual(rows, modelled_s)
-    write_parameters(
-        FITTED_FOLDER / "gemm.toml", PRODUCT_SOURCE, FIT_DATE, on_simt, on_tensor
-    )
-    write_networks(networks, RESIDUAL_FILE)
-
-
 def others(data: Path, *, fit: bool) -> None:
     """Score, and fit, streaming kernels."""
     streaming_file = data / STREAMING_FILE
@@ -367,11 +253,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--leave-out", action="store_true")
     options = parser.parse_args()
     measurements = options.data / "measurements"
     others(measurements, fit=options.fit)
-    products(measurements, fit=options.fit, leave_out=options.leave_out)
     unseen(measurements)
 
 

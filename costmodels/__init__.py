@@ -25,7 +25,12 @@ from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
 from perfc.costmodels.gemm import GEMM, products_of
-from perfc.costmodels.gemm_residual import RESIDUAL_FILE, Network, features_of
+from perfc.costmodels.gemm_residual import (
+    RESIDUAL_FILE,
+    Network,
+    features_of,
+    has_network,
+)
 from perfc.costmodels.host_profile import (
     COMPILED_GRAPH,
     GRAPH_LAUNCH,
@@ -47,13 +52,13 @@ from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
 from perfc.costmodels.near_rows import NO_WORD, NearRows, Place
-from perfc.costmodels.products import (
+from perfc.costmodels.product_parameters import (
     SIMT_MODES,
     GemmParameters,
-    Products,
-    simt_seconds,
-    tensor_seconds,
+    simt_parameters,
+    tensor_parameters,
 )
+from perfc.costmodels.products import Products, simt_seconds, tensor_seconds
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -157,6 +162,7 @@ __all__ = [
     "features_of",
     "find_cost_models",
     "fits_of",
+    "has_network",
     "hidden_kernels",
     "is_path",
     "is_possible",
@@ -169,8 +175,10 @@ __all__ = [
     "price_table",
     "products_of",
     "profile_names",
+    "simt_parameters",
     "simt_seconds",
     "target_names",
+    "tensor_parameters",
     "tensor_seconds",
     "terms_of",
     "uniform_estimate",

@@ -15,59 +15,63 @@ from __future__ import annotations
 import numpy as np
 
 from perfc.costmodels.fitted_file import FOLDER
-from perfc.costmodels.gemm_residual import RESIDUAL_MODES, networks
-from perfc.costmodels.products import CHUNK
+from perfc.costmodels.gemm_residual import CORRECTED_AT_ONCE, networks
 from perfc.costmodels.protocol import Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
 
 ATTENTION_RESIDUAL_FILE = FOLDER / "attention_residual.npz"
-"""Weights by target and layer."""
+"""Weights by target, type and layer."""
 
-_TILES = np.array([64.0, 64.0, 128.0, 128.0, 192.0, 192.0])
-_PER_SM = np.array([1.0, 2.0, 1.0, 2.0, 1.0, 2.0])
+ATTENTION_TYPE = "bf16"
+"""The type that was measured; fp16 takes the same kernels."""
+
+_TILES = np.array([[64.0], [64.0], [128.0], [128.0], [192.0], [192.0]])
+_PER_SM = np.array([[1.0], [2.0], [1.0], [2.0], [1.0], [2.0]])
 """Tiles of queries, and how many run on an SM at a time, whose waves it sees."""
 
-_HEIGHTS = np.array([64.0, 128.0, 144.0, 192.0])
+_HEIGHTS = np.array([[64.0], [128.0], [144.0], [192.0]])
 """Tiles whose padding it sees."""
 
 
 def attention_sizes(kernels: KernelTable) -> Floats:
-    """Return what the range that was measured is told by, shape (rows, 4)."""
+    """Return what the range that was measured is told by, shape (4, rows)."""
     names = ("batch", "heads", "q_len", "head_dim")
-    return np.stack([kernels.param(name, 1.0) for name in names], axis=1)
+    return np.stack([kernels.param(name, 1.0) for name in names])
 
 
 def measured_rows(kernels: KernelTable, target: Target) -> Flags:
     """Return which kernels are of sizes that were measured on this GPU."""
-    network = networks(ATTENTION_RESIDUAL_FILE).get(target.name)
+    network = networks(ATTENTION_RESIDUAL_FILE).get((target.name, ATTENTION_TYPE))
     if network is None:
         return np.zeros(len(kernels), dtype=np.bool_)
     sizes = attention_sizes(kernels)
-    found = ((sizes >= network.least) & (sizes <= network.most)).all(axis=1)
+    found = ((sizes >= network.least) & (sizes <= network.most)).all(axis=0)
     found &= kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
-    found &= np.isin(kernels.math, RESIDUAL_MODES) & ~kernels.given("causal")
+    found &= np.isin(kernels.math, (ATTENTION_TYPE, "fp16")) & ~kernels.given("causal")
     inside: Flags = found & (kernels.text("phase", "forward") == "forward")
     return inside
 
 
 def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
     """Return the formula's *seconds* of measured sizes as the rows correct them."""
-    network = networks(ATTENTION_RESIDUAL_FILE)[target.name]
+    network = networks(ATTENTION_RESIDUAL_FILE)[target.name, ATTENTION_TYPE]
     features = attention_features(seconds, kernels, target)
-    parts = [network(features[at : at + CHUNK]) for at in range(0, len(seconds), CHUNK)]
+    parts = [
+        network(features[:, at : at + CORRECTED_AT_ONCE])
+        for at in range(0, len(seconds), CORRECTED_AT_ONCE)
+    ]
     return seconds * np.exp(np.concatenate(parts))
 
 
 def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
-    """Return what a network sees of each kernel, shape (rows, features)."""
-    batch, heads, q_len, head_dim = attention_sizes(kernels).T
+    """Return what a network sees of each kernel, shape (features, rows)."""
+    batch, heads, q_len, head_dim = attention_sizes(kernels)
     amounts = (batch, heads, batch * heads, q_len, seconds * 1e6)
-    logs = np.log2(np.stack(amounts, axis=1))
-    whole = np.stack((head_dim % 64 == 0, head_dim % 16 == 0), axis=1)
-    rows = q_len[:, np.newaxis]
-    blocks = (batch * heads)[:, np.newaxis] * np.ceil(rows / _TILES)
+    logs = np.log2(np.stack(amounts))
+    whole = np.stack((head_dim % 64 == 0, head_dim % 16 == 0))
+    blocks = batch * heads * np.ceil(q_len / _TILES)
     waves = blocks / (target.device.sm_count * _PER_SM)
     tail = np.where(waves > 1, np.log2(np.ceil(waves) / waves), 0.0)
     filled = np.clip(np.log2(waves), -3.0, 3.0)
-    padding = np.log2(np.ceil(rows / _HEIGHTS) * _HEIGHTS / rows)
-    return np.concatenate((logs, whole, tail, filled, padding), axis=1)
+    padding = np.log2(np.ceil(q_len / _HEIGHTS) * _HEIGHTS / q_len)
+    return np.concatenate((logs, whole, tail, filled, padding))

@@ -141,7 +141,7 @@ def _as_products(kernels: KernelTable, target: Target) -> Products:
     # The pixels follow from the flops, whatever the padding and the stride.
     pixels = np.maximum(1.0, kernels.flops / (2 * groups * columns * depth))
     return Products(
-        np.stack([groups, pixels, columns, depth], axis=1),
+        np.stack([groups, pixels, columns, depth]),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
         np.zeros(len(kernels), dtype=np.bool_),

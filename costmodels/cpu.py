@@ -130,8 +130,7 @@ class CpuModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim all kernels of known ops if the device is the host's processor."""
-        known = [kernel.known for kernel in kernels.kernels]
-        return np.array(known) & target.device.synchronous
+        return kernels.known & target.device.synchronous
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows, by the profile's coefficients where it has any."""

@@ -5,6 +5,8 @@ Where products of a GPU were measured in thousands, `gemm_residual` corrects the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +14,20 @@ from numpy.typing import NDArray
 from perfc.costmodels.beside import without_beside
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.gemm_residual import (
-    RESIDUAL_MODES,
     SIGMA_INDEPENDENT,
     SIGMA_SHARED,
-    corrected_seconds,
-    measured_rows,
+    correct,
 )
-from perfc.costmodels.products import (
+from perfc.costmodels.product_parameters import (
     SIMT_FITTED_ON,
     SIMT_MODES,
     TENSOR_FITTED_ON,
-    Products,
+    calibrated,
     simt_parameters,
-    simt_seconds,
     tensor_parameters,
-    tensor_seconds,
 )
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable
+from perfc.costmodels.products import Products, simt_seconds, tensor_seconds
+from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable, Texts
 from perfc.costmodels.target import Target
 
 
@@ -53,14 +52,12 @@ class GemmModel:
         on_simt, sigma_simt = trust(vector.sigma_shared, SIMT_FITTED_ON, target)
         on_tensor, sigma_tensor = trust(tensor.sigma_shared, TENSOR_FITTED_ON, target)
         seconds = math_seconds(products, simt, target)
+        if target.fits:
+            _put_calibrated(seconds, products, kernels, target)
         shared = np.where(simt, sigma_simt, sigma_tensor)
         own = np.where(simt, vector.sigma_independent, tensor.sigma_independent)
-        known = np.isin(kernels.math, RESIDUAL_MODES) & ~simt
-        if known.any():
-            known &= measured_rows(products, target)
-        if known.any():
-            part = products.part(known)
-            seconds[known] = corrected_seconds(seconds[known], part, target)
+        if not simt.all():
+            known = correct(seconds, products, kernels.dtype, target) & ~simt
             shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
         return Estimate(
             without_beside(seconds, kernels, target),
@@ -71,11 +68,28 @@ class GemmModel:
         )
 
 
+def _put_calibrated(
+    seconds: Floats, products: Products, kernels: KernelTable, target: Target
+) -> None:
+    """Price anew, in place, products of the types that the target's profile knows."""
+    simt = uses_simt(kernels)
+    names = np.where(kernels.math == "tf32", "tf32", kernels.dtype)
+    for name in np.unique(names).tolist():
+        for vector, shipped, price in (
+            (True, simt_parameters(), simt_seconds),
+            (False, tensor_parameters(target.device.architecture), tensor_seconds),
+        ):
+            rows = (names == name) & (simt == vector)
+            parameters = calibrated(shipped, target, name)
+            if parameters is not None and rows.any():
+                seconds[rows] = price(products.part(rows), target, parameters)
+
+
 def sized(
     kernels: KernelTable, target: Target, names: tuple[str, ...]
 ) -> NDArray[np.bool_]:
     """Whether each kernel gives its sizes, in a math mode that the target has."""
-    found: NDArray[np.bool_] = np.isin(kernels.math, list(target.device.flops_per_s))
+    found = one_of(kernels.math, target.device.flops_per_s)
     for name in names:
         found &= kernels.given(name)
     return found
@@ -86,16 +100,24 @@ def products_of(kernels: KernelTable, target: Target) -> Products:
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
     # A linear layer is `nt` as C = A B in rows, and `tn` in cuBLAS's columns.
     return Products(
-        np.stack(sizes, axis=1),
+        np.stack(sizes),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
-        np.isin(kernels.text("layout"), ("nt", "tn")),
+        one_of(kernels.text("layout"), ("nt", "tn")),
     )
 
 
 def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
     """Whether each kernel computes without tensor cores."""
-    return np.isin(kernels.math, sorted(SIMT_MODES))
+    return one_of(kernels.math, SIMT_MODES)
+
+
+def one_of(words: Texts, chosen: Iterable[str]) -> Flags:
+    """Whether each word is one of those chosen: few, so that comparing is quick."""
+    found = np.zeros(len(words), dtype=np.bool_)
+    for word in chosen:
+        found |= words == word
+    return found
 
 
 def math_seconds(products: Products, simt: NDArray[np.bool_], target: Target) -> Floats:

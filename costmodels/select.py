@@ -154,6 +154,9 @@ class _Result:
         self.seconds[rows] = estimate.seconds
         self.sigma_shared[rows] = estimate.sigma_shared
         self.sigma_independent[rows] = estimate.sigma_independent
+        if len(rows) == len(self.model):
+            self.model, self.provenance = [*estimate.model], [*estimate.provenance]
+            return
         named = zip(rows.tolist(), estimate.model, estimate.provenance, strict=True)
         for row, model, provenance in named:
             self.model[row] = model

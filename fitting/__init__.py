@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
 from perfc.fitting.errors import Errors, errors_of
-from perfc.fitting.gemm import (
-    SIMT_FITTED,
-    SIMT_START,
-    TENSOR_FITTED,
-    TENSOR_START,
-    ProductRows,
-    fit_gemm,
-    write_parameters,
-)
+from perfc.fitting.gemm import ProductRows, fit_gemm
 from perfc.fitting.gemm_residual import fit_residual, write_networks
 from perfc.fitting.host import HostFit, fit_host
 from perfc.fitting.least_squares import fit_terms
@@ -23,22 +15,20 @@ from perfc.fitting.observations import (
     Observations,
     observe,
 )
+from perfc.fitting.product_fit import LeftOut, fit_products, left_out
 from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.fitting.scores import GroupKey, GroupScore, score
 
 __all__ = [
     "DISPATCH_SHARE",
     "LONG_EVENT_US",
-    "SIMT_FITTED",
-    "SIMT_START",
-    "TENSOR_FITTED",
-    "TENSOR_START",
     "DeviceFit",
     "Errors",
     "FamilyFit",
     "GroupKey",
     "GroupScore",
     "HostFit",
+    "LeftOut",
     "Observations",
     "ProductRows",
     "ProfileHead",
@@ -47,13 +37,14 @@ __all__ = [
     "fit_device",
     "fit_gemm",
     "fit_host",
+    "fit_products",
     "fit_residual",
     "fit_terms",
+    "left_out",
     "machine_fields",
     "measured_rates",
     "observe",
     "profile_text",
     "score",
     "write_networks",
-    "write_parameters",
 ]

@@ -16,10 +16,14 @@ from perfc.costmodels import (
     Target,
     cost_models,
     fits_of,
+    has_network,
     price,
+    simt_parameters,
+    tensor_parameters,
     terms_of,
 )
 from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.gemm import CALIBRATED, ProductRows, calibrate_gemm
 from perfc.fitting.least_squares import fit_terms
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
@@ -40,6 +44,9 @@ _FEWEST_TESTS = 5
 """Rows to report below which the fitted ones say how far the fit is off, too."""
 
 _LEAST_SIGMA = 0.02
+
+_TURNS = 5
+"""Parts of the rows that are predicted from the others in turn; `FEWEST` of them."""
 
 
 @attrs.frozen
@@ -114,6 +121,8 @@ def _fits_of_family(
     found = {family: _fit(family, rows, target, models, {})}
     inside = [kind.wider for kind in rows.families]
     narrower = {kind for wider in inside for kind in wider} - {family}
+    if set(CALIBRATED) & set(found[family].values):
+        narrower = set()  # the parameters hold for products of all kinds
     for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
         own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
         if own.fitted.sum() >= FEWEST_OF_KIND:
@@ -141,13 +150,10 @@ def _fit(
     believed: Mapping[str, float],
 ) -> KernelFit:
     part = rows.part(fitted=True)
-    terms = terms_of(part.kernels, target, models)
-    shipped = terms.coefficients
-    named = zip(terms.names, shipped.tolist(), strict=True)
-    before = np.array([believed.get(name, own) for name, own in named])
-    most = np.where(shipped > 0, MOST * shipped, np.inf)
-    values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s, most)
-    coefficients = dict(zip(terms.names, values.tolist(), strict=True))
+    parameters = _parameters(family, part, target, models)
+    target = _with_parameters(target, family, parameters)
+    names, values = _coefficients(part, target, models, believed)
+    coefficients = {**parameters, **dict(zip(names, values.tolist(), strict=True))}
     return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(part))
 
 
@@ -181,6 +187,85 @@ def _with_sigmas(
         sigma_shared=max(abs(errors.log_mean), _LEAST_SIGMA),
         sigma_independent=max(errors.log_spread, _LEAST_SIGMA),
     )
+
+
+def _coefficients(
+    part: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    believed: Mapping[str, float],
+) -> tuple[tuple[str, ...], Floats]:
+    terms = terms_of(part.kernels, target, models)
+    shipped = terms.coefficients
+    named = zip(terms.names, shipped.tolist(), strict=True)
+    before = np.array([believed.get(name, own) for name, own in named])
+    most = np.where(shipped > 0, MOST * shipped, np.inf)
+    values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s, most)
+    return terms.names, values
+
+
+def _parameters(
+    family: Family, part: Observations, target: Target, models: Sequence[CostModel]
+) -> dict[str, float]:
+    """Return what rows of products on a GPU say of the model's own parameters.
+
+    Nothing where a correction alone predicts rows better that it has not seen, and
+    nothing of a GPU and type with thousands of rows, whose model is another.
+    """
+    if family != Family("gemm", family.dtype) or target.device.synchronous:
+        return {}
+    if has_network(target, family.dtype):
+        return {}
+    corrected = _cross_error(family, part, target, models, own=False)
+    if _cross_error(family, part, target, models, own=True) >= corrected:
+        return {}
+    return _calibrated(part, target)
+
+
+def _calibrated(part: Observations, target: Target) -> dict[str, float]:
+    rows = ProductRows.seen(part, target)
+    shipped = simt_parameters()
+    if not rows.simt:
+        shipped = tensor_parameters(target.device.architecture)
+    found = calibrate_gemm([rows], shipped)
+    return {name: getattr(found, name) for name in CALIBRATED}
+
+
+def _cross_error(
+    family: Family,
+    part: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    *,
+    own: bool,
+) -> float:
+    """Return the mean |ln(predicted / measured)| of rows that take turns at it.
+
+    Each fifth of them is predicted from the others, by the model with or without
+    parameters of its own.
+    """
+    turn = np.arange(len(part)) % _TURNS
+    logs: list[Floats] = []
+    for number in range(_TURNS):
+        seen = part.take(np.flatnonzero(turn != number))
+        held = part.take(np.flatnonzero(turn == number))
+        parameters = _calibrated(seen, target) if own else {}
+        changed = _with_parameters(target, family, parameters)
+        _, values = _coefficients(seen, changed, models, {})
+        amounts_s = terms_of(held.kernels, changed, models).amounts_s
+        predicted_s = held.offset_s + amounts_s @ values
+        logs.append(np.log(predicted_s / held.measured_s))
+    return float(np.abs(np.concatenate(logs)).mean())
+
+
+def _with_parameters(
+    target: Target, family: Family, parameters: Mapping[str, float]
+) -> Target:
+    """Return the target as it is before its model's prices are corrected."""
+    if not parameters:
+        return target
+    fit = KernelFit(family, parameters, _LEAST_SIGMA, _LEAST_SIGMA, 1)
+    return attrs.evolve(target, fits=fits_of((fit,)))
 
 
 def _report(

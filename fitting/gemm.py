@@ -2,62 +2,58 @@
 
 Minimises a robust sum of ln(predicted / measured)^2 by least squares over the
 logarithms of the parameters, each within bounds that are physical. Every GPU weighs
-the same. Needs scipy.
+the same.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
+    SIMT_MODES,
     GemmParameters,
-    KernelTable,
     Products,
     Target,
     products_of,
     simt_seconds,
     tensor_seconds,
 )
+from perfc.fitting.observations import Observations
+from perfc.fitting.robust import robust_least
+from perfc.fitting.samples import Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 
-ROWS = 1200
+ROWS = 2000
 """Of one GPU in a fit: more change the parameters by less than their meaning."""
 
-_BELIEF = 0.2
+_BELIEF = 0.6
 """Weight of the start in the fit: parameters that rows do not say stay there."""
 
 _ROBUST = 0.05
 """Errors beyond which a row counts by its size, not by its square."""
-
-_ROUNDS = 16
 
 BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "tile_efficiency": (0.5, 1.0),
         "tile_half": (1.0, 60.0),
         "full_outputs": (1024.0, 16384.0),
-        "fill_s": (5e-8, 4e-6),
+        "fill_cycles": (50.0, 6000.0),
         "epilogue": (0.02, 1.5),
         "memory_efficiency": (0.5, 0.95),
         "rereads": (0.1, 2.0),
-        "l2_efficiency": (0.2, 1.0),
+        "l2_efficiency": (0.2, 1.2),
         "streams_per_sm": (0.1, 2.0),
-        "sharers": (1.5, 60.0),
-        "start_s": (2e-8, 2e-6),
-        "split_s": (5e-7, 8e-6),
-        "power_exponent": (0.7, 1.3),
+        "start_cycles": (20.0, 4000.0),
+        "split_cycles": (500.0, 7000.0),
+        "power_exponent": (0.3, 1.3),
         "short_power": (0.05, 0.95),
-        "sustained": (0.5, 1.0),
     }
 )
 """What each parameter can be."""
@@ -65,49 +61,57 @@ BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
 SIMT_FITTED = (
     "tile_efficiency",
     "tile_half",
-    "fill_s",
+    "fill_cycles",
     "epilogue",
     "memory_efficiency",
     "rereads",
-    "split_s",
-    "power_exponent",
-    "short_power",
+    "split_cycles",
 )
-"""What event pairs on several GPUs say."""
+"""What event pairs on several GPUs say.
+
+Of boards that lack power they have one, T4: it cannot say the exponent for itself when
+it is left out. As many flops as there are watts for, then: an exponent of 1.
+"""
 
 TENSOR_FITTED = (
     "tile_efficiency",
     "tile_half",
     "full_outputs",
-    "fill_s",
+    "fill_cycles",
     "epilogue",
     "memory_efficiency",
     "l2_efficiency",
     "streams_per_sm",
-    "sharers",
-    "start_s",
-    "split_s",
-    "sustained",
+    "start_cycles",
+    "split_cycles",
+    "power_exponent",
+    "short_power",
 )
-"""What CUDA graphs on one GPU say."""
+"""What CUDA graphs say."""
+
+CALIBRATED = ("tile_efficiency", "memory_efficiency", "fill_cycles")
+"""What a handful of rows of one GPU can say: how near its kernels get to the sheet's
+two rates, and what each tile takes besides."""
+
+_CALIBRATED_BELIEF = 0.3
+"""Weight of what other GPUs say, beside a handful of rows."""
 
 SIMT_START = GemmParameters(
     tile_efficiency=0.95,
     tile_half=8.0,
     full_outputs=16384.0,
-    fill_s=0.5e-6,
+    fill_cycles=900.0,
     epilogue=0.3,
     memory_efficiency=0.65,
     rereads=0.7,
     l2_efficiency=1.0,
     streams_per_sm=0.3,
-    sharers=6.0,
-    start_s=0.3e-6,
-    split_s=5e-6,
+    start_cycles=450.0,
+    split_cycles=7000.0,
     k_step=8,
+    overlap=6.0,
     power_exponent=1.0,
     short_power=0.35,
-    sustained=1.0,
     sigma_shared=0.15,
     sigma_independent=0.15,
 )
@@ -117,21 +121,20 @@ TENSOR_START = GemmParameters(
     tile_efficiency=0.9,
     tile_half=20.0,
     full_outputs=4096.0,
-    fill_s=0.6e-6,
+    fill_cycles=1200.0,
     epilogue=0.1,
     memory_efficiency=0.8,
     rereads=0.0,
     l2_efficiency=0.9,
     streams_per_sm=0.6,
-    sharers=6.0,
-    start_s=0.2e-6,
-    split_s=2.5e-6,
-    k_step=32,
-    power_exponent=0.0,
-    short_power=1.0,
-    sustained=0.9,
-    sigma_shared=0.05,
-    sigma_independent=0.1,
+    start_cycles=500.0,
+    split_cycles=4000.0,
+    k_step=16,
+    overlap=6.0,
+    power_exponent=0.6,
+    short_power=0.5,
+    sigma_shared=0.12,
+    sigma_independent=0.13,
 )
 """The same on tensor cores."""
 
@@ -146,6 +149,7 @@ class ProductRows:
         measured_s: What each took, shape (rows,); so are the others.
         before_s: What of that passes before the kernel starts.
         beside_s: What passes beside it: shorter kernels do not shorten the row.
+        simt: Whether they are computed without tensor cores.
 
     """
 
@@ -154,30 +158,57 @@ class ProductRows:
     measured_s: Floats
     before_s: Floats
     beside_s: Floats
+    simt: bool
+
+    def __len__(self) -> int:
+        return len(self.measured_s)
 
     @classmethod
-    def of(
-        cls, kernels: KernelTable, target: Target, measured_s: Floats, before_s: Floats
-    ) -> ProductRows:
-        """Return kernels that were timed, as long as nothing beside them hides."""
-        beside_s = np.zeros(len(kernels))
-        sizes = products_of(kernels, target)
-        return cls(target, sizes, measured_s, before_s, beside_s)
+    def of(cls, sample: Sample) -> ProductRows:
+        """Return the products of a sample, all in one math mode."""
+        # A timing says what is around kernels: of none, and of a very long one.
+        long_s = np.ones(len(sample))
+        before_s = sample.timed_s(long_s) - long_s
+        beside_s = sample.timed_s(np.zeros(len(sample))) - before_s
+        return cls(
+            sample.target,
+            products_of(sample.table, sample.target),
+            sample.measured_s,
+            before_s,
+            beside_s,
+            simt=str(sample.table.math[0]) in SIMT_MODES if len(sample) else True,
+        )
+
+    @classmethod
+    def seen(cls, rows: Observations, target: Target) -> ProductRows:
+        """Return the products of a calibration, all in one math mode."""
+        return cls(
+            target,
+            products_of(rows.kernels, target),
+            rows.measured_s,
+            rows.offset_s,
+            np.zeros(len(rows)),
+            simt=str(rows.kernels.math[0]) in SIMT_MODES,
+        )
 
     def take(self, rows: NDArray[np.intp]) -> ProductRows:
         """Return some of the rows."""
-        return ProductRows(
-            self.target,
-            self.products.part(rows),
-            self.measured_s[rows],
-            self.before_s[rows],
-            self.beside_s[rows],
+        return attrs.evolve(
+            self,
+            products=self.products.part(rows),
+            measured_s=self.measured_s[rows],
+            before_s=self.before_s[rows],
+            beside_s=self.beside_s[rows],
         )
 
-    def predicted_s(self, parameters: GemmParameters, *, simt: bool) -> Floats:
+    def kernel_s(self, parameters: GemmParameters) -> Floats:
+        """Return what the kernels take with some parameters."""
+        price = simt_seconds if self.simt else tensor_seconds
+        return price(self.products, self.target, parameters)
+
+    def predicted_s(self, parameters: GemmParameters) -> Floats:
         """Return what the rows would measure with some parameters."""
-        price = simt_seconds if simt else tensor_seconds
-        kernel_s = price(self.products, self.target, parameters)
+        kernel_s = self.kernel_s(parameters)
         found: Floats = self.before_s + np.maximum(kernel_s, self.beside_s)
         return found
 
@@ -187,27 +218,25 @@ def fit_gemm(
     start: GemmParameters,
     names: Sequence[str],
     *,
-    rows: int = ROWS,
     belief: float = _BELIEF,
 ) -> GemmParameters:
     """Return *start* with the parameters *names* fitted to all groups together.
 
     Args:
-        groups: Rows to fit, one group for each GPU.
+        groups: Rows to fit; those of one GPU weigh as much as those of another.
         start: Where to begin, and what the other parameters are.
         names: Fields to fit, each in `BOUNDS`.
-        rows: How many rows of each GPU are fitted; drawn with a fixed seed.
         belief: How much the start counts: a weight on each parameter's logarithm.
 
     """
-    # Not a dependency: nobody else needs it, and nothing that is shipped.
-    solver: Any = importlib.import_module("scipy.optimize")
-    simt = start.k_step == SIMT_START.k_step
-    samples = [_sample(group, rows) for group in groups]
+    samples = [_sample(group, groups) for group in groups if len(group)]
+    rows_of = {
+        name: sum(len(s) for s in samples if s.target.name == name)
+        for name in {sample.target.name for sample in samples}
+    }
+    most = max(rows_of.values())
+    weights = [np.sqrt(most / rows_of[sample.target.name]) for sample in samples]
     first = np.log([getattr(start, name) for name in names])
-    limits = np.log([BOUNDS[name] for name in names])
-    first = np.clip(first, limits[:, 0] + 1e-6, limits[:, 1] - 1e-6)
-    most = max(len(sample.measured_s) for sample in samples)
 
     def decoded(logs: Floats) -> GemmParameters:
         values = dict(zip(names, np.exp(logs).tolist(), strict=True))
@@ -216,51 +245,25 @@ def fit_gemm(
     def residuals(logs: Floats) -> Floats:
         parameters = decoded(logs)
         errors = [
-            np.log(sample.predicted_s(parameters, simt=simt) / sample.measured_s)
-            * np.sqrt(most / len(sample.measured_s))
-            for sample in samples
+            np.log(sample.predicted_s(parameters) / sample.measured_s) * weight
+            for sample, weight in zip(samples, weights, strict=True)
         ]
         return np.concatenate([*errors, (logs - first) * belief])
 
-    found = solver.least_squares(
-        residuals,
-        first,
-        bounds=(limits[:, 0], limits[:, 1]),
-        loss="soft_l1",
-        f_scale=_ROBUST,
-        diff_step=0.02,
-        max_nfev=_ROUNDS,
-    )
-    return decoded(cast("Floats", found.x))
+    limits = np.log([BOUNDS[name] for name in names])
+    return decoded(robust_least(residuals, first, limits, _ROBUST))
 
 
-def _sample(group: ProductRows, rows: int) -> ProductRows:
-    order = np.random.default_rng(0).permutation(len(group.measured_s))
+def calibrate_gemm(
+    rows: Sequence[ProductRows], shipped: GemmParameters
+) -> GemmParameters:
+    """Return the parameters of one GPU that a few rows say, near what is shipped."""
+    return fit_gemm(rows, shipped, CALIBRATED, belief=_CALIBRATED_BELIEF)
+
+
+def _sample(group: ProductRows, groups: Sequence[ProductRows]) -> ProductRows:
+    """Return as many rows of a group as its GPU may have; drawn with a fixed seed."""
+    same = sum(len(g) for g in groups if g.target.name == group.target.name)
+    rows = -(-len(group) * min(ROWS, same) // same)
+    order = np.random.default_rng(0).permutation(len(group))
     return group.take(order[:rows])
-
-
-def write_parameters(
-    path: Path,
-    source: str,
-    date: str,
-    simt: GemmParameters,
-    tensor: Mapping[str, GemmParameters],
-) -> None:
-    """Write the file that `costmodels/products.py` reads.
-
-    Args:
-        path: The file, `fitted/gemm.toml`.
-        source: Of the rows.
-        date: Of the fit.
-        simt: Parameters without tensor cores.
-        tensor: On tensor cores, by architecture.
-
-    """
-    lines = [f"source = {json.dumps(source)}", f'date = "{date}"']
-    for name, parameters in (
-        ("simt", simt),
-        *((f'tensor."{key}"', value) for key, value in sorted(tensor.items())),
-    ):
-        fields = attrs.asdict(parameters).items()
-        lines += ["", f"[{name}]", *(f"{key} = {value:.4g}" for key, value in fields)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

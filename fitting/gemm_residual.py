@@ -20,7 +20,7 @@ from perfc.fitting.gemm import ProductRows
 Floats: TypeAlias = NDArray[np.float64]
 _Weights: TypeAlias = NDArray[np.float32]
 
-HIDDEN = (48, 32)
+HIDDEN = (64, 48)
 """Units of the layers between."""
 
 EPOCHS = 250
@@ -39,40 +39,44 @@ def fit_residual(rows: ProductRows, modelled_s: Floats) -> Network:
     """Return the network that corrects *modelled_s*, the kernels' times, best."""
     features = features_of(modelled_s, rows.products, rows.target)
     wanted = np.log((rows.measured_s - rows.before_s) / modelled_s)
-    return fit_network(features, wanted, rows.products.sizes[:, 1:])
+    return fit_network(features, wanted, rows.products.sizes[1:])
 
 
 def fit_network(features: Floats, wanted: Floats, sizes: Floats) -> Network:
     """Return the network that says *wanted* of *features* best.
 
     Args:
-        features: Shape (rows, features).
+        features: Shape (features, rows).
         wanted: Logarithms, shape (rows,).
-        sizes: What the range of the rows is told by, shape (rows, sizes).
+        sizes: What the range of the rows is told by, shape (sizes, rows).
 
     """
-    mean, scale = features.mean(axis=0), features.std(axis=0) + 1e-6
+    mean = features.mean(axis=1, keepdims=True)
+    scale = features.std(axis=1, keepdims=True) + 1e-6
     scaled = ((features - mean) / scale).astype(np.float32)
-    layers = _train(scaled, wanted.astype(np.float32))
+    layers = _train(scaled.T, wanted.astype(np.float32))
     return Network(
         mean.astype(np.float32),
         scale.astype(np.float32),
-        tuple(layers),
-        sizes.min(axis=0),
-        sizes.max(axis=0),
+        tuple((weights.T.copy(), bias[:, np.newaxis]) for weights, bias in layers),
+        sizes.min(axis=1, keepdims=True),
+        sizes.max(axis=1, keepdims=True),
+        (float(wanted.min()), float(wanted.max())),
     )
 
 
-def write_networks(networks: Mapping[str, Network], path: Path) -> None:
-    """Write networks by target name."""
+def write_networks(networks: Mapping[tuple[str, str], Network], path: Path) -> None:
+    """Write networks by target name and type."""
     arrays: dict[str, NDArray[np.generic]] = {}
-    for target, network in sorted(networks.items()):
-        arrays[f"{target}/mean"] = network.mean
-        arrays[f"{target}/scale"] = network.scale
-        arrays[f"{target}/sizes"] = np.stack([network.least, network.most])
+    for (target, dtype), network in sorted(networks.items()):
+        key = f"{target}/{dtype}"
+        arrays[f"{key}/mean"] = network.mean
+        arrays[f"{key}/scale"] = network.scale
+        arrays[f"{key}/sizes"] = np.stack([network.least, network.most])
+        arrays[f"{key}/limits"] = np.array(network.limits)
         for index, (weights, bias) in enumerate(network.layers):
-            arrays[f"{target}/weights{index}"] = weights
-            arrays[f"{target}/bias{index}"] = bias
+            arrays[f"{key}/weights{index}"] = weights
+            arrays[f"{key}/bias{index}"] = bias
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 

@@ -45,10 +45,10 @@ def _ratios(
 
 @pytest.mark.parametrize(
     ("workload", "mape", "total"),
-    [("DLRM_MLPerf", 0.20, 0.08), ("DLRM_default", 0.14, 0.12), ("FB RM", 0.25, 0.20)],
+    [("DLRM_MLPerf", 0.18, 0.04), ("DLRM_default", 0.17, 0.05), ("FB RM", 0.26, 0.20)],
 )
 def test_products_in_traces_of_v100(workload: str, mape: float, total: float) -> None:
-    """GEMM kernels of DLRM training: each within tens, together within 12 %."""
+    """GEMM kernels of DLRM training: each within tens, together within a fifth."""
     with _need(V100_TRACES).open(encoding="utf-8") as file:
         rows = [r for r in csv.DictReader(file) if r["source"].startswith(workload)]
     kernels = [

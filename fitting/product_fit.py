@@ -1,0 +1,195 @@
+"""All that is shipped of matrix products, from all measured rows; and GPUs left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import SIMT_MODES, GemmParameters, Network
+from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.gemm import (
+    SIMT_FITTED,
+    SIMT_START,
+    TENSOR_FITTED,
+    TENSOR_START,
+    ProductRows,
+    calibrate_gemm,
+    fit_gemm,
+)
+from perfc.fitting.gemm_residual import fit_residual
+from perfc.fitting.observations import LONG_EVENT_US
+from perfc.fitting.samples import CALIBRATION, FITTED, Sample
+
+Floats: TypeAlias = NDArray[np.float64]
+
+BASIC = "bf16"
+"""The type whose rows say the parameters on tensor cores; others are corrected."""
+
+UNSEEN = frozenset({"p4"})
+"""GPUs in no fit."""
+
+_FEWEST_NETWORK = 2000
+"""Rows below which a GPU and type have no network."""
+
+_LEAST_SHARED = 0.05
+
+_FEW, _DRAWS = 10, 5
+"""Rows that calibrate a GPU, and how often they are drawn."""
+
+
+@attrs.frozen
+class LeftOut:
+    """A GPU whose rows were left out of a fit.
+
+    Attributes:
+        target: Its name.
+        dtype: Of the rows.
+        errors: On all its rows.
+        with_few: MAPE once ten of its rows have calibrated the rest; the median of
+            five draws.
+
+    """
+
+    target: str
+    dtype: str
+    errors: Errors
+    with_few: float
+
+
+def fit_products(
+    samples: Sequence[Sample],
+) -> tuple[dict[str, GemmParameters], dict[tuple[str, str], Network]]:
+    """Return parameters by their table, and networks by target and type."""
+    on_simt, on_tensor = _simt(samples), _tensor(samples)
+    simt = fit_gemm(_to_fit(on_simt), SIMT_START, SIMT_FITTED)
+    shared = fit_gemm(_to_fit(on_tensor), TENSOR_START, TENSOR_FITTED)
+    tables = {
+        "simt": _with_sigmas(simt, on_simt),
+        "tensor.all": _with_sigmas(shared, on_tensor),
+    }
+    networks: dict[tuple[str, str], Network] = {}
+    for name, parts in _by_target(on_tensor).items():
+        own = fit_gemm(_to_fit(parts), shared, TENSOR_FITTED)
+        architecture = parts[0].target.device.architecture
+        tables[f'tensor."{architecture}"'] = _with_sigmas(own, parts)
+        for sample in samples:
+            if sample.key.target != name or not _is_product(sample, simt=False):
+                continue
+            rows = ProductRows.of(sample.of(FITTED))
+            if len(rows) >= _FEWEST_NETWORK:
+                network = fit_residual(rows, rows.kernel_s(own))
+                networks[name, sample.key.dtype] = network
+    return tables, networks
+
+
+def left_out(samples: Sequence[Sample]) -> list[LeftOut]:
+    """Return the errors on all rows of each GPU with parameters of the others."""
+    found: list[LeftOut] = []
+    for kind, start, names in (
+        (_simt(samples), SIMT_START, SIMT_FITTED),
+        (_tensor(samples), TENSOR_START, TENSOR_FITTED),
+    ):
+        for name, parts in _by_target(kind).items():
+            others = [sample for sample in kind if sample.key.target != name]
+            parameters = fit_gemm(_to_fit(others), start, names)
+            rows = [ProductRows.of(sample) for sample in parts]
+            errors = _errors(rows, parameters)
+            few = [_with_few(parts, rows, parameters, seed) for seed in range(_DRAWS)]
+            dtype = parts[0].key.dtype
+            found.append(LeftOut(name, dtype, errors, float(np.median(few))))
+    return found
+
+
+def _errors(rows: Sequence[ProductRows], parameters: GemmParameters) -> Errors:
+    found = errors_of(
+        np.concatenate([part.predicted_s(parameters) for part in rows]),
+        np.concatenate([part.measured_s for part in rows]),
+    )
+    assert found is not None  # noqa: S101 - samples are not empty
+    return found
+
+
+def _with_few(
+    parts: Sequence[Sample],
+    rows: Sequence[ProductRows],
+    parameters: GemmParameters,
+    seed: int,
+) -> float:
+    """Return the MAPE on *rows* once a few have calibrated the parameters."""
+    groups = _to_fit(parts)
+    number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    place = np.concatenate([np.arange(len(group)) for group in groups])
+    drawn = np.random.default_rng(seed).permutation(len(number))[:_FEW]
+    chosen = [
+        group.take(place[drawn[number[drawn] == at]]) for at, group in enumerate(groups)
+    ]
+    return _errors(rows, calibrate_gemm(chosen, parameters)).mape
+
+
+def _simt(samples: Sequence[Sample]) -> list[Sample]:
+    return [
+        sample
+        for sample in samples
+        if _is_product(sample, simt=True) and sample.target.name not in UNSEEN
+    ]
+
+
+def _tensor(samples: Sequence[Sample]) -> list[Sample]:
+    return [
+        sample
+        for sample in samples
+        if _is_product(sample, simt=False) and sample.key.dtype == BASIC
+    ]
+
+
+def _is_product(sample: Sample, *, simt: bool) -> bool:
+    if sample.key.op != "gemm" or not len(sample):
+        return False
+    return (str(sample.table.math[0]) in SIMT_MODES) == simt
+
+
+def _by_target(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample.key.target, []).append(sample)
+    return found
+
+
+def _to_fit(samples: Sequence[Sample]) -> list[ProductRows]:
+    """Return the rows to fit: long ones; Pascal's linear layers run Maxwell's kernels.
+
+    Event pairs that are short say what the host takes.
+    """
+    found: list[ProductRows] = []
+    for sample in samples:
+        rows = ProductRows.of(sample.of(FITTED))
+        chosen = np.ones(len(rows), dtype=np.bool_)
+        if sample.key.timing == "event":
+            chosen &= rows.measured_s > LONG_EVENT_US * 1e-6
+        if sample.target.device.architecture == "Pascal":
+            chosen &= rows.products.sizes[0] > 1
+        found.append(rows.take(np.flatnonzero(chosen)))
+    return found
+
+
+def _with_sigmas(found: GemmParameters, samples: Sequence[Sample]) -> GemmParameters:
+    """Return parameters with the errors of some GPUs on rows that were not fitted."""
+    logs: list[Floats] = []
+    for parts in _by_target(samples).values():
+        rows = [ProductRows.of(sample.of(CALIBRATION)) for sample in parts]
+        logs.append(
+            np.concatenate(
+                [np.log(part.predicted_s(found) / part.measured_s) for part in rows]
+            )
+        )
+    shared = np.sqrt(np.mean([np.square(log.mean()) for log in logs]))
+    own = np.sqrt(np.mean([log.var() for log in logs]))
+    return attrs.evolve(
+        found,
+        sigma_shared=max(float(shared), _LEAST_SHARED),
+        sigma_independent=float(own),
+    )

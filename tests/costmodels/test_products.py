@@ -1,0 +1,91 @@
+"""Matrix products: what of a GPU decides their time, and that rows do not mix."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.costmodels.kernels import gemm
+
+from perfc.costmodels import (
+    GEMM,
+    Family,
+    KernelFit,
+    KernelTable,
+    Products,
+    Provenance,
+    Target,
+    cost_models,
+    fits_of,
+    load_target,
+    price,
+    tensor_parameters,
+    tensor_seconds,
+)
+
+H100 = load_target("h100")
+SIZES = st.integers(1, 9000)
+
+
+def one_product(m: int, n: int, k: int, target: Target) -> float:
+    """Return the seconds of a bf16 product by the parameters that all GPUs share."""
+    moved = 2.0 * (m * k + k * n + m * n)
+    products = Products(
+        np.array([[1.0], [m], [n], [k]]),
+        np.array([moved]),
+        np.array([target.peak("bf16")]),
+        np.array([False]),
+    )
+    return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=8))
+def test_a_row_costs_what_it_costs_alone(sizes: list[tuple[int, int, int]]) -> None:
+    """Whatever stands beside it in the table: tensor cores, SIMT, split or not."""
+    kernels = [gemm(*s, dtype=d, math=d) for s in sizes for d in ("bf16", "fp32")]
+    together = GEMM.estimate(KernelTable(kernels), H100).seconds
+    alone = [GEMM.estimate(KernelTable([k]), H100).seconds[0] for k in kernels]
+
+    assert pytest.approx(alone, rel=1e-5) == together.tolist()
+
+
+@pytest.mark.parametrize("size", [2048, 8192])
+def test_kernels_that_share_loads_are_faster(size: int) -> None:
+    """On a GPU like H100 in all but its clusters of blocks, a product takes longer."""
+    device = attrs.evolve(H100.device, compute_capability="8.0")
+    older = attrs.evolve(H100, device=device)
+
+    assert one_product(size, size, size, H100) < one_product(size, size, size, older)
+
+
+def test_a_board_that_sustains_less_slows_down_long_products() -> None:
+    """Half the base clock costs a product of 20 ms more than one of 20 us."""
+    weak = load_target("a100", {"gpu.base_clock_mhz": "600"})
+    usual = load_target("a100")
+    ratios = [
+        one_product(m, m, m, weak) / one_product(m, m, m, usual) for m in (1024, 16384)
+    ]
+    assert 1 < ratios[0] < ratios[1]
+
+
+def test_a_profile_gives_parameters() -> None:
+    """A profile's share of the peak is taken for its type, and for no other."""
+    target = load_target("v100")
+    values = {"tile_efficiency": 0.5}
+    fit = KernelFit(Family("gemm", "fp32"), values, 0.02, 0.03, 10)
+    mine = attrs.evolve(target, fits=fits_of((fit,)))
+    kernels = [
+        gemm(4096, 4096, 4096),
+        gemm(4096, 4096, 4096, dtype="fp16", math="fp16"),
+    ]
+
+    before = price(kernels, target, cost_models())
+    after = price(kernels, mine, cost_models())
+
+    assert after.seconds[0] > 1.5 * before.seconds[0]
+    assert after.seconds[1] == before.seconds[1]
+    assert after.provenance[0] is Provenance.FITTED
+    assert (0.02, 0.03) == (after.sigma_shared[0], after.sigma_independent[0])
