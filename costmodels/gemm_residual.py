@@ -84,7 +84,8 @@ class Network:
             np.tanh(at, out=at)
         weights, bias = self.layers[-1]
         found = (weights @ at + bias)[0].astype(np.float64)
-        return np.clip(found, *self.limits)
+        limited: Floats = np.clip(found, *self.limits)
+        return limited
 
 
 @functools.cache

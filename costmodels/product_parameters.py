@@ -50,7 +50,7 @@ class GemmParameters:
     """Added to the target's kernel floor."""
     split_cycles: float
     """The second kernel of a split, or its last block's work."""
-    k_step: int
+    k_step: float
     """Depth of one step of the main loop."""
     overlap: float
     """Norm by which computing, memory and loads overlap; the higher the better."""

@@ -40,27 +40,24 @@ def robust_least(
     """
     at = np.clip(first, limits[:, 0], limits[:, 1])
     errors = residuals(at)
-    loss = _loss(errors, scale)
     damping = _FIRST_DAMPING
     for _ in range(_ROUNDS):
+        loss = _loss(errors, scale)
         slopes = _slopes(residuals, at, errors, limits)
         weights = 1 / np.sqrt(1 + np.square(errors / scale))
         normal = slopes.T @ (slopes * weights[:, np.newaxis])
         downhill = -(slopes.T @ (errors * weights))
-        gained = 0.0
+        moved, tried, gained = at, errors, 0.0
         while not gained and damping < _MOST_DAMPING:
             ridge = np.diag(damping * (np.diag(normal) + 1e-9))
-            moved = np.clip(
-                at + np.linalg.solve(normal + ridge, downhill),
-                limits[:, 0],
-                limits[:, 1],
-            )
+            step = np.linalg.solve(normal + ridge, downhill)
+            moved = np.clip(at + step, limits[:, 0], limits[:, 1])
             tried = residuals(moved)
             gained = max(0.0, 1 - _loss(tried, scale) / loss)
             damping *= _LESS if gained else _MORE
-        if gained:
-            at, errors = moved, tried
-            loss = _loss(errors, scale)
+        if not gained:
+            break
+        at, errors = moved, tried
         if gained < _ENOUGH:
             break
     return at
