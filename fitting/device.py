@@ -122,7 +122,7 @@ def _fits_of_family(
     inside = [kind.wider for kind in rows.families]
     narrower = {kind for wider in inside for kind in wider} - {family}
     if set(CALIBRATED) & set(found[family].values):
-        narrower = set()  # the parameters hold for products of all kinds
+        narrower.clear()  # the parameters hold for products of all kinds
     for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
         own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
         if own.fitted.sum() >= FEWEST_OF_KIND:
