@@ -13,7 +13,7 @@ rows nothing is said: the factor is 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -28,6 +28,9 @@ Floats: TypeAlias = NDArray[np.float64]
 MOST = 1.5
 """Logarithm of the largest factor."""
 
+
+_AT_A_TIME = 4096
+"""Kernels whose distances to all rows are held at a time."""
 
 NO_WORD = "-"
 """What a profile has for an empty word."""
@@ -54,6 +57,12 @@ class Place:
         names = _WORDS.get(kernels[0].op, _KIND) if kernels else ()
         words = [[_word(k.params.get(name)) for name in names] for k in kernels]
         return cls(sizes, np.array(words, dtype=np.str_).reshape(len(words), -1))
+
+    def parts(self) -> Iterator[Place]:
+        """Yield kernels so many at a time that what is worked out of them is small."""
+        for start in range(0, len(self.sizes), _AT_A_TIME):
+            rows = slice(start, start + _AT_A_TIME)
+            yield Place(self.sizes[rows], self.words[rows])
 
     def likeness(self, other: Place, octaves: float, unlike: float) -> Floats:
         """Return how alike kernels and others are, shape (kernels, others)."""
@@ -100,9 +109,13 @@ class NearRows:
                 "calibrate again"
             )
             raise PerfcError(msg)
-        likeness = place.likeness(rows, self.octaves, self.unlike)
-        logs: Floats = np.clip(likeness @ np.array(self.weights), -MOST, MOST)
-        return logs
+        weights = np.array(self.weights)
+        logs = [
+            part.likeness(rows, self.octaves, self.unlike) @ weights
+            for part in place.parts()
+        ]
+        factor: Floats = np.clip(np.concatenate(logs), -MOST, MOST)
+        return factor
 
     def _place(self) -> Place:
         count = len(self.weights)
