@@ -58,6 +58,16 @@ def _work_distances(
     return Work(flops * elements, moved.bytes_read, moved.bytes_written)
 
 
+def _infer_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[1].type
+    if x.rank < _PAIR:
+        msg = f"expected vectors in rows, got {x}"
+        raise VerifyError(msg)
+    return first_saved(attributes, operands)
+
+
 def _work_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -80,7 +90,7 @@ DISTANCES = OpDef(
 DISTANCES_BACKWARD = OpDef(
     name="distances_backward",
     arity=(3, 4),
-    infer=first_saved,
+    infer=_infer_backward,
     work=_work_backward,
     attributes=_ATTRIBUTES,
     summary="gradient of distances: of its result, x, y if there is one, the result",

@@ -84,6 +84,21 @@ CONV_BACKWARD = OpDef(
 )
 
 
+_WANTED_OF_TBC = infer_wanted(
+    {"x": like(1), "weight": like(2), "bias": vector_like(0, 2)}
+)
+
+
+def _infer_conv_tbc(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract | None]:
+    types = [operand.type for operand in operands]
+    if any(type_.rank != 3 for type_ in types):  # noqa: PLR2004 - steps, batch, channels
+        msg = f"expected tensors of three axes, got {', '.join(map(str, types))}"
+        raise VerifyError(msg)
+    return _WANTED_OF_TBC(attributes, operands)
+
+
 def _work_conv_tbc(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -101,7 +116,7 @@ CONV_TBC_BACKWARD = OpDef(
     name="conv_tbc_backward",
     arity=(3, 3),
     results=None,
-    infer=infer_wanted({"x": like(1), "weight": like(2), "bias": vector_like(0, 2)}),
+    infer=_infer_conv_tbc,
     work=_work_conv_tbc,
     attributes={**WANTS, "padding": OPTIONAL_INT},
     summary="gradients of conv_tbc: of its result, the steps, and the weight",
