@@ -8,6 +8,7 @@ first write.
 
 from __future__ import annotations
 
+import gc
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(REPORTS):  # a new file: to replace one takes longer
             report = analyzed(nodes)
+            gc.collect()  # what the report before has left
             walls_s.append(written(report, Path(folder, f"{number}.json")))
         print("again:")
         for name in ("again.json", "again.json.gz"):
