@@ -162,7 +162,11 @@ def _infer_linear_attention(
     value_size = value.shape[2] // kv_heads
     state = (query.shape[0], kv_heads, key.shape[2] // kv_heads, value_size)
     out = TensorType(query.dtype, (*query.shape[:2], heads * value_size))
-    dtype = operands[3].type.dtype if attributes.flag("has_state") else query.dtype
+    given = attributes.flag("has_state")
+    if given and len(operands) == 3:  # noqa: PLR2004 - query, key, value
+        msg = "has_state is true, but no state is given as operand 3"
+        raise VerifyError(msg)
+    dtype = operands[3].type.dtype if given else query.dtype
     return [Abstract(out), Abstract(TensorType(dtype, state))]
 
 
