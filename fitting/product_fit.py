@@ -22,7 +22,7 @@ from perfc.fitting.gemm import (
 )
 from perfc.fitting.gemm_residual import fit_residual
 from perfc.fitting.observations import LONG_EVENT_US
-from perfc.fitting.samples import CALIBRATION, FITTED, Sample
+from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -49,8 +49,8 @@ class LeftOut:
         target: Its name.
         dtype: Of the rows.
         errors: On all its rows.
-        with_few: MAPE once ten of its rows have calibrated the rest; the median of
-            five draws.
+        with_few: MAPE, on rows that only report, once ten others have calibrated the
+            parameters; the median of five draws.
 
     """
 
@@ -98,7 +98,7 @@ def left_out(samples: Sequence[Sample]) -> list[LeftOut]:
             parameters = fit_gemm(_to_fit(others), start, names)
             rows = [ProductRows.of(sample) for sample in parts]
             errors = _errors(rows, parameters)
-            few = [_with_few(parts, rows, parameters, seed) for seed in range(_DRAWS)]
+            few = [_with_few(parts, parameters, seed) for seed in range(_DRAWS)]
             dtype = parts[0].key.dtype
             found.append(LeftOut(name, dtype, errors, float(np.median(few))))
     return found
@@ -113,13 +113,8 @@ def _errors(rows: Sequence[ProductRows], parameters: GemmParameters) -> Errors:
     return found
 
 
-def _with_few(
-    parts: Sequence[Sample],
-    rows: Sequence[ProductRows],
-    parameters: GemmParameters,
-    seed: int,
-) -> float:
-    """Return the MAPE on *rows* once a few have calibrated the parameters."""
+def _with_few(parts: Sequence[Sample], parameters: GemmParameters, seed: int) -> float:
+    """Return the MAPE on rows to report once a few to fit calibrate the parameters."""
     groups = _to_fit(parts)
     number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     place = np.concatenate([np.arange(len(group)) for group in groups])
@@ -127,6 +122,7 @@ def _with_few(
     chosen = [
         group.take(place[drawn[number[drawn] == at]]) for at, group in enumerate(groups)
     ]
+    rows = [ProductRows.of(sample.of(TEST)) for sample in parts]
     return _errors(rows, calibrate_gemm(chosen, parameters)).mape
 
 

@@ -102,11 +102,6 @@ class Sample:
         """Return the rows that are for one thing."""
         return self.take(np.flatnonzero(self.part == part))
 
-    def thinned(self, most: int) -> Sample:
-        """Return at most so many rows, evenly spread over the table."""
-        step = max(1, -(-len(self) // most))
-        return self.take(np.arange(0, len(self), step))
-
     def predicted_s(self, models: CostModel | Sequence[CostModel]) -> Floats:
         """Return what the rows would measure by some models."""
         if isinstance(models, Sequence):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
+
 from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
@@ -52,10 +54,9 @@ def _of_power(attributes: Record) -> bool:
 def _work_distances(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    flops = _PLAIN_FLOPS + _POWER_FLOPS * _of_power(attributes)
-    moved = touch_all(attributes, operands, results)
     elements = results[0].numel * operands[0].shape[-1]
-    return Work(flops * elements, moved.bytes_read, moved.bytes_written)
+    flops = (_PLAIN_FLOPS + _POWER_FLOPS * _of_power(attributes)) * elements
+    return attrs.evolve(touch_all(attributes, operands, results), flops=flops)
 
 
 def _infer_backward(
@@ -71,10 +72,9 @@ def _infer_backward(
 def _work_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    flops = _GRADIENT_FLOPS + _POWER_FLOPS * _of_power(attributes)
-    moved = touch_all(attributes, operands, results)
     elements = operands[0].numel * operands[1].shape[-1]
-    return Work(flops * elements, moved.bytes_read, moved.bytes_written)
+    flops = (_GRADIENT_FLOPS + _POWER_FLOPS * _of_power(attributes)) * elements
+    return attrs.evolve(touch_all(attributes, operands, results), flops=flops)
 
 
 _ATTRIBUTES = {"order": OPTIONAL_FLOAT}  # 2 if absent
