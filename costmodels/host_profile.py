@@ -14,7 +14,7 @@ import difflib
 import functools
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias, TypeGuard, cast
@@ -53,6 +53,11 @@ kernel, in place of T1. From the break-down of an empty graph and an empty kerne
 call is 3.0 to 3.3; the generated wrapper's own lines around a kernel 2.5.
 """
 
+BETWEEN = ("phase", "hand_over", "hand_back", "end", "begin")
+"""What lies between two ops and is no T1: a label that begins or ends (a phase, an
+optimizer's step), the way from the thread that calls `backward` to autograd's, the way
+back, and the end and the beginning of an iteration."""
+
 MAX_US = 1e6
 """A mean overhead of a second or more is a stall, not an overhead."""
 
@@ -70,7 +75,8 @@ _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
 _COMPILED = "compiled_us"
-_OPTIONAL = (_GRAPH_NODE, _COMPILED)
+_BETWEEN = "between_us"
+_OPTIONAL = (_GRAPH_NODE, _COMPILED, _BETWEEN)
 _FIELDS = frozenset(
     {*PROFILE_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL}
 )
@@ -125,6 +131,7 @@ class HostProfile:
         graph_node_s: What each node of a CUDA graph adds to its launch call.
         compiled_s: What Python takes in a compiled graph: per `graph`, per generated
             `kernel`, and around each `call` of another.
+        between_s: What of `BETWEEN` was measured, by name.
         sigma_shared: Relative uncertainty that all host times share (standard
             deviation of the logarithm): another CPU, another PyTorch.
         sigma_independent: Relative spread of one host time around its mean.
@@ -144,6 +151,9 @@ class HostProfile:
     graph_node_s: float
     compiled_s: Mapping[str, float] = attrs.field(
         converter=_compiled_s, factory=dict[str, float], hash=False
+    )
+    between_s: Mapping[str, float] = attrs.field(
+        converter=_copied, factory=dict[str, float], hash=False
     )
     sigma_shared: float
     sigma_independent: float
@@ -249,7 +259,8 @@ def _problems(document: _Table) -> Iterator[str]:
     yield from _time_problems(_GRAPH_NODE, document.get(_GRAPH_NODE, GRAPH_NODE_US))
     for field in (*_PER_OP, "calls_us"):
         yield from _table_problems(field, document.get(field))
-    yield from _compiled_problems(document.get(_COMPILED, {}))
+    yield from _named_problems(_COMPILED, COMPILED_US, document.get(_COMPILED, {}))
+    yield from _named_problems(_BETWEEN, BETWEEN, document.get(_BETWEEN, {}))
 
 
 def _table_problems(field: str, table: object) -> Iterator[str]:
@@ -265,16 +276,16 @@ def _table_problems(field: str, table: object) -> Iterator[str]:
         yield from _time_problems(f"{field}.{name}", value)
 
 
-def _compiled_problems(table: object) -> Iterator[str]:
+def _named_problems(field: str, known: Collection[str], table: object) -> Iterator[str]:
+    """Check a table that may have each of some names."""
     if not isinstance(table, Mapping):
-        yield f"{_COMPILED} = {_shown(table)}; expected a table"
+        yield f"{field} = {_shown(table)}; expected a table"
         return
     for name, value in cast("_Table", table).items():
-        if name in COMPILED_US:
-            yield from _time_problems(f"{_COMPILED}.{name}", value)
+        if name in known:
+            yield from _time_problems(f"{field}.{name}", value)
         else:
-            known = ", ".join(COMPILED_US)
-            yield f"unknown field '{_COMPILED}.{name}'; it has {known}"
+            yield f"unknown field '{field}.{name}'; it has {', '.join(known)}"
 
 
 def _time_problems(name: str, value: object) -> Iterator[str]:
@@ -306,7 +317,9 @@ def _profile(document: _Table) -> HostProfile:
     def text(field: str) -> str:
         return str(document[field])
 
-    compiled = cast("Mapping[str, float]", document.get(_COMPILED, {}))
+    def some(field: str) -> dict[str, float]:
+        times = cast("Mapping[str, float]", document.get(field, {}))
+        return {name: us * 1e-6 for name, us in times.items()}
 
     return HostProfile(
         name=text("name"),
@@ -317,7 +330,8 @@ def _profile(document: _Table) -> HostProfile:
         t0_s=per_name("t0_us"),
         calls_s=per_name("calls_us"),
         graph_node_s=number(_GRAPH_NODE, GRAPH_NODE_US) * 1e-6,
-        compiled_s={name: us * 1e-6 for name, us in compiled.items()},
+        compiled_s=some(_COMPILED),
+        between_s=some(_BETWEEN),
         sigma_shared=number("sigma_shared"),
         sigma_independent=number("sigma_independent"),
         source=text("source"),

@@ -18,8 +18,18 @@ from perfc.fitting.observations import (
 from perfc.fitting.product_fit import LeftOut, fit_products, left_out
 from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.fitting.scores import GroupKey, GroupScore, score
+from perfc.fitting.trace_host import (
+    BETWEEN_GAPS,
+    HostTime,
+    Stall,
+    TraceHost,
+    fit_trace_host,
+    host_times,
+    op_name,
+)
 
 __all__ = [
+    "BETWEEN_GAPS",
     "DISPATCH_SHARE",
     "LONG_EVENT_US",
     "DeviceFit",
@@ -28,10 +38,13 @@ __all__ = [
     "GroupKey",
     "GroupScore",
     "HostFit",
+    "HostTime",
     "LeftOut",
     "Observations",
     "ProductRows",
     "ProfileHead",
+    "Stall",
+    "TraceHost",
     "calibrated_sheet",
     "errors_of",
     "fit_device",
@@ -40,10 +53,13 @@ __all__ = [
     "fit_products",
     "fit_residual",
     "fit_terms",
+    "fit_trace_host",
+    "host_times",
     "left_out",
     "machine_fields",
     "measured_rates",
     "observe",
+    "op_name",
     "profile_text",
     "score",
     "write_networks",

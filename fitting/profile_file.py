@@ -91,9 +91,9 @@ def _host_lines(host: HostProfile) -> Iterator[str]:
     yield f"sigma_independent = {_number(host.sigma_independent)}"
     yield f"t1_us = {_us(host.t1_s)}"
     yield f"graph_node_us = {_us(host.graph_node_s)}"
-    yield "compiled_us = {{ {} }}".format(
-        ", ".join(f"{name} = {_us(value)}" for name, value in host.compiled_s.items())
-    )
+    yield f"compiled_us = {_inline(host.compiled_s)}"
+    if host.between_s:
+        yield f"between_us = {_inline(host.between_s)}"
     tables: Mapping[str, PerName] = {
         "t2_us": host.t2_s,
         "t3_us": host.t3_s,
@@ -107,6 +107,11 @@ def _host_lines(host: HostProfile) -> Iterator[str]:
         yield f"default = {_us(table.default_s)}"
         for key, seconds in sorted(table.named_s.items()):
             yield f"{_text(key)} = {_us(seconds)}"
+
+
+def _inline(seconds: Mapping[str, float]) -> str:
+    listed = ", ".join(f"{name} = {_us(value)}" for name, value in seconds.items())
+    return f"{{ {listed} }}"
 
 
 def _text(value: str) -> str:

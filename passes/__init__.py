@@ -65,6 +65,7 @@ from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.time_interval import TimeInterval
+from perfc.passes.timeline import TimeConstants, link_graphs, solve
 from perfc.passes.training import Training
 from perfc.passes.training_joint import has_optimizer, is_training_step
 from perfc.passes.training_optimizer import OPTIMIZERS
@@ -134,6 +135,7 @@ __all__ = [
     "ShapeInference",
     "SiteSaving",
     "StreamSchedule",
+    "TimeConstants",
     "TimeInterval",
     "Timing",
     "Training",
@@ -150,11 +152,13 @@ __all__ = [
     "integers",
     "is_training_step",
     "kernel_numbers",
+    "link_graphs",
     "make_pass",
     "parse_pipeline",
     "pass_class",
     "pass_names",
     "print_analysis",
     "read_pipeline",
+    "solve",
     "task_mask",
 ]

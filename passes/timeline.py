@@ -85,16 +85,24 @@ TIMELINE: AnnotationKey[Timeline] = AnnotationKey("time.edges", Program)
 
 
 @attrs.frozen
-class _Constants:
-    """What of a target the edges depend on, in seconds."""
+class TimeConstants:
+    """What of a target the edges depend on.
+
+    Attributes:
+        stream_gap_s: Seconds between two tasks of a busy stream.
+        graph_gap_s: The same where one call issued both.
+        launch_latency_s: Seconds from the end of a call to what it issued.
+        synchronous: Whether a call returns only when its kernel is done.
+
+    """
 
     stream_gap_s: float
     graph_gap_s: float
     launch_latency_s: float
-    synchronous: bool
+    synchronous: bool = False
 
 
-_Edges: TypeAlias = dict[_Constants, Timeline]
+_Edges: TypeAlias = dict[TimeConstants, Timeline]
 _LINKED: WeakKeyDictionary[LaunchGraph, _Edges] = WeakKeyDictionary()
 """Edges by structure and constants: kernels do not matter."""
 
@@ -115,7 +123,7 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
     """
     graphs = tuple(launches.graph for launches in hosted)
     device = target.device
-    constants = _Constants(
+    constants = TimeConstants(
         device.stream_gap_s,
         device.graph_gap_s,
         target.runtime.launch_latency_s,
@@ -127,12 +135,18 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
             if len(linked) >= _MOST_CONSTANTS:
                 linked.clear()
             # Without its graph, which would keep the key alive.
-            linked[constants] = attrs.evolve(_link(graphs, constants), graphs=())
+            linked[constants] = attrs.evolve(link_graphs(graphs, constants), graphs=())
         return attrs.evolve(linked[constants], graphs=graphs)
-    return _link(graphs, constants)
+    return link_graphs(graphs, constants)
 
 
-def _link(graphs: tuple[LaunchGraph, ...], constants: _Constants) -> Timeline:
+def link_graphs(graphs: tuple[LaunchGraph, ...], constants: TimeConstants) -> Timeline:
+    """Turn launch graphs into predecessor columns, with constants of one's own.
+
+    Raises:
+        ScheduleError: collectives wait for each other in a circle.
+
+    """
     ends = list(accumulate(map(len, graphs)))
     offsets = (0, *ends[:-1]) if graphs else ()
     previous: list[int] = []
@@ -188,7 +202,7 @@ def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
 
 
 def _gaps_s(
-    graph: LaunchGraph, before: NDArray[np.intp], constants: _Constants
+    graph: LaunchGraph, before: NDArray[np.intp], constants: TimeConstants
 ) -> NDArray[np.float64]:
     """Return the gap behind the task *before* each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)

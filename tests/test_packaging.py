@@ -26,6 +26,7 @@ LAYERS = (
     "measurements",
     "passes",
     "tools",
+    "traces",
 )
 TWINS = "examples/twins"
 FOLDERS = {**{layer: ROOT / layer for layer in LAYERS}, "twins": ROOT / TWINS}

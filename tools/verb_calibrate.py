@@ -10,6 +10,7 @@ import click
 from perfc.ir import PerfcError, UsageError, write_file
 from perfc.measurements import MEASUREMENTS, Measurement, read_rows
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.steps_option import Steps
 from perfc.tools.torch_source import start_torch
 
 _SUFFIX = ".toml"
@@ -29,9 +30,14 @@ _SUFFIX = ".toml"
     "tables",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="TABLE",
-    help="Rows that were measured, .parquet or .csv; repeat for several. "
-    "Nothing is measured then.",
+    metavar="TABLE|TRACE",
+    help="Rows that were measured, .parquet or .csv, or Kineto traces of one host, "
+    ".json or .json.gz; repeat for several. Nothing is measured then.",
+)
+@click.option(
+    "--steps",
+    type=Steps(),
+    help="Learn from these profiler steps of the traces only.",
 )
 @click.option(
     "--minutes",
@@ -62,6 +68,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     *,
     device: str | None,
     tables: Sequence[Path],
+    steps: range | None,
     minutes: float,
     output: Path,
     keep: Path | None,
@@ -71,7 +78,8 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     """Fit a profile of this machine, and print how far off it is.
 
     Rows are measured now, or come from tables of `perfc measure`. A third of them is
-    never fitted: the errors printed are those, before and after.
+    never fitted: the errors printed are those, before and after. From traces a host is
+    learnt: what PyTorch and the runtime took between and in their calls.
     """
     if output.suffix != _SUFFIX:
         msg = f"-o {output}: expected a name that ends in {_SUFFIX}"
@@ -79,6 +87,21 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     if tables and keep is not None:
         msg = "--rows keeps what is measured; with --from nothing is"
         raise UsageError(msg)
+    traces = [path for path in tables if ".json" in path.suffixes]
+    if traces and len(traces) < len(tables):
+        msg = (
+            "--from: tables and traces at once; calibrate from one, then from the other"
+        )
+        raise UsageError(msg)
+    if steps is not None and not traces:
+        msg = "--steps chooses steps of traces; give traces with --from"
+        raise UsageError(msg)
+    if traces:
+        text, lines = _from_traces(traces, steps, output.stem)
+        write_file(output, text.encode())
+        for line in lines if not quiet else ():
+            click.echo(line)
+        return 0
     if tables:
         rows = [row for table in tables for row in read_rows(table, MEASUREMENTS)]
         _check_device(rows, device)
@@ -89,6 +112,15 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     for line in summary(found) if not quiet else ():
         click.echo(line)
     return 0
+
+
+def _from_traces(
+    paths: Sequence[Path], steps: range | None, name: str
+) -> tuple[str, list[str]]:
+    from perfc.tools.trace_calibration import calibrate_traces  # noqa: PLC0415
+    from perfc.traces import read_trace, record  # noqa: PLC0415 - for traces alone
+
+    return calibrate_traces([record(read_trace(path)) for path in paths], steps, name)
 
 
 def _check_device(rows: Sequence[Measurement], device: str | None) -> None:

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from tests.measurements.rows import measured
 from tests.tools.command import SMALL, Command
+from tests.traces.synthetic import Made
 
 import perfc
 from perfc.ir import PerfcError
@@ -21,12 +22,12 @@ from perfc.measurements import MEASUREMENTS, write_rows
 from perfc.tools import cli
 
 VERBS = (
-    *("analyze", "validate", "opt", "measure", "calibrate"),
+    *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
     *("targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (
-    *("replay", "rescale", "shard", "place"),
+    *("rescale", "shard", "place"),
     *("quantize", "dedup", "parallel", "sweep", "diff", "check"),
 )
 
@@ -59,6 +60,9 @@ def test_help_shows_an_example_that_runs(
     monkeypatch.chdir(tmp_path)
     row = attrs.evolve(measured("gemm", b=1, m=64, n=64, k=64), target="h100-sxm-80g")
     write_rows(tmp_path / "measured.csv", [row], MEASUREMENTS)
+    made = Made()
+    made.launch(0, 5, 10, 20)
+    made.write(tmp_path / "trace.json.gz")
     helped = command(*verb, option)
 
     assert (0, "") == (helped.code, helped.err)

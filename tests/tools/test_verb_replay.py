@@ -1,0 +1,181 @@
+"""`perfc replay`, and `perfc calibrate --from` a trace, as they are typed."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.tools.command import SMALL, Command
+from tests.traces.synthetic import Made
+
+TIMES = ("n", "mean_us", "std_us")
+
+
+def _steps(count: int = 3, *, host_us: float = 100) -> Made:
+    """Make iterations of one op each, which take the host longer than the device."""
+    made = Made()
+    for number in range(count):
+        begin = 1000.0 * number
+        made.op(f"ProfilerStep#{number + 1}", begin, 1000)
+        made.op("aten::mm", begin + 10, host_us)
+        made.launch(begin + 15, 5, begin + 25, 40)
+        made.op("aten::relu", begin + 20 + host_us, 30)
+        made.launch(begin + 25 + host_us, 5, begin + 35 + host_us, 10)
+        made.call("cudaDeviceSynchronize", begin + 100 + host_us, 20)
+    return made
+
+
+def test_a_trace_is_reported(command: Command, tmp_path: Path) -> None:
+    """`perfc.replay/1` has the fields that the contract names."""
+    path = _steps().write(tmp_path / "t.json.gz", distributedInfo={"rank": 3})
+
+    report = command("replay", str(path), "--format", "json").report
+
+    assert report["schema"] == "perfc.replay/1"
+    (trace,) = report["traces"]
+    assert (str(path), 3, "Tesla V100-SXM2-16GB") == (
+        trace["file"],
+        trace["rank"],
+        trace["device"],
+    )
+    assert abs(trace["error"]) < 0.01
+    assert trace["gpu_active_us"] == pytest.approx(150)
+    assert trace["exposed_comm_us"] == 0
+    first = trace["steps"][0]
+    assert ("ProfilerStep#1", 1000) == (first["name"], first["measured_us"])
+    assert first["simulated_us"] == pytest.approx(1000, rel=0.01)
+    overheads = report["overheads"]
+    assert {"n": 6, "mean_us": 5, "std_us": 0} == {k: overheads["T2"][k] for k in TIMES}
+    assert {"aten::mm", "aten::relu"} == set(overheads["T2"]["per_op"])
+    assert overheads["T4"]["per_call"]["cudaLaunchKernel"]["n"] == 6
+
+
+def test_tables(command: Command, tmp_path: Path) -> None:
+    """What people read says the same, and what the trace lacks."""
+    made = _steps()
+    made.work(999, 1, 2)
+    path = made.write(tmp_path / "t.json")
+
+    out = command("replay", str(path)).out
+
+    assert "ProfilerStep#2" in out
+    assert "op start to first launch" in out
+    assert "1 of 7 pieces of device work have no call" in out
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_prediction_runs_again(command: Command, tmp_path: Path, mode: str) -> None:
+    """What perfc predicts and writes as a trace takes as long when it is replayed."""
+    path = tmp_path / "own.json.gz"
+    options = ("--target", "v100", "--mode", mode)
+    command("analyze", *SMALL, *options, "--format", "trace", "-o", str(path))
+    predicted = command("analyze", *SMALL, *options, "--format", "json").report
+
+    report = command("replay", str(path), "--format", "json").report
+
+    (trace,) = report["traces"]
+    time_us = predicted["summary"]["time_us"]
+    assert trace["simulated_us"] == pytest.approx(time_us, rel=0.002)
+
+
+def test_host_times_of_ones_own(command: Command, tmp_path: Path) -> None:
+    """The host of some steps is learnt, and tried on others."""
+    path = str(_steps(4).write(tmp_path / "t.json"))
+    profile = tmp_path / "host.toml"
+
+    said = command("calibrate", "--from", path, "--steps", "1:2", "-o", str(profile))
+    options = ("--host", str(profile), "--steps", "3:4", "--format", "json")
+    report = command("replay", path, *options).report
+
+    assert "other steps: shared " in said.out
+    host = tomllib.loads(profile.read_text(encoding="utf-8"))["host"]
+    assert host["t2_us"]["aten::mm"] == pytest.approx(5)
+    assert set(host["between_us"]) == {"end", "begin"}
+    (trace,) = report["traces"]
+    assert ["ProfilerStep#3", "ProfilerStep#4"] == [s["name"] for s in trace["steps"]]
+    assert abs(trace["error"]) < 0.02
+
+
+@pytest.mark.parametrize("host", ["per-op", "global", "shared"])
+def test_hosts_by_name(command: Command, tmp_path: Path, host: str) -> None:
+    """Means of the trace itself, or a profile that perfc has."""
+    path = str(_steps().write(tmp_path / "t.json"))
+
+    report = command("replay", path, "--host", host, "--format", "json").report
+
+    # The trace waits longer between steps than any host of a profile does.
+    low, high = {"per-op": (0, 0.01), "global": (0, 0.15), "shared": (0.5, 1)}[host]
+    assert low <= abs(report["traces"][0]["error"]) < high
+
+
+def test_ranks_together(command: Command, tmp_path: Path) -> None:
+    """Ranks of one run are replayed at once."""
+    files = [
+        str(
+            _steps(host_us=us).write(
+                tmp_path / f"{us}.json", distributedInfo={"rank": us}
+            )
+        )
+        for us in (100, 300)
+    ]
+
+    report = command("replay", *files, "--joint", "--format", "json").report
+
+    assert [100, 300] == [trace["rank"] for trace in report["traces"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--host", "mine"), 2, "--host mine: expected exact, per-op, global, "),
+        (("--host", "none.toml"), 1, "none.toml: cannot read the host profile"),
+        (("--steps", "7:9"), 1, "no steps 7 to 9; it has 1 to 3; see --steps"),
+        (("--kernels", "predicted"), 2, "No such option"),
+    ],
+)
+def test_what_a_trace_cannot_do(
+    command: Command,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    """A host, a step, an option that is not there: one line, and no report."""
+    path = str(_steps().write(tmp_path / "t.json"))
+
+    outcome = command("replay", path, *arguments)
+
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
+
+
+@pytest.mark.parametrize("steps", ["2:1", "a", "1:", "-1"])
+def test_steps_are_a_range(command: Command, tmp_path: Path, steps: str) -> None:
+    """Anything else is a mistake in the command."""
+    path = str(_steps().write(tmp_path / "t.json"))
+
+    outcome = command("replay", path, "--steps", steps)
+
+    assert outcome.code == 2
+    assert "expected A:B, as 1009:1011, or one number" in outcome.err
+
+
+def test_no_profile_of_nothing(command: Command, tmp_path: Path) -> None:
+    """Tables and traces do not mix; a trace without launches teaches nothing."""
+    made = Made()
+    made.op("aten::mm", 0, 10)
+    path = str(made.write(tmp_path / "t.json"))
+    profile = tmp_path / "p.toml"
+
+    empty = command("calibrate", "--from", path, "-o", str(profile))
+    mixed = command(
+        "calibrate", "--from", path, "--from", "rows.csv", "-o", str(profile)
+    )
+    lone = command("calibrate", "--steps", "1:2", "-o", str(profile))
+
+    assert (1, 2, 2) == (empty.code, mixed.code, lone.code)
+    assert "nothing to learn from" in empty.error
+    assert "tables and traces at once" in mixed.error
+    assert "--steps chooses steps of traces" in lone.error
+    assert not profile.exists()

@@ -1,0 +1,92 @@
+"""Ranks of one run, together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.traces.synthetic import Made
+
+from perfc.tools.replay import replay_alone, replay_joint
+from perfc.traces import TraceError, align_collectives, read_ranks
+
+NAMES = ("ncclAllReduce", "ncclSendRecv", "ncclAllReduce")
+
+
+def _rank(
+    begin_us: float, host_us: float, ends_us: tuple[float, ...], *, first: int = 0
+) -> Made:
+    """Make a rank that comes to each collective after *host_us* of its own work."""
+    made = Made()
+    now = begin_us
+    for name, end_us in list(zip(NAMES, ends_us, strict=True))[first:]:
+        made.op("aten::mm", now, host_us)
+        now += host_us
+        made.op("record_param_comms", now, 10)
+        made.launch(now, 5, now + 8, end_us - now - 8, stream=20, name=name)
+        now += 10
+        start = now
+        now = end_us + 5
+        made.call("cudaDeviceSynchronize", start, now - start)
+    return made
+
+
+ENDS = (1000.0, 2000.0, 3000.0)
+
+
+def _files(tmp_path: Path, *ranks: Made) -> list[Path]:
+    return [
+        rank.write(tmp_path / f"r{n}.json", distributedInfo={"rank": n})
+        for n, rank in enumerate(ranks)
+    ]
+
+
+def test_the_last_rank_decides_when_a_collective_begins(tmp_path: Path) -> None:
+    """A slow host delays every rank, and costs the others waiting, not bandwidth."""
+    files = _files(tmp_path, _rank(0, 100, ENDS), _rank(0, 900, ENDS))
+    ranks = read_ranks(files)
+
+    joint = align_collectives(ranks)
+    again = replay_joint(ranks)
+
+    assert [{0, 1}] * 3 == [set(group) for group in joint.groups]
+    for one in again:
+        assert one.simulated_us == pytest.approx(one.measured_us, abs=2)
+    alone = replay_alone(ranks)
+    assert alone[0].simulated_us == pytest.approx(again[0].simulated_us, abs=2)
+
+
+def test_a_rank_that_recorded_later_lacks_the_first(tmp_path: Path) -> None:
+    """Sequences of different length lie where their ends agree."""
+    files = _files(tmp_path, _rank(0, 100, ENDS), _rank(1010, 200, ENDS, first=1))
+
+    joint = align_collectives(read_ranks(files))
+
+    assert [{0, 1}] * 2 == [set(group) for group in joint.groups]
+    kernels = [
+        {
+            joint.ranks[r].graph.kernels[joint.ranks[r].graph.kernel[t]].op
+            for r, t in g.items()
+        }
+        for g in joint.groups
+    ]
+    assert [{"ncclSendRecv"}, {"ncclAllReduce"}] == kernels
+
+
+def test_ranks_of_different_runs_are_refused(tmp_path: Path) -> None:
+    """Other collectives, another day, the same rank twice."""
+    other = Made()
+    for start in (0.0, 100.0, 200.0):
+        other.op("record_param_comms", start, 20)
+        other.launch(start + 1, 5, start + 10, 30, stream=20, name="ncclBroadcast")
+    one = _rank(0, 100, ENDS)
+
+    ranks = read_ranks(_files(tmp_path, one, other))
+    with pytest.raises(TraceError, match="collectives are not those of"):
+        align_collectives(ranks)
+    late = _rank(90e6, 100, tuple(end + 90e6 for end in ENDS))
+    files = _files(tmp_path, one, late)
+    with pytest.raises(TraceError, match=r"begins .* s after"):
+        read_ranks(files)
+    with pytest.raises(TraceError, match="two traces of one rank"):
+        read_ranks([files[0], files[0]])

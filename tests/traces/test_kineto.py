@@ -1,0 +1,139 @@
+"""What a Kineto trace says, in every way it was ever written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.traces.synthetic import Made
+
+from perfc.traces import DeviceKind, TraceError, read_trace
+
+_OLD = {
+    "cpu_op": "Operator",
+    "cuda_runtime": "Runtime",
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+}
+
+
+def _made() -> Made:
+    made = Made()
+    made.op("ProfilerStep#3", 1000, 60)
+    made.op("aten::linear", 1010, 30)
+    made.launch(1015, 5, 1025, 20)
+    made.copy(1045, 8, 1055, 2, size=128)
+    return made
+
+
+def _codes(trace: Any) -> set[str]:  # noqa: ANN401 - a trace
+    return {found.code for found in trace.diagnostics}
+
+
+def test_ops_calls_and_device_work(tmp_path: Path) -> None:
+    """Times count from the first event; device, rank and shapes are kept."""
+    path = _made().write(
+        tmp_path / "t.json.gz", distributedInfo={"rank": 2, "world_size": 4}
+    )
+
+    trace = read_trace(path)
+
+    (op,) = trace.ops
+    assert ("aten::linear", 10, 40) == (op.name, op.start_us, op.end_us)
+    assert ((2, 3),) == op.dims
+    assert ["cudaLaunchKernel", "cudaMemcpyAsync"] == [c.name for c in trace.calls]
+    assert [DeviceKind.KERNEL, DeviceKind.COPY] == [w.kind for w in trace.works]
+    assert [0, 128] == [work.size_bytes for work in trace.works]
+    assert ("Tesla V100-SXM2-16GB", 2, 4) == (
+        trace.device,
+        trace.rank,
+        trace.world_size,
+    )
+    assert [("ProfilerStep#3", 3, 0, 60)] == [
+        (s.name, s.number, s.start_us, s.end_us) for s in trace.steps
+    ]
+    assert not trace.diagnostics
+
+
+def test_traces_of_2021_say_the_same(tmp_path: Path) -> None:
+    """Old traces have other categories, and write thread and stream as text."""
+    made = _made()
+    new = read_trace(made.write(tmp_path / "new.json"))
+    for event in made.events:
+        event["cat"] = _OLD[event["cat"]]
+        on_device = event["cat"] in ("Kernel", "Memcpy")
+        event["tid"] = f"stream {event['tid']}" if on_device else str(event["tid"])
+        event["args"].pop("stream", None)
+        if dims := event["args"].pop("Input Dims", None):
+            event["args"]["Input dims"] = dims
+
+    old = read_trace(made.write(tmp_path / "old.json"))
+
+    assert [w.stream for w in new.works] == [w.stream for w in old.works]
+    assert [(o.name, o.start_us, o.dims) for o in new.ops] == [
+        (o.name, o.start_us, o.dims) for o in old.ops
+    ]
+    assert [c.thread for c in new.calls] == [c.thread for c in old.calls]
+    assert new.steps[0].thread == old.steps[0].thread
+
+
+def test_clocks_that_disagree_are_aligned(tmp_path: Path) -> None:
+    """Kernels that begin before their launches are moved, all by as much."""
+    made = Made()
+    for number in range(30):
+        made.launch(100 * number, 5, 100 * number - 30 + number % 3, 10)
+
+    trace = read_trace(made.write(tmp_path / "t.json"))
+
+    assert {"trace-clock-skew"} < _codes(trace)
+    delays = [
+        w.start_us - c.start_us for w, c in zip(trace.works, trace.calls, strict=True)
+    ]
+    assert min(delays) == pytest.approx(6.5, abs=0.5)
+    assert max(delays) - min(delays) == 2
+
+
+def test_clocks_that_agree_are_left_alone(tmp_path: Path) -> None:
+    """Nothing is moved where causes come before effects."""
+    made = Made()
+    for number in range(30):
+        made.launch(100 * number, 5, 100 * number + 8, 10)
+
+    trace = read_trace(made.write(tmp_path / "t.json"))
+
+    assert "trace-clock-skew" not in _codes(trace)
+    assert trace.works[0].start_us == 8
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    """No device, no calls, no shapes, broken events: each is a remark of its own."""
+    host = Made()
+    host.add("cpu_op", "aten::add", 0, 5)
+    host.add("cpu_op", "aten::mul", 10, -5)
+    host.add("cpu_op", "aten::sub", "soon", 5)  # type: ignore[arg-type]
+    device = Made()
+    device.work(5, 0, 10)
+
+    alone = read_trace(host.write(tmp_path / "host.json"))
+    silent = read_trace(device.write(tmp_path / "device.json"))
+
+    assert {"trace-no-device", "trace-no-shapes", "trace-events"} == _codes(alone)
+    messages = [d.message for d in alone.diagnostics if d.code == "trace-events"]
+    assert ["1 events of negative duration", "1 events without a time"] == messages
+    assert [0, 0] == [
+        op.end_us - op.start_us - 5 * (op.name == "aten::add") for op in alone.ops
+    ]
+    assert "trace-no-calls" in _codes(silent)
+
+
+def test_traces_of_other_programs_are_refused(tmp_path: Path) -> None:
+    """A trace without anything of PyTorch says what it has instead."""
+    made = Made()
+    made.add("blink", "paint", 0, 5)
+
+    with pytest.raises(
+        TraceError, match=r"no trace of PyTorch's profiler.*found 'blink'"
+    ):
+        read_trace(made.write(tmp_path / "t.json"))

@@ -1,0 +1,153 @@
+"""What streams wait for: as newer traces say, or by rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.traces.synthetic import AUTOGRAD, MAIN, Made
+
+from perfc.ir import TaskKind
+from perfc.traces import Recorded, read_trace, record
+
+COMPUTE, COMM, SIDE = 7, 20, 22
+BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
+
+
+def _recorded(made: Made, tmp_path: Path) -> Recorded:
+    return record(read_trace(made.write(tmp_path / "t.json")))
+
+
+def _awaited(found: Recorded) -> dict[str, list[str]]:
+    """Return what waits on its stream, and for which kernels, by name."""
+    graph = found.graph
+
+    def name(task: int) -> str:
+        return graph.kernels[graph.kernel[task]].op
+
+    waits: dict[str, list[str]] = {}
+    for task, kind in enumerate(graph.kind):
+        if kind is TaskKind.WAIT and graph.after[task]:
+            waits[name(task + 1)] = [name(after) for after in graph.after[task]]
+    return waits
+
+
+def _collective(made: Made, start: float, name: str, *, tid: object = MAIN) -> None:
+    """Add what a process group of PyTorch does for a collective."""
+    made.op("record_param_comms", start, 40, tid=tid)
+    made.call("cudaStreamWaitEvent", start + 2, 1, tid=tid)
+    made.label("nccl:all_to_all", start + 5, 30, tid=tid)
+    made.call("cudaStreamWaitEvent", start + 6, 1, tid=tid)
+    made.launch(start + 10, 5, start + 300, 200, stream=COMM, tid=tid, name=name)
+    made.call("cudaStreamWaitEvent", start + 18, 1, tid=tid)
+
+
+def _waited(made: Made, start: float, *, tid: object = MAIN) -> None:
+    """Add the `wait()` of a collective."""
+    made.op("record_param_comms", start, 5, tid=tid)
+    made.call("cudaStreamWaitEvent", start + 2, 1, tid=tid)
+
+
+def _kernel(made: Made, start: float, name: str, **where: object) -> None:
+    made.op("aten::mm", start, 20, tid=where.get("tid", MAIN))
+    made.launch(start + 5, 5, start + 15, 3, name=name, **where)  # type: ignore[arg-type]
+
+
+def test_streams_and_events_that_a_trace_names(tmp_path: Path) -> None:
+    """The stream, and the work that was there when the event was recorded."""
+    made = Made()
+    _kernel(made, 0, "a", stream=SIDE)
+    record_call = made.call("cudaEventRecord", 22, 1)
+    _kernel(made, 30, "b", stream=SIDE)
+    wait = made.call("cudaStreamWaitEvent", 60, 1)
+    made.add(
+        "cuda_sync",
+        "Stream Wait Event",
+        60,
+        1,
+        correlation=wait,
+        device=0,
+        stream=COMPUTE,
+        wait_on_stream=SIDE,
+        wait_on_cuda_event_record_corr_id=record_call,
+    )
+    _kernel(made, 70, "c", stream=SIDE)
+    _kernel(made, 100, "d")
+
+    assert {"d": ["a"]} == _awaited(_recorded(made, tmp_path))
+
+
+def test_a_collective_waits_for_what_was_launched_before(tmp_path: Path) -> None:
+    """It needs what the thread's stream computes."""
+    made = Made()
+    _kernel(made, 0, "a")
+    _collective(made, 30, "ncclSendRecv")
+
+    assert {"ncclSendRecv": ["a"]} == _awaited(_recorded(made, tmp_path))
+
+
+def test_wait_of_a_collective_lets_the_next_launch_wait(tmp_path: Path) -> None:
+    """The stream launched to next needs what the collective brought."""
+    made = Made()
+    _kernel(made, 0, "a")
+    _collective(made, 30, "ncclSendRecv")
+    _kernel(made, 100, "b")
+    _waited(made, 150)
+    _kernel(made, 160, "c", stream=SIDE)
+
+    found = _awaited(_recorded(made, tmp_path))
+
+    assert {"ncclSendRecv": ["a"], "c": ["ncclSendRecv"]} == found
+
+
+def test_gradient_buckets_are_waited_for_at_the_end_of_backward(tmp_path: Path) -> None:
+    """Bare waits are for the oldest bucket each; a `wait()` in between is for none."""
+    made = Made()
+    _kernel(made, 0, "a")
+    for number, start in enumerate((100, 200)):
+        made.op(BACKWARD, start, 90, tid=AUTOGRAD)
+        _collective(made, start + 20, f"ncclAllReduce{number}", tid=AUTOGRAD)
+    made.op(BACKWARD, 400, 90, tid=AUTOGRAD)
+    _collective(made, 410, "ncclSendRecv", tid=AUTOGRAD)
+    _waited(made, 470, tid=AUTOGRAD)
+    _kernel(made, 500, "b", tid=AUTOGRAD)
+    made.call("cudaStreamWaitEvent", 900, 1)
+    made.call("cudaStreamWaitEvent", 902, 1)
+    _kernel(made, 1000, "c")
+
+    found = _awaited(_recorded(made, tmp_path))
+
+    assert ["ncclSendRecv"] == found["b"]
+    assert ["ncclAllReduce0", "ncclAllReduce1"] == found["c"]
+
+
+def test_a_side_stream_is_waited_for_once(tmp_path: Path) -> None:
+    """Copies on their own stream are needed by the stream that waits for them."""
+    made = Made()
+    _kernel(made, 0, "main")
+    _kernel(made, 30, "main")
+    made.copy(60, 5, 70, 10, stream=SIDE, name="Memcpy HtoD (Pinned -> Device)")
+    made.call("cudaStreamWaitEvent", 80, 1)
+    _kernel(made, 90, "first")
+    made.call("cudaStreamWaitEvent", 120, 1)
+    _kernel(made, 130, "second")
+    found = _recorded(made, tmp_path)
+
+    assert {"first": ["memcpy"]} == _awaited(found)
+    assert "stream with nothing to wait for" in " ".join(
+        d.message for d in found.diagnostics
+    )
+
+
+def test_the_computing_stream_is_waited_for_if_an_event_says_so(tmp_path: Path) -> None:
+    """A side stream waits for it only behind a recorded event."""
+    made = Made()
+    for start in (0, 30, 60):
+        _kernel(made, start, "main")
+    made.call("cudaStreamWaitEvent", 100, 1)
+    _kernel(made, 110, "free", stream=SIDE)
+    _kernel(made, 140, "last")
+    made.call("cudaEventRecord", 170, 1)
+    made.call("cudaStreamWaitEvent", 172, 1)
+    _kernel(made, 180, "bound", stream=SIDE)
+
+    assert {"bound": ["last"]} == _awaited(_recorded(made, tmp_path))

@@ -1,0 +1,58 @@
+"""The option `--steps A:B` of verbs that read traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from perfc.ir import PerfcError
+
+if TYPE_CHECKING:
+    from perfc.traces import Recorded
+
+_STEPS = re.compile(r"(\d+)(?::(\d+))?$")
+
+
+class Steps(click.ParamType[range]):
+    """`A:B`, both included, or one number."""
+
+    name = "A:B"
+
+    def convert(
+        self,
+        value: str | range,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> range:
+        """Read a range."""
+        if isinstance(value, range):
+            return value
+        found = _STEPS.match(value)
+        if found is None or int(found[2] or found[1]) < int(found[1]):
+            self.fail(
+                f"{value!r}; expected A:B, as 1009:1011, or one number", param, ctx
+            )
+        return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
+    """Refuse steps that a trace does not have.
+
+    Raises:
+        PerfcError: a trace does not have one of them.
+
+    """
+    for one in recorded if steps is not None else ():
+        numbers = [step.number for step in one.steps]
+        if steps is not None and not set(steps) <= set(numbers):
+            own = (
+                f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it marks none"
+            )
+            msg = (
+                f"{one.trace.file}: no steps {steps[0]} to {steps[-1]}; {own}; "
+                "see --steps"
+            )
+            raise PerfcError(msg)

@@ -1,0 +1,137 @@
+"""`perfc replay`: rebuild the schedule of measured traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfc.ir import UsageError
+from perfc.tools.files import write_result
+from perfc.tools.steps_option import Steps, check_steps
+
+if TYPE_CHECKING:
+    from perfc.costmodels import HostProfile
+    from perfc.traces import Recorded
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc replay trace.json.gz",
+)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE…"
+)
+@click.option(
+    "--host",
+    default="exact",
+    show_default=True,
+    metavar="exact|per-op|global|PROFILE.toml",
+    help="Host times: each as measured, the means of each op, the means over all ops, "
+    "or a profile's.",
+)
+@click.option(
+    "--steps",
+    type=Steps(),
+    help="Report these profiler steps only; host times are learnt from them, too.",
+)
+@click.option(
+    "--joint",
+    is_flag=True,
+    help="The traces are ranks of one run: collectives start when the last rank is "
+    "there.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write there instead of stdout.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def replay(  # noqa: PLR0913 - one argument per option
+    *,
+    files: Sequence[Path],
+    host: str,
+    steps: range | None,
+    joint: bool,
+    format_: str,
+    output: Path | None,
+    debug: bool,
+) -> int:
+    """Run measured traces again, and say what their hosts and devices did.
+
+    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz. Kernels take what
+    they took; launches, streams, waits and threads follow perfc's rules. The difference
+    to what was measured tells how far those rules are right.
+    """
+    from perfc.fitting import host_times  # noqa: PLC0415 - for this verb alone
+    from perfc.tools.replay import replay_alone, replay_joint  # noqa: PLC0415
+    from perfc.tools.replay_report import replay_json, replay_text  # noqa: PLC0415
+
+    _check_host(host)
+    recorded = _recorded(files, joint=joint)
+    check_steps(recorded, steps)
+    profile = _profile(host, recorded, steps)
+    run = replay_joint if joint else replay_alone
+    replayed = run(recorded, profile, steps)
+    times = [time for one in recorded for time in host_times(one, steps)]
+    write = replay_json if format_ == "json" else replay_text
+    write_result(write(replayed, times), output)
+    return 0
+
+
+def _recorded(files: Sequence[Path], *, joint: bool) -> list[Recorded]:
+    from perfc.traces import read_ranks, read_trace, record  # noqa: PLC0415
+
+    if joint:
+        return read_ranks(files)
+    return [record(read_trace(path)) for path in files]
+
+
+_LEARNT = ("per-op", "global")
+
+
+def _check_host(host: str) -> None:
+    """Refuse a host that is none before traces are read.
+
+    Raises:
+        UsageError: there is no such host.
+
+    """
+    from perfc.costmodels import profile_names  # noqa: PLC0415 - for this verb alone
+
+    names = ("exact", *_LEARNT, *profile_names())
+    if host not in names and not _is_file(host):
+        known = ", ".join(names)
+        msg = f"--host {host}: expected {known}, or the path of a .toml profile"
+        raise UsageError(msg)
+
+
+def _is_file(host: str) -> bool:
+    return host.endswith(".toml") or "/" in host
+
+
+def _profile(
+    host: str, recorded: Sequence[Recorded], steps: range | None
+) -> HostProfile | None:
+    """Return the host times to use, None for those of the traces."""
+    from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
+    from perfc.fitting import fit_trace_host  # noqa: PLC0415
+
+    if host == "exact":
+        return None
+    if host in _LEARNT:
+        base = load_profile("shared")
+        per_op = host == "per-op"
+        return fit_trace_host(recorded, base, steps, per_op=per_op).profile
+    return load_profile(host)

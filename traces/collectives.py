@@ -1,0 +1,159 @@
+"""Collectives that several ranks recorded: which of them are one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from perfc.ir import LaunchGraph, TaskKind
+from perfc.traces.events import TraceError
+from perfc.traces.kineto import read_trace
+from perfc.traces.recorded import Recorded
+from perfc.traces.recording import record
+
+_MOST_LOST = 12
+"""Collectives that one rank may have recorded before another began to record."""
+
+_KINDS = ("AllReduce", "AllGather", "ReduceScatter", "SendRecv", "Broadcast", "Reduce")
+_FEWEST = 1
+_APART_US = 60e6
+"""Ranks of one run are recorded within a minute."""
+
+
+def read_ranks(paths: Sequence[str | Path]) -> list[Recorded]:
+    """Read the traces of the ranks of one run, all times from the first event on.
+
+    Raises:
+        TraceError: a file is no trace, two are of one rank, or of different runs.
+
+    """
+    traces = [read_trace(path) for path in paths]
+    numbers = [trace.rank for trace in traces if trace.rank is not None]
+    if len(set(numbers)) < len(numbers):
+        listed = ", ".join(f"{t.file} is rank {t.rank}" for t in traces)
+        msg = f"two traces of one rank: {listed}; expected one trace a rank"
+        raise TraceError(msg)
+    begin_us = min(trace.origin_us for trace in traces)
+    for trace in traces:
+        late_us = trace.origin_us - begin_us
+        if late_us > _APART_US:
+            msg = (
+                f"{trace.file}: begins {late_us / 1e6:,.0f} s after the first of the "
+                "traces; expected ranks of one run"
+            )
+            raise TraceError(msg)
+        trace.delay(late_us)
+    return [record(trace) for trace in traces]
+
+
+@attrs.frozen(eq=False)
+class Joint:
+    """Ranks of one run.
+
+    Attributes:
+        ranks: What each recorded, in the order given.
+        groups: Collectives that are one: a task for each rank that has it.
+
+    """
+
+    ranks: Sequence[Recorded]
+    groups: Sequence[Mapping[int, int]]
+
+
+def align_collectives(ranks: Sequence[Recorded]) -> Joint:
+    """Find which collectives of several ranks are one, and tie them together.
+
+    Those of a stream follow each other in the same order on every rank; ranks that
+    began to record later lack the first ones. Where the sequences lie against each
+    other is told by their ends, which a collective has in common on all ranks; the
+    clocks of the ranks have to agree, as they do within a host.
+
+    A collective then takes on all ranks what it took on the one that waited least.
+
+    Raises:
+        TraceError: the ranks do not run the same collectives.
+
+    """
+    first = ranks[0]
+    groups: list[dict[int, int]] = [{0: task} for task in _collectives(first)]
+    known = [task[0] for task in groups]
+    for number, rank in enumerate(ranks[1:], 1):
+        own = _collectives(rank)
+        offset = _offset(first, known, rank, own)
+        for at, task in enumerate(own):
+            if 0 <= at + offset < len(groups):
+                groups[at + offset][number] = task
+    shared = [group for group in groups if len(group) > _FEWEST]
+    return Joint(tuple(_tied(ranks, shared)), shared)
+
+
+def _collectives(rank: Recorded) -> list[int]:
+    graph = rank.graph
+    found = [t for t, kind in enumerate(graph.kind) if kind is TaskKind.COLLECTIVE]
+    return sorted(found, key=lambda task: rank.end_us[task])
+
+
+def _kind(rank: Recorded, task: int) -> str:
+    name = rank.graph.kernels[rank.graph.kernel[task]].op
+    return next((kind for kind in _KINDS if kind in name), name)
+
+
+def _offset(
+    first: Recorded, known: Sequence[int], rank: Recorded, own: Sequence[int]
+) -> int:
+    """Return where in *known* the first of *own* is."""
+    if not own:
+        return 0
+    best: tuple[float, int] | None = None
+    for offset in range(-_MOST_LOST, _MOST_LOST + 1):
+        pairs = [
+            (known[at + offset], task)
+            for at, task in enumerate(own)
+            if 0 <= at + offset < len(known)
+        ]
+        if not pairs or len(pairs) * 2 < len(own):
+            continue
+        if any(_kind(first, a) != _kind(rank, b) for a, b in pairs):
+            continue
+        apart = statistics.median(
+            abs(first.end_us[a] - rank.end_us[b]) for a, b in pairs
+        )
+        best = min(best or (apart, offset), (apart, offset))
+    if best is None:
+        msg = (
+            f"{rank.trace.file}: its {len(own)} collectives are not those of "
+            f"{first.trace.file}; expected ranks of one run"
+        )
+        raise TraceError(msg)
+    return best[1]
+
+
+def _tied(
+    ranks: Sequence[Recorded], groups: Iterable[Mapping[int, int]]
+) -> Iterable[Recorded]:
+    """Return the ranks with graphs in which a group starts together."""
+    graphs = [_copied(rank.graph) for rank in ranks]
+    for number, group in enumerate(groups):
+        stated_s = min(graphs[rank].stated_s[task] for rank, task in group.items())
+        for rank, task in group.items():
+            graphs[rank].group[task] = f"joint{number}"
+            graphs[rank].stated_s[task] = stated_s
+    for number, (own, graph) in enumerate(zip(ranks, graphs, strict=True)):
+        for task, kind in enumerate(graph.kind):
+            alone = not graph.group[task].startswith("joint")
+            if kind is TaskKind.COLLECTIVE and alone:
+                graph.group[task] = f"r{number}c{task}"
+        yield attrs.evolve(own, graph=graph)
+
+
+def _copied(graph: LaunchGraph) -> LaunchGraph:
+    """Return a graph of the same tasks whose groups and seconds may change."""
+    copy = graph.emptied()
+    copy.kind, copy.resource, copy.op = graph.kind, graph.resource, graph.op
+    copy.kernel, copy.issue, copy.after = graph.kernel, graph.issue, graph.after
+    copy.detail = graph.detail
+    copy.group, copy.stated_s = [*graph.group], [*graph.stated_s]
+    return copy

@@ -1,0 +1,214 @@
+"""What a trace holds, whoever wrote it: ops, calls, device work, in microseconds.
+
+Times count from the first event of the trace.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from perfc.ir import Diagnostic, PerfcError
+
+Thread: TypeAlias = tuple[int | str, int | str]
+"""Process and thread."""
+
+Stream: TypeAlias = tuple[int, int]
+"""Device and stream."""
+
+Dims: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+class Timed(Protocol):
+    """Something that begins and ends."""
+
+    start_us: float
+    end_us: float
+
+
+def delay(events: Iterable[Timed], by_us: float) -> None:
+    """Let events begin and end later by as much."""
+    for event in events:
+        event.start_us += by_us
+        event.end_us += by_us
+
+
+class TraceError(PerfcError):
+    """A file is no trace, or is damaged."""
+
+
+class DeviceKind(enum.Enum):
+    """What a device does."""
+
+    KERNEL = "kernel"
+    COPY = "copy"
+    MEMSET = "memset"
+
+
+@attrs.define(eq=False)
+class HostOp:
+    """One call of one op of the framework.
+
+    Attributes:
+        name: Name, as `aten::addmm`.
+        start_us: When it began.
+        end_us: When it ended.
+        thread: Where it ran.
+        dims: Shapes of its arguments, `()` for one that is no tensor; empty where the
+            trace has none.
+        types: Types of its arguments, as the trace writes them.
+        is_label: Whether it only marks a stretch of time: a step, a module, a phase.
+
+    """
+
+    name: str
+    start_us: float
+    end_us: float
+    thread: Thread
+    dims: Dims
+    types: tuple[str, ...]
+    is_label: bool
+
+
+@attrs.define(eq=False)
+class RuntimeCall:
+    """One call of the CUDA or HIP runtime or driver.
+
+    Attributes:
+        name: Name, as `cudaLaunchKernel`.
+        start_us: When it began.
+        end_us: When it returned.
+        thread: Who called.
+        correlation: Number that the device work it issued has, too; -1 for none.
+
+    """
+
+    name: str
+    start_us: float
+    end_us: float
+    thread: Thread
+    correlation: int
+
+
+@attrs.define(eq=False)
+class DeviceWork:
+    """A kernel, a copy or a memset.
+
+    Attributes:
+        kind: Which of them.
+        name: Name of the kernel, or direction of the copy as the trace writes it.
+        start_us: When it began.
+        end_us: When it ended.
+        stream: Where it ran.
+        correlation: Number of the call that issued it; -1 if the trace does not tell.
+        size_bytes: Bytes copied or set; 0 for a kernel.
+        facts: What the trace says of a collective (name, group, sizes), else empty.
+
+    """
+
+    kind: DeviceKind
+    name: str
+    start_us: float
+    end_us: float
+    stream: Stream
+    correlation: int
+    size_bytes: int
+    facts: Mapping[str, object]
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it waits for other ranks."""
+        return self.kind is DeviceKind.KERNEL and is_collective_kernel(self.name)
+
+
+def is_collective_kernel(name: str) -> bool:
+    """Whether a kernel is one of NCCL or RCCL."""
+    return name.startswith(("nccl", "rccl", "void nccl", "mscclKernel"))
+
+
+@attrs.frozen
+class SyncRecord:
+    """What newer traces say of a call that waits.
+
+    Attributes:
+        stream: The stream that waits, or that the host waits for; None if not told.
+        awaited: The stream of the event waited for; None if not told.
+        record: Correlation of the call that recorded the event, -1 if not told.
+
+    """
+
+    stream: Stream | None
+    awaited: Stream | None
+    record: int
+
+
+@attrs.define(eq=False)
+class Step:
+    """An iteration as the profiler marked it.
+
+    Attributes:
+        name: As `ProfilerStep#7`.
+        number: Its number, 7.
+        start_us: When it began on the host.
+        end_us: When it ended on the host.
+        thread: The thread it was marked on.
+
+    """
+
+    name: str
+    number: int
+    start_us: float
+    end_us: float
+    thread: Thread
+
+
+@attrs.define(eq=False)
+class Trace:
+    """A measured trace.
+
+    Attributes:
+        file: Where it was read.
+        devices: Names of the devices, by number.
+        rank: Rank of the process, None if the trace does not tell.
+        world_size: Number of ranks, None if the trace does not tell.
+        origin_us: When the first event began, by the clock of the host.
+        ops: Ops, in order of their starts.
+        calls: Runtime calls, in order of their starts.
+        works: Device work, in order of their starts.
+        syncs: What the trace says of waiting calls, by correlation.
+        steps: Steps, in order.
+        diagnostics: What is missing or was left out.
+        delay_us: How much later it began than the trace that its times count from.
+
+    """
+
+    file: str
+    devices: Mapping[int, str]
+    rank: int | None
+    world_size: int | None
+    origin_us: float
+    ops: Sequence[HostOp]
+    calls: Sequence[RuntimeCall]
+    works: Sequence[DeviceWork]
+    syncs: Mapping[int, SyncRecord]
+    steps: Sequence[Step]
+    diagnostics: tuple[Diagnostic, ...]
+    delay_us: float = 0.0
+
+    @property
+    def device(self) -> str:
+        """The name of the device that worked most, "" if it has none."""
+        if not self.works:
+            return ""
+        return self.devices.get(self.works[0].stream[0], "")
+
+    def delay(self, by_us: float) -> None:
+        """Let every event begin later by as much."""
+        self.delay_us += by_us
+        delay(self.ops, by_us)
+        delay(self.calls, by_us)
+        delay(self.works, by_us)
+        delay(self.steps, by_us)

@@ -1,0 +1,235 @@
+"""What each thread of the host did, as one line of segments without holes.
+
+An op at the top of a thread is taken apart as in a host profile: T2 up to its first
+launch, T5 between launches, T3 behind the last one, T0 for one that launches nothing;
+T1 lies between two ops. Calls that take memory from the driver or wait are segments of
+their own wherever they are, so that what they took is in no overhead.
+
+While the autograd thread works, the thread that called `backward` waits for it. No
+trace says so, but it shows: the ops of one lie inside a single segment of the other.
+That segment then is two hand-overs, out and back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import attrs
+
+from perfc.traces.events import HostOp, RuntimeCall, Step, Thread, Trace
+from perfc.traces.recorded import Gap
+from perfc.traces.runtime import holds_up
+
+_IDLE = (Gap.T1, Gap.PHASE, Gap.OFFSET)
+"""Gaps in which a thread may wait for another one."""
+
+
+@attrs.define(eq=False)
+class Segment:
+    """A stretch of one thread's time: a call, or the host's own time.
+
+    Attributes:
+        thread: Whose.
+        start_us: When it began.
+        end_us: When it ended.
+        op: The op at the top of the thread that it belongs to, if any.
+        call: The call that it is, if any.
+        gap: What it is if it is no call.
+        behind: The segment of another thread that it waits for, if any.
+
+    """
+
+    thread: Thread
+    start_us: float
+    end_us: float
+    op: HostOp | None
+    call: RuntimeCall | None = None
+    gap: Gap | None = None
+    behind: Segment | None = None
+
+
+def host_lines(trace: Trace, issuing: Collection[int]) -> dict[Thread, list[Segment]]:
+    """Return the segments of every thread that launches or waits, in order.
+
+    Args:
+        trace: The trace.
+        issuing: Correlations that device work has.
+
+    """
+    ops: dict[Thread, list[HostOp]] = {}
+    calls: dict[Thread, list[RuntimeCall]] = {}
+    for op in trace.ops:
+        if not op.is_label:
+            ops.setdefault(op.thread, []).append(op)
+    for call in trace.calls:
+        if call.correlation in issuing or holds_up(call.name):
+            calls.setdefault(call.thread, []).append(call)
+    lines = {
+        thread: list(_line(thread, _outermost(ops.get(thread, ())), calls[thread]))
+        for thread in calls
+    }
+    _mark_phases(trace, lines)
+    main = main_thread(trace, calls)
+    if main in lines:
+        _split(lines[main], [step for step in trace.steps if step.thread == main])
+        _end(lines[main], trace.steps)
+        for thread, line in lines.items():
+            if thread != main:
+                lines[main] = _joined(lines[main], line)
+    return lines
+
+
+def main_thread(trace: Trace, threads: Iterable[Thread]) -> Thread | None:
+    """Return the thread that runs the model: of the steps, else the first to call."""
+    if trace.steps:
+        return trace.steps[0].thread
+    return next(iter(threads), None)
+
+
+def _mark_phases(trace: Trace, lines: dict[Thread, list[Segment]]) -> None:
+    """Tell gaps in which a label begins or ends from other gaps between ops."""
+    borders: dict[Thread, list[float]] = {thread: [] for thread in lines}
+    for op in trace.ops:
+        if op.is_label and op.thread in borders:
+            borders[op.thread] += (op.start_us, op.end_us)
+    for thread, line in lines.items():
+        marks = sorted(borders[thread])
+        for segment in line:
+            at = bisect_left(marks, segment.start_us)
+            inside = at < len(marks) and marks[at] <= segment.end_us
+            if segment.gap is Gap.T1 and inside:
+                segment.gap = Gap.PHASE
+
+
+def _outermost(ops: Iterable[HostOp]) -> list[HostOp]:
+    found: list[HostOp] = []
+    for op in ops:
+        if not found or op.start_us >= found[-1].end_us:
+            found.append(op)
+    return found
+
+
+def _line(
+    thread: Thread, ops: Sequence[HostOp], calls: Sequence[RuntimeCall]
+) -> Iterator[Segment]:
+    """Yield the segments of one thread from the beginning of the trace."""
+    reached, at, first = 0.0, 0, True
+    for op, inside in _with_calls(ops, calls):
+        start_us = op.start_us if op is not None else inside[0].start_us
+        gap = Gap.OFFSET if first else Gap.T1
+        first = False
+        if start_us > reached:
+            yield Segment(thread, reached, start_us, None, gap=gap)
+            reached = start_us
+        at = 0
+        for call in inside:
+            if call.start_us > reached:
+                kind = Gap.T5 if at else Gap.T2
+                yield Segment(thread, reached, call.start_us, op, gap=kind)
+            end_us = max(call.end_us, reached)
+            yield Segment(thread, max(call.start_us, reached), end_us, op, call)
+            reached, at = end_us, at + 1
+        if op is not None and op.end_us > reached:
+            kind = Gap.T3 if inside else Gap.T0
+            yield Segment(thread, reached, op.end_us, op, gap=kind)
+            reached = op.end_us
+
+
+def _with_calls(
+    ops: Sequence[HostOp], calls: Sequence[RuntimeCall]
+) -> Iterator[tuple[HostOp | None, list[RuntimeCall]]]:
+    """Yield each op with the calls in it, and calls outside of any op alone."""
+    at = 0
+    for op in ops:
+        while at < len(calls) and calls[at].start_us < op.start_us:
+            yield None, [calls[at]]
+            at += 1
+        inside: list[RuntimeCall] = []
+        while at < len(calls) and calls[at].start_us <= op.end_us:
+            inside.append(calls[at])
+            at += 1
+        yield op, inside
+    for call in calls[at:]:
+        yield None, [call]
+
+
+def _split(line: list[Segment], steps: Sequence[Step]) -> None:
+    """Cut the host's own time where an iteration begins."""
+    starts = [segment.start_us for segment in line]
+    for step in reversed(steps):
+        at = bisect_right(starts, step.start_us) - 1
+        if at < 0:
+            continue
+        segment = line[at]
+        if segment.gap is None or not segment.start_us < step.start_us < segment.end_us:
+            continue
+        rest = attrs.evolve(segment, start_us=step.start_us)
+        if segment.gap in (Gap.T1, Gap.PHASE):
+            segment.gap, rest.gap = Gap.END, Gap.BEGIN
+        segment.end_us = step.start_us
+        line.insert(at + 1, rest)
+
+
+def _end(line: list[Segment], steps: Sequence[Step]) -> None:
+    """Go on to the end of the last iteration, behind the last op and call."""
+    last = line[-1]
+    if steps and steps[-1].thread == last.thread and steps[-1].end_us > last.end_us:
+        end_us = steps[-1].end_us
+        line.append(Segment(last.thread, last.end_us, end_us, None, gap=Gap.END))
+
+
+def _joined(main: list[Segment], other: list[Segment]) -> list[Segment]:
+    """Let two threads wait for each other where one works inside the other's gap.
+
+    Return the main thread's segments; those of the other are changed in place.
+    """
+    starts = [segment.start_us for segment in main]
+    owner: list[int] = [_around(main, starts, segment) for segment in other]
+    bursts = list(_bursts(other, owner))
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    for first, last in bursts:
+        pieces.setdefault(owner[first], []).append((first, last))
+    result: list[Segment] = []
+    for number, segment in enumerate(main):
+        result.append(segment)
+        for first, last in pieces.get(number, ()):
+            result.append(_handed(result[-1], other, first, last))
+    return result
+
+
+def _around(main: Sequence[Segment], starts: Sequence[float], segment: Segment) -> int:
+    """Return the number of the main thread's gap that *segment* lies in, or -1."""
+    at = bisect_right(starts, segment.start_us) - 1
+    if at < 0 or main[at].gap is None or segment.end_us > main[at].end_us:
+        return -1
+    return at
+
+
+def _bursts(
+    other: Sequence[Segment], owner: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield first and last of each run of segments that lie in one gap."""
+    first = None
+    for at, number in enumerate(owner):
+        if first is not None and owner[first] != number:
+            yield first, at - 1
+            first = None
+        if first is None and number >= 0 and other[at].gap not in _IDLE:
+            first = at
+    if first is not None:
+        yield first, len(other) - 1
+
+
+def _handed(gap: Segment, other: list[Segment], first: int, last: int) -> Segment:
+    """Hand over from *gap* to a run of *other*, and back; return the way back."""
+    begin, end = other[first], other[last]
+    before = other[first - 1] if first else None
+    back = Segment(gap.thread, end.end_us, gap.end_us, gap.op, gap=Gap.HAND_BACK)
+    back.behind = end
+    if before is not None and before.gap in _IDLE:
+        before.gap, before.start_us = Gap.HAND_OVER, gap.start_us
+        before.behind = gap
+    gap.end_us = gap.start_us
+    begin.start_us = max(begin.start_us, gap.start_us)
+    return back

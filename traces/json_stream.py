@@ -1,0 +1,179 @@
+"""Read a trace file event by event: gigabytes of JSON without holding them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import attrs
+
+from perfc.traces.events import TraceError
+
+_CHUNK = 1 << 22
+"""Characters read at a time."""
+
+_LONGEST = 1 << 26
+"""Characters that one value may have; after as many without an end it is damaged."""
+
+_EVENTS = "traceEvents"
+_SPACES = re.compile(r"[ \t\r\n]*")
+
+
+@attrs.define(eq=False)
+class EventFile:
+    """A JSON file of events, read once from front to end.
+
+    It is an object with a list `traceEvents` and other fields, or that list itself.
+
+    Attributes:
+        header: The other fields; complete when the events are.
+
+    """
+
+    path: Path
+    header: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the events.
+
+        Raises:
+            TraceError: the file cannot be read, ends early, or is no trace.
+
+        """
+        try:
+            with _opened(self.path) as stream:
+                yield from self._parsed(_Reader(stream))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            what = f"damaged or truncated gzip file ({error})"
+            msg = f"{self.path}: {what}; nothing of it is used"
+            raise TraceError(msg) from None
+        except OSError as error:
+            msg = f"cannot read {self.path}: {error.strerror or error}"
+            raise TraceError(msg) from None
+        except UnicodeDecodeError:
+            msg = f"{self.path}: not text; expected a trace in JSON, or gzipped JSON"
+            raise TraceError(msg) from None
+        except (ValueError, RecursionError) as error:
+            deep = isinstance(error, RecursionError)
+            reason = "nested too deeply" if deep else str(error)
+            msg = f"{self.path}: not valid JSON ({reason}); nothing of it is used"
+            raise TraceError(msg) from None
+
+    def _parsed(self, reader: _Reader) -> Iterator[dict[str, Any]]:
+        first = reader.peek()
+        if first == "[":
+            yield from self._elements(reader)
+            return
+        if first != "{":
+            msg = f"{self.path}: expected a JSON object with {_EVENTS!r}"
+            raise TraceError(msg)
+        reader.take("{")
+        found = False
+        while reader.peek() != "}":
+            key = reader.value()
+            reader.take(":")
+            if key == _EVENTS and reader.peek() == "[":
+                found = True
+                yield from self._elements(reader)
+            else:
+                self.header[str(key)] = reader.value()
+            if reader.peek() == ",":
+                reader.take(",")
+        if not found and "nodes" not in self.header:
+            keys = ", ".join(sorted(self.header)[:5]) or "nothing"
+            msg = f"{self.path}: no trace: expected {_EVENTS!r}, found {keys}"
+            raise TraceError(msg)
+
+    def _elements(self, reader: _Reader) -> Iterator[dict[str, Any]]:
+        reader.take("[")
+        while reader.peek() != "]":
+            event = reader.value()
+            if isinstance(event, dict):
+                yield event
+            if reader.peek() == ",":
+                reader.take(",")
+        reader.take("]")
+
+
+def _opened(path: Path) -> IO[str]:
+    """Open a text file, gzipped or not, whatever its name says."""
+    with path.open("rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+    if zipped:
+        return gzip.open(path, "rt", encoding="utf-8")
+    return path.open(encoding="utf-8")
+
+
+@attrs.define(eq=False)
+class _Reader:
+    """A text file, decoded value by value."""
+
+    stream: IO[str]
+    text: str = attrs.field(default="", init=False)
+    at: int = attrs.field(default=0, init=False)
+    _decode: Any = attrs.field(
+        factory=lambda: json.JSONDecoder().raw_decode, init=False
+    )
+
+    def peek(self) -> str:
+        """Return the next character that is no space.
+
+        Raises:
+            ValueError: the file ends here.
+
+        """
+        while True:
+            spaces = _SPACES.match(self.text, self.at)
+            self.at = spaces.end() if spaces else self.at
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self._more():
+                msg = "the file ends in the middle"
+                raise ValueError(msg)
+
+    def take(self, character: str) -> None:
+        """Pass over *character*.
+
+        Raises:
+            ValueError: something else is there.
+
+        """
+        found = self.peek()
+        if found != character:
+            msg = f"expected {character!r}, found {found!r}"
+            raise ValueError(msg)
+        self.at += 1
+
+    def value(self) -> Any:  # noqa: ANN401 - JSON
+        """Take the next value.
+
+        Raises:
+            ValueError: there is none.
+
+        """
+        self.peek()
+        while True:
+            try:
+                value, end = self._decode(self.text, self.at)
+            except ValueError:
+                if len(self.text) - self.at > _LONGEST or not self._more():
+                    raise
+                continue
+            # A number at the end of what was read may go on.
+            if end == len(self.text) and self._more():
+                continue
+            self.at = end
+            return value
+
+    def _more(self) -> bool:
+        chunk = self.stream.read(_CHUNK)
+        if not chunk:
+            return False
+        self.text = self.text[self.at :] + chunk
+        self.at = 0
+        return True

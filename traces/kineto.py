@@ -1,0 +1,309 @@
+"""Kineto traces of PyTorch's profiler, CUDA and ROCm, of 2021 and later."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import attrs
+
+from perfc.ir import Diagnostic, Level
+from perfc.traces.clock import skew_us
+from perfc.traces.events import (
+    DeviceKind,
+    DeviceWork,
+    HostOp,
+    RuntimeCall,
+    Step,
+    Stream,
+    SyncRecord,
+    Thread,
+    Timed,
+    Trace,
+    TraceError,
+    delay,
+)
+from perfc.traces.json_stream import EventFile
+
+Event: TypeAlias = Mapping[str, Any]
+
+_DEVICE = {
+    "kernel": DeviceKind.KERNEL,
+    "gpu_memcpy": DeviceKind.COPY,
+    "memcpy": DeviceKind.COPY,
+    "gpu_memset": DeviceKind.MEMSET,
+    "memset": DeviceKind.MEMSET,
+}
+_STEP = re.compile(r"ProfilerStep\s*#(\d+)$")
+_LABEL = re.compile(
+    r"ProfilerStep|Optimizer\.|DistributedDataParallel\.|## |nn\.Module"
+)
+"""Names of ops that only mark a stretch of time: `record_function` wrote them, which
+older profilers do not tell from ops."""
+
+_COLLECTIVE_FACTS = ("Collective name", "Process Group Name", "Seq", "Group size")
+_DIGITS = re.compile(r"-?\d+")
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read a Kineto trace, `.json` or `.json.gz`.
+
+    Of the file one piece at a time is held, and of its events those that tell of ops,
+    runtime calls and device work.
+
+    Raises:
+        TraceError: the file cannot be read, is damaged, or is no trace of PyTorch.
+
+    """
+    file = EventFile(Path(path))
+    reading = _Reading()
+    for event in file.events():
+        reading.add(event)
+    return reading.trace(str(path), file.header)
+
+
+@attrs.define(eq=False)
+class _Reading:
+    """Sorts events into ops, calls and device work."""
+
+    ops: list[HostOp] = attrs.field(factory=list[HostOp])
+    calls: list[RuntimeCall] = attrs.field(factory=list[RuntimeCall])
+    works: list[DeviceWork] = attrs.field(factory=list[DeviceWork])
+    syncs: dict[int, SyncRecord] = attrs.field(factory=dict[int, SyncRecord])
+    steps: list[Step] = attrs.field(factory=list[Step])
+    categories: Counter[str] = attrs.field(factory=Counter[str])
+    problems: Counter[str] = attrs.field(factory=Counter[str])
+
+    def add(self, event: Event) -> None:
+        """Take up one event; those of other kinds are passed over."""
+        category = str(event.get("cat", "")).lower()
+        self.categories[category] += 1
+        take = _TAKERS.get(category)
+        if take is None or event.get("ph") != "X":
+            return
+        span = _span(event)
+        if span is None:
+            self.problems["without a time"] += 1
+            return
+        start_us, end_us = span
+        if end_us < start_us:
+            self.problems["of negative duration"] += 1
+            end_us = start_us
+        take(self, event, start_us, end_us)
+
+    def op(self, event: Event, start_us: float, end_us: float) -> None:
+        """Take up an op, or a label."""
+        name = str(event.get("name", ""))
+        thread = _thread(event)
+        if step := _STEP.match(name):
+            self.steps.append(Step(name, int(step[1]), start_us, end_us, thread))
+            return
+        args = _args(event)
+        label = event.get("cat") == "user_annotation" or _LABEL.match(name) is not None
+        dims = _listed(args.get("Input Dims", args.get("Input dims")))
+        types = _listed(args.get("Input type"))
+        self.ops.append(
+            HostOp(
+                name,
+                start_us,
+                end_us,
+                thread,
+                tuple(map(_shape, dims)),
+                tuple(map(str, types)),
+                label,
+            )
+        )
+
+    def call(self, event: Event, start_us: float, end_us: float) -> None:
+        """Take up a runtime call."""
+        name = str(event.get("name", ""))
+        correlation = _whole(_args(event).get("correlation"), -1)
+        call = RuntimeCall(name, start_us, end_us, _thread(event), correlation)
+        self.calls.append(call)
+
+    def work(self, event: Event, start_us: float, end_us: float) -> None:
+        """Take up device work."""
+        args = _args(event)
+        self.works.append(
+            DeviceWork(
+                _DEVICE[str(event.get("cat", "")).lower()],
+                str(event.get("name", "")),
+                start_us,
+                end_us,
+                _stream(event, args),
+                _whole(args.get("correlation"), -1),
+                _whole(args.get("bytes"), 0),
+                {key: args[key] for key in _COLLECTIVE_FACTS if key in args},
+            )
+        )
+
+    def sync(self, event: Event, _start_us: float, _end_us: float) -> None:
+        """Take up what the trace says of a call that waits."""
+        args = _args(event)
+        device = _whole(args.get("device"), 0)
+
+        def stream(key: str) -> Stream | None:
+            number = _whole(args.get(key), -1)
+            return None if number < 0 else (device, number)
+
+        self.syncs[_whole(args.get("correlation"), -1)] = SyncRecord(
+            stream("stream"),
+            stream("wait_on_stream"),
+            _whole(args.get("wait_on_cuda_event_record_corr_id"), -1),
+        )
+
+    def trace(self, file: str, header: Event) -> Trace:
+        """Put it together, times from the first event on.
+
+        Raises:
+            TraceError: nothing in it is of PyTorch's profiler.
+
+        """
+        if not (self.ops or self.calls or self.works):
+            raise TraceError(_nothing(file, self.categories))
+        lists = (self.ops, self.calls, self.works, self.steps)
+        origin_us = min(chain.from_iterable(map(_start, events) for events in lists))
+        delay(self.ops, -origin_us)
+        delay(self.calls, -origin_us)
+        delay(self.works, -origin_us)
+        delay(self.steps, -origin_us)
+        skew = skew_us(self.calls, self.works)
+        delay(self.works, skew)
+        distributed = _record(header.get("distributedInfo"))
+        return Trace(
+            file,
+            _devices(header),
+            _optional(distributed.get("rank")),
+            _optional(distributed.get("world_size")),
+            origin_us,
+            sorted(self.ops, key=lambda op: (op.start_us, -op.end_us)),
+            sorted(self.calls, key=_start),
+            sorted(self.works, key=_start),
+            self.syncs,
+            sorted(self.steps, key=_start),
+            tuple(self._diagnostics(file, skew)),
+        )
+
+    def _diagnostics(self, file: str, skew: float) -> list[Diagnostic]:
+        found = [
+            Diagnostic(Level.WARNING, "trace-events", f"{count} events {what}", file)
+            for what, count in sorted(self.problems.items())
+        ]
+        if not self.works:
+            message = "no device work: only what the host did is known"
+            found.append(Diagnostic(Level.WARNING, "trace-no-device", message, file))
+        if self.works and not self.calls:
+            message = "no runtime calls: what launched the device work is not known"
+            found.append(Diagnostic(Level.WARNING, "trace-no-calls", message, file))
+        if not any(op.dims for op in self.ops):
+            message = "no shapes: record_shapes was off"
+            found.append(Diagnostic(Level.NOTE, "trace-no-shapes", message, file))
+        if skew:
+            message = (
+                "kernels begin before their launches: the device's clock was moved by "
+                f"{skew:.1f} us"
+            )
+            found.append(Diagnostic(Level.NOTE, "trace-clock-skew", message, file))
+        return found
+
+
+_Taker: TypeAlias = Callable[[_Reading, Event, float, float], None]
+_TAKERS: Mapping[str, _Taker] = {
+    "cpu_op": _Reading.op,
+    "operator": _Reading.op,
+    "user_annotation": _Reading.op,
+    "cuda_runtime": _Reading.call,
+    "cuda_driver": _Reading.call,
+    "hip_runtime": _Reading.call,
+    "runtime": _Reading.call,
+    "cuda_sync": _Reading.sync,
+    **dict.fromkeys(_DEVICE, _Reading.work),
+}
+
+
+def _nothing(file: str, categories: Counter[str]) -> str:
+    found = (
+        ", ".join(repr(name) for name, _ in categories.most_common(5)) or "no events"
+    )
+    return (
+        f"{file}: no trace of PyTorch's profiler: expected events of cpu_op, "
+        f"cuda_runtime and kernel; found {found}"
+    )
+
+
+def _start(event: Timed) -> float:
+    return event.start_us
+
+
+def _args(event: Event) -> Event:
+    return _record(event.get("args"))
+
+
+def _record(value: object) -> Event:
+    return cast("Event", value) if isinstance(value, dict) else {}
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _thread(event: Event) -> Thread:
+    return cast("Thread", (event.get("pid", 0), _number(event.get("tid", 0))))
+
+
+def _number(value: object) -> object:
+    """Return a number that old traces write as text."""
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    return value
+
+
+def _span(event: Event) -> tuple[float, float] | None:
+    start, length = event.get("ts"), event.get("dur")
+    try:
+        start_us, length_us = float(start or 0), float(length or 0)
+    except (TypeError, ValueError):
+        return None
+    if (
+        start is None
+        or length is None
+        or not abs(start_us) + abs(length_us) < float("inf")
+    ):
+        return None
+    return start_us, start_us + length_us
+
+
+def _stream(event: Event, args: Event) -> Stream:
+    """Return device and stream; old traces name the stream as the thread only."""
+    device = args.get("device", event.get("pid"))
+    stream = args.get("stream", event.get("tid"))
+    return _whole(device, 0), _whole(stream, 0)
+
+
+def _whole(value: object, default: int) -> int:
+    """Return a whole number, also one written into text, as `stream 7`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and (found := _DIGITS.search(value)):
+        return int(found[0])
+    return default
+
+
+def _optional(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _shape(dims: object) -> tuple[int, ...]:
+    """A list of tensors keeps the shape of none of them."""
+    return tuple(n for n in _listed(dims) if isinstance(n, int))
+
+
+def _devices(header: Event) -> dict[int, str]:
+    properties = map(_record, _listed(header.get("deviceProperties")))
+    return {_whole(p.get("id"), 0): str(p.get("name", "")) for p in properties}

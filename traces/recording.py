@@ -1,0 +1,415 @@
+"""From a trace to the launch graph that it shows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from perfc.ir import (
+    NO_WORK,
+    Diagnostic,
+    Kernel,
+    LaunchGraph,
+    LaunchOp,
+    Level,
+    Record,
+    TaskKind,
+)
+from perfc.traces.events import (
+    DeviceKind,
+    DeviceWork,
+    HostOp,
+    RuntimeCall,
+    Stream,
+    Thread,
+    Trace,
+)
+from perfc.traces.host_lines import Segment, host_lines, main_thread
+from perfc.traces.recorded import Recorded, StepMark
+from perfc.traces.runtime import (
+    Waits,
+    blocks,
+    holds_up,
+    is_record,
+    is_stream_wait,
+    waits_for,
+)
+from perfc.traces.stream_waits import StreamWaits
+
+QUEUE = 1022
+"""Launches that a stream's queue takes before the next one has to wait (measured on
+V100: a stream that is never idle holds as many)."""
+
+BLOCKING_COPY = "blocking copy"
+"""Detail of the wait for a copy inside the call that issued it."""
+
+_IDLE_US = 5.0
+_RETURN_US = 8.0
+"""A call that waits returns so long after the device is done (6 to 9 in traces)."""
+
+_LONGEST_GAP_US = 10.0
+_SECONDS = 1e-6
+_KINDS = {
+    DeviceKind.KERNEL: TaskKind.KERNEL,
+    DeviceKind.COPY: TaskKind.COPY,
+    DeviceKind.MEMSET: TaskKind.KERNEL,
+}
+
+
+def record(trace: Trace) -> Recorded:
+    """Return the launch graph of a trace, every task with the seconds it took.
+
+    Host tasks are the segments of `host_lines` and the calls; a call that waits states
+    only what it takes when there is nothing to wait for. Launches wait for room in
+    their stream's queue.
+    """
+    return _Recording(trace).run()
+
+
+@attrs.define(eq=False)
+class _Recording:
+    trace: Trace
+    graph: LaunchGraph = attrs.field(init=False)
+    start_us: list[float] = attrs.field(factory=list[float], init=False)
+    end_us: list[float] = attrs.field(factory=list[float], init=False)
+    _works: dict[int, list[DeviceWork]] = attrs.field(init=False)
+    _waits: StreamWaits = attrs.field(init=False)
+    _threads: dict[Thread, int] = attrs.field(factory=dict[Thread, int], init=False)
+    _streams: dict[Stream, int] = attrs.field(factory=dict[Stream, int], init=False)
+    _ops: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    _on_stream: dict[Stream, list[int]] = attrs.field(
+        factory=lambda: defaultdict[Stream, list[int]](list), init=False
+    )
+    _done: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    _lost: dict[Stream, list[DeviceWork]] = attrs.field(init=False)
+    _unblocked: list[int] = attrs.field(factory=list[int], init=False)
+    _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
+    _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
+
+    def run(self) -> Recorded:
+        """Add everything in the order of the host."""
+        self.graph = LaunchGraph(self.trace.file)
+        self._works = _by_call(self.trace)
+        self._waits = StreamWaits(self.trace, self._works)
+        lines = host_lines(self.trace, self._works.keys())
+        self._lost = self._find_lost()
+        for segment, call in _in_order(lines, self.trace.calls):
+            if segment is None:
+                self._waits.called(call)
+            elif segment.call is None:
+                self._gap(segment)
+            else:
+                self._call(segment, segment.call)
+        for stream in sorted(self._lost):
+            self._add_lost(stream, math.inf)
+        self._state_unblocked()
+        return self._recorded(lines)
+
+    def _find_lost(self) -> dict[Stream, list[DeviceWork]]:
+        """Return device work of which the call is not in the trace, last one first."""
+        issued = {id(work) for group in self._works.values() for work in group}
+        found: dict[Stream, list[DeviceWork]] = defaultdict(list)
+        for work in reversed(self.trace.works):
+            if id(work) not in issued:
+                found[work.stream].append(work)
+        return found
+
+    def _add_lost(self, stream: Stream, until_us: float) -> None:
+        """Put work without a call on its stream, ahead of what began at *until_us*.
+
+        What it waited for is not known, so it keeps the distance that was measured.
+        """
+        lost = self._lost[stream]
+        while lost and lost[-1].start_us < until_us:
+            work = lost.pop()
+            queue = self._on_stream[stream]
+            reached_us = self.end_us[queue[-1]] if queue else 0.0
+            if work.start_us > reached_us:
+                self._task(
+                    TaskKind.WAIT, self._stream(stream), reached_us, work.start_us
+                )
+            self._waits.issued(None, work, self._device_task(None, work, -1))
+
+    def _gap(self, segment: Segment) -> None:
+        assert segment.gap is not None  # noqa: S101 - for the type checker
+        after = self._behind(segment)
+        self._done[id(segment)] = self._task(
+            TaskKind.HOST,
+            self._thread(segment.thread),
+            segment.start_us,
+            segment.end_us,
+            op=self._op(segment.op),
+            after=after,
+            detail=segment.gap.value,
+        )
+
+    def _behind(self, segment: Segment) -> tuple[int, ...]:
+        if segment.behind is None or id(segment.behind) not in self._done:
+            return ()
+        return (self._done[id(segment.behind)],)
+
+    def _call(self, segment: Segment, call: RuntimeCall) -> None:
+        awaited = self._awaited(call)
+        if awaited:
+            done_us = max(self.end_us[task] for task in awaited)
+            self._sync(segment, call.name, awaited, done_us)
+            return
+        works = self._works.get(call.correlation, [])
+        blocking = bool(works) and blocks(call.name, works[0])
+        after: set[int] = set()
+        for work in works:
+            queue = self._on_stream[work.stream]
+            if len(queue) >= QUEUE:
+                after.add(queue[-QUEUE])
+        returned_us = segment.end_us
+        if blocking:
+            returned_us = min(works[-1].start_us, segment.end_us)
+            returned_us = max(returned_us, segment.start_us)
+        task = self._task(
+            TaskKind.CALL,
+            self._thread(segment.thread),
+            segment.start_us,
+            returned_us,
+            op=self._op(segment.op),
+            after=tuple(sorted(after)),
+            detail=call.name,
+        )
+        self._done[id(segment)] = task
+        for work in works:
+            held = self._issue(call, work, task)
+            after.update(held if blocking else ())
+        if any(self.end_us[t] > segment.start_us for t in after):
+            self._unblocked.append(task)
+        if blocking:
+            last = len(self.graph) - 1
+            self._sync(segment, BLOCKING_COPY, [last], self.end_us[last])
+
+    def _awaited(self, call: RuntimeCall) -> list[int]:
+        """Return the tasks that a call waits for."""
+        kind = waits_for(call.name)
+        if kind is Waits.DEVICE:
+            return self._waits.all_tasks()
+        if kind is Waits.STREAM:
+            task = self._waits.stream_task(call)
+        elif kind is Waits.EVENT:
+            task = self._waits.event_task(call)
+        else:
+            return []
+        return [] if task is None else [task]
+
+    def _sync(
+        self, segment: Segment, name: str, awaited: Sequence[int], done_us: float
+    ) -> None:
+        """Add a wait, which states what is left of it once the device is done."""
+        start_us = segment.start_us
+        left_us = segment.end_us - max(start_us, done_us)
+        if left_us < 0:  # it did not wait for this, or the clocks disagree
+            left_us = min(segment.end_us - start_us, _RETURN_US)
+        self._done[id(segment)] = self._task(
+            TaskKind.SYNC,
+            self._thread(segment.thread),
+            segment.end_us - left_us,
+            segment.end_us,
+            op=self._op(segment.op),
+            after=tuple(awaited),
+            detail=name,
+        )
+
+    def _issue(
+        self, call: RuntimeCall, work: DeviceWork, issue: int
+    ) -> tuple[int, ...]:
+        """Put *work* on its stream; return what it has to wait for there."""
+        self._add_lost(work.stream, work.start_us)
+        before = self._on_stream[work.stream]
+        after = self._waits.after(call, work)
+        self._observe(call, work, before[-1] if before else -1, after)
+        stream = self._stream(work.stream)
+        if after:
+            wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, issue=issue, after=after)
+            self.start_us[wait] = self.end_us[wait] = work.start_us
+        self._waits.issued(call, work, self._device_task(call, work, issue))
+        return (*before[-2:-1], *after)
+
+    def _observe(
+        self, call: RuntimeCall, work: DeviceWork, before: int, after: Sequence[int]
+    ) -> None:
+        """Measure gaps of busy streams and delays of idle ones."""
+        if after:
+            return
+        free_us = self.end_us[before] if before >= 0 else -math.inf
+        if free_us < call.start_us - _IDLE_US:
+            self._latencies_us.append(work.start_us - call.end_us)
+        elif call.end_us + _IDLE_US < free_us:
+            self._gaps_us.append(work.start_us - free_us)
+
+    def _device_task(
+        self, call: RuntimeCall | None, work: DeviceWork, issue: int
+    ) -> int:
+        kind = TaskKind.COLLECTIVE if work.is_collective else _KINDS[work.kind]
+        op = self.graph.op[issue] if issue >= 0 else -1
+        start_us = work.start_us
+        if call is None:
+            before = self._on_stream[work.stream]
+            start_us = max(start_us, self.end_us[before[-1]] if before else 0.0)
+        task = self._task(
+            kind,
+            self._stream(work.stream),
+            min(start_us, work.end_us),
+            work.end_us,
+            op=op,
+            kernel=self.graph.intern(_kernel(work)),
+            issue=issue,
+            detail=work.name if work.kind is DeviceKind.COPY else "",
+            group=f"c{len(self.graph)}" if work.is_collective else "",
+        )
+        self._on_stream[work.stream].append(task)
+        return task
+
+    def _task(  # noqa: PLR0913 - one argument per column
+        self,
+        kind: TaskKind,
+        resource: int,
+        start_us: float,
+        end_us: float,
+        *,
+        op: int = -1,
+        kernel: int = -1,
+        issue: int = -1,
+        after: tuple[int, ...] = (),
+        detail: str = "",
+        group: str = "",
+    ) -> int:
+        self.start_us.append(start_us)
+        self.end_us.append(end_us)
+        return self.graph.task(
+            kind,
+            resource,
+            op=op,
+            kernel=kernel,
+            issue=issue,
+            after=after,
+            detail=detail,
+            group=group,
+            stated_s=(end_us - start_us) * _SECONDS,
+        )
+
+    def _thread(self, thread: Thread) -> int:
+        if thread not in self._threads:
+            name = f"{thread[0]}/{thread[1]}"
+            self._threads[thread] = self.graph.thread(name)
+        return self._threads[thread]
+
+    def _stream(self, stream: Stream) -> int:
+        if stream not in self._streams:
+            device, number = stream
+            self._streams[stream] = self.graph.stream(f"d{device}s{number}", device)
+        return self._streams[stream]
+
+    def _op(self, op: HostOp | None) -> int:
+        if op is None:
+            return -1
+        if id(op) not in self._ops:
+            self._ops[id(op)] = self.graph.add_op(LaunchOp(op.name))
+        return self._ops[id(op)]
+
+    def _state_unblocked(self) -> None:
+        """Let calls that waited, for the queue or a copy, state what others take."""
+        blocked = set(self._unblocked)
+        usual: dict[str, list[float]] = defaultdict(list)
+        for task, kind in enumerate(self.graph.kind):
+            if kind is TaskKind.CALL and task not in blocked:
+                usual[self.graph.detail[task]].append(self.graph.stated_s[task])
+        for task in blocked:
+            others = usual.get(self.graph.detail[task]) or [
+                self.graph.stated_s[other]
+                for other in blocked
+                if self.graph.detail[other] == self.graph.detail[task]
+            ]
+            typical_s = statistics.median(others)
+            self.graph.stated_s[task] = min(self.graph.stated_s[task], typical_s)
+
+    def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
+        gaps = [gap for gap in self._gaps_us if 0 <= gap < _LONGEST_GAP_US]
+        delays = [delay for delay in self._latencies_us if delay < _LONGEST_GAP_US]
+        return Recorded(
+            self.trace,
+            self.graph,
+            self.start_us,
+            self.end_us,
+            tuple(self._steps(lines)),
+            statistics.fmean(gaps) if gaps else 0.0,
+            max(0.0, statistics.fmean(delays)) if delays else 0.0,
+            frozenset(self._unblocked),
+            tuple(self._diagnostics()),
+        )
+
+    def _steps(self, lines: dict[Thread, list[Segment]]) -> Iterator[StepMark]:
+        main = main_thread(self.trace, lines)
+        if main is None or main not in lines:
+            return
+        line = [s for s in lines[main] if id(s) in self._done]
+        starts = [segment.start_us for segment in line]
+        for step in self.trace.steps:
+            first = bisect_left(starts, step.start_us - 1e-3)
+            last = bisect_left(starts, step.end_us) - 1
+            if first >= len(line) or last < first:
+                continue
+            yield StepMark(
+                step.name,
+                step.number,
+                step.start_us,
+                step.end_us,
+                self._done[id(line[first])],
+                self._done[id(line[last])],
+            )
+
+    def _diagnostics(self) -> Iterator[Diagnostic]:
+        yield from self.trace.diagnostics
+        lost = len(self.trace.works) - sum(map(len, self._works.values()))
+        if lost:
+            message = (
+                f"{lost} of {len(self.trace.works)} pieces of device work have no call "
+                "in the trace: they run where they were measured on their streams"
+            )
+            yield Diagnostic(Level.NOTE, "trace-unmatched", message, self.trace.file)
+        for what, count in sorted(self._waits.unresolved.items()):
+            message = f"{count} waits of streams without an effect: {what}"
+            yield Diagnostic(Level.NOTE, "trace-waits", message, self.trace.file)
+
+
+def _kernel(work: DeviceWork) -> Kernel:
+    name = "memcpy" if work.kind is DeviceKind.COPY else work.name
+    params = Record({"bytes": work.size_bytes}) if work.size_bytes else Record({})
+    return Kernel(name, "", "", params, NO_WORK, known=False)
+
+
+def _by_call(trace: Trace) -> dict[int, list[DeviceWork]]:
+    """Return device work by the correlation of the call that issued it."""
+    calls = {call.correlation for call in trace.calls if call.correlation >= 0}
+    found: dict[int, list[DeviceWork]] = {}
+    for work in trace.works:
+        if work.correlation in calls:
+            found.setdefault(work.correlation, []).append(work)
+    return found
+
+
+def _in_order(
+    lines: dict[Thread, list[Segment]], calls: Iterable[RuntimeCall]
+) -> Iterator[tuple[Segment | None, RuntimeCall]]:
+    """Yield segments, and calls about events, in the order of the host."""
+    marks = [
+        (call.start_us, call.start_us, None, call)
+        for call in calls
+        if (is_stream_wait(call.name) or is_record(call.name))
+        and not holds_up(call.name)
+    ]
+    segments = [
+        (s.start_us, s.end_us, s, s.call) for line in lines.values() for s in line
+    ]
+    for _, _, segment, call in sorted([*segments, *marks], key=lambda item: item[:2]):
+        yield segment, call  # type: ignore[misc]

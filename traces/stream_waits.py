@@ -1,0 +1,240 @@
+"""Which device work a stream waits for, where the trace does not say.
+
+Traces of 2024 and later name streams and events of waiting calls. Of others it is known
+that `cudaStreamWaitEvent` was called, not by which stream nor for what. These rules say
+it; none of them looks at when device work ran:
+
+- the stream that waits is the one that the thread launches to next;
+- a collective waits for the stream that its thread launched to last, which is what
+  PyTorch's process groups do before every collective; waits inside of an op that
+  launches a collective belong to it;
+- a wait in an op that only keeps a collective's books (`record_param_comms`,
+  `wait_tensor`) is the `wait()` of the last collective of the thread that nobody waited
+  for, all reduces of the autograd thread left out;
+- those are gradient buckets, which DDP waits for at the end of backward, outside of any
+  op: the oldest one each time, up to the next launch of another thread;
+- any other wait is for the side stream launched to most recently that the waiting
+  stream has not waited for since, streams of collectives left out. The stream that
+  computes is waited for only if an event was recorded right after work of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from perfc.traces.events import DeviceWork, HostOp, RuntimeCall, Stream, Thread, Trace
+from perfc.traces.runtime import is_record, is_stream_wait
+
+_BOOKKEEPING = ("record_param_comms", "c10d_functional::wait_tensor")
+_BACKWARD = "autograd::engine::evaluate_function"
+
+
+@attrs.define(eq=False)
+class _Flying:
+    """A collective that nobody waited for yet."""
+
+    task: int
+    thread: Thread
+    is_bucket: bool
+
+
+@attrs.define(eq=False)
+class StreamWaits:
+    """Follows a trace call by call, and tells what each piece of work waits for.
+
+    Call `issued` for every task put on a stream and `called` for every other call, in
+    the order of the host.
+    """
+
+    trace: Trace
+    works: Mapping[int, Sequence[DeviceWork]]
+    unresolved: Counter[str] = attrs.field(factory=Counter[str])
+    _inner: dict[int, HostOp] = attrs.field(init=False)
+    _next: dict[int, Stream] = attrs.field(init=False)
+    _launching: set[int] = attrs.field(init=False)
+    _compute: Stream | None = attrs.field(init=False)
+    _autograd: set[Thread] = attrs.field(init=False)
+    _collectives: set[Stream] = attrs.field(init=False)
+    _last: dict[Stream, int] = attrs.field(factory=dict[Stream, int], init=False)
+    _order: list[Stream] = attrs.field(factory=list[Stream], init=False)
+    _current: dict[Thread, Stream] = attrs.field(
+        factory=dict[Thread, Stream], init=False
+    )
+    _flying: list[_Flying] = attrs.field(factory=list[_Flying], init=False)
+    _seen: dict[tuple[Stream, Stream], int] = attrs.field(
+        factory=dict[tuple[Stream, Stream], int], init=False
+    )
+    _recorded: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    _event: dict[Thread, Stream] = attrs.field(factory=dict[Thread, Stream], init=False)
+    _pending: dict[Stream, list[int]] = attrs.field(
+        factory=dict[Stream, list[int]], init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """Look ahead: what lies in which op, and what each thread launches next."""
+        self._inner = innermost(self.trace)
+        self._next, self._launching = self._look_ahead()
+        self._autograd = {
+            op.thread for op in self.trace.ops if op.name.startswith(_BACKWARD)
+        }
+        works = [work for group in self.works.values() for work in group]
+        self._collectives = {work.stream for work in works if work.is_collective}
+        busiest = Counter(work.stream for work in works).most_common(1)
+        self._compute = busiest[0][0] if busiest else None
+
+    def _look_ahead(self) -> tuple[dict[int, Stream], set[int]]:
+        """Return the stream launched to behind each wait, and ops with collectives."""
+        following: dict[Thread, Stream] = {}
+        anywhere: Stream | None = None
+        found: dict[int, Stream] = {}
+        launching: set[int] = set()
+        for call in reversed(self.trace.calls):
+            group = self.works.get(call.correlation, ())
+            if is_stream_wait(call.name):
+                stream = following.get(call.thread, anywhere)
+                if stream is not None:
+                    found[id(call)] = stream
+            elif group and not group[0].is_collective:
+                following[call.thread] = anywhere = group[0].stream
+            elif group and (op := self._inner.get(id(call))) is not None:
+                launching.add(id(op))
+        return found, launching
+
+    def after(self, call: RuntimeCall, work: DeviceWork) -> tuple[int, ...]:
+        """Return the tasks that *work*, which *call* issues, has to wait for."""
+        waited = self._pending.pop(work.stream, [])
+        current = self._current.get(call.thread)
+        if work.is_collective and current is not None and current != work.stream:
+            waited.append(self._last[current])
+            self._seen[work.stream, current] = self._last[current]
+        return tuple(sorted(set(waited)))
+
+    def issued(self, call: RuntimeCall | None, work: DeviceWork, task: int) -> None:
+        """Remember that *work* is *task* of the launch graph."""
+        stream = work.stream
+        self._last[stream] = task
+        if not self._order or self._order[-1] != stream:
+            if stream in self._order:
+                self._order.remove(stream)
+            self._order.append(stream)
+        if call is None:
+            return
+        if not work.is_collective:
+            self._current[call.thread] = stream
+            self._flying = [
+                f for f in self._flying if not f.is_bucket or f.thread == call.thread
+            ]
+            return
+        bucket = call.thread in self._autograd and "AllReduce" in work.name
+        self._flying.append(_Flying(task, call.thread, bucket))
+
+    def called(self, call: RuntimeCall) -> None:
+        """Take note of a call that records an event or lets a stream wait."""
+        if is_record(call.name):
+            stream = self._current.get(call.thread)
+            if stream is not None:
+                self._event[call.thread] = stream
+                self._recorded[call.correlation] = self._last[stream]
+        elif is_stream_wait(call.name):
+            self._wait(call)
+
+    def event_task(self, call: RuntimeCall) -> int | None:
+        """Return the task that the event a host waits for stands behind, if known."""
+        told = self.trace.syncs.get(call.correlation)
+        if told is not None and told.record in self._recorded:
+            return self._recorded[told.record]
+        stream = told.awaited if told is not None else self._event.get(call.thread)
+        return self._last.get(stream) if stream is not None else None
+
+    def stream_task(self, call: RuntimeCall) -> int | None:
+        """Return the last task of the stream that a host waits for, if known."""
+        told = self.trace.syncs.get(call.correlation)
+        if told is not None and told.stream is not None:
+            return self._last.get(told.stream)
+        current = self._current.get(call.thread)
+        return self._last.get(current) if current is not None else None
+
+    def all_tasks(self) -> list[int]:
+        """Return the last task of every stream."""
+        return sorted(self._last.values())
+
+    def _wait(self, call: RuntimeCall) -> None:
+        told = self.trace.syncs.get(call.correlation)
+        if told is not None and told.stream is not None and told.awaited is not None:
+            self._told(told.stream, told.awaited, told.record)
+            return
+        op = self._inner.get(id(call))
+        if op is not None and id(op) in self._launching:
+            return  # `after` knows what a collective waits for
+        stream = self._next.get(id(call))
+        if stream is None:
+            return
+        if op is not None and op.name in _BOOKKEEPING:
+            self._collective(call, stream)
+        elif not self._bucket(op, stream):
+            self._side(call, stream)
+
+    def _told(self, stream: Stream, awaited: Stream, record: int) -> None:
+        task = self._recorded.get(record, self._last.get(awaited))
+        if task is not None:
+            self._let_wait(stream, awaited, task)
+
+    def _collective(self, call: RuntimeCall, stream: Stream) -> None:
+        waiting = [f for f in self._flying if not f.is_bucket]
+        own = [f for f in waiting if f.thread == call.thread] or waiting
+        if not own:
+            self.unresolved["collective before the trace began"] += 1
+            return
+        self._flying.remove(own[-1])
+        self._pending.setdefault(stream, []).append(own[-1].task)
+
+    def _bucket(self, op: HostOp | None, stream: Stream) -> bool:
+        bucket = next((f for f in self._flying if f.is_bucket), None)
+        if bucket is None or op is not None:
+            return False
+        self._flying.remove(bucket)
+        self._pending.setdefault(stream, []).append(bucket.task)
+        return True
+
+    def _side(self, call: RuntimeCall, stream: Stream) -> None:
+        recorded = self._event.pop(call.thread, None)
+        if recorded is not None and recorded != stream:
+            self._let_wait(stream, recorded, self._last[recorded])
+            return
+        for other in reversed(self._order):
+            task = self._last[other]
+            if other in (stream, self._compute) or other in self._collectives:
+                continue
+            if self._seen.get((stream, other), -1) < task:
+                self._let_wait(stream, other, task)
+                return
+        self.unresolved["stream with nothing to wait for"] += 1
+
+    def _let_wait(self, stream: Stream, awaited: Stream, task: int) -> None:
+        self._seen[stream, awaited] = task
+        self._pending.setdefault(stream, []).append(task)
+
+
+def innermost(trace: Trace) -> dict[int, HostOp]:
+    """Return the innermost op around each call, labels left out, by the call's id."""
+    latest: dict[Thread, list[HostOp]] = {}
+    found: dict[int, HostOp] = {}
+    at = 0
+    ops = trace.ops
+    for call in trace.calls:
+        while at < len(ops) and ops[at].start_us <= call.start_us:
+            if not ops[at].is_label:
+                stack = latest.setdefault(ops[at].thread, [])
+                while stack and stack[-1].end_us <= ops[at].start_us:
+                    stack.pop()
+                stack.append(ops[at])
+            at += 1
+        stack = latest.get(call.thread, [])
+        while stack and stack[-1].end_us < call.end_us:
+            stack.pop()
+        if stack:
+            found[id(call)] = stack[-1]
+    return found
