@@ -70,7 +70,7 @@ from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.sheet_fields import is_possible
-from perfc.costmodels.streaming import REPEATED, STREAMING
+from perfc.costmodels.streaming import IDLE, REPEATED, STREAMING, StreamingModel
 from perfc.costmodels.target import (
     MATH_MODES,
     Device,
@@ -87,9 +87,13 @@ from perfc.costmodels.timing import (
     KERNEL_TIMINGS,
     MEETING_OPS,
     MET,
+    SOFTWARE,
+    SOFTWARE_OPS,
     TimedEstimate,
     as_timed,
     call_names,
+    call_seconds,
+    graph_gaps_s,
     hidden_kernels,
 )
 from perfc.costmodels.walk import WALK
@@ -105,6 +109,7 @@ __all__ = [
     "FITTED_FOLDER",
     "GEMM",
     "GRAPH_LAUNCH",
+    "IDLE",
     "KERNEL_TIMINGS",
     "MATH_MODES",
     "MEETING_OPS",
@@ -118,6 +123,8 @@ __all__ = [
     "RESIDUAL_FILE",
     "ROOFLINE",
     "SIMT_MODES",
+    "SOFTWARE",
+    "SOFTWARE_OPS",
     "STREAMING",
     "WALK",
     "AttentionParameters",
@@ -145,6 +152,7 @@ __all__ = [
     "Products",
     "Provenance",
     "RuntimeConstants",
+    "StreamingModel",
     "Target",
     "TargetError",
     "Terms",
@@ -154,6 +162,7 @@ __all__ = [
     "attention_seconds",
     "attention_sizes",
     "call_names",
+    "call_seconds",
     "cost_models",
     "describe",
     "distinct_rows",
@@ -162,6 +171,7 @@ __all__ = [
     "features_of",
     "find_cost_models",
     "fits_of",
+    "graph_gaps_s",
     "has_network",
     "hidden_kernels",
     "is_path",

@@ -175,7 +175,7 @@ class ColumnTable(KernelTable):
         """Peak rate of *target* in the math mode of all kernels, FLOP/s."""
         return np.full(len(self), target.peak(self.columns.math))
 
-    def with_param(self, name: str, values: Flags | Floats) -> KernelTable:
+    def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
         """Return the table with one more parameter."""
         params = {**self.columns.params, name: values}
         return ColumnTable.of(attrs.evolve(self.columns, params=params))

@@ -112,7 +112,7 @@ class KernelTable:
         peaks: list[float] = [target.peak(mode) for mode in modes.tolist()]
         return np.array(peaks, dtype=np.float64)[at]
 
-    def with_param(self, name: str, values: Flags | Floats) -> KernelTable:
+    def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
         """Return the table with one more parameter of every kernel."""
         flagged = zip(self.kernels, values.tolist(), strict=True)
         return KernelTable(

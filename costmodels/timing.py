@@ -1,7 +1,8 @@
 """What a measured time holds besides the kernel, by how it was measured.
 
 A row of timing `kernel` is the kernel alone. Inside a CUDA graph a gap follows each
-kernel. Two events around one eager call on an idle GPU see the host as well:
+kernel; of some software that replayed it the gap is known. Two events around one eager
+call on an idle GPU see the host as well:
 
     t = share * call + max(kernel, (1 - share) * call)
 
@@ -32,6 +33,12 @@ MET = "met"
 
 MEETING_OPS = frozenset({"conv2d"})
 """Ops whose calls take longer the more kernels were met."""
+
+SOFTWARE = "software"
+"""Parameter of a kernel: the source of its row, which says who replayed the graph."""
+
+SOFTWARE_OPS = frozenset({"elementwise"})
+"""Ops whose kernels are short enough to show it."""
 
 
 @attrs.frozen(eq=False)
@@ -67,11 +74,9 @@ def as_timed(
     if timing == "kernel":
         return TimedEstimate(kernel_s, sigma)
     if timing == "graph":
-        return _around(
-            kernel_s, sigma, np.full(len(kernels), target.device.graph_gap_s), 0.0, 0.0
-        )
+        return _around(kernel_s, sigma, graph_gaps_s(kernels, target), 0.0, 0.0)
     call_s, sigma_call = call_seconds(kernels, target)
-    share = float(fitted("event")["share"])
+    share = call_shares(kernels)
     ahead_s = share * call_s + met_seconds(kernels, target)
     return _around(kernel_s, sigma, ahead_s, (1 - share) * call_s, sigma_call)
 
@@ -104,26 +109,55 @@ def met_seconds(kernels: KernelTable, target: Target) -> Floats:
     return met * float(known.get(target.name, known["other"]))
 
 
+def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
+    """Return what is between kernels of a graph, as it was replayed.
+
+    The same kernel differs by more than a microsecond from one library to another, and
+    from version to version: one lets kernels overlap, another copies arguments first.
+    """
+    found = np.full(len(kernels), target.device.graph_gap_s)
+    software = kernels.text(SOFTWARE)
+    gaps_us = fitted("event")["graph_gap_us"]
+    for name in np.unique(software).tolist():
+        gap_us = gaps_us.get(f"{name}, {target.name}", gaps_us.get(name))
+        if gap_us is not None:
+            found[software == name] = gap_us * 1e-6
+    return found
+
+
+def call_shares(kernels: KernelTable) -> Floats:
+    """Return which share of each call passes before its kernel starts."""
+    shares = fitted("event")["share"]
+    ops, at = np.unique(kernels.op, return_inverse=True)
+    default = float(shares["default"])
+    found: Floats = np.array([shares.get(op, default) for op in ops.tolist()])[at]
+    return found
+
+
 def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
     """Return what the host takes for each eager call, and its uncertainty."""
     parameters = fitted("event")
     floors, hosts = parameters["call_us"], parameters["host"]
     known = hosts.get(target.name)
     factor = parameters["other_host"] if known is None else known
+    measured = parameters["call"].get(target.name, {})
     names, at = np.unique(call_names(kernels), return_inverse=True)
     listed: list[str] = names.tolist()
-    floor_us = [
-        floors.get(n, floors.get(n.split()[0], floors["default"])) for n in listed
+    call_us = [
+        measured.get(
+            n, factor * floors.get(n, floors.get(n.split()[0], floors["default"]))
+        )
+        for n in listed
     ]
     sigma = parameters["sigma_other_host" if known is None else "sigma"]
-    call_s = np.array(floor_us)[at] * (factor * 1e-6)
+    call_s = np.array(call_us)[at] * 1e-6
     return call_s, call_sigma(kernels, target, float(sigma))
 
 
 def hidden_kernels(kernel_s: Floats, kernels: KernelTable, target: Target) -> Flags:
     """Whether each kernel ends before the host's call does: its row says the call."""
     call_s, _ = call_seconds(kernels, target)
-    hidden: Flags = kernel_s < (1 - float(fitted("event")["share"])) * call_s
+    hidden: Flags = kernel_s < (1 - call_shares(kernels)) * call_s
     return hidden
 
 

@@ -1,13 +1,12 @@
-"""What eager calls between two events take the host: see `costmodels/timing.py`.
+"""What is around measured kernels: eager calls and gaps; see `costmodels/timing.py`.
 
 Where the kernel has no part in it, the rows of a call lie close together at the low end
-of what was measured: their median is what the call takes, a floor of its name times a
-factor of the host.
+of what was measured: their median is what the call takes. For hosts on which it was not
+measured it is a floor of its name times a factor of the host.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -15,7 +14,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import STREAMING, call_names
+from perfc.costmodels import (
+    SOFTWARE,
+    SOFTWARE_OPS,
+    STREAMING,
+    call_names,
+    lower_bound,
+)
 from perfc.fitting.samples import FITTED, Sample
 from perfc.fitting.scores import Z90
 
@@ -39,17 +44,17 @@ FEWEST = 10
 REFERENCE = "a100-pcie-40g"
 """The GPU whose host has the factor 1: the newest one with such rows."""
 
-SHARES = np.arange(0.0, 1.001, 0.05)
-"""What of a call may pass before its kernel starts."""
+SHORT = 0.05
+"""Most that bytes over bandwidth may be of a kernel in a graph that shows its gap."""
 
 
 @attrs.frozen
 class EventCalls:
-    """What `fitted/event.toml` holds.
+    """What `fitted/event.toml` holds, but for what of a call is before its kernel.
 
     Attributes:
-        share: Of a call passes before its kernel starts.
-        call_us: Floors of calls by name; `default` of others.
+        known_us: What calls were measured to take, by GPU and name.
+        call_us: Floors of calls by name, of other hosts; `default` of others.
         host: Factors by GPU.
         other_host: The factor of a GPU without rows.
         sigma: Relative uncertainty of a call on a known host.
@@ -57,7 +62,7 @@ class EventCalls:
 
     """
 
-    share: float
+    known_us: Mapping[str, Mapping[str, float]]
     call_us: Mapping[str, float]
     host: Mapping[str, float]
     other_host: float
@@ -77,11 +82,11 @@ def fit_calls(samples: Sequence[Sample]) -> EventCalls:
     floors = _floors(medians, hosts)
     logs = np.log(list(hosts.values()))
     return EventCalls(
-        share=_share(fitted, floors, hosts),
+        known_us=medians,
         call_us=floors,
         host=hosts,
         other_host=float(np.exp(logs.mean())),
-        sigma=_spread(hiding, floors, hosts),
+        sigma=_spread(hiding, medians),
         sigma_other_host=float(logs.std()),
     )
 
@@ -127,49 +132,37 @@ def _floors(
     return {"default": float(np.median(list(ops.values()))), **ops, **floors}
 
 
-def _calls_s(
-    sample: Sample, floors: Mapping[str, float], hosts: Mapping[str, float]
-) -> Floats:
-    """Return what the call of each row takes; NaN where no floor has its name."""
-    names, at = np.unique(call_names(sample.table), return_inverse=True)
-    factor = hosts.get(sample.target.name, math.nan) * 1e-6
-    floor_us = [floors.get(name, math.nan) for name in names.tolist()]
-    return np.array(floor_us)[at] * factor
-
-
 def _spread(
-    hiding: Mapping[tuple[str, str], Floats],
-    floors: Mapping[str, float],
-    hosts: Mapping[str, float],
+    hiding: Mapping[tuple[str, str], Floats], medians: Mapping[str, Mapping[str, float]]
 ) -> float:
     """Return the sigma at which nine in ten rows that hide a kernel are inside."""
     logs = [
-        np.abs(np.log(floors[name] * hosts[target] / measured_us))
+        np.abs(np.log(medians[target][name] / measured_us))
         for (target, name), measured_us in hiding.items()
     ]
     return float(np.quantile(np.concatenate(logs), 0.9)) / Z90
 
 
-def _share(
-    samples: Sequence[Sample], floors: Mapping[str, float], hosts: Mapping[str, float]
-) -> float:
-    """Return the share with the least mean error on elementwise kernels.
+def fit_gaps(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return the microseconds between kernels of graphs, by software and GPU.
 
-    Of those it is known best what they take.
+    Under the name of the software alone: their median, for other GPUs.
     """
-    parts: list[tuple[Floats, Floats, Floats]] = []
+    found: dict[str, float] = {}
+    by_software: dict[str, list[float]] = {}
     for sample in samples:
-        calls_s = _calls_s(sample, floors, hosts)
-        known = np.isfinite(calls_s)
-        if sample.key.op == "elementwise" and known.any():
-            kernels_s = STREAMING.estimate(sample.table, sample.target).seconds
-            parts.append((calls_s[known], kernels_s[known], sample.measured_s[known]))
-
-    def error(share: float) -> float:
-        means = [
-            np.abs(np.log((share * c + np.maximum(k, (1 - share) * c)) / m)).mean()
-            for c, k, m in parts
-        ]
-        return float(np.mean(means))
-
-    return float(min(SHARES.tolist(), key=error))
+        if sample.key.op not in SOFTWARE_OPS or sample.key.timing != "graph":
+            continue
+        rows = sample.of(FITTED)
+        bound_s = lower_bound(rows.table, rows.target)
+        short = bound_s < SHORT * rows.measured_s
+        start_s = rows.target.device.kernel_floor_s
+        start_s += STREAMING.kinds[sample.key.op].start_s
+        software = rows.table.text(SOFTWARE)
+        for name in np.unique(software[short]).tolist():
+            measured_s = rows.measured_s[short & (software == name)]
+            if len(measured_s) >= FEWEST:
+                gap_us = float(np.median(measured_s) - start_s) * 1e6
+                found[f"{name}, {sample.target.name}"] = gap_us
+                by_software.setdefault(name, []).append(gap_us)
+    return {**found, **{n: float(np.median(us)) for n, us in by_software.items()}}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import CostModel, as_timed, hidden_kernels, price_table
 from perfc.fitting.samples import CALIBRATION, Sample
-from perfc.fitting.scores import Z90
+from perfc.fitting.scores import Z90, coverage
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -100,27 +100,49 @@ def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sig
     return found
 
 
-def unseen_sigmas(logs: Mapping[str, Sequence[Floats]]) -> dict[str, object]:
+def unseen_sigmas(
+    logs: Mapping[str, Mapping[str, Floats]],
+) -> dict[str, list[float]]:
     """Return shared and independent sigmas of a GPU without rows.
 
-    Conformal over GPUs left out: nine in ten of their rows are inside, every GPU
-    counting alike. Shared is what GPUs are off on average.
-
     Args:
-        logs: ln(predicted / measured) by op and dtype, one array a GPU left out.
+        logs: ln(predicted / measured) by op and dtype, then by GPU left out.
 
     """
-    found: dict[str, object] = {}
-    for name, gpus in sorted(logs.items()):
-        fewest = min(map(len, gpus))
-        each = [np.quantile(np.abs(gpu), np.linspace(0, 1, fewest)) for gpu in gpus]
-        pooled = np.concatenate(each)
-        whole = float(np.quantile(pooled, _level(len(pooled)))) / Z90
-        shared = math.sqrt(float(np.mean([gpu.mean() ** 2 for gpu in gpus])))
-        shared = min(shared, 0.95 * whole)
-        own = math.sqrt(whole**2 - shared**2)
-        found[name] = [_short(shared), _short(own)]
-    return found
+    return {name: list(map(_short, _pooled(gpus))) for name, gpus in logs.items()}
+
+
+def unseen_coverage(
+    rows: Sample, kernel_s: Floats, others: Mapping[str, Floats]
+) -> tuple[float, float]:
+    """Return the share of rows inside the interval of GPUs left out, and its width.
+
+    Args:
+        rows: Of a GPU that is in no fit.
+        kernel_s: What their kernels take by it, shape (rows,).
+        others: ln(predicted / measured) of other GPUs, each left out of its fit.
+
+    """
+    sigma = np.full(len(rows), math.hypot(*_pooled(others)))
+    timed = as_timed(kernel_s, sigma, rows.table, rows.target, rows.key.timing)
+    return coverage(timed.seconds, timed.sigma, rows.measured_s)
+
+
+def _pooled(gpus: Mapping[str, Floats]) -> tuple[float, float]:
+    """Return shared and independent sigmas, conformal over GPUs left out.
+
+    Nine in ten of their rows are inside, every GPU counting alike. Shared is what GPUs
+    are off on average.
+    """
+    fewest = min(map(len, gpus.values()))
+    each = [
+        np.quantile(np.abs(gpu), np.linspace(0, 1, fewest)) for gpu in gpus.values()
+    ]
+    pooled = np.concatenate(each)
+    whole = float(np.quantile(pooled, _level(len(pooled)))) / Z90
+    shared = math.sqrt(float(np.mean([gpu.mean() ** 2 for gpu in gpus.values()])))
+    shared = min(shared, 0.95 * whole)
+    return shared, math.sqrt(whole**2 - shared**2)
 
 
 def _least_sigma(parts: Sequence[_Rows], level: float) -> float:

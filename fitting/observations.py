@@ -27,7 +27,7 @@ LONG_EVENT_US = 150.0
 """Event pairs on a GPU hold the host's dispatch, which ends before a long kernel."""
 
 DISPATCH_SHARE = 0.55
-"""Of the shortest row of an op, what is left of it in a long one (`fit_kernels.py`)."""
+"""Of the shortest row of an op, what a line through long copies leaves of it."""
 
 
 @attrs.frozen(eq=False)

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
+    IDLE,
     KERNEL_TIMINGS,
     MEETING_OPS,
     MET,
     REPEATED,
+    SOFTWARE,
+    SOFTWARE_OPS,
     CostModel,
     KernelTable,
     Target,
@@ -237,13 +240,18 @@ class TablePricer:
     ) -> KernelTable:
         """Say how the kernels were timed.
 
-        Again and again on the same operands; and after how many others of the group,
-        whose rows *at* are in the order of measurement. perfc's own rows were not: they
-        go through more operands than L2 holds, in processes of their own.
+        Again and again on the same operands, and between events on an idle GPU; after
+        how many others of the group, whose rows *at* are in the order of measurement;
+        with whose replay of graphs. perfc's own rows were not: they go through more
+        operands than L2 holds, in processes of their own.
         """
         own = [source.startswith(OWN_SOURCE) for source in self.rows.source.values]
         foreign = ~np.array(own)[self.rows.source.at[rows]]
         table = table.with_param(REPEATED, foreign)
+        table = table.with_param(IDLE, foreign & (key.timing == "event"))
+        if key.timing == "graph" and key.op in SOFTWARE_OPS:
+            software = np.array(self.rows.source.values)[self.rows.source.at[rows]]
+            return table.with_param(SOFTWARE, software)
         if key.timing != "event" or key.op not in MEETING_OPS:
             return table
         met = np.searchsorted(np.sort(at), rows) * foreign

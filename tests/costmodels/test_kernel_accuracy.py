@@ -1,7 +1,7 @@
 """The built-in cost models against public measurements, with loose bars.
 
 The data lie beside the repository or where PERFC_DATA says; without them these
-tests are skipped. `benchmarks/fit_kernels.py` prints the whole picture.
+tests are skipped. docs/accuracy.md has the whole picture.
 """
 
 from __future__ import annotations

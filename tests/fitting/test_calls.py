@@ -6,10 +6,12 @@ import datetime as dt
 import tomllib
 from collections.abc import Mapping
 
+import attrs
 import numpy as np
 import pytest
 
 from perfc.costmodels import (
+    SOFTWARE,
     STREAMING,
     ColumnTable,
     KernelColumns,
@@ -17,7 +19,7 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.fitted_file import fitted
-from perfc.fitting.calls import REFERENCE, fit_calls
+from perfc.fitting.calls import REFERENCE, fit_calls, fit_gaps
 from perfc.fitting.fitted_text import fitted_text
 from perfc.fitting.samples import FITTED, TEST, Sample
 from perfc.fitting.scores import GroupKey
@@ -28,7 +30,9 @@ SHARE = 0.4
 ROWS = 400
 
 
-def _sample(target: str, part: int, factor: float = 1.0) -> Sample:
+def _sample(
+    target: str, part: int, factor: float = 1.0, timing: str = "event"
+) -> Sample:
     """Return rows of calls, half of which hide their kernel."""
     random = np.random.default_rng(1)
     columns = np.exp(random.uniform(np.log(1e3), np.log(3e8), ROWS)).astype(np.int64)
@@ -48,9 +52,9 @@ def _sample(target: str, part: int, factor: float = 1.0) -> Sample:
     system = load_target(target)
     kernel_s = STREAMING.estimate(table, system).seconds
     floor_us = np.array([FLOORS_US[name] for name in call_names(table).tolist()])
-    call_s = floor_us * HOSTS[target] * 1e-6
+    call_s = floor_us * HOSTS.get(target, 1.0) * 1e-6
     measured_s = SHARE * call_s + np.maximum(kernel_s, (1 - SHARE) * call_s)
-    key = GroupKey(target, "elementwise", "fp32", "event")
+    key = GroupKey(target, "elementwise", "fp32", timing)
     return Sample(key, system, table, factor * measured_s, np.full(ROWS, part))
 
 
@@ -58,13 +62,15 @@ def _found(part: int, factor: float = 1.0) -> list[Sample]:
     return [_sample(target, part, factor) for target in HOSTS]
 
 
-def test_floors_factors_and_share_come_back() -> None:
+def test_floors_and_factors_come_back() -> None:
     """Rows made by the form say the parameters that they were made with."""
     found = fit_calls(_found(FITTED))
 
     assert FLOORS_US == pytest.approx({name: found.call_us[name] for name in FLOORS_US})
     assert HOSTS == pytest.approx(dict(found.host))
-    assert SHARE == pytest.approx(found.share)
+    for target, factor in HOSTS.items():
+        known = {name: factor * us for name, us in FLOORS_US.items()}
+        assert known == pytest.approx(dict(found.known_us[target]))
     assert 25.0 == pytest.approx(found.call_us["elementwise"])
     assert 3 ** (1 / 3) == pytest.approx(found.other_host)
     assert found.sigma < 1e-6 < found.sigma_other_host
@@ -73,6 +79,36 @@ def test_floors_factors_and_share_come_back() -> None:
 def test_reported_rows_say_nothing() -> None:
     """Rows that are only reported do not change the fit, however wrong they are."""
     assert fit_calls(_found(FITTED)) == fit_calls(_found(FITTED) + _found(TEST, 9.0))
+
+
+def test_gaps_of_software_come_back() -> None:
+    """Short kernels of a graph say what was between them, by software and GPU."""
+    samples: list[Sample] = []
+    for target, gap_us in (("h100", 1.5), ("l40s", 0.5)):
+        made = _sample(target, FITTED, timing="graph")
+        names = np.where(np.arange(ROWS) % 4 < 2, "quick", "slow")
+        slower_s = np.where(names == "slow", 1e-6, 0.0)
+        kernel_s = STREAMING.estimate(made.table, made.target).seconds
+        samples.append(
+            attrs.evolve(
+                made,
+                table=made.table.with_param(SOFTWARE, names),
+                measured_s=kernel_s + slower_s + gap_us * 1e-6,
+            )
+        )
+
+    found = fit_gaps(samples)
+
+    expected = {"quick": 1.0, "slow": 2.0}
+    names = {"h100": samples[0].target.name, "l40s": samples[1].target.name}
+    for software, us in expected.items():
+        assert us == pytest.approx(found[software], abs=0.05)
+        assert us + 0.5 == pytest.approx(
+            found[f"{software}, {names['h100']}"], abs=0.05
+        )
+        assert us - 0.5 == pytest.approx(
+            found[f"{software}, {names['l40s']}"], abs=0.05
+        )
 
 
 TABLES = {"": {"share": 0.5}, "call_us": {"elementwise add 1": 30.8, "gemm": 32.0}}
@@ -96,7 +132,7 @@ def test_a_second_fit_is_the_same_file() -> None:
         assert "2026-02-02" == tomllib.loads(text)["date"]
 
 
-@pytest.mark.parametrize("name", ["event", "streaming", "intervals"])
+@pytest.mark.parametrize("name", ["event", "memory", "streaming", "intervals"])
 def test_shipped_files_are_what_a_fit_writes(name: str) -> None:
     """They say their source and their date."""
     shipped = fitted(name)
