@@ -68,18 +68,17 @@ def unseen_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
     """Yield the table of GPUs left out of the fit, and of its interval."""
     yield "| left out | n | MAPE | GMAE | p90 | max | bias | in 90 % | width |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
-    logs = unseen.calibrating()
+    calibrating = unseen.calibrating()
     for sample in samples:
-        rows = sample.of(TEST)
-        kernel_s = unseen.kernel_s(rows) if len(rows) else None
-        if kernel_s is None:
+        priced = unseen.priced(sample, TEST)
+        if priced is None:
             continue
-        key = rows.key
-        others = dict(logs.get(f"{key.op} {key.dtype}", {}))
-        others.pop(rows.target.name, None)
-        stated = unseen_coverage(rows, kernel_s, others) if others else (None, None)
-        cells = [*_errors(rows.timed_s(kernel_s), rows), *stated]
-        yield _line(f"{key.op} {key.dtype}, {key.target}", rows, cells)
+        rows, name = priced.sample, f"{sample.key.op} {sample.key.dtype}"
+        same = calibrating.get(name, {})
+        others = [part for gpu, part in same.items() if gpu != rows.target.name]
+        stated = unseen_coverage(priced, others) if others else (None, None)
+        cells = [*_errors(rows.timed_s(priced.kernel_s), rows), *stated]
+        yield _line(f"{name}, {rows.target.name}", rows, cells)
 
 
 def product_lines(samples: Sequence[Sample]) -> Iterator[str]:

@@ -10,7 +10,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import CostModel, as_timed, hidden_kernels, price_table
+from perfc.costmodels import (
+    CostModel,
+    TimedEstimate,
+    as_timed,
+    hidden_kernels,
+    price_table,
+)
 from perfc.fitting.samples import CALIBRATION, Sample
 from perfc.fitting.scores import Z90, coverage
 
@@ -27,42 +33,57 @@ Sigmas: TypeAlias = dict[str, dict[str, object]]
 
 
 @attrs.frozen(eq=False)
-class _Rows:
-    """Rows of one table with what their kernels take, by the models at hand."""
+class PricedRows:
+    """Rows of one table with what their kernels take, by some fit.
+
+    Attributes:
+        sample: The rows.
+        kernel_s: Shape (rows,).
+        hidden: Whether the host's call hides the kernel, shape (rows,).
+
+    """
 
     sample: Sample
     kernel_s: Floats
     hidden: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, sample: Sample, kernel_s: Floats) -> PricedRows:
+        """Return the rows with what a fit says of their kernels."""
+        hidden = np.zeros(len(sample), dtype=np.bool_)
+        if sample.key.timing == "event":
+            hidden = hidden_kernels(kernel_s, sample.table, sample.target)
+        return cls(sample, kernel_s, hidden)
 
     def logs(self, chosen: NDArray[np.bool_]) -> Floats:
         """Return ln(predicted / measured) of some rows."""
         predicted_s = self.sample.timed_s(self.kernel_s)
         return np.log(predicted_s / self.sample.measured_s)[chosen]
 
-    def inside(self, sigma: float) -> NDArray[np.bool_]:
-        """Whether each row is, if its kernel is as uncertain as that."""
+    def stated(self, sigma: float) -> tuple[Floats, TimedEstimate]:
+        """Return |ln(predicted / measured)| and what kernels that uncertain measure."""
         rows = self.sample
         sigmas = np.full(len(rows), sigma)
-        timed = as_timed(
-            self.kernel_s, sigmas, rows.table, rows.target, rows.key.timing
-        )
-        logs = np.log(timed.seconds / rows.measured_s)
-        return np.abs(logs) <= Z90 * timed.sigma
+        timing = rows.key.timing
+        timed = as_timed(self.kernel_s, sigmas, rows.table, rows.target, timing)
+        return np.abs(np.log(timed.seconds / rows.measured_s)), timed
+
+    def inside(self, sigma: float) -> NDArray[np.bool_]:
+        """Whether each row is, if its kernel is as uncertain as that."""
+        logs, timed = self.stated(sigma)
+        return logs <= Z90 * timed.sigma
 
 
 def _by_family(
     samples: Iterable[Sample], models: Sequence[CostModel]
-) -> dict[tuple[str, str, str], list[_Rows]]:
+) -> dict[tuple[str, str, str], list[PricedRows]]:
     """Return the rows for the intervals, by target, op and dtype."""
-    found: dict[tuple[str, str, str], list[_Rows]] = {}
+    found: dict[tuple[str, str, str], list[PricedRows]] = {}
     for sample in samples:
         rows = sample.of(CALIBRATION)
         kernel_s = price_table(rows.table, rows.target, models).seconds
-        hidden = np.zeros(len(rows), dtype=np.bool_)
-        if rows.key.timing == "event":
-            hidden = hidden_kernels(kernel_s, rows.table, rows.target)
         key = (rows.target.name, rows.key.op, rows.key.dtype)
-        found.setdefault(key, []).append(_Rows(rows, kernel_s, hidden))
+        found.setdefault(key, []).append(PricedRows.of(rows, kernel_s))
     return found
 
 
@@ -101,57 +122,57 @@ def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sig
 
 
 def unseen_sigmas(
-    logs: Mapping[str, Mapping[str, Floats]],
+    left_out: Mapping[str, Mapping[str, PricedRows]],
 ) -> dict[str, list[float]]:
     """Return shared and independent sigmas of a GPU without rows.
 
     Args:
-        logs: ln(predicted / measured) by op and dtype, then by GPU left out.
+        left_out: Rows by op and dtype, then by GPU, priced by a fit to the others.
 
     """
-    return {name: list(map(_short, _pooled(gpus))) for name, gpus in logs.items()}
+    return {
+        name: list(map(_short, _pooled(list(gpus.values()))))
+        for name, gpus in left_out.items()
+    }
 
 
 def unseen_coverage(
-    rows: Sample, kernel_s: Floats, others: Mapping[str, Floats]
+    rows: PricedRows, others: Sequence[PricedRows]
 ) -> tuple[float, float]:
     """Return the share of rows inside the interval of GPUs left out, and its width.
 
     Args:
-        rows: Of a GPU that is in no fit.
-        kernel_s: What their kernels take by it, shape (rows,).
-        others: ln(predicted / measured) of other GPUs, each left out of its fit.
+        rows: Of a GPU, priced by a fit to the others.
+        others: The same of other GPUs.
 
     """
-    sigma = np.full(len(rows), math.hypot(*_pooled(others)))
-    timed = as_timed(kernel_s, sigma, rows.table, rows.target, rows.key.timing)
-    return coverage(timed.seconds, timed.sigma, rows.measured_s)
+    _, timed = rows.stated(math.hypot(*_pooled(others)))
+    return coverage(timed.seconds, timed.sigma, rows.sample.measured_s)
 
 
-def _pooled(gpus: Mapping[str, Floats]) -> tuple[float, float]:
+def _pooled(gpus: Sequence[PricedRows]) -> tuple[float, float]:
     """Return shared and independent sigmas, conformal over GPUs left out.
 
-    Nine in ten of their rows are inside, every GPU counting alike. Shared is what GPUs
-    are off on average.
+    Nine in ten of the rows that show their kernel are inside, every GPU counting alike.
+    Shared is what GPUs are off on average.
     """
-    fewest = min(map(len, gpus.values()))
-    each = [
-        np.quantile(np.abs(gpu), np.linspace(0, 1, fewest)) for gpu in gpus.values()
-    ]
-    pooled = np.concatenate(each)
-    whole = float(np.quantile(pooled, _level(len(pooled)))) / Z90
-    shared = math.sqrt(float(np.mean([gpu.mean() ** 2 for gpu in gpus.values()])))
+    logs = [gpu.logs(~gpu.hidden) for gpu in gpus]
+    whole = _least_sigma(gpus, _level(min(map(len, logs))))
+    shared = math.sqrt(float(np.mean([gpu.mean() ** 2 for gpu in logs])))
     shared = min(shared, 0.95 * whole)
     return shared, math.sqrt(whole**2 - shared**2)
 
 
-def _least_sigma(parts: Sequence[_Rows], level: float) -> float:
-    """Bisect for the sigma of kernels at which enough rows are inside."""
+def _least_sigma(parts: Sequence[PricedRows], level: float) -> float:
+    """Bisect for the sigma of kernels at which enough rows are inside.
+
+    Of every part alike.
+    """
     low, high = _LEAST, _MOST
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        inside = np.concatenate([part.inside(middle)[~part.hidden] for part in parts])
-        low, high = (low, middle) if inside.mean() >= level else (middle, high)
+        inside = [part.inside(middle)[~part.hidden].mean() for part in parts]
+        low, high = (low, middle) if np.mean(inside) >= level else (middle, high)
     return high
 
 

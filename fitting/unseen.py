@@ -14,6 +14,7 @@ import numpy as np
 from perfc.costmodels import lower_bound
 from perfc.fitting.attention import fit_attention, formula_s
 from perfc.fitting.conv import conv_seconds, fit_convolutions
+from perfc.fitting.intervals import PricedRows
 from perfc.fitting.observations import LONG_EVENT_US
 from perfc.fitting.samples import CALIBRATION, FITTED, Floats, Sample
 from perfc.fitting.streams import KINDS, StreamFit, fit_kind, fit_memory
@@ -59,28 +60,24 @@ class Unseen:
         seconds: Floats = price(rows, target)
         return np.maximum(seconds, lower_bound(rows.table, rows.target))
 
-    def log_ratios(self, rows: Sample) -> Floats | None:
-        """Return ln(predicted / measured), shape (rows,); None: no such fit."""
-        seconds = self.kernel_s(rows)
-        if seconds is None:
-            return None
-        return np.log(rows.timed_s(seconds) / rows.measured_s)
+    def priced(self, sample: Sample, part: int) -> PricedRows | None:
+        """Return the rows that are for one thing; None: none, or no such fit."""
+        rows = sample.of(part)
+        seconds = self.kernel_s(rows) if len(rows) else None
+        return None if seconds is None else PricedRows.of(rows, seconds)
 
-    def calibrating(self) -> dict[str, dict[str, Floats]]:
-        """Return `log_ratios` of the rows for intervals, by op and dtype, then GPU.
+    def calibrating(self) -> dict[str, dict[str, PricedRows]]:
+        """Return the rows for intervals, by op and dtype, then GPU.
 
-        Of long rows: the others say what the host takes. Not of attention: two GPUs
-        with two libraries do not say how far off a third is.
+        Not of attention: two GPUs with two libraries do not say how far off a third is.
         """
-        found: dict[str, dict[str, Floats]] = {}
+        found: dict[str, dict[str, PricedRows]] = {}
         for sample in self.samples:
-            rows = long_rows(sample).of(CALIBRATION)
-            if sample.key.op == "attention" or not len(rows):
+            if sample.key.op == "attention":
                 continue
-            logs = self.log_ratios(rows)
-            if logs is not None:
+            if (rows := self.priced(sample, CALIBRATION)) is not None:
                 name = f"{sample.key.op} {sample.key.dtype}"
-                found.setdefault(name, {})[sample.target.name] = logs
+                found.setdefault(name, {})[sample.target.name] = rows
         return found
 
     @property

@@ -18,11 +18,15 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.fitting.baselines import lin_formula_s
-from perfc.fitting.intervals import unseen_coverage, unseen_sigmas
+from perfc.fitting.intervals import (
+    PricedRows,
+    unseen_coverage,
+    unseen_sigmas,
+)
 from perfc.fitting.samples import CALIBRATION, FITTED, Sample
 from perfc.fitting.scores import GroupKey
 from perfc.fitting.streams import fit_kind, fit_memory
-from perfc.fitting.unseen import Unseen, long_rows
+from perfc.fitting.unseen import Unseen
 
 GPUS = ("v100-pcie-32g", "t4", "p100-pcie-16g", "a100-pcie-40g")
 ROWS = 300
@@ -41,8 +45,6 @@ def rows_of(
     target: str,
     op: str,
     model: StreamingModel,
-    *,
-    noise: float = 0.0,
     kind: str = "add",
 ) -> Sample:
     """Return event rows that took what *model* says, on the GPU's host."""
@@ -69,7 +71,6 @@ def rows_of(
     call_s, _ = call_seconds(table, system)
     kernel_s = model.estimate(table, system).seconds
     measured_s = SHARE * call_s + np.maximum(kernel_s, (1 - SHARE) * call_s)
-    measured_s *= np.exp(random.normal(0, noise, ROWS))
     key = GroupKey(target, op, "fp32", "event")
     return Sample(key, system, table, measured_s, np.full(ROWS, FITTED))
 
@@ -120,23 +121,29 @@ def test_a_gpu_left_out_says_nothing() -> None:
     assert one.kernel_s(rows_of("t4", "reduction", STREAMING)) is None
 
 
+def _scattered(sample: Sample) -> Sample:
+    """Return rows whose kernels scatter by 5 %, half of them for intervals."""
+    random = np.random.default_rng(len(sample.key.target))
+    kernel_s = STREAMING.estimate(sample.table, sample.target).seconds
+    kernel_s *= np.exp(random.normal(0, 0.05, ROWS))
+    parts = np.arange(ROWS) % 2 * CALIBRATION
+    return attrs.evolve(sample, measured_s=sample.timed_s(kernel_s), part=parts)
+
+
 def test_intervals_of_gpus_left_out() -> None:
     """Rows that scatter alike on all GPUs are inside what the others say."""
-    samples = [rows_of(gpu, "elementwise", STREAMING, noise=0.05) for gpu in GPUS]
-    parts = np.arange(ROWS) % 2 * CALIBRATION
-    samples = [attrs.evolve(sample, part=parts) for sample in samples]
+    samples = [_scattered(rows_of(gpu, "elementwise", STREAMING)) for gpu in GPUS]
     unseen = Unseen(samples)
-    logs = unseen.calibrating()["elementwise fp32"]
+    left_out = unseen.calibrating()["elementwise fp32"]
 
-    shared, own = unseen_sigmas({"elementwise fp32": logs})["elementwise fp32"]
-    long = long_rows(samples[0])
-    seconds = unseen.kernel_s(long)
+    shared, own = unseen_sigmas({"elementwise fp32": left_out})["elementwise fp32"]
+    one, *others = left_out.values()
+    visible = one.sample.take(np.flatnonzero(~one.hidden))
+    seconds = unseen.kernel_s(visible)
     assert seconds is not None
-    inside, width = unseen_coverage(
-        long, seconds, {name: logs[name] for name in GPUS[1:]}
-    )
+    inside, width = unseen_coverage(PricedRows.of(visible, seconds), others)
 
-    assert set(GPUS) == set(logs)
+    assert set(GPUS) == set(left_out)
     assert pytest.approx(0.05, rel=0.4) == np.hypot(shared, own)
     assert pytest.approx(0.9, abs=0.07) == inside
     assert pytest.approx(2 * 1.645 * 0.05, rel=0.4) == width
