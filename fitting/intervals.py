@@ -113,7 +113,7 @@ def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sig
         logs = np.concatenate([part.logs(~part.hidden) for part in parts])
         if len(logs) < FEWEST:
             continue
-        whole = _least_sigma(parts, _level(len(logs)))
+        whole = _least_sigma([parts], _level(len(logs)))
         shared = min(abs(float(logs.mean())), 0.95 * whole)
         own = math.sqrt(whole**2 - shared**2)
         of_target = found.setdefault(target, {})
@@ -156,23 +156,28 @@ def _pooled(gpus: Sequence[PricedRows]) -> tuple[float, float]:
     Nine in ten of the rows that show their kernel are inside, every GPU counting alike.
     Shared is what GPUs are off on average.
     """
-    logs = [gpu.logs(~gpu.hidden) for gpu in gpus]
-    whole = _least_sigma(gpus, _level(min(map(len, logs))))
+    showing = [gpu for gpu in gpus if not gpu.hidden.all()]
+    logs = [gpu.logs(~gpu.hidden) for gpu in showing]
+    level = _level(min(map(len, logs)))
+    whole = _least_sigma([[gpu] for gpu in showing], level)
     shared = math.sqrt(float(np.mean([gpu.mean() ** 2 for gpu in logs])))
     shared = min(shared, 0.95 * whole)
     return shared, math.sqrt(whole**2 - shared**2)
 
 
-def _least_sigma(parts: Sequence[PricedRows], level: float) -> float:
+def _least_sigma(groups: Sequence[Sequence[PricedRows]], level: float) -> float:
     """Bisect for the sigma of kernels at which enough rows are inside.
 
-    Of every part alike.
+    Of those that show their kernel; every group counts alike.
     """
     low, high = _LEAST, _MOST
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        inside = [part.inside(middle)[~part.hidden].mean() for part in parts]
-        low, high = (low, middle) if np.mean(inside) >= level else (middle, high)
+        shares = [
+            np.concatenate([part.inside(middle)[~part.hidden] for part in group]).mean()
+            for group in groups
+        ]
+        low, high = (low, middle) if np.mean(shares) >= level else (middle, high)
     return high
 
 
