@@ -27,7 +27,6 @@ from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
 from perfc.costmodels.gemm import GEMM, products_of
 from perfc.costmodels.gemm_residual import (
     RESIDUAL_FILE,
-    Network,
     features_of,
     has_network,
 )
@@ -52,6 +51,7 @@ from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
 from perfc.costmodels.near_rows import NO_WORD, NearRows, Place
+from perfc.costmodels.network import Network
 from perfc.costmodels.product_parameters import (
     SIMT_MODES,
     GemmParameters,

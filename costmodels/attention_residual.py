@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfc.costmodels.fitted_file import FOLDER
-from perfc.costmodels.gemm_residual import CORRECTED_AT_ONCE, networks
+from perfc.costmodels.network import networks
 from perfc.costmodels.protocol import Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
 
@@ -56,11 +56,7 @@ def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> 
     """Return the formula's *seconds* of measured sizes as the rows correct them."""
     network = networks(ATTENTION_RESIDUAL_FILE)[target.name, ATTENTION_TYPE]
     features = attention_features(seconds, kernels, target)
-    parts = [
-        network(features[:, at : at + CORRECTED_AT_ONCE])
-        for at in range(0, len(seconds), CORRECTED_AT_ONCE)
-    ]
-    return seconds * np.exp(np.concatenate(parts))
+    return seconds * np.exp(network(features))
 
 
 def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:

@@ -17,7 +17,9 @@ from perfc.costmodels.gemm_residual import (
     SIGMA_INDEPENDENT,
     SIGMA_SHARED,
     correct,
+    correct_one,
 )
+from perfc.costmodels.product_machine import Size
 from perfc.costmodels.product_parameters import (
     SIMT_FITTED_ON,
     SIMT_MODES,
@@ -26,9 +28,27 @@ from perfc.costmodels.product_parameters import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.costmodels.products import Products, simt_seconds, tensor_seconds
-from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable, Texts
+from perfc.costmodels.products import (
+    Products,
+    simt_second,
+    simt_seconds,
+    tensor_second,
+    tensor_seconds,
+)
+from perfc.costmodels.protocol import (
+    Estimate,
+    Flags,
+    Floats,
+    KernelTable,
+    Priced,
+    Provenance,
+    Texts,
+)
 from perfc.costmodels.target import Target
+from perfc.ir import Kernel
+
+_TRANSPOSED = ("nt", "tn")
+"""Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
 
 
 @attrs.frozen
@@ -47,15 +67,13 @@ class GemmModel:
         """Price the rows."""
         simt = uses_simt(kernels)
         products = products_of(kernels, target)
-        vector = simt_parameters()
-        tensor = tensor_parameters(target.device.architecture)
-        on_simt, sigma_simt = trust(vector.sigma_shared, SIMT_FITTED_ON, target)
-        on_tensor, sigma_tensor = trust(tensor.sigma_shared, TENSOR_FITTED_ON, target)
+        on_simt, sigma_simt, own_simt = _simt_trust(target)
+        on_tensor, sigma_tensor, own_tensor = _tensor_trust(target)
         seconds = math_seconds(products, simt, target)
         if target.fits:
             _put_calibrated(seconds, products, kernels, target)
         shared = np.where(simt, sigma_simt, sigma_tensor)
-        own = np.where(simt, vector.sigma_independent, tensor.sigma_independent)
+        own = np.where(simt, own_simt, own_tensor)
         if not simt.all():
             known = correct(seconds, products, kernels.dtype, target) & ~simt
             shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
@@ -66,6 +84,46 @@ class GemmModel:
             [self.name] * len(kernels),
             [on_simt if row else on_tensor for row in simt.tolist()],
         )
+
+    def estimate_one(self, kernel: Kernel, target: Target) -> Priced | None:
+        """Price a kernel whose sizes are plain numbers, with nothing beside it."""
+        size = _size_of(kernel, target)
+        if size is None or kernel.params.get("beside"):
+            return None
+        if kernel.math in SIMT_MODES:
+            transposed = kernel.params.get("layout") in _TRANSPOSED
+            seconds = simt_second(size, target, transposed=transposed)
+            provenance, shared, own = target.once(_simt_trust)
+            return Priced(seconds, shared, own, provenance)
+        seconds = tensor_second(size, target)
+        corrected = correct_one(seconds, size, kernel.dtype, target)
+        provenance, shared, own = target.once(_tensor_trust)
+        if corrected is None:
+            return Priced(seconds, shared, own, provenance)
+        return Priced(corrected, SIGMA_SHARED, SIGMA_INDEPENDENT, provenance)
+
+
+def _size_of(kernel: Kernel, target: Target) -> Size[float] | None:
+    """Return the product that a kernel computes; None: not claimed, or no numbers."""
+    peak = target.device.flops_per_s.get(kernel.math, 0.0)
+    params = kernel.params
+    given = (params.get("b", 1), params.get("m"), params.get("n"), params.get("k"))
+    sizes = [float(size) for size in given if isinstance(size, int)]
+    moved = float(kernel.work.bytes_read + kernel.work.bytes_written)
+    if len(sizes) < len(given) or not (all(sizes) and peak and moved):
+        return None
+    b, m, n, k = sizes
+    return Size(b, m, n, k, moved, peak)
+
+
+def _simt_trust(target: Target) -> tuple[Provenance, float, float]:
+    p = simt_parameters()
+    return *trust(p.sigma_shared, SIMT_FITTED_ON, target), p.sigma_independent
+
+
+def _tensor_trust(target: Target) -> tuple[Provenance, float, float]:
+    p = tensor_parameters(target.device.architecture)
+    return *trust(p.sigma_shared, TENSOR_FITTED_ON, target), p.sigma_independent
 
 
 def _put_calibrated(
@@ -98,12 +156,11 @@ def sized(
 def products_of(kernels: KernelTable, target: Target) -> Products:
     """Return the sizes of the products that the kernels compute."""
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
-    # A linear layer is `nt` as C = A B in rows, and `tn` in cuBLAS's columns.
     return Products(
         np.stack(sizes),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
-        one_of(kernels.text("layout"), ("nt", "tn")),
+        one_of(kernels.text("layout"), _TRANSPOSED),
     )
 
 

@@ -14,14 +14,15 @@ graphs; bf16: sglang 0.5.10, others: the libraries that its tables name), 2026-1
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from pathlib import Path
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.fitted_file import FOLDER
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.network import Network, Weights, networks
+from perfc.costmodels.product_machine import Size
 from perfc.costmodels.products import Products
 from perfc.costmodels.protocol import Flags, Floats, Texts
 from perfc.costmodels.target import Target
@@ -29,17 +30,22 @@ from perfc.costmodels.target import Target
 RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
 """Weights by target, type of the rows and layer."""
 
-_TILES = np.array(
-    [[32, 64, 128, 64, 128, 192, 128, 256], [64, 64, 64, 128, 128, 128, 256, 128]],
-    dtype=np.float64,
-)[:, :, np.newaxis]
+_HEIGHTS = (32, 64, 128, 192, 256)
+_WIDTHS = (64, 128, 256)
+_TILES = (
+    *((32, 64), (64, 64), (128, 64), (64, 128)),
+    *((128, 128), (192, 128), (128, 256), (256, 128)),
+)
 """Tiles whose waves the network sees."""
 
-_HEIGHTS = np.array([[128.0], [192.0]])
+_PADDED = (128, 192)
 """Tile heights whose padding it sees."""
 
-_STEPS = np.array([[1.0], [4.0], [8.0], [16.0], [32.0], [64.0], [128.0]])
+_STEPS = (1, 4, 8, 16, 32, 64, 128)
 """Numbers of rows up to which libraries have kernels of their own."""
+
+_LOG2_6, _WARM = math.log2(6), 1.5 * math.log(2)
+"""From what of L2 on operands are warm, and how sharply they cool."""
 
 SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1
 """Of products that are corrected: on held-out (n, k) of A100, H100 and L40S."""
@@ -47,70 +53,13 @@ SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1
 SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
 """Types that were not measured, and the type that takes the same kernels."""
 
-CORRECTED_AT_ONCE = 256
-"""Rows corrected at a time: products so small that BLAS starts no threads for them."""
-
-_Weights = NDArray[np.float32]
-
-
-@attrs.frozen(eq=False)
-class Network:
-    """The correction of one type on one GPU.
-
-    Attributes:
-        mean: Of each feature; shape (features, 1), as `scale`.
-        scale: What its deviation is divided by.
-        layers: Weights and biases of each layer, shapes (out, in) and (out, 1).
-        least: Sizes below which nothing was measured, shape (sizes, 1); of products m,
-            n and k.
-        most: The same above.
-        limits: Least and most logarithm that measured rows asked for.
-
-    """
-
-    mean: _Weights
-    scale: _Weights
-    layers: tuple[tuple[_Weights, _Weights], ...]
-    least: Floats
-    most: Floats
-    limits: tuple[float, float]
-
-    def __call__(self, features: Floats) -> Floats:
-        """Return the logarithm of measured / modelled, shape (rows,)."""
-        at = ((features - self.mean) * (1 / self.scale)).astype(np.float32)
-        for weights, bias in self.layers[:-1]:
-            at = weights @ at
-            at += bias
-            np.tanh(at, out=at)
-        weights, bias = self.layers[-1]
-        found = (weights @ at + bias)[0].astype(np.float64)
-        limited: Floats = np.clip(found, *self.limits)
-        return limited
-
-
-@functools.cache
-def networks(path: Path = RESIDUAL_FILE) -> Mapping[tuple[str, str], Network]:
-    """Return the networks of a file by target name and type."""
-    with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    keys = sorted({tuple(name.split("/")[:2]) for name in arrays})
-    return {(name, dtype): _network(f"{name}/{dtype}", arrays) for name, dtype in keys}
-
-
-def _network(key: str, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
-    def part(name: str) -> _Weights:
-        return np.asarray(arrays[f"{key}/{name}"], dtype=np.float32)
-
-    count = sum(name.startswith(f"{key}/weights") for name in arrays)
-    layers = tuple((part(f"weights{i}"), part(f"bias{i}")) for i in range(count))
-    ends = part("sizes").astype(np.float64)
-    low, high = part("limits").tolist()
-    return Network(part("mean"), part("scale"), layers, ends[0], ends[1], (low, high))
+_AT_ONCE = 1024
+"""Rows corrected at a time: their features then stay in a CPU's cache."""
 
 
 def has_network(target: Target, dtype: str) -> bool:
     """Whether products of a type were measured on a GPU in thousands."""
-    return (target.name, SAME_KERNELS.get(dtype, dtype)) in networks()
+    return (target.name, SAME_KERNELS.get(dtype, dtype)) in networks(RESIDUAL_FILE)
 
 
 def correct(
@@ -126,7 +75,7 @@ def correct(
 
     """
     known = np.zeros(len(seconds), dtype=np.bool_)
-    for (name, dtype), network in networks().items():
+    for (name, dtype), network in networks(RESIDUAL_FILE).items():
         if name != target.name:
             continue
         alike = [dtype, *(new for new, old in SAME_KERNELS.items() if old == dtype)]
@@ -153,29 +102,72 @@ def factors(
     """Return by what to multiply the model's *seconds* of measured sizes."""
     parts = [
         network(features_of(seconds[part], products.part(part), target))
-        for at in range(0, len(seconds), CORRECTED_AT_ONCE)
-        for part in (slice(at, at + CORRECTED_AT_ONCE),)
+        for at in range(0, len(seconds), _AT_ONCE)
+        for part in (slice(at, at + _AT_ONCE),)
     ]
     return np.exp(np.concatenate(parts))
 
 
-def features_of(seconds: Floats, products: Products, target: Target) -> Floats:
+def correct_one(
+    seconds: float, size: Size[float], dtype: str, target: Target
+) -> float | None:
+    """Return the model's *seconds* of one product corrected; None: not measured."""
+    network = target.once(_own_networks).get(dtype)
+    if network is None or size.batch != 1 or not network.covers(size[1:4]):
+        return None
+    features = _features(seconds, size, target, FLOATS)
+    return seconds * math.exp(network.of_one(features))
+
+
+def _own_networks(target: Target) -> Mapping[str, Network]:
+    """Return the networks of a GPU by type."""
+    found = {
+        dtype: network
+        for (name, dtype), network in networks(RESIDUAL_FILE).items()
+        if name == target.name
+    }
+    alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
+    return found | alike
+
+
+def features_of(seconds: Floats, products: Products, target: Target) -> Weights:
     """Return what a network sees of each product, shape (features, rows)."""
-    device = target.device
-    _, m, n, k = products.sizes
-    held = products.bytes * (1 / device.l2.capacity_bytes)
-    flops_s = 2 * m * n * k / products.peak
-    memory_s = products.bytes * (1 / device.memory.bytes_per_s)
-    logs = np.log2(
-        np.stack((m, n, k, seconds * 1e6, flops_s / seconds, memory_s / seconds, held))
+    return np.array(_features(seconds, products.size, target, ARRAYS), dtype=np.float32)
+
+
+def _features(
+    seconds: Number, size: Size[Number], target: Target, maths: Maths[Number]
+) -> Sequence[Number]:
+    device, log2 = target.device, maths.log2
+    m, moved = size.m, size.bytes
+    held = log2(moved * (1 / device.l2.capacity_bytes))
+    found: list[Number] = [log2(m), log2(size.n), log2(size.k), log2(seconds * 1e6)]
+    found.append(log2(m * size.n * size.k * 2 / size.peak / seconds))
+    found.append(log2(moved * (1 / device.memory.bytes_per_s) / seconds))
+    found.append(held)
+    found.append(maths.tanh((held + _LOG2_6) * _WARM))
+    found.append(maths.tanh((held + 1.0) * (2 * _WARM)))
+    found.extend(_waves(m, size.n, 1 / device.sm_count, maths))
+    found.extend(
+        1.0 - m / (maths.ceil(m * (1 / height)) * height) for height in _PADDED
     )
-    near = np.log(2) * logs[-1]
-    warm = np.tanh(np.stack((1.5 * (near + np.log(6)), 3 * (near + np.log(2)))))
-    tiles = np.ceil(m * (1 / _TILES[0])) * np.ceil(n * (1 / _TILES[1]))
-    waves = tiles * (1 / device.sm_count)
-    tail = np.where(waves > 1, np.ceil(waves) / waves - 1, 0.0)
-    filled = waves / (waves + 1)
-    padding = np.ceil(m * (1 / _HEIGHTS)) * _HEIGHTS / m
-    padding = 1 - 1 / padding
-    odd = np.stack((m % 2 == 1, m % 16 == 0))
-    return np.concatenate((logs, warm, tail, filled, padding, m <= _STEPS, odd))
+    found.extend(maths.flag(m <= step) for step in _STEPS)
+    found.append(maths.flag(m % 2 == 1))
+    found.append(maths.flag(m % 16 == 0))
+    return found
+
+
+def _waves(
+    m: Number, n: Number, per_sm: float, maths: Maths[Number]
+) -> Iterator[Number]:
+    """Yield how empty the last wave of each tile is, then how full all waves are."""
+    ceil = maths.ceil
+    most = maths.most
+    rows = {height: ceil(m * (1 / height)) for height in _HEIGHTS}
+    columns = {width: ceil(n * (1 / width)) for width in _WIDTHS}
+    waves = [rows[height] * columns[width] * per_sm for height, width in _TILES]
+    for count in waves:
+        several = most(count, 1.0)
+        yield ceil(several) / several - 1.0
+    for count in waves:
+        yield count / (count + 1.0)

@@ -18,6 +18,7 @@ from perfc.costmodels.attention_residual import measured_rows as measured_attent
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.protocol import Estimate, KernelTable, Texts
 from perfc.costmodels.target import Target
+from perfc.ir import Kernel
 
 
 def with_intervals(
@@ -44,6 +45,17 @@ def _known(target: Target) -> Mapping[str, tuple[float, float]]:
     unseen: Mapping[str, tuple[float, float]] = intervals["unseen"]
     guessed = target.device.runs_cuda and not target.profile
     return measured.get(target.name, unseen if guessed else {})
+
+
+def interval_of(kernel: Kernel, target: Target) -> tuple[float, float] | None:
+    """Return shared and own of one kernel; None: what its model says.
+
+    Not of attention, whose rows are told by more than their type.
+    """
+    if kernel.params.get("phase", "forward") != "forward":
+        return None
+    stored = kernel.math if kernel.math == "tf32" else kernel.dtype
+    return target.once(_known).get(f"{kernel.op} {stored}")
 
 
 def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:

@@ -17,6 +17,8 @@ sheet; parameters are in `fitted/gemm.toml`.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -24,13 +26,18 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.memory import L2_PARTITIONS, SHARERS
-from perfc.costmodels.product_parameters import GemmParameters
+from perfc.costmodels.product_kernels import best_of_many, best_of_one
+from perfc.costmodels.product_machine import Machine, Size
+from perfc.costmodels.product_parameters import (
+    GemmParameters,
+    simt_parameters,
+    tensor_parameters,
+)
 from perfc.costmodels.product_tiles import (
     BATCHED_TILES,
     SIMT_TILES,
     TRANSPOSED_TILES,
-    Menu,
+    Tiles,
     simt_menu,
     tensor_menu,
 )
@@ -59,21 +66,6 @@ A board that allows less, as T4 or L4, clocks down under large products.
 TYPICAL_BASE_SHARE = 0.75
 """Of the boost clock that is guaranteed, where the maker publishes no base clock."""
 
-_MOST_PARTS = 32
-_LEAST_DEPTH = 64
-"""Of a split: how many parts, how deep each."""
-
-_SMALL_L2_BYTES = 8 << 20
-"""L2 below which narrow reads of rows evict one another (V100, T4, Pascal)."""
-
-_WIDEST_LOADS = (128 + 256) / (128 * 256)
-_PARTIAL_BYTES = 8
-"""A part of a split sum is written and read in fp32."""
-_WARM_STEEPNESS = 8
-_SHORT_S, _DECADES = 1e-4, 2.0
-"""Products shorter than this run at the boost clock; after so many decades the clock
-is what the board sustains."""
-
 
 @attrs.frozen(eq=False)
 class Products:
@@ -95,6 +87,12 @@ class Products:
     def __len__(self) -> int:
         return len(self.bytes)
 
+    @property
+    def size(self) -> Size[Floats]:
+        """What the formulas read."""
+        b, m, n, k = self.sizes
+        return Size(b, m, n, k, self.bytes, self.peak)
+
     def part(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Products:
         """Return some of the products."""
         return Products(
@@ -105,224 +103,105 @@ class Products:
         )
 
 
-@attrs.frozen(eq=False)
-class _Machine:
-    """What a target and some parameters come to."""
-
-    target: Target
-    parameters: GemmParameters
-    menu: Menu
-    boost: float
-    """Rate of a short product over that of the sheet, whose clock is lower."""
-    short: float
-    """Share of it that a short product reaches on this board."""
-    late: float
-    """The same of a long one, over `short`."""
-
-    @property
-    def sm_count(self) -> int:
-        return self.target.device.sm_count
-
-    @property
-    def memory_rate(self) -> float:
-        return self.target.device.memory.bytes_per_s * self.parameters.memory_efficiency
-
-    @property
-    def l2_rate(self) -> float:
-        return self.target.device.l2.bytes_per_s * self.parameters.l2_efficiency
-
-    def seconds_of(self, cycles: float) -> float:
-        return cycles / self.target.device.sm_clock_hz
-
-    @property
-    def start_s(self) -> float:
-        """What passes in any kernel."""
-        own_s = self.seconds_of(self.parameters.start_cycles)
-        return self.target.device.kernel_floor_s + own_s
-
-
-@attrs.frozen(eq=False)
-class _Candidates:
-    """One way to compute each product with each tile; shape (kernels, rows)."""
-
-    compute_s: Floats
-    memory_s: Floats
-    loads_s: Floats
-
-
 def simt_seconds(products: Products, target: Target, p: GemmParameters) -> Floats:
     """Return the duration of products without tensor cores, in seconds.
 
     A product with a vector is a kernel of its own, which reads the matrix once.
     """
-    architecture = target.device.architecture
-    several = products.sizes[0] > 1
-    single = TRANSPOSED_TILES.get(architecture, SIMT_TILES)
-    batched = BATCHED_TILES.get(architecture, SIMT_TILES)
-    # Of transposed batches there are no rows; traces of V100 have small kernels.
-    turned = SIMT_TILES if architecture in {"Volta", "Turing"} else batched
-    menus = (
-        (several & products.transposed, turned),
-        (several & ~products.transposed, batched),
-        (~several & products.transposed, single),
-        (~several & ~products.transposed, SIMT_TILES),
-    )
-    power = _fma_power(target) ** p.power_exponent
-    short = power**p.short_power
     seconds = np.empty(len(products))
-    for rows, tiles in menus:
+    several = products.sizes[0] > 1
+    for batched, transposed in itertools.product((False, True), repeat=2):
+        rows = (several == batched) & (products.transposed == transposed)
         if not rows.any():
             continue
-        machine = _Machine(target, p, simt_menu(tiles), 1.0, short, power / short)
+        tiles = _simt_tiles(target, batched=batched, transposed=transposed)
         part = products if rows.all() else products.part(rows)
-        seconds[rows] = _seconds(part, machine, splits=not part.sizes[0, 0] > 1)
+        machine = _simt_machine(target, p, tiles)
+        seconds[rows] = _seconds(part, machine, splits=not batched)
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
-        machine = _Machine(target, p, simt_menu(SIMT_TILES), 1.0, short, power / short)
-        streamed_s = _moved_seconds(products, machine) + machine.start_s
+        machine = _simt_machine(target, p, SIMT_TILES)
+        streamed_s = machine.moved_seconds(products.size) + machine.start_s
         seconds[vectors] = np.minimum(seconds, streamed_s)[vectors]
     return seconds
 
 
 def tensor_seconds(products: Products, target: Target, p: GemmParameters) -> Floats:
     """Return the duration of products on tensor cores, in seconds."""
+    return _seconds(products, _tensor_machine(target, p), splits=True)
+
+
+def simt_second(size: Size[float], target: Target, *, transposed: bool) -> float:
+    """Return what `simt_seconds` says of one product with the shipped parameters."""
+    batched = size.batch > 1
+    machine = target.once(_SIMT[batched, transposed])
+    seconds = best_of_one(size, machine, splits=not batched)
+    if size.m == 1 or size.n == 1:
+        machine = target.once(_SIMT[False, False])
+        seconds = min(seconds, machine.moved_seconds(size) + machine.start_s)
+    return seconds
+
+
+def tensor_second(size: Size[float], target: Target) -> float:
+    """Return what `tensor_seconds` says of one product with the shipped parameters."""
+    return best_of_one(size, target.once(_shipped_tensor_machine), splits=True)
+
+
+def _simt_tiles(target: Target, *, batched: bool, transposed: bool) -> Tiles:
+    """Return the tiles of the kernels for one kind of products."""
+    architecture = target.device.architecture
+    if not batched:
+        own = TRANSPOSED_TILES.get(architecture, SIMT_TILES)
+        return own if transposed else SIMT_TILES
+    # Of transposed batches there are no rows; traces of V100 have small kernels.
+    if transposed and architecture in {"Volta", "Turing"}:
+        return SIMT_TILES
+    return BATCHED_TILES.get(architecture, SIMT_TILES)
+
+
+def _simt_machine(target: Target, p: GemmParameters, tiles: Tiles) -> Machine:
+    power = _fma_power(target) ** p.power_exponent
+    short = power**p.short_power
+    return Machine(target, p, simt_menu(tiles), 1.0, short, power / short)
+
+
+def _shipped_simt_machine(
+    target: Target, *, batched: bool, transposed: bool
+) -> Machine:
+    tiles = _simt_tiles(target, batched=batched, transposed=transposed)
+    return _simt_machine(target, simt_parameters(), tiles)
+
+
+_SIMT = {
+    (batched, transposed): functools.partial(
+        _shipped_simt_machine, batched=batched, transposed=transposed
+    )
+    for batched, transposed in itertools.product((False, True), repeat=2)
+}
+"""What makes the machine of batched products, and of transposed operands."""
+
+
+def _tensor_machine(target: Target, p: GemmParameters) -> Machine:
     device = target.device
     boost = device.sm_clock_hz / device.tensor_clock_hz
     power = _base_share(target) ** p.power_exponent
     short = power**p.short_power
     late = min(power, short * device.tensor_clock_hz / device.sm_clock_hz)
     menu = tensor_menu(device.compute_capability)
-    machine = _Machine(target, p, menu, boost, short, late / short)
-    return _seconds(products, machine, splits=True)
+    return Machine(target, p, menu, boost, short, late / short)
 
 
-def _seconds(products: Products, machine: _Machine, *, splits: bool) -> Floats:
-    if len(products) <= CHUNK:
-        return _chunk_seconds(products, machine, splits=splits)
+def _shipped_tensor_machine(target: Target) -> Machine:
+    return _tensor_machine(target, tensor_parameters(target.device.architecture))
+
+
+def _seconds(products: Products, machine: Machine, *, splits: bool) -> Floats:
+    """Return the seconds of each product, so many at a time."""
     parts = [
-        _chunk_seconds(products.part(slice(at, at + CHUNK)), machine, splits=splits)
+        best_of_many(products.part(slice(at, at + CHUNK)).size, machine, splits=splits)
         for at in range(0, len(products), CHUNK)
     ]
-    return np.concatenate(parts)
-
-
-def _chunk_seconds(products: Products, machine: _Machine, *, splits: bool) -> Floats:
-    batch, m, n, _ = products.sizes
-    menu = machine.menu
-    tiles = np.ceil(m * menu.per_row) * np.ceil(n * menu.per_column) * batch
-    whole = _candidates(products, tiles, None, machine)
-    total_s, slow_s = _best(whole, machine, 0.0)
-    if splits:
-        parts = _parts(products, tiles, machine)
-        rows = np.flatnonzero(parts.max(axis=0) > 1)
-        if len(rows):
-            some = products if len(rows) == len(products) else products.part(rows)
-            cut = _candidates(some, tiles[:, rows], parts[:, rows], machine)
-            split_s = machine.seconds_of(machine.parameters.split_cycles)
-            cut_s, cut_slow_s = _best(cut, machine, split_s)
-            better = cut_s < total_s[rows]
-            slow_s[rows[better]] = cut_slow_s[better]
-    return slow_s + machine.start_s
-
-
-def _parts(products: Products, tiles: Floats, machine: _Machine) -> Floats:
-    """Return into how many parts a split cuts the sum: as many as fill the SMs."""
-    at_once = np.maximum(1.0, machine.parameters.full_outputs / machine.menu.slots)
-    wanted = np.floor(at_once * machine.sm_count / tiles)
-    most = np.minimum(_MOST_PARTS, np.floor(products.sizes[3] * (1 / _LEAST_DEPTH)))
-    parts: Floats = np.maximum(np.minimum(wanted, most), 1.0)
-    return parts
-
-
-def _candidates(
-    products: Products, tiles: Floats, parts: Floats | None, machine: _Machine
-) -> _Candidates:
-    """Return what each tile of the menu takes, the sum in one part or in several."""
-    menu, p = machine.menu, machine.parameters
-    batch, m, n, k = products.sizes
-    width = products.bytes / (batch * (m * k + k * n + m * n))
-    blocks = tiles if parts is None else tiles * parts
-    per_sm = blocks * (1 / machine.sm_count)
-
-    at_once = np.maximum(1.0, p.full_outputs / menu.slots)
-    outputs = _rounds(np.ceil(per_sm), at_once) * (at_once * menu.area)
-    slowdown = (1 + p.tile_half * menu.intensity) / (1 + p.tile_half * _WIDEST_LOADS)
-    sm_rate = p.tile_efficiency * machine.boost / machine.sm_count
-    depth = k if parts is None else k / parts
-    steps = np.ceil(depth * (1 / p.k_step)) * (p.k_step / products.peak)
-    write_s = width * (p.epilogue * machine.sm_count / machine.memory_rate)
-    fill_s = machine.seconds_of(p.fill_cycles) / p.full_outputs
-    each_s = steps * (2 * slowdown / sm_rate) + write_s
-    if menu.stages_again:
-        compute_s = outputs * (each_s + fill_s)
-    else:
-        compute_s = outputs * each_s
-        compute_s += fill_s * np.minimum(outputs, at_once * menu.area)
-
-    streams = np.minimum(1.0, per_sm * (1 / p.streams_per_sm))
-    memory_s = _moved_seconds(products, machine) / streams
-    if parts is not None:
-        partial_s = batch * m * n * (_PARTIAL_BYTES / machine.l2_rate)
-        memory_s += partial_s * np.where(parts > 1, parts, 0.0)
-    loads_s = tiles * (k * width * (1 / machine.l2_rate)) * (menu.area * menu.loads)
-    return _Candidates(compute_s, memory_s, loads_s)
-
-
-def _best(
-    found: _Candidates, machine: _Machine, extra_s: float
-) -> tuple[Floats, Floats]:
-    """Return the least time of each product, as it is chosen and as it runs."""
-    total_s = np.maximum(np.maximum(found.compute_s, found.memory_s), found.loads_s)
-    best = total_s.argmin(axis=0)
-    at = (best, np.arange(len(best)))
-    compute_s = _slowed(found.compute_s[at], machine)
-    power = machine.parameters.overlap
-    sums = compute_s**power + found.memory_s[at] ** power + found.loads_s[at] ** power
-    return total_s[at] + extra_s, sums ** (1 / power) + extra_s
-
-
-def _rounds(tiles: Floats, at_once: Floats) -> Floats:
-    """Return how many times as long as a full SM one with so many tiles takes.
-
-    An SM with a quarter of the tiles that fill it takes more than a quarter of the time
-    of a full one: 0.58, measured with 64 x 64 tiles on V100.
-    """
-    rounds = tiles * (1 / at_once)
-    whole = np.floor(rounds)
-    whole += 1
-    empty = whole - rounds
-    whole -= empty * empty * empty
-    return whole
-
-
-def _moved_seconds(products: Products, machine: _Machine) -> Floats:
-    """Return the time of the bytes that must move, from memory or what L2 still holds.
-
-    In what repeats, as many kernels' operands as `SHARERS` pass through L2 in between.
-    """
-    device, p = machine.target.device, machine.parameters
-    l2_rate = max(machine.l2_rate, machine.memory_rate)
-    moved = products.bytes
-    copies = L2_PARTITIONS.get(device.compute_capability, 1)
-    others = moved * (SHARERS * copies / device.l2.capacity_bytes)
-    others = others**_WARM_STEEPNESS
-    cold = others / (1 + others)
-    if p.rereads and device.l2.capacity_bytes < _SMALL_L2_BYTES:
-        batch, m, n, k = products.sizes
-        width = moved / (batch * (m * k + k * n + m * n))
-        moved = moved + (batch > 1) * (p.rereads * batch * m * k * width)
-    rate: Floats = cold * (1 / machine.memory_rate - 1 / l2_rate) + 1 / l2_rate
-    return moved * rate
-
-
-def _slowed(compute_s: Floats, machine: _Machine) -> Floats:
-    """Return how long computing takes at the clock that the board's power allows."""
-    if machine.short == machine.late == 1:
-        return compute_s
-    decades = np.log10(np.maximum(compute_s, _SHORT_S) * (1 / _SHORT_S))
-    share = np.minimum(decades * (1 / _DECADES), 1.0)
-    slowed_s: Floats = compute_s / (machine.short * machine.late**share)
-    return slowed_s
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
 
 def _fma_power(target: Target) -> float:

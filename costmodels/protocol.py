@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import attrs
 import numpy as np
@@ -155,6 +155,15 @@ class Estimate:
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+
+class Priced(NamedTuple):
+    """What a model says of one kernel; as `Estimate`."""
+
+    seconds: float
+    sigma_shared: float
+    sigma_independent: float
+    provenance: Provenance
 
 
 def uniform_estimate(

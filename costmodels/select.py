@@ -19,6 +19,7 @@ from perfc.costmodels.protocol import (
     KernelTable,
     Provenance,
 )
+from perfc.costmodels.single import price_one
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel, PerfcError, is_built_in, plugin_at_work
 
@@ -27,6 +28,8 @@ def price(
     kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
 ) -> Estimate:
     """Price every kernel; see `price_table`."""
+    if len(kernels) == 1 and (found := price_one(kernels[0], target, models)):
+        return found
     return price_table(KernelTable(kernels), target, models)
 
 

@@ -7,12 +7,15 @@ makers print; `load_target` converts once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
 from perfc.costmodels.kernel_fit import KernelFits
 from perfc.ir import MathMode, PerfcError
+
+T = TypeVar("T")
 
 MATH_MODES: tuple[str, ...] = tuple(mode.value for mode in MathMode)
 """How a GPU can compute, each with its own peak rate.
@@ -192,6 +195,17 @@ class Target:
     """Name of the profile that it was calibrated with; empty for a sheet alone."""
     fits: KernelFits = attrs.field(factory=KernelFits, repr=False)
     """What the profile says of kernels."""
+
+    _once: dict[Callable[[Target], Any], Any] = attrs.field(
+        factory=dict[Callable[["Target"], Any], Any], init=False, eq=False, repr=False
+    )
+
+    def once(self, make: Callable[[Target], T]) -> T:
+        """Return what *make* says of this target, worked out when first asked for."""
+        if make not in self._once:
+            self._once[make] = make(self)
+        found: T = self._once[make]
+        return found
 
     def peak(self, mode: str) -> float:
         """Return the device's dense FLOP/s in *mode*."""

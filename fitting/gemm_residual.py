@@ -42,7 +42,7 @@ def fit_residual(rows: ProductRows, modelled_s: Floats) -> Network:
     return fit_network(features, wanted, rows.products.sizes[1:])
 
 
-def fit_network(features: Floats, wanted: Floats, sizes: Floats) -> Network:
+def fit_network(features: Floats | _Weights, wanted: Floats, sizes: Floats) -> Network:
     """Return the network that says *wanted* of *features* best.
 
     Args:

@@ -1,0 +1,47 @@
+"""Formulas that price one kernel and arrays of kernels alike.
+
+An array of one element costs numpy as much as one of a hundred. Formulas that take
+their functions from here are written once, and price a kernel alone in plain floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from perfc.costmodels.protocol import Flags, Floats
+
+Number = TypeVar("Number", float, Floats)
+"""Of one kernel, or of many: then an array whose shapes broadcast."""
+
+
+class Maths(NamedTuple, Generic[Number]):
+    """What operators do not say."""
+
+    ceil: Callable[[Number], Number]
+    floor: Callable[[Number], Number]
+    log10: Callable[[Number], Number]
+    log2: Callable[[Number], Number]
+    tanh: Callable[[Number], Number]
+    power: Callable[[Number | float, Number | float], Number]
+    least: Callable[[Number | float, Number | float], Number]
+    most: Callable[[Number | float, Number | float], Number]
+    flag: Callable[[Flags | bool], Number]
+    """One for true, nought for false."""
+
+
+def _flags(truth: Flags | bool) -> Floats:
+    return np.asarray(truth, dtype=np.float64)
+
+
+ARRAYS: Maths[Floats] = Maths(
+    *(np.ceil, np.floor, np.log10, np.log2, np.tanh),
+    *(np.power, np.minimum, np.maximum, _flags),
+)
+FLOATS: Maths[float] = Maths(
+    *(math.ceil, math.floor, math.log10, math.log2, math.tanh),
+    *(math.pow, min, max, float),
+)

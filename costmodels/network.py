@@ -1,0 +1,115 @@
+"""Small networks that say by which factor measured rows differ from a model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.protocol import Floats
+
+_AT_ONCE = 256
+"""Rows at a time: products so small that BLAS starts no threads for them."""
+
+Weights = NDArray[np.float32]
+
+
+@attrs.frozen(eq=False)
+class Network:
+    """The correction of one type on one GPU: layers of tanh.
+
+    Attributes:
+        mean: Of each feature; shape (features, 1), as `scale`.
+        scale: What its deviation is divided by.
+        layers: Weights and biases of each layer, shapes (out, in) and (out, 1).
+        least: Sizes below which nothing was measured, shape (sizes, 1); of products m,
+            n and k.
+        most: The same above.
+        limits: Least and most logarithm that measured rows asked for.
+
+    """
+
+    mean: Weights
+    scale: Weights
+    layers: tuple[tuple[Weights, Weights], ...]
+    least: Floats
+    most: Floats
+    limits: tuple[float, float]
+
+    @functools.cached_property
+    def _scaled(self) -> tuple[tuple[Weights, Weights], ...]:
+        """The layers, the first of which scales the features."""
+        weights, bias = (part.astype(np.float64) for part in self.layers[0])
+        weights /= self.scale[:, 0]
+        bias -= weights @ self.mean
+        first = (weights.astype(np.float32), bias.astype(np.float32))
+        return first, *self.layers[1:]
+
+    def __call__(self, features: Floats | Weights) -> Floats:
+        """Return the logarithm of measured / modelled, shape (rows,)."""
+        inputs = features.astype(np.float32)
+        found = np.empty(inputs.shape[1])
+        for at in range(0, len(found), _AT_ONCE):
+            part = slice(at, at + _AT_ONCE)
+            found[part] = self._through(inputs[:, part])
+        limited: Floats = np.clip(found, *self.limits)
+        return limited
+
+    def _through(self, at: Weights) -> Weights:
+        for weights, bias in self._scaled[:-1]:
+            at = weights @ at
+            at += bias
+            np.tanh(at, out=at)
+        weights, bias = self._scaled[-1]
+        found: Weights = (weights @ at)[0]
+        found += bias[0, 0]
+        return found
+
+    def of_one(self, features: Sequence[float]) -> float:
+        """Return the same of one row."""
+        at = np.array(features, dtype=np.float32)
+        for weights, bias in self._vectors[:-1]:
+            at = weights.dot(at)
+            at += bias
+            np.tanh(at, out=at)
+        weights, bias = self._vectors[-1]
+        low, high = self.limits
+        return min(max(float(weights[0].dot(at)) + float(bias[0]), low), high)
+
+    def covers(self, sizes: tuple[float, ...]) -> bool:
+        """Whether sizes, as `least` has them, were measured."""
+        low, high = self._range
+        return all(a <= size <= b for a, size, b in zip(low, sizes, high, strict=True))
+
+    @functools.cached_property
+    def _range(self) -> tuple[list[float], list[float]]:
+        return self.least[:, 0].tolist(), self.most[:, 0].tolist()
+
+    @functools.cached_property
+    def _vectors(self) -> tuple[tuple[Weights, Weights], ...]:
+        """The scaled layers with biases of shape (out,)."""
+        return tuple((weights, bias[:, 0].copy()) for weights, bias in self._scaled)
+
+
+@functools.cache
+def networks(path: Path) -> Mapping[tuple[str, str], Network]:
+    """Return the networks of a file by target name and type."""
+    with np.load(path) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    keys = sorted({tuple(name.split("/")[:2]) for name in arrays})
+    return {(name, dtype): _network(f"{name}/{dtype}", arrays) for name, dtype in keys}
+
+
+def _network(key: str, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
+    def part(name: str) -> Weights:
+        return np.asarray(arrays[f"{key}/{name}"], dtype=np.float32)
+
+    count = sum(name.startswith(f"{key}/weights") for name in arrays)
+    layers = tuple((part(f"weights{i}"), part(f"bias{i}")) for i in range(count))
+    ends = part("sizes").astype(np.float64)
+    low, high = part("limits").tolist()
+    return Network(part("mean"), part("scale"), layers, ends[0], ends[1], (low, high))

@@ -1,0 +1,203 @@
+"""A GPU as a product sees it: its sheet and fitted parameters, and its kernels."""
+
+from __future__ import annotations
+
+import functools
+from typing import Generic, NamedTuple
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.maths import Number
+from perfc.costmodels.memory import L2_PARTITIONS, SHARERS
+from perfc.costmodels.product_parameters import GemmParameters
+from perfc.costmodels.product_tiles import Menu
+from perfc.costmodels.protocol import Floats
+from perfc.costmodels.target import Target
+
+_SMALL_L2_BYTES = 8 << 20
+"""L2 below which narrow reads of rows evict one another (V100, T4, Pascal)."""
+
+_WIDEST_LOADS = (128 + 256) / (128 * 256)
+_WARM_STEEPNESS = 8
+
+
+class Size(NamedTuple, Generic[Number]):
+    """A product C[b,m,n] = A[b,m,k] B[b,k,n]; or many, arrays of shape (rows,)."""
+
+    batch: Number
+    m: Number
+    n: Number
+    k: Number
+    bytes: Number
+    """That must move."""
+    peak: Number
+    """FLOP/s."""
+
+
+class Choice(NamedTuple, Generic[Number]):
+    """A kernel of the menu on a machine; or all, arrays of shape (kernels, 1)."""
+
+    per_row: Number
+    per_column: Number
+    """One over rows and columns of a tile."""
+    at_once: Number
+    """Tiles that fill an SM."""
+    per_full: Number
+    """One over them."""
+    full: Number
+    """Their outputs."""
+    share: Number
+    """Outputs of one tile over the number of SMs."""
+    least: Number
+    """Outputs that count if an SM has one tile."""
+    step: Number
+    """Time of a step of an output, over that at the sheet's rate."""
+    loads_s: Number
+    """Time to load the operands of one byte of depth from L2."""
+
+
+class Rates(NamedTuple):
+    """What is the same for all kernels of a machine."""
+
+    per_sm: float
+    """One over the number of SMs."""
+    per_step: float
+    """One over the depth of a step."""
+    fill_s: float
+    """Start and end of a tile, for each of its outputs."""
+    per_stream: float
+    """Share of the memory's rate that one tile per SM asks for."""
+    stages_again: bool
+    """Whether each tile fills its pipeline anew."""
+
+
+@attrs.frozen(eq=False)
+class Machine:
+    """What a target and some parameters come to.
+
+    Attributes:
+        target: The GPU.
+        parameters: Of the math mode.
+        menu: Kernels to choose from.
+        boost: Rate of a short product over that of the sheet, whose clock is lower.
+        short: Share of it that a short product reaches on this board.
+        late: The same of a long one, over `short`.
+
+    """
+
+    target: Target
+    parameters: GemmParameters
+    menu: Menu
+    boost: float
+    short: float
+    late: float
+
+    @functools.cached_property
+    def sm_count(self) -> int:
+        """How many SMs there are."""
+        return self.target.device.sm_count
+
+    @functools.cached_property
+    def memory_rate(self) -> float:
+        """What products reach of the memory's rate, in bytes per second."""
+        return self.target.device.memory.bytes_per_s * self.parameters.memory_efficiency
+
+    @functools.cached_property
+    def l2_rate(self) -> float:
+        """The same of L2."""
+        return self.target.device.l2.bytes_per_s * self.parameters.l2_efficiency
+
+    @functools.cached_property
+    def start_s(self) -> float:
+        """What passes in any kernel."""
+        own_s = self._seconds_of(self.parameters.start_cycles)
+        return self.target.device.kernel_floor_s + own_s
+
+    @functools.cached_property
+    def split_s(self) -> float:
+        """What a split costs."""
+        return self._seconds_of(self.parameters.split_cycles)
+
+    @functools.cached_property
+    def write_s(self) -> float:
+        """To write a byte of an output, as far as nothing hides it."""
+        return self.parameters.epilogue * self.sm_count / self.memory_rate
+
+    @functools.cached_property
+    def rates(self) -> Rates:
+        """What is the same for all kernels."""
+        p = self.parameters
+        return Rates(
+            1 / self.sm_count,
+            1 / p.k_step,
+            self._seconds_of(p.fill_cycles) / p.full_outputs,
+            1 / p.streams_per_sm,
+            self.menu.stages_again,
+        )
+
+    @functools.cached_property
+    def choices(self) -> Choice[Floats]:
+        """The kernels as arrays of shape (kernels, 1)."""
+        menu, p = self.menu, self.parameters
+        at_once = np.maximum(1.0, p.full_outputs / menu.slots)
+        slowdown = (1 + p.tile_half * menu.intensity) / (
+            1 + p.tile_half * _WIDEST_LOADS
+        )
+        sm_rate = p.tile_efficiency * self.boost / self.sm_count
+        return Choice(
+            menu.per_row,
+            menu.per_column,
+            at_once,
+            1 / at_once,
+            at_once * menu.area,
+            menu.area / self.sm_count,
+            (1 - (1 - 1 / at_once) ** 3) * at_once * menu.area,
+            2 * slowdown / sm_rate,
+            menu.area * menu.loads / self.l2_rate,
+        )
+
+    @functools.cached_property
+    def listed(self) -> tuple[Choice[float], ...]:
+        """The kernels one by one."""
+        columns = [column[:, 0].tolist() for column in self.choices]
+        return tuple(Choice(*numbers) for numbers in zip(*columns, strict=True))
+
+    @functools.cached_property
+    def _reads(self) -> tuple[float, float, float, float]:
+        """What decides how long bytes take to move.
+
+        One over the bytes whose operands L2 does not hold until they are used again: as
+        many kernels' operands as `SHARERS` pass through it in between. Seconds of a
+        byte that is cold beside those of a warm one, and those. Rereads.
+        """
+        device, p = self.target.device, self.parameters
+        copies = L2_PARTITIONS.get(device.compute_capability, 1)
+        warm_s = 1 / max(self.l2_rate, self.memory_rate)
+        small = device.l2.capacity_bytes < _SMALL_L2_BYTES
+        return (
+            SHARERS * copies / device.l2.capacity_bytes,
+            1 / self.memory_rate - warm_s,
+            warm_s,
+            p.rereads if small else 0.0,
+        )
+
+    def moved_seconds(self, size: Size[Number]) -> Number:
+        """Return the time of the bytes that must move, some of which L2 still holds."""
+        per_held, cold_s, warm_s, rereads = self._reads
+        moved = size.bytes
+        others = (moved * per_held) ** _WARM_STEEPNESS
+        cold = others / (1 + others)
+        if rereads:
+            again = size.batch * (size.m * size.k) * mean_width(size)
+            moved = moved + (size.batch > 1) * (rereads * again)
+        return moved * (cold * cold_s + warm_s)
+
+    def _seconds_of(self, cycles: float) -> float:
+        return cycles / self.target.device.sm_clock_hz
+
+
+def mean_width(size: Size[Number]) -> Number:
+    """Return the bytes of an element, on average over the three matrices."""
+    elements = size.m * size.k + size.k * size.n + size.m * size.n
+    return size.bytes / (size.batch * elements)

@@ -1,0 +1,85 @@
+"""A kernel priced alone costs what it costs in a table."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.costmodels.kernels import gemm, over_rows
+
+from perfc.costmodels import (
+    Family,
+    KernelFit,
+    KernelTable,
+    Target,
+    cost_models,
+    fits_of,
+    load_target,
+    price,
+    price_table,
+)
+from perfc.costmodels.single import price_one
+from perfc.ir import Kernel
+
+MODELS = cost_models()
+MEASURED = ("p100", "p4", "v100", "t4", "a100", "a100-pcie-40g", "h100", "l40s")
+TARGETS = [load_target(name) for name in (*MEASURED, "mi210", "rtx-4090")]
+SIZES = st.one_of(st.just(1), st.integers(1, 300), st.integers(1, 70_000))
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Kernel:
+    """Return a product of any size, type and layout, batched or not."""
+    m, n, k = (draw(SIZES) for _ in "mnk")
+    math = draw(st.sampled_from(["fp32", "tf32", "bf16", "fp16"]))
+    return gemm(
+        *(m, n, k),
+        b=draw(st.one_of(st.just(1), st.integers(2, 600))),
+        dtype="fp32" if math == "tf32" else math,
+        math=math,
+        layout=draw(st.sampled_from(["nn", "nt", "tn"])),
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(products(), st.sampled_from(TARGETS))
+def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
+    """To 1e-9; to 1e-6 where a network in single precision corrects the model."""
+    alone = price_one(kernel, target, MODELS)
+
+    if kernel.math not in target.device.flops_per_s:
+        assert alone is None
+        return
+    table = price_table(KernelTable([kernel]), target, MODELS)
+    assert alone is not None
+    within = 1e-9 if kernel.math == "fp32" else 1e-6
+    assert pytest.approx(table.seconds[0], rel=within) == alone.seconds[0]
+    assert table.sigma_shared[0] == alone.sigma_shared[0]
+    assert table.sigma_independent[0] == alone.sigma_independent[0]
+    assert (table.model, table.provenance) == (alone.model, alone.provenance)
+
+
+@pytest.mark.parametrize("kernel", [gemm(64, 64, 64), over_rows("pool", 8, 8)])
+def test_a_table_prices_what_has_no_other_way(kernel: Kernel) -> None:
+    """Kernels of a processor, of a calibrated GPU, and those no model does alone."""
+    gpu, processor = load_target("v100"), load_target("cpu")
+    fit = KernelFit(Family("gemm", "fp32"), {"scale": 2.0}, 0.02, 0.03, 10)
+    mine = attrs.evolve(gpu, fits=fits_of((fit,)))
+    targets = [processor, mine] if kernel.op == "gemm" else [gpu]
+
+    assert [None] * len(targets) == [price_one(kernel, t, MODELS) for t in targets]
+    for target in targets:
+        table = price_table(KernelTable([kernel]), target, MODELS)
+        assert table.seconds == price([kernel], target, MODELS).seconds
+
+
+def test_what_is_worked_out_of_a_target_belongs_to_it() -> None:
+    """A target with another clock has a price of its own."""
+    usual, slow = load_target("v100"), load_target("v100", {"gpu.sm_clock_mhz": "700"})
+    kernel = gemm(4096, 4096, 4096)
+    prices = [price([kernel], target, MODELS).seconds[0] for target in (usual, slow)]
+    again = attrs.evolve(usual, device=slow.device)
+
+    assert prices[1] > 1.5 * prices[0]
+    assert prices[1] == price([kernel], again, MODELS).seconds[0]
