@@ -6,7 +6,8 @@ Prints, with the bar each has to stay under:
   measured in turn with `python -c "import numpy, onnx"`;
 - warm: file to report, another target, another batch, in one process;
 - scale: seconds, microseconds per node and peak memory at 1k, 10k, 100k nodes;
-- trace: seconds to write a trace of 100,000 slices.
+- trace: seconds to write a trace of 100,000 slices;
+- price: microseconds for one kernel, and for each row of a table (`pricing.py`).
 
 Timings are medians; run it on an idle machine.
 """
@@ -25,13 +26,15 @@ ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "examples" / "models" / "dlrm_mlperf.onnx"
 BATCH = 2048
 MS = 1e3
+OWN = {"trace": "trace.py", "price": "pricing.py"}
+"""Benchmarks that are scripts of their own."""
 SIZES = (1_000, 10_000, 100_000)
 
 
 def main() -> int:
     """Run the benchmarks asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", choices=("cold", "warm", "scale", "trace"))
+    parser.add_argument("--only", choices=("cold", "warm", "scale", *OWN))
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--runs", type=int, default=15)
     args = parser.parse_args()
@@ -42,8 +45,9 @@ def main() -> int:
         ok &= bench_warm(args.model, args.runs)
     if args.only in (None, "scale"):
         ok &= bench_scale()
-    if args.only in (None, "trace"):
-        ok &= bench_trace()
+    for name, script in OWN.items():
+        if args.only in (None, name):
+            ok &= bench_alone(script)
     return 0 if ok else 1
 
 
@@ -122,9 +126,9 @@ def bench_scale() -> bool:
     return ok
 
 
-def bench_trace() -> bool:
-    """Write in a process of its own, which prints what it took."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "trace.py")]
+def bench_alone(script: str) -> bool:
+    """Run a benchmark in a process of its own, which prints what it measures."""
+    command = [sys.executable, str(ROOT / "benchmarks" / script)]
     return subprocess.run(command, check=False).returncode == 0  # noqa: S603 - our own script
 
 

@@ -27,8 +27,10 @@ from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
 from perfc.costmodels.gemm import GEMM, products_of
 from perfc.costmodels.gemm_residual import (
     RESIDUAL_FILE,
+    factors,
     features_of,
     has_network,
+    ranged,
 )
 from perfc.costmodels.host_profile import (
     COMPILED_GRAPH,
@@ -40,6 +42,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
+from perfc.costmodels.intervals import interval_names
 from perfc.costmodels.kernel_fit import (
     Family,
     KernelFit,
@@ -167,6 +170,7 @@ __all__ = [
     "describe",
     "distinct_rows",
     "extrapolation_remark",
+    "factors",
     "family_of",
     "features_of",
     "find_cost_models",
@@ -174,6 +178,7 @@ __all__ = [
     "graph_gaps_s",
     "has_network",
     "hidden_kernels",
+    "interval_names",
     "is_path",
     "is_possible",
     "launches_winograd",
@@ -185,6 +190,7 @@ __all__ = [
     "price_table",
     "products_of",
     "profile_names",
+    "ranged",
     "simt_parameters",
     "simt_seconds",
     "target_names",

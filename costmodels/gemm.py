@@ -74,9 +74,9 @@ class GemmModel:
             _put_calibrated(seconds, products, kernels, target)
         shared = np.where(simt, sigma_simt, sigma_tensor)
         own = np.where(simt, own_simt, own_tensor)
-        if not simt.all():
-            known = correct(seconds, products, kernels.dtype, target) & ~simt
-            shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
+        types = np.where(kernels.math == "tf32", "tf32", kernels.dtype)
+        known = correct(seconds, products, types, target)
+        shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
         return Estimate(
             without_beside(seconds, kernels, target),
             shared,
@@ -90,17 +90,18 @@ class GemmModel:
         size = _size_of(kernel, target)
         if size is None or kernel.params.get("beside"):
             return None
+        transposed = kernel.params.get("layout") in _TRANSPOSED
         if kernel.math in SIMT_MODES:
-            transposed = kernel.params.get("layout") in _TRANSPOSED
             seconds = simt_second(size, target, transposed=transposed)
             provenance, shared, own = target.once(_simt_trust)
+        else:
+            seconds = tensor_second(size, target)
+            provenance, shared, own = target.once(_tensor_trust)
+        dtype = kernel.math if kernel.math == "tf32" else kernel.dtype
+        known = correct_one(seconds, size, dtype, target, transposed=transposed)
+        if known is None:
             return Priced(seconds, shared, own, provenance)
-        seconds = tensor_second(size, target)
-        corrected = correct_one(seconds, size, kernel.dtype, target)
-        provenance, shared, own = target.once(_tensor_trust)
-        if corrected is None:
-            return Priced(seconds, shared, own, provenance)
-        return Priced(corrected, SIGMA_SHARED, SIGMA_INDEPENDENT, provenance)
+        return Priced(known, SIGMA_SHARED, SIGMA_INDEPENDENT, provenance)
 
 
 def _size_of(kernel: Kernel, target: Target) -> Size[float] | None:

@@ -13,7 +13,6 @@ graphs; bf16: sglang 0.5.10, others: the libraries that its tables name), 2026-1
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,7 +21,7 @@ import numpy as np
 from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, Weights, networks
-from perfc.costmodels.product_machine import Size
+from perfc.costmodels.product_machine import Size, mean_width
 from perfc.costmodels.products import Products
 from perfc.costmodels.protocol import Flags, Floats, Texts
 from perfc.costmodels.target import Target
@@ -62,38 +61,54 @@ def has_network(target: Target, dtype: str) -> bool:
     return (target.name, SAME_KERNELS.get(dtype, dtype)) in networks(RESIDUAL_FILE)
 
 
-def correct(
-    seconds: Floats, products: Products, dtypes: Texts, target: Target
-) -> Flags:
+def correct(seconds: Floats, products: Products, types: Texts, target: Target) -> Flags:
     """Correct the model's *seconds* in place; return which rows were measured alike.
 
     Args:
         seconds: What the model says, shape (rows,).
         products: Of what.
-        dtypes: What their tensors are stored in.
+        types: What they are measured as: their dtype, or `tf32`.
         target: On which GPU.
 
     """
     known = np.zeros(len(seconds), dtype=np.bool_)
-    for (name, dtype), network in networks(RESIDUAL_FILE).items():
-        if name != target.name:
+    for dtype, network in target.once(_own_networks).items():
+        alike = np.zeros(len(types), dtype=np.bool_)
+        alike |= types == dtype
+        if not alike.any():
             continue
-        alike = [dtype, *(new for new, old in SAME_KERNELS.items() if old == dtype)]
-        inside = measured(products, network)
-        inside &= functools.reduce(np.logical_or, [dtypes == word for word in alike])
-        if inside.any():
-            part = products if inside.all() else products.part(inside)
-            seconds[inside] *= factors(network, seconds[inside], part, target)
-            known |= inside
+        alike &= measured(seconds, products, network)
+        if alike.any():
+            part = products if alike.all() else products.part(alike)
+            seconds[alike] *= factors(network, seconds[alike], part, target)
+            known |= alike
     return known
 
 
-def measured(products: Products, network: Network) -> Flags:
+def measured(seconds: Floats, products: Products, network: Network) -> Flags:
     """Return which products are of sizes that were measured."""
-    sizes = products.sizes
-    inside = (sizes[1:] >= network.least) & (sizes[1:] <= network.most)
-    found: Flags = inside.all(axis=0) & (sizes[0] == 1)
+    sizes = ranged(seconds, products)
+    inside = (sizes >= network.least) & (sizes <= network.most)
+    found: Flags = np.logical_and.reduce(inside)
     return found
+
+
+def ranged(seconds: Floats, products: Products) -> Floats:
+    """Return what the range that was measured is told by, shape (7, rows).
+
+    Sizes, the longest side of what is batched, the model's *seconds*, and the batch
+    where an operand is transposed.
+    """
+    turned = products.transposed.astype(np.float64)
+    return np.array(_ranged(seconds, products.size, turned, ARRAYS))
+
+
+def _ranged(
+    seconds: Number, size: Size[Number], transposed: Number, maths: Maths[Number]
+) -> tuple[Number, ...]:
+    batch, m, n, k = size[:4]
+    side = maths.most(maths.most(m, n), k) * maths.flag(batch > 1)
+    return batch, m, n, k, side, seconds, batch * transposed
 
 
 def factors(
@@ -109,13 +124,14 @@ def factors(
 
 
 def correct_one(
-    seconds: float, size: Size[float], dtype: str, target: Target
+    seconds: float, size: Size[float], dtype: str, target: Target, *, transposed: bool
 ) -> float | None:
     """Return the model's *seconds* of one product corrected; None: not measured."""
     network = target.once(_own_networks).get(dtype)
-    if network is None or size.batch != 1 or not network.covers(size[1:4]):
+    turned = float(transposed)
+    if network is None or not network.covers(_ranged(seconds, size, turned, FLOATS)):
         return None
-    features = _features(seconds, size, target, FLOATS)
+    features = _features(seconds, size, turned, target, FLOATS)
     return seconds * math.exp(network.of_one(features))
 
 
@@ -132,22 +148,33 @@ def _own_networks(target: Target) -> Mapping[str, Network]:
 
 def features_of(seconds: Floats, products: Products, target: Target) -> Weights:
     """Return what a network sees of each product, shape (features, rows)."""
-    return np.array(_features(seconds, products.size, target, ARRAYS), dtype=np.float32)
+    turned = products.transposed.astype(np.float64)
+    found = _features(seconds, products.size, turned, target, ARRAYS)
+    return np.array(found, dtype=np.float32)
 
 
 def _features(
-    seconds: Number, size: Size[Number], target: Target, maths: Maths[Number]
+    seconds: Number,
+    size: Size[Number],
+    transposed: Number,
+    target: Target,
+    maths: Maths[Number],
 ) -> Sequence[Number]:
-    device, log2 = target.device, maths.log2
-    m, moved = size.m, size.bytes
-    held = log2(moved * (1 / device.l2.capacity_bytes))
-    found: list[Number] = [log2(m), log2(size.n), log2(size.k), log2(seconds * 1e6)]
-    found.append(log2(m * size.n * size.k * 2 / size.peak / seconds))
+    device, log2, tanh = target.device, maths.log2, maths.tanh
+    m, n, k, moved = size.m, size.n, size.k, size.bytes
+    per_l2 = 1 / device.l2.capacity_bytes
+    held = log2(moved * per_l2)
+    found: list[Number] = [log2(m), log2(n), log2(k), log2(seconds * 1e6)]
+    found += [log2(size.batch), transposed, held]
+    flops = size.batch * m * n * k * 2
+    found.append(log2(flops / size.peak / seconds))
     found.append(log2(moved * (1 / device.memory.bytes_per_s) / seconds))
-    found.append(held)
-    found.append(maths.tanh((held + _LOG2_6) * _WARM))
-    found.append(maths.tanh((held + 1.0) * (2 * _WARM)))
-    found.extend(_waves(m, size.n, 1 / device.sm_count, maths))
+    found.append(tanh((held + _LOG2_6) * _WARM))
+    found.append(tanh((held + 1.0) * (2 * _WARM)))
+    width = size.batch * mean_width(size) * per_l2
+    for elements in (m * k, k * n, m * n):
+        found.append(tanh((log2(elements * width) + _LOG2_6) * _WARM))
+    found.extend(_waves(size, 1 / device.sm_count, maths))
     found.extend(
         1.0 - m / (maths.ceil(m * (1 / height)) * height) for height in _PADDED
     )
@@ -157,15 +184,14 @@ def _features(
     return found
 
 
-def _waves(
-    m: Number, n: Number, per_sm: float, maths: Maths[Number]
-) -> Iterator[Number]:
+def _waves(size: Size[Number], per_sm: float, maths: Maths[Number]) -> Iterator[Number]:
     """Yield how empty the last wave of each tile is, then how full all waves are."""
-    ceil = maths.ceil
-    most = maths.most
-    rows = {height: ceil(m * (1 / height)) for height in _HEIGHTS}
-    columns = {width: ceil(n * (1 / width)) for width in _WIDTHS}
-    waves = [rows[height] * columns[width] * per_sm for height, width in _TILES]
+    ceil, most = maths.ceil, maths.most
+    rows = {height: ceil(size.m * (1 / height)) for height in _HEIGHTS}
+    columns = {
+        width: ceil(size.n * (1 / width)) * (size.batch * per_sm) for width in _WIDTHS
+    }
+    waves = [rows[height] * columns[width] for height, width in _TILES]
     for count in waves:
         several = most(count, 1.0)
         yield ceil(several) / several - 1.0

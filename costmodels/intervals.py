@@ -2,9 +2,10 @@
 
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
 measured rows, op and dtype, nine in ten rows of a part that is neither fitted nor
-reported lie inside the interval. Shared is what their mean is off, which all kernels
-share; own is the rest. A GPU without rows has the same of GPUs that were left out of
-the fit, one after the other, or what a model says where that was not done.
+reported lie inside the interval, of batched products and of others. Shared is what their
+mean is off, which all kernels share; own is the rest. A GPU without rows has the same of
+GPUs that were left out of the fit, one after the other, or what a model says where that
+was not done.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from perfc.costmodels.protocol import Estimate, KernelTable, Texts
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel
 
+BATCHED = " batched"
+"""In the names of batched products."""
+
 
 def with_intervals(
     estimate: Estimate, kernels: KernelTable, target: Target
@@ -28,14 +32,21 @@ def with_intervals(
     known = _known(target)
     if not known or not len(kernels):
         return estimate
-    names = _names(kernels, target)
+    names = interval_names(kernels, target)
     listed, at = np.unique(names, return_inverse=True)
     words: list[str] = listed.tolist()
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
     for number, name in enumerate(words):
-        if name in known:
-            shared[at == number], own[at == number] = known[name]
+        if (found := _of(known, name)) is not None:
+            shared[at == number], own[at == number] = found
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
+
+
+def _of(
+    known: Mapping[str, tuple[float, float]], name: str
+) -> tuple[float, float] | None:
+    """Return shared and own of a name; of batched products else those of others."""
+    return known.get(name, known.get(name.replace(BATCHED, "")))
 
 
 def _known(target: Target) -> Mapping[str, tuple[float, float]]:
@@ -52,10 +63,13 @@ def interval_of(kernel: Kernel, target: Target) -> tuple[float, float] | None:
 
     Not of attention, whose rows are told by more than their type.
     """
-    if kernel.params.get("phase", "forward") != "forward":
+    params = kernel.params
+    if params.get("phase", "forward") != "forward":
         return None
     stored = kernel.math if kernel.math == "tf32" else kernel.dtype
-    return target.once(_known).get(f"{kernel.op} {stored}")
+    batched = kernel.op == "gemm" and params.get("b", 1) != 1
+    name = f"{kernel.op}{BATCHED if batched else ''} {stored}"
+    return _of(target.once(_known), name)
 
 
 def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
@@ -64,10 +78,15 @@ def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
     return float(known.get(str(kernels.op[0]), default)) if len(kernels) else default
 
 
-def _names(kernels: KernelTable, target: Target) -> Texts:
-    """Return what each kernel is called there; empty where no row is like it."""
+def interval_names(kernels: KernelTable, target: Target) -> Texts:
+    """Return what kernels are called whose intervals are one; empty: like no row."""
     stored = np.where(kernels.math == "tf32", kernels.math, kernels.dtype)
-    plain = np.char.add(np.char.add(kernels.op, " "), stored)
+    op = kernels.op
+    products = op == "gemm"
+    if products.any():
+        batched = products & (kernels.param("b", 1.0) != 1)
+        op = np.where(batched, f"gemm{BATCHED}", op)
+    plain = np.char.add(np.char.add(op, " "), stored)
     like_rows = kernels.text("phase", "forward") == "forward"
     attention = kernels.op == "attention"
     if attention.any():

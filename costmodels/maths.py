@@ -33,7 +33,7 @@ class Maths(NamedTuple, Generic[Number]):
     """One for true, nought for false."""
 
 
-def _flags(truth: Flags | bool) -> Floats:
+def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of many
     return np.asarray(truth, dtype=np.float64)
 
 

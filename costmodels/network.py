@@ -26,8 +26,7 @@ class Network:
         mean: Of each feature; shape (features, 1), as `scale`.
         scale: What its deviation is divided by.
         layers: Weights and biases of each layer, shapes (out, in) and (out, 1).
-        least: Sizes below which nothing was measured, shape (sizes, 1); of products m,
-            n and k.
+        least: Sizes below which nothing was measured, shape (sizes, 1).
         most: The same above.
         limits: Least and most logarithm that measured rows asked for.
 

@@ -191,6 +191,23 @@ class ProductRows:
             simt=str(rows.kernels.math[0]) in SIMT_MODES,
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[ProductRows]) -> ProductRows:
+        """Return the rows of several parts, of one GPU and math mode."""
+        products = [part.products for part in parts]
+        return attrs.evolve(
+            parts[0],
+            products=Products(
+                np.concatenate([each.sizes for each in products], axis=1),
+                np.concatenate([each.bytes for each in products]),
+                np.concatenate([each.peak for each in products]),
+                np.concatenate([each.transposed for each in products]),
+            ),
+            measured_s=np.concatenate([part.measured_s for part in parts]),
+            before_s=np.concatenate([part.before_s for part in parts]),
+            beside_s=np.concatenate([part.beside_s for part in parts]),
+        )
+
     def take(self, rows: NDArray[np.intp]) -> ProductRows:
         """Return some of the rows."""
         return attrs.evolve(

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Network, features_of
+from perfc.costmodels import Network, features_of, ranged
 from perfc.fitting.gemm import ProductRows
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -30,16 +31,42 @@ _DECAY = 5e-5
 _SMOOTH = 0.02
 """Errors smaller than this count by their square."""
 
+_SEEN = 1.5
+"""Kernels longer than so many times what the host takes beside them are seen in rows of
+event pairs."""
+
+_LEAST_SHARE = 0.1
+"""Of the model's time, at which a row counts that says less."""
+
+_EVER_S = 1e9
+"""More than any kernel takes."""
+
+_ALIKE, _NEVER = 0.05, 1e12
+"""Features that spread less do not tell rows apart; what they are divided by."""
+
 _FADE, _FADE_SQUARE = 0.9, 0.999
 _TINY = 1e-8
 """Adam's constants."""
 
 
 def fit_residual(rows: ProductRows, modelled_s: Floats) -> Network:
-    """Return the network that corrects *modelled_s*, the kernels' times, best."""
+    """Return the network that corrects *modelled_s*, the kernels' times, best.
+
+    Of event pairs those kernels count that the host's call does not hide; the network
+    is then of kernels that long.
+    """
+    seen = np.flatnonzero(modelled_s > _SEEN * rows.beside_s)
+    rows, modelled_s = rows.take(seen), modelled_s[seen]
     features = features_of(modelled_s, rows.products, rows.target)
-    wanted = np.log((rows.measured_s - rows.before_s) / modelled_s)
-    return fit_network(features, wanted, rows.products.sizes[1:])
+    least_s = _LEAST_SHARE * modelled_s
+    wanted = np.log(np.maximum(rows.measured_s - rows.before_s, least_s) / modelled_s)
+    network = fit_network(features, wanted, ranged(modelled_s, rows.products))
+    if rows.simt:
+        return network
+    # CUDA graphs hide no kernel, and the layout is not said of rows on tensor cores.
+    least, most = network.least.copy(), network.most.copy()
+    least[5:], most[5:] = 0.0, [[_EVER_S], [1.0]]
+    return attrs.evolve(network, least=least, most=most)
 
 
 def fit_network(features: Floats | _Weights, wanted: Floats, sizes: Floats) -> Network:
@@ -52,7 +79,8 @@ def fit_network(features: Floats | _Weights, wanted: Floats, sizes: Floats) -> N
 
     """
     mean = features.mean(axis=1, keepdims=True)
-    scale = features.std(axis=1, keepdims=True) + 1e-6
+    spread = features.std(axis=1, keepdims=True)
+    scale = np.where(spread > _ALIKE, spread + 1e-6, _NEVER)
     scaled = ((features - mean) / scale).astype(np.float32)
     layers = _train(scaled.T, wanted.astype(np.float32))
     return Network(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -15,12 +15,15 @@ from perfc.costmodels import (
     TimedEstimate,
     as_timed,
     hidden_kernels,
+    interval_names,
     price_table,
 )
+from perfc.fitting.cross_fit import cross_fitted
 from perfc.fitting.samples import CALIBRATION, Sample
 from perfc.fitting.scores import Z90, coverage
 
 Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
 
 FEWEST = 50
 """Rows below which a model's own uncertainty stays."""
@@ -77,14 +80,25 @@ class PricedRows:
 def _by_family(
     samples: Iterable[Sample], models: Sequence[CostModel]
 ) -> dict[tuple[str, str, str], list[PricedRows]]:
-    """Return the rows for the intervals, by target, op and dtype."""
+    """Return the rows for the intervals, by target, op and what intervals call them."""
     found: dict[tuple[str, str, str], list[PricedRows]] = {}
     for sample in samples:
         rows = sample.of(CALIBRATION)
-        kernel_s = price_table(rows.table, rows.target, models).seconds
-        key = (rows.target.name, rows.key.op, rows.key.dtype)
-        found.setdefault(key, []).append(PricedRows.of(rows, kernel_s))
+        parts = [(rows, price_table(rows.table, rows.target, models).seconds)]
+        parts += cross_fitted(sample)
+        for part, kernel_s in parts:
+            for name, at in _named(part):
+                key = (part.target.name, part.key.op, name)
+                of_name = PricedRows.of(part.take(at), kernel_s[at])
+                found.setdefault(key, []).append(of_name)
     return found
+
+
+def _named(rows: Sample) -> Iterator[tuple[str, Indices]]:
+    names = interval_names(rows.table, rows.target)
+    listed: list[str] = np.unique(names).tolist()
+    for name in filter(None, listed):
+        yield name, np.flatnonzero(names == name)
 
 
 def call_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigmas:
@@ -103,13 +117,13 @@ def call_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigma
 
 
 def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigmas:
-    """Return shared and independent sigmas by target, op and dtype.
+    """Return shared and independent sigmas by target and name.
 
     The least with which nine rows in ten lie in their interval, what the host adds to
     it included: `call_sigmas` come first. Shared is what kernels are off on average.
     """
     found: Sigmas = {}
-    for (target, op, dtype), parts in _by_family(samples, models).items():
+    for (target, _, name), parts in _by_family(samples, models).items():
         logs = np.concatenate([part.logs(~part.hidden) for part in parts])
         if len(logs) < FEWEST:
             continue
@@ -117,7 +131,7 @@ def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sig
         shared = min(abs(float(logs.mean())), 0.95 * whole)
         own = math.sqrt(whole**2 - shared**2)
         of_target = found.setdefault(target, {})
-        of_target[f"{op} {dtype}"] = [_short(shared), _short(own)]
+        of_target[name] = [_short(shared), _short(own)]
     return found
 
 

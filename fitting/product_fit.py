@@ -30,7 +30,7 @@ BASIC = "bf16"
 """The type whose rows say the parameters on tensor cores; others are corrected."""
 
 UNSEEN = frozenset({"p4"})
-"""GPUs in no fit."""
+"""GPUs in no fit of parameters; a network is of its own GPU alone."""
 
 _FEWEST_NETWORK = 2000
 """Rows below which a GPU and type have no network."""
@@ -71,7 +71,10 @@ def fit_products(
         "simt": _with_sigmas(simt, on_simt),
         "tensor.all": _with_sigmas(shared, on_tensor),
     }
-    networks: dict[tuple[str, str], Network] = {}
+    networks = {
+        (name, parts[0].key.dtype): _simt_network(parts, simt)
+        for name, parts in _by_target(_simt(samples, frozenset())).items()
+    }
     for name, parts in _by_target(on_tensor).items():
         own = fit_gemm(_to_fit(parts), shared, TENSOR_FITTED)
         architecture = parts[0].target.device.architecture
@@ -126,11 +129,17 @@ def _with_few(parts: Sequence[Sample], parameters: GemmParameters, seed: int) ->
     return _errors(rows, calibrate_gemm(chosen, parameters)).mape
 
 
-def _simt(samples: Sequence[Sample]) -> list[Sample]:
+def _simt_network(parts: Sequence[Sample], parameters: GemmParameters) -> Network:
+    """Return the network of all products of a GPU without tensor cores."""
+    rows = ProductRows.joined([ProductRows.of(part.of(FITTED)) for part in parts])
+    return fit_residual(rows, rows.kernel_s(parameters))
+
+
+def _simt(samples: Sequence[Sample], without: frozenset[str] = UNSEEN) -> list[Sample]:
     return [
         sample
         for sample in samples
-        if _is_product(sample, simt=True) and sample.target.name not in UNSEEN
+        if _is_product(sample, simt=True) and sample.target.name not in without
     ]
 
 

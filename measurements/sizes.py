@@ -62,7 +62,7 @@ class Sizes:
                 raise MeasurementError(msg)
             return np.full(self.count, float(default))
         if column.dtype.kind != "i" or column.min() < 0:
-            found = repr(column[0].item()) if len(column) == 1 else "of several kinds"
+            found = repr(column.tolist()[0]) if len(column) == 1 else "of several kinds"
             msg = f"{name} is {found}, expected a whole number, not below 0"
             raise MeasurementError(msg)
         return column.astype(np.float64)
@@ -78,7 +78,7 @@ class Sizes:
         if column is None:
             return np.full(self.count, default)
         if column.dtype.kind != "U" or not np.isin(column, known).all():
-            found = repr(column[0].item()) if len(column) == 1 else "of several kinds"
+            found = repr(column.tolist()[0]) if len(column) == 1 else "of several kinds"
             msg = f"{name} is {found}, expected one of {', '.join(known)}"
             raise MeasurementError(msg)
         return column
