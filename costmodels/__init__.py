@@ -42,7 +42,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
-from perfc.costmodels.intervals import interval_names
+from perfc.costmodels.intervals import interval_rows
 from perfc.costmodels.kernel_fit import (
     Family,
     KernelFit,
@@ -178,7 +178,7 @@ __all__ = [
     "graph_gaps_s",
     "has_network",
     "hidden_kernels",
-    "interval_names",
+    "interval_rows",
     "is_path",
     "is_possible",
     "launches_winograd",

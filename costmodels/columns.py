@@ -10,7 +10,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.protocol import Flags, Floats, Indices, KernelTable, Texts
+from perfc.costmodels.protocol import (
+    Flags,
+    Floats,
+    Indices,
+    KernelTable,
+    Kind,
+    Texts,
+)
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel, Record, Work
 
@@ -149,6 +156,12 @@ class ColumnTable(KernelTable):
     def known(self) -> Flags:
         """Whether each kernel's op has a model: measured rows are of known ops."""
         return np.ones(len(self), dtype=np.bool_)
+
+    @functools.cached_property
+    def kinds(self) -> tuple[list[Kind], Indices]:
+        """The op, dtype and math mode of all kernels."""
+        kind = (self.columns.op, self.columns.dtype, self.columns.math)
+        return [kind], np.zeros(len(self), dtype=np.intp)
 
     def param(self, name: str, default: float = 0.0) -> Floats:
         """Return one numeric parameter of every kernel."""

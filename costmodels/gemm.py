@@ -74,15 +74,14 @@ class GemmModel:
             _put_calibrated(seconds, products, kernels, target)
         shared = np.where(simt, sigma_simt, sigma_tensor)
         own = np.where(simt, own_simt, own_tensor)
-        types = np.where(kernels.math == "tf32", "tf32", kernels.dtype)
-        known = correct(seconds, products, types, target)
+        known = correct(seconds, products, kernels, target)
         shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
         return Estimate(
             without_beside(seconds, kernels, target),
             shared,
             own,
             [self.name] * len(kernels),
-            [on_simt if row else on_tensor for row in simt.tolist()],
+            _either(simt, on_simt, on_tensor),
         )
 
     def estimate_one(self, kernel: Kernel, target: Target) -> Priced | None:
@@ -115,6 +114,12 @@ def _size_of(kernel: Kernel, target: Target) -> Size[float] | None:
         return None
     b, m, n, k = sizes
     return Size(b, m, n, k, moved, peak)
+
+
+def _either(rows: Flags, one: Provenance, other: Provenance) -> list[Provenance]:
+    if one is other:
+        return [one] * len(rows)
+    return [one if row else other for row in rows.tolist()]
 
 
 def _simt_trust(target: Target) -> tuple[Provenance, float, float]:
@@ -167,7 +172,8 @@ def products_of(kernels: KernelTable, target: Target) -> Products:
 
 def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
     """Whether each kernel computes without tensor cores."""
-    return one_of(kernels.math, SIMT_MODES)
+    kinds, at = kernels.kinds
+    return np.array([math in SIMT_MODES for _, _, math in kinds], dtype=np.bool_)[at]
 
 
 def one_of(words: Texts, chosen: Iterable[str]) -> Flags:

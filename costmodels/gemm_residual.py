@@ -23,7 +23,7 @@ from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, Weights, networks
 from perfc.costmodels.product_machine import Size, mean_width
 from perfc.costmodels.products import Products
-from perfc.costmodels.protocol import Flags, Floats, Texts
+from perfc.costmodels.protocol import Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
 
 RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
@@ -61,23 +61,25 @@ def has_network(target: Target, dtype: str) -> bool:
     return (target.name, SAME_KERNELS.get(dtype, dtype)) in networks(RESIDUAL_FILE)
 
 
-def correct(seconds: Floats, products: Products, types: Texts, target: Target) -> Flags:
+def correct(
+    seconds: Floats, products: Products, kernels: KernelTable, target: Target
+) -> Flags:
     """Correct the model's *seconds* in place; return which rows were measured alike.
 
     Args:
         seconds: What the model says, shape (rows,).
         products: Of what.
-        types: What they are measured as: their dtype, or `tf32`.
+        kernels: The kernels that compute them.
         target: On which GPU.
 
     """
     known = np.zeros(len(seconds), dtype=np.bool_)
-    for dtype, network in target.once(_own_networks).items():
-        alike = np.zeros(len(types), dtype=np.bool_)
-        alike |= types == dtype
-        if not alike.any():
+    own, (kinds, at) = target.once(_own_networks), kernels.kinds
+    for number, (_, dtype, math_mode) in enumerate(kinds):
+        network = own.get("tf32" if math_mode == "tf32" else dtype)
+        if network is None:
             continue
-        alike &= measured(seconds, products, network)
+        alike = measured(seconds, products, network) & (at == number)
         if alike.any():
             part = products if alike.all() else products.part(alike)
             seconds[alike] *= factors(network, seconds[alike], part, target)

@@ -2,22 +2,21 @@
 
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
 measured rows, op and dtype, nine in ten rows of a part that is neither fitted nor
-reported lie inside the interval, of batched products and of others. Shared is what their
-mean is off, which all kernels share; own is the rest. A GPU without rows has the same of
-GPUs that were left out of the fit, one after the other, or what a model says where that
-was not done.
+reported lie inside the interval, of batched products and of others. Shared is what
+their mean is off, which all kernels share; own is the rest. A GPU without rows has the
+same of GPUs that were left out of the fit, one after the other, or what a model says
+where that was not done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
-import numpy as np
 
 from perfc.costmodels.attention_residual import measured_rows as measured_attention
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.protocol import Estimate, KernelTable, Texts
+from perfc.costmodels.protocol import Estimate, Flags, KernelTable
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel
 
@@ -32,13 +31,10 @@ def with_intervals(
     known = _known(target)
     if not known or not len(kernels):
         return estimate
-    names = interval_names(kernels, target)
-    listed, at = np.unique(names, return_inverse=True)
-    words: list[str] = listed.tolist()
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
-    for number, name in enumerate(words):
+    for name, rows in interval_rows(kernels, target):
         if (found := _of(known, name)) is not None:
-            shared[at == number], own[at == number] = found
+            shared[rows], own[rows] = found
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
 
 
@@ -78,17 +74,17 @@ def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
     return float(known.get(str(kernels.op[0]), default)) if len(kernels) else default
 
 
-def interval_names(kernels: KernelTable, target: Target) -> Texts:
-    """Return what kernels are called whose intervals are one; empty: like no row."""
-    stored = np.where(kernels.math == "tf32", kernels.math, kernels.dtype)
-    op = kernels.op
-    products = op == "gemm"
-    if products.any():
-        batched = products & (kernels.param("b", 1.0) != 1)
-        op = np.where(batched, f"gemm{BATCHED}", op)
-    plain = np.char.add(np.char.add(op, " "), stored)
+def interval_rows(kernels: KernelTable, target: Target) -> Iterator[tuple[str, Flags]]:
+    """Yield the names of intervals, and which rows have each; some are like no row."""
+    kinds, at = kernels.kinds
     like_rows = kernels.text("phase", "forward") == "forward"
-    attention = kernels.op == "attention"
-    if attention.any():
-        like_rows &= ~attention | measured_attention(kernels, target)
-    return np.where(like_rows, plain, "")
+    for number, (op, dtype, math) in enumerate(kinds):
+        stored = math if math == "tf32" else dtype
+        rows = like_rows & (at == number)
+        if op == "attention":
+            rows &= measured_attention(kernels, target)
+        if op == "gemm":
+            batched = rows & (kernels.param("b", 1.0) != 1)
+            yield f"{op}{BATCHED} {stored}", batched
+            rows &= ~batched
+        yield f"{op} {stored}", rows

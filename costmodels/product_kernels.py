@@ -71,18 +71,20 @@ def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floa
     work, choices = _work(sizes, machine), machine.choices
     tiles = _tiles(sizes, choices)
     found = _candidate(work, choices, machine.rates, tiles, None, ARRAYS)
-    total_s, seconds = _best(found, machine)
-    if not splits:
-        return seconds + machine.start_s
+    total_s, chosen = _best(found)
+    extra_s = np.full(len(total_s), machine.start_s)
     rows = np.flatnonzero(total_s > work.moved_s + machine.split_s)
-    if len(rows):
-        work, tiles, whole_s = _rows_of(work, rows), tiles[:, rows], total_s[rows]
+    if splits and len(rows):
+        work, tiles = _rows_of(work, rows), tiles[:, rows]
         parts = _parts(work.size.k, choices, machine, tiles)
         found = _candidate(work, choices, machine.rates, tiles, parts, ARRAYS)
-        total_s, cut_s = _best(found, machine)
-        better = total_s + machine.split_s < whole_s
-        seconds[rows[better]] = cut_s[better] + machine.split_s
-    return seconds + machine.start_s
+        cut_s, cut = _best(found)
+        better = np.flatnonzero(cut_s + machine.split_s < total_s[rows])
+        extra_s[rows[better]] += machine.split_s
+        for times, cut_times in zip(chosen, cut, strict=True):
+            times[rows[better]] = cut_times[better]
+    seconds: Floats = _overlapped(chosen, machine, ARRAYS) + extra_s
+    return seconds
 
 
 def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
@@ -241,13 +243,12 @@ def _candidate(  # noqa: PLR0913, PLR0917 - what a formula of six things needs
     return Candidate(compute_s, memory_s, tiles * (row_bytes * tile_loads_s))
 
 
-def _best(found: Candidate[Floats], machine: Machine) -> tuple[Floats, Floats]:
-    """Return the least time of each product, as it is chosen and as it runs."""
+def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
+    """Return the least time of each product, and whose it is."""
     total_s = np.maximum(np.maximum(found.compute_s, found.memory_s), found.loads_s)
     best = total_s.argmin(axis=0)
     at = (best, np.arange(len(best)))
-    chosen = Candidate(*(column[at] for column in found))
-    return total_s[at], _overlapped(chosen, machine, ARRAYS)
+    return total_s[at], Candidate(*(column[at] for column in found))
 
 
 def _overlapped(

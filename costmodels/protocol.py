@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import attrs
 import numpy as np
@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Texts = NDArray[np.str_]
 Flags = NDArray[np.bool_]
+
+Kind: TypeAlias = tuple[str, str, str]
+"""Op, dtype and math mode."""
 
 
 class Provenance(enum.Enum):
@@ -86,6 +89,15 @@ class KernelTable:
     def known(self) -> Flags:
         """Whether each kernel's op has a model."""
         return np.array([k.known for k in self.kernels], dtype=np.bool_)
+
+    @functools.cached_property
+    def kinds(self) -> tuple[list[Kind], Indices]:
+        """The ops, dtypes and math modes that occur, and which each kernel has."""
+        known: dict[Kind, int] = {}
+        at = [
+            known.setdefault((k.op, k.dtype, k.math), len(known)) for k in self.kernels
+        ]
+        return list(known), np.array(at, dtype=np.intp)
 
     def param(self, name: str, default: float = 0.0) -> Floats:
         """Return one numeric parameter of every kernel."""

@@ -114,10 +114,12 @@ class _Todo:
     def of(cls, table: KernelTable) -> _Todo:
         by_op: dict[str, Indices] = {}
         if len(table):
-            ops, at = np.unique(table.op, return_inverse=True)
-            listed: list[str] = ops.tolist()
+            kinds, at = table.kinds
+            names = [op for op, _, _ in kinds]
+            listed = sorted({*names})
+            place = np.array([listed.index(name) for name in names])[at]
             by_op = {
-                op: np.flatnonzero((at == number) & table.known)
+                op: np.flatnonzero((place == number) & table.known)
                 for number, op in enumerate(listed)
             }
         return cls(np.ones(len(table), dtype=np.bool_), by_op)

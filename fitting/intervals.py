@@ -15,7 +15,7 @@ from perfc.costmodels import (
     TimedEstimate,
     as_timed,
     hidden_kernels,
-    interval_names,
+    interval_rows,
     price_table,
 )
 from perfc.fitting.cross_fit import cross_fitted
@@ -95,10 +95,9 @@ def _by_family(
 
 
 def _named(rows: Sample) -> Iterator[tuple[str, Indices]]:
-    names = interval_names(rows.table, rows.target)
-    listed: list[str] = np.unique(names).tolist()
-    for name in filter(None, listed):
-        yield name, np.flatnonzero(names == name)
+    for name, chosen in interval_rows(rows.table, rows.target):
+        if chosen.any():
+            yield name, np.flatnonzero(chosen)
 
 
 def call_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigmas:
