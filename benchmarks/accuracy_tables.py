@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from perfc.costmodels import CostModel, cost_models
 from perfc.fitting import errors_of, left_out
 from perfc.fitting.baselines import lin_formula_s
-from perfc.fitting.intervals import unseen_coverage
+from perfc.fitting.intervals import PricedRows, named, unseen_coverage
 from perfc.fitting.samples import TEST, Floats, Sample
 from perfc.fitting.unseen import Unseen
 
@@ -24,7 +24,7 @@ def write_tables(samples: Sequence[Sample], unseen: Unseen) -> None:
     """Put all tables into docs/accuracy.md."""
     write_table("\n".join(known_lines(samples)), KNOWN)
     write_table("\n".join(unseen_lines(samples, unseen)), UNSEEN)
-    write_table("\n".join(product_lines(samples)), PRODUCTS)
+    write_table("\n".join(product_lines(samples, unseen)), PRODUCTS)
 
 
 def write_table(text: str, name: str) -> None:
@@ -73,19 +73,23 @@ def unseen_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
         priced = unseen.priced(sample, TEST)
         if priced is None:
             continue
-        rows, name = priced.sample, f"{sample.key.op} {sample.key.dtype}"
-        same = calibrating.get(name, {})
-        others = [part for gpu, part in same.items() if gpu != rows.target.name]
-        stated = unseen_coverage(priced, others) if others else (None, None)
-        cells = [*_errors(rows.timed_s(priced.kernel_s), rows), *stated]
-        yield _line(f"{name}, {rows.target.name}", rows, cells)
+        for name, at in named(priced.sample):
+            yield _unseen_line(name, priced.take(at), calibrating.get(name, {}))
 
 
-def product_lines(samples: Sequence[Sample]) -> Iterator[str]:
+def _unseen_line(name: str, priced: PricedRows, same: Mapping[str, PricedRows]) -> str:
+    rows = priced.sample
+    others = [part for gpu, part in same.items() if gpu != rows.target.name]
+    stated = unseen_coverage(priced, others) if others else (None, None)
+    cells = [*_errors(rows.timed_s(priced.kernel_s), rows), *stated]
+    return _line(f"{name}, {rows.target.name}", rows, cells)
+
+
+def product_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
     """Yield the table of GPUs that are left out of the fit of products."""
     yield "| left out | n | MAPE | GMAE | p90 | max | bias | 10 rows: MAPE |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|"
-    for found in left_out(samples):
+    for found in left_out(samples, unseen.products):
         errors = found.errors
         cells = [errors.mape, errors.gmae, errors.p90, errors.max, errors.bias]
         shown = " | ".join(map(_percent, [*cells, found.with_few]))

@@ -42,7 +42,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
-from perfc.costmodels.intervals import interval_rows
+from perfc.costmodels.intervals import BATCHED, interval_rows
 from perfc.costmodels.kernel_fit import (
     Family,
     KernelFit,
@@ -104,6 +104,7 @@ from perfc.costmodels.walk import WALK
 __all__ = [
     "ATTENTION",
     "ATTENTION_RESIDUAL_FILE",
+    "BATCHED",
     "COMPILED_GRAPH",
     "CONV",
     "CPU",

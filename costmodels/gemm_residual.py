@@ -8,7 +8,9 @@ such corrections made things worse.
 
 Weights are in `fitted/gemm_residual.npz`, written by `benchmarks/fit.py --what
 products` from three quarters of the (n, k) of aiconfigurator's rows (Apache-2.0; CUDA
-graphs; bf16: sglang 0.5.10, others: the libraries that its tables name), 2026-11.
+graphs; bf16: sglang 0.5.10, others: the libraries that its tables name), and from half
+of NeuSight's (MIT; fp32; event pairs whose kernel the host's call does not hide; torch
+2.1), 2026-11.
 """
 
 from __future__ import annotations

@@ -58,6 +58,11 @@ class PricedRows:
             hidden = hidden_kernels(kernel_s, sample.table, sample.target)
         return cls(sample, kernel_s, hidden)
 
+    def take(self, rows: Indices) -> PricedRows:
+        """Return some of the rows."""
+        kernel_s, hidden = self.kernel_s[rows], self.hidden[rows]
+        return PricedRows(self.sample.take(rows), kernel_s, hidden)
+
     def logs(self, chosen: NDArray[np.bool_]) -> Floats:
         """Return ln(predicted / measured) of some rows."""
         predicted_s = self.sample.timed_s(self.kernel_s)
@@ -87,14 +92,15 @@ def _by_family(
         parts = [(rows, price_table(rows.table, rows.target, models).seconds)]
         parts += cross_fitted(sample)
         for part, kernel_s in parts:
-            for name, at in _named(part):
+            for name, at in named(part):
                 key = (part.target.name, part.key.op, name)
                 of_name = PricedRows.of(part.take(at), kernel_s[at])
                 found.setdefault(key, []).append(of_name)
     return found
 
 
-def _named(rows: Sample) -> Iterator[tuple[str, Indices]]:
+def named(rows: Sample) -> Iterator[tuple[str, Indices]]:
+    """Yield the names of intervals that rows have, and which rows have each."""
     for name, chosen in interval_rows(rows.table, rows.target):
         if chosen.any():
             yield name, np.flatnonzero(chosen)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import SIMT_MODES, GemmParameters, Network
+from perfc.costmodels import BATCHED, SIMT_MODES, GemmParameters, Network, Target
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.gemm import (
     SIMT_FITTED,
@@ -65,8 +65,7 @@ def fit_products(
 ) -> tuple[dict[str, GemmParameters], dict[tuple[str, str], Network]]:
     """Return parameters by their table, and networks by target and type."""
     on_simt, on_tensor = _simt(samples), _tensor(samples)
-    simt = fit_gemm(_to_fit(on_simt), SIMT_START, SIMT_FITTED)
-    shared = fit_gemm(_to_fit(on_tensor), TENSOR_START, TENSOR_FITTED)
+    simt, shared = fit_simt(on_simt), fit_tensor(on_tensor)
     tables = {
         "simt": _with_sigmas(simt, on_simt),
         "tensor.all": _with_sigmas(shared, on_tensor),
@@ -89,20 +88,44 @@ def fit_products(
     return tables, networks
 
 
-def left_out(samples: Sequence[Sample]) -> list[LeftOut]:
-    """Return the errors on all rows of each GPU with parameters of the others."""
+def fit_simt(samples: Sequence[Sample]) -> GemmParameters:
+    """Return the parameters without tensor cores that rows of some GPUs say."""
+    return fit_gemm(_to_fit(_simt(samples)), SIMT_START, SIMT_FITTED)
+
+
+def fit_tensor(samples: Sequence[Sample]) -> GemmParameters:
+    """Return the parameters on tensor cores that rows of some GPUs say."""
+    return fit_gemm(_to_fit(_tensor(samples)), TENSOR_START, TENSOR_FITTED)
+
+
+def tells_of_others(target: Target, name: str) -> bool:
+    """Whether products on a GPU, by the name of their interval, say what others take.
+
+    Those that no fit has do not: P4's, and Pascal's that are not batched.
+    """
+    if target.name in UNSEEN:
+        return False
+    return target.device.architecture != "Pascal" or BATCHED in name
+
+
+def left_out(
+    samples: Sequence[Sample], without: Callable[[str, str], GemmParameters]
+) -> list[LeftOut]:
+    """Return the errors on all rows of each GPU with parameters of the others.
+
+    Args:
+        samples: Rows of all GPUs.
+        without: From the name of a GPU and a type to the parameters of the others.
+
+    """
     found: list[LeftOut] = []
-    for kind, start, names in (
-        (_simt(samples), SIMT_START, SIMT_FITTED),
-        (_tensor(samples), TENSOR_START, TENSOR_FITTED),
-    ):
+    for kind in (_simt(samples), _tensor(samples)):
         for name, parts in _by_target(kind).items():
-            others = [sample for sample in kind if sample.key.target != name]
-            parameters = fit_gemm(_to_fit(others), start, names)
+            dtype = parts[0].key.dtype
+            parameters = without(name, dtype)
             rows = [ProductRows.of(sample) for sample in parts]
             errors = _errors(rows, parameters)
             few = [_with_few(parts, parameters, seed) for seed in range(_DRAWS)]
-            dtype = parts[0].key.dtype
             found.append(LeftOut(name, dtype, errors, float(np.median(few))))
     return found
 

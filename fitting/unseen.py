@@ -11,11 +11,13 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from perfc.costmodels import lower_bound
+from perfc.costmodels import SIMT_MODES, GemmParameters, lower_bound
 from perfc.fitting.attention import fit_attention, formula_s
 from perfc.fitting.conv import conv_seconds, fit_convolutions
-from perfc.fitting.intervals import PricedRows
+from perfc.fitting.gemm import ProductRows
+from perfc.fitting.intervals import PricedRows, named
 from perfc.fitting.observations import LONG_EVENT_US
+from perfc.fitting.product_fit import fit_simt, fit_tensor, tells_of_others
 from perfc.fitting.samples import CALIBRATION, FITTED, Floats, Sample
 from perfc.fitting.streams import KINDS, StreamFit, fit_kind, fit_memory
 
@@ -67,7 +69,7 @@ class Unseen:
         return None if seconds is None else PricedRows.of(rows, seconds)
 
     def calibrating(self) -> dict[str, dict[str, PricedRows]]:
-        """Return the rows for intervals, by op and dtype, then GPU.
+        """Return the rows for intervals, by the name of the interval, then GPU.
 
         Not of attention: two GPUs with two libraries do not say how far off a third is.
         """
@@ -75,9 +77,21 @@ class Unseen:
         for sample in self.samples:
             if sample.key.op == "attention":
                 continue
-            if (rows := self.priced(sample, CALIBRATION)) is not None:
-                name = f"{sample.key.op} {sample.key.dtype}"
-                found.setdefault(name, {})[sample.target.name] = rows
+            rows = self.priced(sample, CALIBRATION)
+            for name, at in () if rows is None else named(rows.sample):
+                if sample.key.op == "gemm" and not tells_of_others(sample.target, name):
+                    continue
+                part, known = rows.take(at), found.setdefault(name, {})
+                before = known.get(sample.target.name)
+                if before is None or len(before.sample) < len(at):
+                    known[sample.target.name] = part
+        return found
+
+    def products(self, target: str, dtype: str) -> GemmParameters:
+        """Return the parameters of products of a type by the GPUs beside one."""
+        simt = dtype in SIMT_MODES
+        name, fit = ("simt", fit_simt) if simt else ("tensor", fit_tensor)
+        found: GemmParameters = self._fit(f"gemm {name}", target, {"gemm"}, fit)
         return found
 
     @property
@@ -85,6 +99,7 @@ class Unseen:
         return {
             "attention": self._attention_s,
             "conv2d": self._conv_s,
+            "gemm": self._product_s,
             "elementwise": lambda rows, target: _stream_s(self._memory(target), rows),
             **dict.fromkeys(KINDS, self._kind_s),
         }
@@ -96,6 +111,9 @@ class Unseen:
     def _conv_s(self, rows: Sample, target: str) -> Floats:
         found = self._fit("conv2d", target, {"conv2d"}, fit_convolutions)
         return conv_seconds(rows, found.kernel)
+
+    def _product_s(self, rows: Sample, target: str) -> Floats:
+        return ProductRows.of(rows).kernel_s(self.products(target, rows.key.dtype))
 
     def _memory(self, target: str) -> StreamFit:
         found: StreamFit = self._fit("memory", target, MEMORY_OPS, fit_memory)
