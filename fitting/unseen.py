@@ -77,14 +77,15 @@ class Unseen:
         for sample in self.samples:
             if sample.key.op == "attention":
                 continue
-            rows = self.priced(sample, CALIBRATION)
-            for name, at in () if rows is None else named(rows.sample):
+            if (rows := self.priced(sample, CALIBRATION)) is None:
+                continue
+            for name, at in named(rows.sample):
                 if sample.key.op == "gemm" and not tells_of_others(sample.target, name):
                     continue
-                part, known = rows.take(at), found.setdefault(name, {})
-                before = known.get(sample.target.name)
+                of_name = found.setdefault(name, {})
+                before = of_name.get(sample.target.name)
                 if before is None or len(before.sample) < len(at):
-                    known[sample.target.name] = part
+                    of_name[sample.target.name] = rows.take(at)
         return found
 
     def products(self, target: str, dtype: str) -> GemmParameters:
