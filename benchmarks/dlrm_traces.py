@@ -397,14 +397,13 @@ def _index_backward(place: Place) -> Found:
         return None
     params: dict[str, AttrValue] = {
         "kind": "index_put",
-        "axis": 1,
-        "shape": (BATCH, model.vectors, model.vectors),
-        "indices": (model.pairs, 2),
-        "accumulate": True,
+        "indices": model.pairs,
+        "outer": BATCH,
+        "inner": 1,
     }
     moved = ITEM * BATCH * model.pairs
     work = Work(BATCH * model.pairs, moved + 16 * model.pairs, moved)
-    return "index add", (Kernel("gather", "fp32", "fp32", Record(params), work),)
+    return "index add", (Kernel("index_add", "fp32", "fp32", Record(params), work),)
 
 
 def _slice_backward(place: Place) -> Found:

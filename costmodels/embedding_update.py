@@ -74,6 +74,15 @@ _BAGS_OF_A_WARP = 32
 _ROWS_OF_A_BLOCK = 32
 """Rows that the kernel for few indices adds between two barriers."""
 
+_NUMBERS_OF_A_WARP = 128
+"""Of a row that one warp adds in `indexing_backward_kernel`: 4 a thread."""
+
+_WAITS_OF_AN_INDEX = 5
+"""Its index and the one before, where it comes from, the numbers, the store, the next
+index (`Indexing.cu` of ATen). DLRM's 36 and 351 pairs in 2048 rows say 5.0 to 5.9 on
+V100, and were seen before this was chosen.
+"""
+
 
 @attrs.frozen
 class EmbeddingUpdateModel:
@@ -82,7 +91,7 @@ class EmbeddingUpdateModel:
     name: str = "embedding-update"
     priority: int = 61
     ops: frozenset[str] = frozenset(
-        {"embedding_bag", "embedding_backward", "linearize_indices"}
+        {"embedding_bag", "embedding_backward", "linearize_indices", "index_add"}
     )
     sigma_shared: float = 0.25
     sigma_independent: float = 0.3
@@ -102,6 +111,7 @@ class EmbeddingUpdateModel:
             ("embedding_bag", _update_seconds),
             ("embedding_backward", _feature_seconds),
             ("linearize_indices", _linearize_seconds),
+            ("index_add", _added_seconds),
         ):
             rows = np.flatnonzero(ops == op)
             if len(rows):
@@ -205,6 +215,22 @@ def _linearize_seconds(kernels: KernelTable, target: Target) -> Floats:
     rounds = np.maximum(1.0, kernels.param("bags") / threads)
     rate = device.memory.bytes_per_s * stream_share(target)
     seconds: Floats = rounds * _BAGS_OF_A_WARP * LOAD_LATENCY_S + kernels.bytes / rate
+    return seconds
+
+
+def _added_seconds(kernels: KernelTable, target: Target) -> Floats:
+    """`index_put_` that accumulates: a warp for each sorted index, and row before it.
+
+    A warp adds up to 128 numbers, however few there are; what it waits for comes one
+    after another.
+    """
+    device = target.device
+    pieces = np.ceil(kernels.param("inner", 1.0) / _NUMBERS_OF_A_WARP)
+    warps = kernels.param("indices") * kernels.param("outer", 1.0) * pieces
+    live = device.sm_count * device.max_threads_per_sm / device.warp_size
+    rate = device.memory.bytes_per_s * stream_share(target)
+    waited_s = np.ceil(warps / live) * (_WAITS_OF_AN_INDEX * LOAD_LATENCY_S)
+    seconds: Floats = np.maximum(waited_s, kernels.bytes / rate)
     return seconds
 
 

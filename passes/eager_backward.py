@@ -145,9 +145,23 @@ def _index_put(site: Site) -> Eager:
     put = vector_launch("gather", x.type.dtype, params, work)
     if not site.attributes.flag("accumulate"):
         return Eager(name, (*first, put))
-    return Eager(
-        name, (*first, *_sorted(site, _split(x, values, indices, axis), axis), put)
-    )
+    indices = _split(x, values, indices, axis)
+    added = put if site.settings.on_cpu else _added(x, indices, axis, work)
+    return Eager(name, (*first, *_sorted(site, indices, axis), added))
+
+
+def _added(x: Tensor, indices: list[Tensor], axis: int, work: Work) -> Launch:
+    """`indexing_backward_kernel`: a warp for each index, again for each row before it.
+
+    `outer` is how many such rows there are, `inner` how many numbers one index names.
+    """
+    params: dict[str, AttrValue] = {
+        "kind": "index_put",
+        "indices": max((tensor.numel for tensor in indices), default=0),
+        "outer": math.prod(x.shape[:axis]),
+        "inner": math.prod(x.shape[axis + len(indices) :]),
+    }
+    return vector_launch("index_add", x.type.dtype, params, work)
 
 
 def _split(x: Tensor, values: Tensor, indices: list[Tensor], axis: int) -> list[Tensor]:
