@@ -119,7 +119,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             ("batch_norm", 2.0e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.3),
             ("reduction", 4.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
             ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
-            ("gather", 2.5e-6, 0.4, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("gather", 4.5e-6, 0.56, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
             ("radix_sort", 8.0e-6, 0.75, 0.0, 8.0, NOWHERE, 0.2, 0.3),
             ("run_length", 4.0e-6, 0.5, 0.0, 8.0, NOWHERE, 0.2, 0.3),
