@@ -1,18 +1,22 @@
 """Kernels on a CPU: a sum of terms, each a coefficient times an amount.
 
-    t = start + scalar + fork + (items * each + rows * each) / cores + lookups * each
+    t = start + scalar + fork + lookups * each
+        + (items * each + rows * each + rows with a tail * each) / cores
         + flops / rate * (slowdown + m_half / m + n_half / n + k_half / k)
+        + m * k * narrow / cores, where n is small
         + cached bytes / cache rate * passes + other bytes / memory rate * passes
         + new pages * time of a page fault
 
 PyTorch takes all cores from 32768 elements on (`at::internal::GRAIN_SIZE`); forking
 takes `fork_us`. A product's rate ramps with its sizes: half of it is reached at
 `m_half` rows, if n and k are large; packing operands and filling registers cost that
-much. Operands lie in the last cache as far as they fit there. glibc maps results of 32
-MiB and more anew for each call (`M_MMAP_THRESHOLD`, mallopt(3)), and the kernel clears
-their pages one by one. A training step, which holds its activations, makes the heap
-grow and gives its top back: pages that it writes are new, too (`NEW`, set by the
-lowering), but need no system call.
+much. With fewer columns than a register has, MKL takes as long for a row of the left
+operand as for many (`narrow`); a matrix times a vector is one core's work. Operands lie
+in the last cache as far as they fit there. glibc maps results of 32 MiB and more anew
+for each call (`M_MMAP_THRESHOLD`, mallopt(3)), and the kernel clears their pages one by
+one. A training step, which holds its activations, makes the heap grow and gives its top
+back: pages that it writes are new, too (`NEW`, set by the lowering), but need no system
+call.
 
 The sum is linear in its coefficients, so that a profile's are found by least squares.
 Those here are round numbers for the generic machine of `targets/cpu.toml`.
@@ -46,7 +50,7 @@ _STREAM: Terms = {
     "grown_us": 0.4,
 }
 _HEAVY: Terms = {**_STREAM, "item_ns": 1.2}
-_ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 40.0}
+_ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 40.0, "tail_ns": 20.0}
 _DOWN: Terms = {"down_item_ns": 0.5, "down_row_ns": 2.0, "down_line_ns": 5.0}
 _PRODUCT: Terms = {
     "start_us": 2.0,
@@ -73,7 +77,16 @@ _STEP: Terms = {
 
 SHIPPED: Mapping[str, Terms] = MappingProxyType(
     {
-        "gemm": {**_PRODUCT, "matrix_us": 0.2, "bias_us": 3.0},
+        "gemm": {
+            **_PRODUCT,
+            "matrix_us": 0.2,
+            "bias_us": 3.0,
+            "narrow_nn_ns": 1.5,
+            "narrow_nt_ns": 0.6,
+            "narrow_tn_ns": 3.5,
+            "narrow_tt_ns": 3.5,
+            "vector_ns": 0.2,
+        },
         "conv2d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
         "conv3d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
         "attention": {**_PRODUCT, "start_us": 10.0, "slowdown": 2.0},

@@ -14,13 +14,20 @@ from perfc.costmodels.embedding_bag import has_tables, lookups_of
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
-from perfc.ir import Record
+from perfc.ir import Kernel, Record
 
 GRAIN = 32768
 """Elements from which on all cores work (`at::internal::GRAIN_SIZE`)."""
 
 PARALLEL_FLOPS = 2e4
-"""The same of products."""
+"""The same of convolutions and attention."""
+
+MKL_PARALLEL_FLOPS = 2e3
+"""The same of plain products: what MKL 2024.2 does on two cores."""
+
+NARROW = 12
+"""Columns of a product from which on MKL's kernels are as fast as they get, about: with
+fewer a row of the left operand takes the same time, however few they are."""
 
 NEW_BYTES = 32 * 2**20
 """Results of this size are mapped anew (`DEFAULT_MMAP_THRESHOLD_MAX`, 64 bits)."""
@@ -32,6 +39,9 @@ PAGE_BYTES = 4096
 
 LINE_BYTES = 64
 """Of a cache: a row that is looked up comes in whole lines."""
+
+LANES = 8
+"""fp32 numbers of a vector of AVX2: what is left of a row is computed apart."""
 
 BINARY = frozenset({"add", "sub", "mul", "div", "pow", "remainder", "floor_divide"})
 """Kinds of elementwise kernels that take two operands."""
@@ -48,7 +58,8 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     device = target.device
     bags, rows = _Bags.of(kernels), _rows(kernels)
     items = _items(kernels, bags)
-    parallel: NDArray[np.bool_] = (items >= GRAIN) | (kernels.flops >= PARALLEL_FLOPS)
+    enough = np.where(_is_gemm(kernels), MKL_PARALLEL_FLOPS, PARALLEL_FLOPS)
+    parallel: NDArray[np.bool_] = (items >= GRAIN) | (kernels.flops >= enough)
     parallel &= ~_on_one_core(kernels)
     share: Floats = np.where(parallel, 1.0, 1.0 / device.sm_count)
     cores = share * device.sm_count
@@ -67,6 +78,7 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
         "scalar_us": np.where(_takes_scalar(kernels), 1e-6, 0.0),
         "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
         "row_ns": np.where(down, 0.0, rows) / cores * 1e-9,
+        "tail_ns": np.where(down, 0.0, _tails(kernels)) / cores * 1e-9,
         "down_item_ns": np.where(down, items, 0.0) * 1e-9,
         "down_row_ns": np.where(down, rows, 0.0) * 1e-9,
         "down_line_ns": np.where(down, kernels.param("cols"), 0.0) * 1e-9,
@@ -109,7 +121,10 @@ def _product_amounts(
     sizes = np.array([product_sizes(k) for k in kernels.kernels], dtype=np.float64)
     batch, m, n, k = sizes.reshape(-1, 4).T
     bias = [k.op == "gemm" and k.params.flag("bias") for k in kernels.kernels]
-    return {
+    vectors = _by_vectors(kernels)
+    flops_s[vectors] = 0.0
+    return _narrow_amounts(kernels, sizes, share * target.device.sm_count) | {
+        "vector_ns": np.where(vectors, m * n * k * 1e-9, 0.0),
         "bias_us": np.where(bias, 1e-6, 0.0),
         "slowdown": flops_s,
         "m_half": flops_s / m,
@@ -117,6 +132,27 @@ def _product_amounts(
         "k_half": flops_s / k,
         "matrix_us": 1e-6 * batch / (share * target.device.sm_count),
     }
+
+
+def _narrow_amounts(
+    kernels: KernelTable, sizes: Floats, cores: Floats
+) -> dict[str, Floats]:
+    """Return left operands of products with few columns, by how the operands lie.
+
+    Fastest where both lie along k, slowest where the left one lies along m.
+    """
+    batch, m, n, k = sizes.reshape(-1, 4).T
+    narrow = _is_gemm(kernels) & ~_by_vectors(kernels) & (n < NARROW)
+    left_s = np.where(narrow, np.maximum(batch, 1) * m * k / cores, 0.0) * 1e-9
+    layouts = [str(kernel.params.get("layout", "nn")) for kernel in kernels.kernels]
+    return {
+        f"narrow_{layout}_ns": np.where([own == layout for own in layouts], left_s, 0.0)
+        for layout in ("nn", "nt", "tn", "tt")
+    }
+
+
+def _is_gemm(kernels: KernelTable) -> NDArray[np.bool_]:
+    return np.array([kernel.op == "gemm" for kernel in kernels.kernels], dtype=np.bool_)
 
 
 @attrs.frozen(eq=False)
@@ -173,13 +209,36 @@ def _rows(kernels: KernelTable) -> Floats:
     return kernels.param("rows") + _by_op(kernels, _PIECES)
 
 
+def _tails(kernels: KernelTable) -> Floats:
+    """Return the rows that no whole number of vectors fills."""
+    return np.where(kernels.param("cols") % LANES != 0, kernels.param("rows"), 0.0)
+
+
 def _line_bytes(kernels: KernelTable) -> Floats:
     return _by_op(kernels, {"gather": _gathered_bytes})
 
 
 def _on_one_core(kernels: KernelTable) -> NDArray[np.bool_]:
-    """Whether one core does it all: matrices are transposed block by block."""
-    return np.array([kernel.params.get("perm") == (1, 0) for kernel in kernels.kernels])
+    """Whether one core does it all: a matrix transposed, or times a vector."""
+    turned = [kernel.params.get("perm") == (1, 0) for kernel in kernels.kernels]
+    return np.array(turned) | _by_vectors(kernels)
+
+
+def _by_vectors(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether it is a matrix times a vector: a single product with one row or column.
+
+    PyTorch calls `gemv` for these.
+    """
+    found: NDArray[np.bool_] = np.array(
+        [
+            kernel.op == "gemm"
+            and kernel.params.integer("b", 1) == 1
+            and 1 in {kernel.params.integer("m"), kernel.params.integer("n")}
+            for kernel in kernels.kernels
+        ],
+        dtype=np.bool_,
+    )
+    return found
 
 
 def _takes_scalar(kernels: KernelTable) -> NDArray[np.bool_]:
@@ -203,39 +262,47 @@ def _stays_whole(kernels: KernelTable) -> NDArray[np.bool_]:
 
 
 def _by_op(
-    kernels: KernelTable, rules: Mapping[str, Callable[[Record], float]]
+    kernels: KernelTable, rules: Mapping[str, Callable[[Kernel], float]]
 ) -> Floats:
     """Return a number of each kernel by the rule of its op, 0 where there is none."""
-    return np.array(
-        [rules[k.op](k.params) if k.op in rules else 0.0 for k in kernels.kernels]
-    )
+    return np.array([rules[k.op](k) if k.op in rules else 0.0 for k in kernels.kernels])
 
 
-def _gathered(params: Record) -> float:
-    return float(math.prod(params.integers("indices")) if "indices" in params else 0)
+def _gathered(kernel: Kernel) -> float:
+    """Return the pieces that lie in one: rows, or elements that are named one by one.
 
-
-def _gathered_bytes(params: Record) -> float:
-    """Return the bytes of the lines that the rows lie in, and of the result."""
+    An index of several axes, `x[:, i, j]`, has more numbers than there are pieces.
+    """
+    params = kernel.params
     if "indices" not in params:
         return 0.0
-    axis = params.integer("axis", 0)
-    row_bytes = 4.0 * math.prod(params.integers("shape")[axis + 1 :])
-    lines = math.ceil(row_bytes / LINE_BYTES) * LINE_BYTES
-    return _gathered(params) * (lines + row_bytes)
+    outer = math.prod(params.integers("shape")[: params.integer("axis", 0)])
+    named = outer * math.prod(params.integers("indices"))
+    return float(min(named, kernel.work.bytes_written // 4))
 
 
-def _joined(params: Record) -> float:
+def _gathered_bytes(kernel: Kernel) -> float:
+    """Return the bytes of the lines that the pieces lie in, and of the result."""
+    pieces = _gathered(kernel)
+    if not pieces:
+        return 0.0
+    piece_bytes = kernel.work.bytes_written / pieces
+    lines = math.ceil(piece_bytes / LINE_BYTES) * LINE_BYTES
+    return pieces * (lines + piece_bytes)
+
+
+def _joined(kernel: Kernel) -> float:
     """Return the pieces of tensors that are joined: one of each for every row."""
-    shapes = params.get("shapes")
+    shapes, axis = kernel.params.get("shapes"), kernel.params.integer("axis", 0)
     if not isinstance(shapes, tuple) or not shapes:
         return 0.0
     first = Record({"shape": shapes[0]}).integers("shape")
-    return float(len(shapes) * math.prod(first[: params.integer("axis", 0)]))
+    return float(len(shapes) * math.prod(first[:axis]))
 
 
-def _turned(params: Record) -> float:
+def _turned(kernel: Kernel) -> float:
     """Return the rows that stay whole in a transposition; 0 if the last axis moves."""
+    params = kernel.params
     if "perm" not in params or "shape" not in params:
         return 0.0
     shape, perm = params.integers("shape"), params.integers("perm")
@@ -243,7 +310,7 @@ def _turned(params: Record) -> float:
     return float(math.prod(shape[:-1]) if whole else 0)
 
 
-_PIECES: Mapping[str, Callable[[Record], float]] = {
+_PIECES: Mapping[str, Callable[[Kernel], float]] = {
     "gather": _gathered,
     "concat": _joined,
     "transpose": _turned,

@@ -45,6 +45,11 @@ _FEWEST_TESTS = 5
 
 _LEAST_SIGMA = 0.02
 
+_PAGES, _PAGES_OF = ("page_us", "grown_us"), "elementwise"
+"""Coefficients of new pages, and the op whose rows tell: an operating system clears
+them alike whatever is written to them, and only this op has many rows that are large
+enough."""
+
 _TURNS = 5
 """Parts of the rows that are predicted from the others in turn; `FEWEST` of them."""
 
@@ -59,8 +64,8 @@ class FamilyFit:
         fitted: Rows that were fitted, or could have been.
         before: Errors on the other rows with what perfc ships; None without any.
         after: The same with the coefficients.
-        spread: Median over those rows of half of p90 - p10 over the median, which no
-            model gets below; NaN where rows do not say.
+        noise: Mean of how far off those rows themselves are, which no model gets
+            below; NaN where rows do not say.
 
     """
 
@@ -69,7 +74,7 @@ class FamilyFit:
     fitted: int
     before: Errors | None
     after: Errors | None
-    spread: float
+    noise: float
 
 
 @attrs.frozen
@@ -93,16 +98,26 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
     """
     models = cost_models()
     fits: list[KernelFit] = []
+    pages: Mapping[str, float] = {}
     whole = [family.whole for family in seen.families]
-    for family in sorted(set(whole)):
+    for family in sorted(set(whole), key=lambda each: (each.op != _PAGES_OF, each)):
         rows = seen.take(_where(whole, family))
-        fits += _fits_of_family(family, rows, target, models)
+        found = _fits_of_family(family, rows, target, models, pages)
+        fits += found
+        if family.op == _PAGES_OF and found:
+            pages = _pages(found[0])
     calibrated = attrs.evolve(target, fits=fits_of(tuple(fits)))
-    found = tuple(
+    reports = tuple(
         _report(family, seen.take(_where(whole, family)), target, calibrated, models)
         for family in sorted(set(whole))
     )
-    return DeviceFit(found, tuple(fits))
+    return DeviceFit(reports, tuple(fits))
+
+
+def _pages(fit: KernelFit) -> Mapping[str, float]:
+    """Return what a new page takes, if the fit says so, for all that make pages new."""
+    mapped, *_ = _PAGES
+    return dict.fromkeys(_PAGES, fit.values[mapped]) if mapped in fit.values else {}
 
 
 def _where(families: Sequence[Family], family: Family) -> NDArray[np.intp]:
@@ -110,15 +125,20 @@ def _where(families: Sequence[Family], family: Family) -> NDArray[np.intp]:
 
 
 def _fits_of_family(
-    family: Family, rows: Observations, target: Target, models: Sequence[CostModel]
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    believed: Mapping[str, float],
 ) -> list[KernelFit]:
     """Fit all kinds together; then each that has rows enough, starting from that.
 
-    Then see what the rows say of sizes near theirs, and how far off all that is.
+    Then see what the rows say of sizes near theirs, and how far off all that is. What
+    is not believed starts from what perfc ships.
     """
     if rows.fitted.sum() < FEWEST:
         return []
-    found = {family: _fit(family, rows, target, models, {})}
+    found = {family: _fit(family, rows, target, models, believed)}
     inside = [kind.wider for kind in rows.families]
     narrower = {kind for wider in inside for kind in wider} - {family}
     if set(CALIBRATED) & set(found[family].values):
@@ -277,14 +297,14 @@ def _report(
 ) -> FamilyFit:
     test = rows.part(fitted=False)
     fit = after.fits.by_family.get(family)
-    spread = test.spread[~np.isnan(test.spread)]
+    noise = test.noise[~np.isnan(test.noise)]
     return FamilyFit(
         family,
         fit,
         int(rows.fitted.sum()),
         _errors(test, before, models),
         _errors(test, after, models) if fit else None,
-        float(np.median(spread)) if len(spread) else float("nan"),
+        float(noise.mean()) if len(noise) else float("nan"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -30,6 +31,10 @@ DISPATCH_SHARE = 0.55
 """Of the shortest row of an op, what a line through long copies leaves of it."""
 
 
+_NORMAL = 2 * 1.2815515655446004
+"""Between the tenth and the ninetieth percentile of a normal distribution."""
+
+
 @attrs.frozen(eq=False)
 class Observations:
     """Kernels of one target that were timed.
@@ -38,7 +43,8 @@ class Observations:
         kernels: What ran, one row each.
         measured_s: What the row says that it took.
         offset_s: How much of that is not the kernel: gap, dispatch.
-        spread: Half of p90 - p10 over the median, NaN where the row does not say.
+        noise: How far off the row itself is on average, as a share of it; NaN where
+            it does not say.
         fitted: Whether the row may be fitted; else it is one to report.
 
     """
@@ -46,7 +52,7 @@ class Observations:
     kernels: KernelTable
     measured_s: Floats
     offset_s: Floats
-    spread: Floats
+    noise: Floats
     fitted: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -63,7 +69,7 @@ class Observations:
             self.kernels.take(rows),
             self.measured_s[rows],
             self.offset_s[rows],
-            self.spread[rows],
+            self.noise[rows],
             self.fitted[rows],
         )
 
@@ -109,7 +115,7 @@ def observe(
         KernelTable(kernels),
         np.array([row.latency_us * 1e-6 for row in kept]),
         offsets,
-        np.array([_spread(row) for row in kept]),
+        np.array([_noise(row) for row in kept]),
         np.array([_split(row) == FIT for row in kept], dtype=np.bool_),
     )
     long_enough = np.flatnonzero(offsets < found.measured_s)
@@ -152,10 +158,15 @@ def _offsets_s(
     return np.array([around_s[row.timing](row.op) for row in kept])
 
 
-def _spread(row: Measurement) -> float:
-    if row.p10_us is None or row.p90_us is None:
+def _noise(row: Measurement) -> float:
+    """Return the mean error of a mean of `n` that vary as the percentiles say.
+
+    As if they were independent and normal: what is slow for minutes is not in it.
+    """
+    if row.p10_us is None or row.p90_us is None or not row.n:
         return float("nan")
-    return (row.p90_us - row.p10_us) / (2 * row.latency_us)
+    deviation = (row.p90_us - row.p10_us) / _NORMAL / math.sqrt(row.n)
+    return math.sqrt(2 / math.pi) * deviation / row.latency_us
 
 
 def _split(row: Measurement) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,10 +11,11 @@ import attrs
 import torch
 
 from perfc.ir import PerfcError
-from perfc.measure.case import Call, Case, Family, Tensors, math_of
+from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.device import Device
+from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suite import SUITES, suite
-from perfc.measure.timing import Timed, Timer, mean_of
+from perfc.measure.timing import Timed, Timer
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -26,23 +26,16 @@ from perfc.measurements import (
 Say: TypeAlias = Callable[[str], None]
 """Tells the user one line."""
 
-_MAX_SETS = 128
-"""Sets of operands: small ones stay in the L2 as they do in a model."""
+_BATCH = 256
+"""Most cases of a CPU that are timed in turn."""
 
-_SETS_SHARE = 2
-"""All sets together take no more than this part of the free memory."""
-
-_FEWEST_SETS = 2
-_PREPARE_SHARE = 2
-"""Sets of operands are made for so many times as long as they are timed, two at least.
-"""
-
-_BATCH, _ROUNDS = 80, 3
-"""Of a CPU: cases that are timed one after another, and how often."""
+_BATCH_SHARE = 4
+"""Their operands take no more than this part of the free memory."""
 
 _SAY_SECONDS = 5.0
-_NOT_RUN = (RuntimeError, NotImplementedError, AttributeError, TypeError)
-"""What PyTorch raises for an op that this build, or this device, does not have."""
+_NOT_RUN = (RuntimeError, AttributeError, TypeError, MemoryError)
+"""What PyTorch raises for an op that this build, or this device, does not have, and
+where memory does not suffice."""
 
 
 @attrs.define
@@ -117,60 +110,66 @@ class KernelRun:
     def _measure(
         self, todo: Sequence[tuple[Family, Case]], deadline: float, say: Say
     ) -> None:
-        """Measure case by case as long as there is time.
-
-        What else runs on a CPU slows it for seconds: its cases are timed in several
-        rounds, a batch of them at a time, and the mean counts.
-        """
-        rounds = 1 if self.device.is_cuda else _ROUNDS
-        said = time.monotonic()
-        for start, size in self._batches(len(todo)):
-            now = time.monotonic()
-            if now > deadline:
-                return
+        """Measure batch by batch as long as there is time."""
+        begin = said = time.monotonic()
+        start, size = 0, 1
+        while start < len(todo) and (now := time.monotonic()) <= deadline:
             if now - said > _SAY_SECONDS:
                 said = now
                 say(f"{start} of {len(todo)} shapes, {deadline - now:.0f} s left")
-            found: dict[Case, list[Sequence[Timed]]] = {}
+            batch: list[Prepared] = []
             try:
-                for family, case in list(todo[start : start + size]) * rounds:
-                    if time.monotonic() > deadline:
-                        return
-                    self._time(family, case, found, say)
+                start += self._prepare(todo[start : start + size], batch, say)
+                self._visit(batch, deadline, say)
             finally:
-                self._keep(found)
+                self._keep(batch)
+            size = self._next_size(size, start, begin, deadline)
 
-    def _batches(self, count: int) -> Iterator[tuple[int, int]]:
-        """Yield where batches start, and their sizes: the first rows come at once."""
-        start, size = 0, 1
-        while start < count:
-            yield start, size
-            start += size
-            size = 1 if self.device.is_cuda else min(2 * size, _BATCH)
+    def _next_size(self, size: int, done: int, begin: float, deadline: float) -> int:
+        """Return how many cases follow: the first rows come at once, the last in time.
 
-    def _time(
-        self,
-        family: Family,
-        case: Case,
-        found: dict[Case, list[Sequence[Timed]]],
-        say: Say,
-    ) -> None:
-        """Time a case once more, unless it could not be run before."""
-        rounds = found.setdefault(case, [])
-        if () in rounds:
-            return
-        try:
-            rounds.append(_timed(family, case, self._tensors, self._timer))
-        except _NOT_RUN as error:
-            self._skip(case, error, say)
-            rounds.append(())
+        Those of a GPU follow each other.
+        """
+        if self.device.is_cuda:
+            return 1
+        now = time.monotonic()
+        in_time = int((deadline - now) / max(now - begin, 1e-3) * done)
+        return max(1, min(2 * size, _BATCH, in_time))
 
-    def _keep(self, found: Mapping[Case, Sequence[Sequence[Timed]]]) -> None:
-        for case, rounds in found.items():
-            if () not in rounds:
-                ways = [mean_of(way) for way in zip(*rounds, strict=True)]
-                self._writer.append([self._row(case, way) for way in ways])
-        self.left -= len(found)
+    def _prepare(
+        self, cases: Sequence[tuple[Family, Case]], batch: list[Prepared], say: Say
+    ) -> int:
+        """Make the operands of cases while memory holds them; return of how many."""
+        room = self.device.free_bytes() // _BATCH_SHARE
+        for number, (family, case) in enumerate(cases):
+            if room < 0:
+                return number
+            try:
+                batch.append(Prepared.of(family, case, self._tensors, self.device))
+                room -= batch[-1].held_bytes
+            except _NOT_RUN as error:
+                self._skip(case, error, say)
+        return len(cases)
+
+    def _visit(self, batch: list[Prepared], deadline: float, say: Say) -> None:
+        """Time the cases in turn, again and again; drop what fails after all."""
+        for number in range(1 if self.device.is_cuda else ROUNDS):
+            for prepared in tuple(batch):
+                if time.monotonic() > deadline:
+                    return
+                if not prepared.is_due(number, self._timer):
+                    continue
+                try:
+                    prepared.visit(self._timer)
+                except _NOT_RUN as error:
+                    batch.remove(prepared)
+                    self._skip(prepared.case, error, say)
+
+    def _keep(self, batch: Sequence[Prepared]) -> None:
+        for prepared in batch:
+            if ways := prepared.result():
+                self._writer.append([self._row(prepared.case, way) for way in ways])
+                self.left -= 1
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""
@@ -182,6 +181,7 @@ class KernelRun:
             except RuntimeError:
                 msg = f"the GPU failed at {case}: {why}; the same command continues"
                 raise PerfcError(msg) from None
+        self.left -= 1
         self.skipped.append((case, why))
         say(f"skipped {case}: {why}")
 
@@ -216,39 +216,3 @@ def check_source(
                 f"{device.target} ({device.source}): name another file"
             )
             raise PerfcError(msg)
-
-
-def _timed(family: Family, case: Case, tensors: Tensors, timer: Timer) -> list[Timed]:
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(math_of(case.dtype))
-        sets = _sets(timer.device, int(case.work.bytes), family.memory_bytes(case))
-        seconds = _PREPARE_SHARE * timer.seconds
-        calls = _prepared(family, case, tensors, sets, seconds)
-        return timer.time(calls, capturable=family.capturable(case))
-
-
-def _prepared(
-    family: Family, case: Case, tensors: Tensors, sets: int, seconds: float
-) -> list[Call]:
-    """Return so many calls, fewer if they take long to make.
-
-    Each has been called once: the first step of an optimizer makes its states.
-    """
-    calls: list[Call] = []
-    end = time.monotonic() + seconds
-    while len(calls) < sets and (len(calls) < _FEWEST_SETS or time.monotonic() < end):
-        call = family.prepare(case, tensors)
-        call()
-        calls.append(call)
-    return calls
-
-
-def _sets(device: Device, moved: int, held: int) -> int:
-    """Return how many sets of operands the L2 cannot hold, as far as memory goes.
-
-    Of a table only the rows that are looked up come into it.
-    """
-    wanted = 2 * device.cache_bytes // max(moved, 1) + 2
-    room = device.free_bytes() // _SETS_SHARE // max(held, 1)
-    return max(1, min(wanted, room, _MAX_SETS))

@@ -55,7 +55,7 @@ class Limits:
         flops: Of one call.
         bytes: That one call moves.
         memory: Bytes of its operands and results.
-        seconds: Spent on each way of timing a case.
+        seconds: Spent on each way of timing a case, on a CPU in each round.
 
     """
 
@@ -70,8 +70,8 @@ SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
     {
         ("cuda", "quick"): Limits(12, 5e11, 1e9, 4e9, 0.01),
         ("cuda", "full"): Limits(120, 4e12, 8e9, 3.2e10, 0.02),
-        ("cpu", "quick"): Limits(24, 1e9, 2.5e7, 2e8, 0.005),
-        ("cpu", "full"): Limits(60, 2e10, 4e8, 2e9, 0.05),
+        ("cpu", "quick"): Limits(24, 1e9, 2.5e7, 2e8, 0.001),
+        ("cpu", "full"): Limits(60, 2e10, 4e8, 2e9, 0.01),
     }
 )
 """By kind of device and name."""

@@ -31,8 +31,8 @@ _CPU_GAP_SECONDS = 30e-6
 """Between calls on a CPU, as in a model: threads that wait for longer than a few
 microseconds take as long again to wake up."""
 
-_WARM_UP, _CPU_WARM_UP = 3, 1
-"""Calls beside those that made the operands ready; a CPU has no clock to raise."""
+_WARM_UP = 3
+"""Calls on a GPU beside those that made the operands ready."""
 
 _GRAPH_US = 200.0
 """A replay is at least so long: its launch is a few microseconds of it."""
@@ -49,10 +49,10 @@ class Timed:
 
     Attributes:
         timing: The way, as in measured rows.
-        median_us: The median.
-        p10_us: Tenth percentile.
-        p90_us: Ninetieth percentile.
-        n: Repetitions; of a graph, replays.
+        median_us: The median; of rounds, the mean of theirs.
+        p10_us: Tenth percentile, of repetitions or of rounds.
+        p90_us: Ninetieth percentile of them.
+        n: Repetitions; of a graph, replays; rounds, if there were several.
         clock: The device's clock at the end.
         host_us: Median of what the call took on the host.
         kernel: Name of the only kernel, where the profiler saw but one.
@@ -75,31 +75,29 @@ def percentiles(samples: Sequence[float]) -> tuple[float, float, float]:
     return middle, low, high
 
 
-_WILD = 2.0
+_WILD = 3.0
 
 
 def mean_of(rounds: Sequence[Timed]) -> Timed:
     """Return what one way of timing found in some rounds, seconds apart.
 
-    The geometric mean of the medians: where neighbours slow a machine for seconds, it
-    varies less than the least of them, and is what a model meets that runs for longer.
-    From the calmest round's tenth percentile to the worst round's ninetieth; rounds
-    that took twice as long as the middle one were disturbed, and do not count.
+    The mean of the medians: where neighbours slow a machine for seconds, it varies
+    less than any other middle of them, and is what a model meets that runs for longer.
+    The percentiles are those of the medians, and `n` is how many there are. Rounds
+    that took thrice as long as the middle one were disturbed, and do not count.
     """
-    middle_us = float(np.median([timed.median_us for timed in rounds]))
-    rounds = [timed for timed in rounds if timed.median_us <= _WILD * middle_us]
     first, *others = rounds
     if not others:
         return first
-    medians_us = [timed.median_us for timed in rounds]
-    low_us = [timed.p10_us for timed in rounds if timed.p10_us is not None]
-    high_us = [timed.p90_us for timed in rounds if timed.p90_us is not None]
+    medians_us = np.array([timed.median_us for timed in rounds])
+    medians_us = medians_us[medians_us <= _WILD * np.median(medians_us)]
+    _, low_us, high_us = percentiles(medians_us.tolist())
     return attrs.evolve(
         first,
-        median_us=float(np.exp(np.log(medians_us).mean())),
-        p10_us=min(low_us, default=None),
-        p90_us=max(high_us, default=None),
-        n=sum(timed.n for timed in rounds),
+        median_us=float(medians_us.mean()),
+        p10_us=low_us,
+        p90_us=high_us,
+        n=len(medians_us),
     )
 
 
@@ -116,9 +114,7 @@ class Timer:
     def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
         """Time the same work on several sets of operands, in turn."""
         call = _in_turn(calls)
-        for _ in range(_WARM_UP if self.device.is_cuda else _CPU_WARM_UP):
-            call()
-        self.device.synchronize()
+        self._warm_up(call, len(calls))
         gc.disable()
         try:
             if not self.device.is_cuda:
@@ -126,6 +122,18 @@ class Timer:
             return self._on_gpu(call, len(calls), capturable=capturable)
         finally:
             gc.enable()
+
+    def _warm_up(self, call: Call, sets: int) -> None:
+        """Call some times; on a CPU, that did other things, on each set if time allows.
+
+        Operands are then as far away as they are when they are timed.
+        """
+        end = time.perf_counter() + self.seconds
+        for number in range(_WARM_UP if self.device.is_cuda else sets):
+            if number and not self.device.is_cuda and time.perf_counter() > end:
+                break
+            call()
+        self.device.synchronize()
 
     def _on_gpu(self, call: Call, sets: int, *, capturable: bool) -> list[Timed]:
         first = self._by_events(call)

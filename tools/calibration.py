@@ -141,7 +141,7 @@ def profile_of(found: Calibrated, name: str, rows: Sequence[Measurement]) -> str
 
 _HEADER = (
     f"{'family':32s} {'fit':>4s} {'test':>4s}  {'MAPE':>15s}  {'GMAE':>15s}"
-    f"  {'p90':>15s}  {'max':>15s}  {'bias':>15s}  spread"
+    f"  {'p90':>15s}  {'max':>15s}  {'bias':>15s}   noise"
 )
 
 
@@ -175,9 +175,9 @@ def _line(found: FamilyFit) -> str:
         _cell(getattr(before, name), getattr(after, name) if after else None)
         for name in ("mape", "gmae", "p90", "max", "bias")
     ]
-    spread = "-" if math.isnan(found.spread) else f"{found.spread:.1%}"
+    noise = "-" if math.isnan(found.noise) else f"{found.noise:.1%}"
     kept = "" if after else "  too few rows: shipped constants kept"
-    return f"{head}{'  '.join(cells)}  {spread:>6s}{kept}"
+    return f"{head}{'  '.join(cells)}  {noise:>6s}{kept}"
 
 
 def _cell(before: float, after: float | None) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.cpu_amounts import amounts_of  # not public
-from perfc.ir import AttrValue, Record
+from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.measurements import Measurement, kernel_of
 
 TARGET = load_target("cpu")
@@ -101,3 +101,49 @@ def test_look_ups_are_counted_one_by_one() -> None:
     found = _amounts("embedding_bag", batch=32, tables=(table, table))
 
     assert pytest.approx(2 * 32 * 5) == found["lookup_ns"]
+
+
+def test_a_matrix_times_a_vector_is_work_of_one_core() -> None:
+    """With one row or one column; a batch of such is a batch of products."""
+    one = _amounts("gemm", b=1, m=4096, n=1, k=512)
+    row = _amounts("gemm", b=1, m=1, n=4096, k=512)
+    batch = _amounts("gemm", b=8, m=4096, n=1, k=512)
+
+    assert pytest.approx(4096 * 512) == one["vector_ns"] == row["vector_ns"]
+    assert (0.0, 0.0) == (one["fork_us"], one["slowdown"])
+    assert 0.0 == batch["vector_ns"]
+    assert pytest.approx(1.0) == batch["fork_us"]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_few_columns_cost_rows_of_the_left_operand(layout: str) -> None:
+    """By how the operands lie, however few they are; with more of them nothing."""
+    three = _amounts("gemm", b=2, m=512, n=3, k=64, layout=layout)
+    many = _amounts("gemm", b=2, m=512, n=12, k=64, layout=layout)
+    names = [name for name in three if name.startswith("narrow_")]
+
+    assert [f"narrow_{layout}_ns"] == [name for name in names if three[name]]
+    assert pytest.approx(2 * 512 * 64 / CORES) == three[f"narrow_{layout}_ns"]
+    assert [] == [name for name in names if many[name]]
+
+
+@pytest.mark.parametrize(("cols", "tails"), [(64, 0), (65, 4096), (15, 4096)])
+def test_rows_that_vectors_do_not_fill_have_a_tail(cols: int, tails: int) -> None:
+    """Eight numbers of fp32 are a vector."""
+    found = _amounts("softmax", rows=4096, cols=cols)
+
+    assert pytest.approx(tails / CORES) == found["tail_ns"]
+
+
+def test_elements_that_two_indices_name_are_looked_up_one_by_one() -> None:
+    """`x[:, i, j]` of 256 matrices and 36 pairs is 9216 elements."""
+    named = Kernel(
+        "gather",
+        "fp32",
+        "fp32",
+        Record({"kind": "index", "axis": 1, "shape": (256, 9, 9), "indices": (36, 2)}),
+        Work(0, 4 * 9216 + 8 * 72, 4 * 9216),
+    )
+    found = amounts_of(KernelTable([named]), TARGET)
+
+    assert pytest.approx(9216e-9) == found["row_ns"][0]

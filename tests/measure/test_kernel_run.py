@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import attrs
@@ -17,9 +16,10 @@ from tests.tools.command import Command
 
 from perfc.ir import PerfcError
 from perfc.measure import Device, KernelRun, open_device, suite, target_of
-from perfc.measure.case import Case, Family  # not public
+from perfc.measure.case import Tensors  # not public
 from perfc.measure.clocks import Clock  # not public
-from perfc.measure.timing import Timed  # not public
+from perfc.measure.rounds import ROUNDS, Prepared  # not public
+from perfc.measure.timing import Timed, Timer  # not public
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -68,24 +68,41 @@ def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> Non
 def test_the_mean_of_rounds_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every shape of a CPU is timed thrice; a round that was disturbed is not kept."""
-    rounds: Counter[Case] = Counter()
+    """Every shape of a CPU is timed in all rounds; one that was disturbed is no row."""
 
-    def timed(_: Family, case: Case, *__: object) -> list[Timed]:
-        us = (100.0, 1000.0, 121.0)[rounds[case]]
-        rounds[case] += 1
-        return [Timed("event", us, us - 1, us + 1, 5, Clock())]
+    def visit(prepared: Prepared, _: Timer) -> None:
+        number = len(prepared.rounds)
+        us = 1000.0 if number == 1 else 100.0 + number
+        prepared.rounds.append([Timed("event", us, us - 1, us + 1, 5, Clock())])
 
-    monkeypatch.setattr("perfc.measure.kernel_run._timed", timed)
-    run = KernelRun(CPU, "quick", tmp_path / "rows.csv", ops=["memcpy"])
-    run.measure(60.0, _silent)
-    cases = {case for _, case in suite("quick", CPU, ["memcpy"])}
+    monkeypatch.setattr(Prepared, "visit", visit)
+    run = KernelRun(CPU, "quick", tmp_path / "rows.csv", ops=["concat"])
+    run.measure(300.0, _silent)
+    kept_us = [100.0 + number for number in range(ROUNDS) if number != 1]
 
-    assert dict.fromkeys(cases, 3) == dict(rounds)
-    assert len(cases) == len(run.rows)
-    assert {(99.0, 122.0, 10)} == {(row.p10_us, row.p90_us, row.n) for row in run.rows}
-    assert [pytest.approx(110.0)] * len(cases) == [row.latency_us for row in run.rows]
+    assert len(suite("quick", CPU, ["concat"])) == len(run.rows)
+    for row in run.rows:
+        assert pytest.approx(sum(kept_us) / len(kept_us)) == row.latency_us
+        assert len(kept_us) == row.n
+        assert min(kept_us) < (row.p10_us or 0.0) < row.latency_us
+        assert row.latency_us < (row.p90_us or 0.0) < max(kept_us)
     assert 0 == run.left
+
+
+def test_a_case_that_takes_long_is_timed_less_often(tmp_path: Path) -> None:
+    """Some rounds at least: others have a share of the time, too."""
+    timer = Timer(CPU, 0.0)
+    (family, case), *_ = suite("quick", CPU, ["memcpy"])
+    prepared = Prepared.of(family, case, Tensors(CPU), CPU)
+
+    due: list[int] = []
+    for number in range(ROUNDS):
+        if prepared.is_due(number, timer):
+            prepared.visit(timer)
+            due.append(number)
+
+    assert [0, 4, 8, 12] == due
+    assert [4] == [timed.n for timed in prepared.result()]
 
 
 def test_a_run_goes_on(tmp_path: Path) -> None:
@@ -276,7 +293,7 @@ def test_an_op_that_pytorch_does_not_have(
 def test_memory_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shapes that do not fit are skipped; if nothing fits that is an error."""
+    """If nothing fits, that is an error."""
     (family, _), *_ = suite("quick", CPU, ["softmax"])
 
     def full(*_: object) -> None:
@@ -289,6 +306,66 @@ def test_memory_that_is_not_there(
         run.measure(60.0, _silent)
 
     assert [] == list(tmp_path.iterdir())
+
+
+LIMITED = """
+import resource, sys
+import torch
+from perfc.measure import open_device
+from perfc.tools.cli import main
+
+kind, limit = sys.argv[1], int(sys.argv[2])
+torch.ones(1 << 20).add(1)  # threads have their stacks
+if kind == "RLIMIT_AS":
+    with open("/proc/self/status") as status:
+        (held,) = (line.split()[1] for line in status if line.startswith("VmSize"))
+    limit += int(held) << 10
+resource.setrlimit(getattr(resource, kind), (limit, limit))
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+def _limited(
+    kind: str, limit: int, suite_name: str, path: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run the copies of a suite where the system gives only so much."""
+    command = [*KERNELS[:-1], suite_name, "--op", "memcpy", "--minutes", "0.1"]
+    arguments = [sys.executable, "-c", LIMITED, kind, str(limit), *command]
+    return subprocess.run(  # noqa: S603 - our own arguments
+        [*arguments, "-o", str(path)], check=False, capture_output=True, text=True
+    )
+
+
+def test_shapes_that_the_memory_cannot_hold(tmp_path: Path) -> None:
+    """Under a real limit they are skipped and said; all others are rows."""
+    path = tmp_path / "rows.csv"
+
+    done = _limited("RLIMIT_AS", 64 << 20, "full", path)
+    rows = read_rows(path, MEASUREMENTS)
+    skipped = [line for line in done.stderr.splitlines() if "skipped" in line]
+
+    assert 0 == done.returncode
+    assert skipped
+    for line in skipped:
+        assert line.startswith("perfc: skipped memcpy fp32 {")
+        assert "can't allocate memory" in line
+    assert f"perfc: {len(rows)} rows in {path}" in done.stderr
+    assert len(rows) > 3
+    assert max(row.params.integer("bytes") for row in rows) < 64 << 20
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """Under a real limit of files: one line, and the rows that fitted are kept."""
+    path = tmp_path / "rows.csv"
+
+    done = _limited("RLIMIT_FSIZE", 1000, "quick", path)
+    kept = KernelRun(CPU, "quick", path, ops=["memcpy"]).rows
+
+    assert 1 == done.returncode
+    (error,) = (line for line in done.stderr.splitlines() if "error" in line)
+    assert error.startswith(f"perfc: error: cannot write {path}")
+    assert "Traceback" not in done.stderr
+    assert 1 < len(kept)
 
 
 def test_a_full_disk_ends_the_run(

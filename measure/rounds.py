@@ -1,0 +1,115 @@
+"""Cases whose operands are made once, and which are timed in rounds.
+
+What else runs on a CPU, and beside it, slows it for seconds at a time and hits calls of
+microseconds one by one: many short visits, spread over as long as memory holds the
+operands, tell what a call takes on average better than a long one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import attrs
+import torch
+
+from perfc.measure.case import Call, Case, Family, Tensors, math_of
+from perfc.measure.device import Device
+from perfc.measure.timing import Timed, Timer, mean_of
+
+_MAX_SETS = 128
+"""Sets of operands: small ones stay in the L2 as they do in a model."""
+
+_SETS_SHARE = 2
+"""All sets together take no more than this part of the free memory."""
+
+_FEWEST_SETS = 2
+_PREPARE_SECONDS = 0.01
+"""Sets of operands are made for so long, two at least."""
+
+ROUNDS = 16
+"""Of a CPU."""
+
+_SURE_ROUNDS = 4
+"""Of a case that takes longer than others do: they have a share of the time each."""
+
+_VISIT_SHARE = 3
+"""Times as long as calls are timed a case may take in each round on average."""
+
+
+@attrs.define(eq=False)
+class Prepared:
+    """A case that is ready to be timed, and what was found of it.
+
+    Attributes:
+        case: Which.
+        calls: The same work on several sets of operands; each was called once.
+        capturable: Whether a CUDA graph can hold a call.
+        held_bytes: Memory that all sets take, about.
+        spent_s: How long it was timed, warm-up included.
+        rounds: What each round found, by way of timing.
+
+    """
+
+    case: Case
+    calls: Sequence[Call]
+    capturable: bool
+    held_bytes: int
+    spent_s: float = 0.0
+    rounds: list[Sequence[Timed]] = attrs.field(factory=list[Sequence[Timed]])
+
+    @classmethod
+    def of(
+        cls, family: Family, case: Case, tensors: Tensors, device: Device
+    ) -> Prepared:
+        """Make the operands.
+
+        Raises:
+            RuntimeError: PyTorch cannot run it, or not in the memory there is.
+
+        """
+        held = family.memory_bytes(case)
+        most = _sets(device, int(case.work.bytes), held)
+        with torch.no_grad(), math_of(case.dtype):
+            calls = _calls(family, case, tensors, most)
+        return cls(case, calls, family.capturable(case), held * len(calls))
+
+    def is_due(self, number: int, timer: Timer) -> bool:
+        """Whether it is timed in a round, or has had its share of the time."""
+        share_s = number * _VISIT_SHARE * timer.seconds
+        return number % (ROUNDS // _SURE_ROUNDS) == 0 or self.spent_s <= share_s
+
+    def visit(self, timer: Timer) -> None:
+        """Time it once more."""
+        begin = time.perf_counter()
+        with torch.no_grad(), math_of(self.case.dtype):
+            self.rounds.append(timer.time(self.calls, capturable=self.capturable))
+        self.spent_s += time.perf_counter() - begin
+
+    def result(self) -> list[Timed]:
+        """Return the mean of the rounds of each way of timing; nothing before any."""
+        return [mean_of(way) for way in zip(*self.rounds, strict=True)]
+
+
+def _calls(family: Family, case: Case, tensors: Tensors, most: int) -> list[Call]:
+    """Return so many calls, fewer if they take long to make.
+
+    Each has been called once: the first step of an optimizer makes its states.
+    """
+    calls: list[Call] = []
+    end = time.monotonic() + _PREPARE_SECONDS
+    while len(calls) < most and (len(calls) < _FEWEST_SETS or time.monotonic() < end):
+        call = family.prepare(case, tensors)
+        call()
+        calls.append(call)
+    return calls
+
+
+def _sets(device: Device, moved: int, held: int) -> int:
+    """Return how many sets of operands the L2 cannot hold, as far as memory goes.
+
+    Of a table only the rows that are looked up come into it.
+    """
+    wanted = 2 * device.cache_bytes // max(moved, 1) + 2
+    room = device.free_bytes() // _SETS_SHARE // max(held, 1)
+    return max(1, min(wanted, room, _MAX_SETS))
