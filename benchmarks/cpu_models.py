@@ -4,7 +4,7 @@
 
 The profile is one of this machine: `perfc calibrate --device cpu -o PROFILE.toml`.
 Prints, for an inference and a training step of each built-in workload below, what perfc
-predicts, what its twin takes (median, tenth and ninetieth percentile), and the error;
+predicts, what its twin takes (tenth and ninetieth percentile beside), and the error;
 then the median of the errors.
 """
 

@@ -4,8 +4,9 @@
 
 Writes the profile and the rows to build/selfcheck. Prints, for an inference and a
 training step of each model of examples/selfcheck_models.py, what perfc predicts, what
-the step takes (median, tenth and ninetieth percentile), and the error. With `--within`
-the exit code is 3 if the median of the errors is larger.
+the step takes (mean of the medians of some rounds, tenth and ninetieth percentile), and
+the error; then how long the first shapes of the calibration take when they are measured
+again. With `--within` the exit code is 3 if the median of the errors is larger.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ import attrs
 import numpy as np
 
 import perfc
-from perfc.measurements import WORKLOADS, WorkloadMeasurement, read_rows
+from perfc.measurements import (
+    MEASUREMENTS,
+    WORKLOADS,
+    WorkloadMeasurement,
+    read_rows,
+)
 from perfc.tools.cli import main as perfc_command
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +37,11 @@ MODES = ("inference", TRAINING)
 OPTIMIZER = "sgd"
 MOST = 100_000
 """Iterations: what is timed ends with the time."""
+
+ROUNDS = 3
+"""In which each step is timed: the machine is slow for seconds at a time."""
+
+AGAIN_SECONDS = 6.0
 
 
 def say(*words: object) -> None:
@@ -82,7 +93,7 @@ class Step:
         return OPTIMIZER if self.mode == TRAINING else None
 
     def measured(self, table: Path, seconds: float) -> WorkloadMeasurement:
-        """Run it for real; return its row."""
+        """Run it for real, so long; return its row."""
         table.unlink(missing_ok=True)
         batch = () if self.batch is None else ("--batch", str(self.batch))
         optimizer = () if self.optimizer is None else ("--optimizer", self.optimizer)
@@ -108,16 +119,45 @@ def compare(
     """Print predicted beside measured; return the errors."""
     width = max((len(step.name) for step in steps), default=0)
     heads = ("predicted", "measured", "p10", "p90")
+    each_s = seconds / ROUNDS
+    rounds = [
+        [step.measured(folder / "step.csv", each_s) for step in steps]
+        for _ in range(ROUNDS)
+    ]
     say(f"{'step':{width}s}" + "".join(f"{head:>13s}" for head in heads))
     errors: list[float] = []
-    for step in steps:
-        row = step.measured(folder / "step.csv", seconds)
+    for step, *rows in zip(steps, *rounds, strict=True):
         predicted = step.predicted_us(profile)
-        errors.append(predicted / row.time_us - 1)
-        shown = (predicted, row.time_us, row.p10_us, row.p90_us)
-        times = "".join(f"{us:10.0f} us" for us in shown if us is not None)
+        columns = [(row.time_us, row.p10_us or 0.0, row.p90_us or 0.0) for row in rows]
+        shown = [predicted, *np.mean(columns, axis=0).tolist()]
+        errors.append(predicted / shown[1] - 1)
+        times = "".join(f"{us:10.0f} us" for us in shown)
         say(f"{step.name:{width}s}{times}  {errors[-1]:+7.1%}")
     return errors
+
+
+def say_drift(rows: Path, again: Path) -> None:
+    """Measure the first shapes of a calibration once more; print what has changed."""
+    again.unlink(missing_ok=True)
+    what = ("--device", "cpu", "--minutes", str(AGAIN_SECONDS / 60), "--quiet")
+    run("measure", "kernels", *what, "-o", str(again))
+    before = {
+        (row.op, row.dtype, row.params): row.latency_us
+        for row in read_rows(rows, MEASUREMENTS)
+    }
+    now = [
+        (before[key], row.latency_us)
+        for row in read_rows(again, MEASUREMENTS)
+        if (key := (row.op, row.dtype, row.params)) in before
+    ]
+    if now:
+        first, second = np.array(now).T
+        middle = float(np.median(second / first))
+        apart = float(np.mean(np.abs(second / first / middle - 1)))
+        say(
+            f"{len(now)} shapes again: {middle:.2f} times as long in the median, "
+            f"from which each is {apart:.1%} away"
+        )
 
 
 def main() -> int:
@@ -129,6 +169,7 @@ def main() -> int:
     options = parser.parse_args()
     steps = [Step(f"{MODELS_FILE}:{name}", mode) for name in MODELS for mode in MODES]
     errors = compare(steps, calibrate(options.minutes), options.seconds, FOLDER)
+    say_drift(FOLDER / "rows.csv", FOLDER / "again.csv")
     middle = float(np.median(np.abs(errors)))
     say(f"median error {middle:.1%}; the profile is {FOLDER / 'here.toml'}")
     return 3 if options.within is not None and middle > options.within else 0

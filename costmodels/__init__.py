@@ -19,7 +19,7 @@ from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
-from perfc.costmodels.cpu_amounts import NEW
+from perfc.costmodels.cpu_amounts import IN_PLACE, NEW
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
@@ -114,6 +114,7 @@ __all__ = [
     "GEMM",
     "GRAPH_LAUNCH",
     "IDLE",
+    "IN_PLACE",
     "KERNEL_TIMINGS",
     "MATH_MODES",
     "MEETING_OPS",

@@ -35,6 +35,9 @@ NEW_BYTES = 32 * 2**20
 NEW = "new_pages"
 """Parameter of a kernel whose result lies in memory that the heap has just grown by."""
 
+IN_PLACE = "in_place"
+"""Parameter of a kernel that writes over one of its operands."""
+
 PAGE_BYTES = 4096
 
 LINE_BYTES = 64
@@ -68,7 +71,8 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     moved = np.maximum(kernels.bytes, _line_bytes(kernels))
     written = kernels.bytes_written
     grown = np.array([kernel.params.flag(NEW) for kernel in kernels.kernels])
-    mapped_pages: Floats = np.where(written >= NEW_BYTES, written / PAGE_BYTES, 0.0)
+    mapped = (written >= NEW_BYTES) & ~_writes_over(kernels)
+    mapped_pages: Floats = np.where(mapped, written / PAGE_BYTES, 0.0)
     grown_pages: Floats = np.where(grown, written / PAGE_BYTES, 0.0)
     down = np.array([kernel.params.get("axis") == 0 for kernel in kernels.kernels])
     down &= np.array([kernel.op == "reduction" for kernel in kernels.kernels])
@@ -234,6 +238,20 @@ def _by_vectors(kernels: KernelTable) -> NDArray[np.bool_]:
             kernel.op == "gemm"
             and kernel.params.integer("b", 1) == 1
             and 1 in {kernel.params.integer("m"), kernel.params.integer("n")}
+            for kernel in kernels.kernels
+        ],
+        dtype=np.bool_,
+    )
+    return found
+
+
+def _writes_over(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether what is written has its place already: no result is made."""
+    found: NDArray[np.bool_] = np.array(
+        [
+            kernel.op in {"memcpy", "optimizer_step"}
+            or kernel.params.get("kind") == "fill"
+            or kernel.params.flag(IN_PLACE)
             for kernel in kernels.kernels
         ],
         dtype=np.bool_,

@@ -195,6 +195,7 @@ class Iteration:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         self._zero_grad()  # gradients are made anew, in the graph's own memory
+        torch.cuda.reset_peak_memory_stats()  # replays allocate nothing any more
         with torch.cuda.graph(graph):
             self._step(inputs, labels)
 

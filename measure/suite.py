@@ -42,13 +42,16 @@ FAMILIES: tuple[Family, ...] = (
 )
 """Everything that is measured."""
 
+LARGE = "large"
+"""The suite whose tensors no cache holds."""
+
 _PATIENCE = 400
 """Points in a row that give nothing new: the space is used up."""
 
 
 @attrs.frozen
 class Limits:
-    """What is too large to be measured.
+    """What is too large to be measured, or too small.
 
     Attributes:
         rounds: How often every family has its turns.
@@ -56,6 +59,7 @@ class Limits:
         bytes: That one call moves.
         memory: Bytes of its operands and results.
         seconds: Spent on each way of timing a case, on a CPU in each round.
+        least_bytes: That one call moves.
 
     """
 
@@ -64,14 +68,17 @@ class Limits:
     bytes: float
     memory: float
     seconds: float
+    least_bytes: float = 0.0
 
 
 SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
     {
         ("cuda", "quick"): Limits(12, 5e11, 1e9, 4e9, 0.01),
         ("cuda", "full"): Limits(120, 4e12, 8e9, 3.2e10, 0.02),
+        ("cuda", LARGE): Limits(40, 4e12, 8e9, 3.2e10, 0.02, 2e8),
         ("cpu", "quick"): Limits(24, 1e9, 2.5e7, 2e8, 0.001),
         ("cpu", "full"): Limits(60, 2e10, 4e8, 2e9, 0.01),
+        ("cpu", LARGE): Limits(20, 2e10, 4e8, 1e9, 0.01, 2.5e7),
     }
 )
 """By kind of device and name."""
@@ -134,7 +141,9 @@ def _cases(family: Family, device: Device, limits: Limits) -> Iterator[Case]:
 
 def _fits(family: Family, case: Case, device: Device, limits: Limits) -> bool:
     work = case.work
-    if work.flops > limits.flops or work.bytes > limits.bytes:
+    if work.flops > limits.flops:
+        return False
+    if not limits.least_bytes <= work.bytes <= limits.bytes:
         return False
     memory = min(limits.memory, device.memory_bytes // MEMORY_SHARE)
     return family.memory_bytes(case) <= memory

@@ -120,7 +120,7 @@ class WorkloadRun:
             with explained(self.device), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # PyTorch's, of how models are written
                 made = self.subject.make(self.device, setting)
-                found = self._timed(Iteration(made, self.device, setting))
+                found = self._timed(Iteration(made, self.device, setting), setting)
         except RunError as error:
             self._skip(setting, str(error), say)
             return
@@ -134,12 +134,12 @@ class WorkloadRun:
             f"({row.p10_us:,.0f} to {row.p90_us:,.0f}, {row.n} iterations)"
         )
 
-    def _timed(self, iteration: Iteration) -> _Found:
+    def _timed(self, iteration: Iteration, setting: Setting) -> _Found:
         """Warm up, time, count memory, profile."""
         iteration.prepare()
         with iteration.running():
             iteration.timed(_WARM_UP, self.seconds * _WARM_UP_SHARE)
-            if self.device.is_cuda:
+            if self.device.is_cuda and setting.runtime != CUDAGRAPH:
                 torch.cuda.reset_peak_memory_stats()
             with _no_collection():
                 samples = iteration.timed(self.iterations, self.seconds)

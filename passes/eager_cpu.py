@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.costmodels import NEW
+from perfc.costmodels import IN_PLACE, NEW
 from perfc.passes.eager import MEMSET, Eager, Launch
 
 FUNCTION = "function"
@@ -29,17 +29,21 @@ def on_cpu(eager: Eager, *, training: bool = False) -> Eager:
     In *training* results are held until their gradients are known, so that the heap
     grows and shrinks in every step: the pages of a large result are new.
     """
-    launches = tuple(_called(launch) for launch in eager.launches if _is_work(launch))
-    if training and not eager.name.endswith("_"):  # in place
-        launches = tuple(map(_in_new_pages, launches))
+    launches = tuple(
+        _placed(_called(launch), eager.name, training=training)
+        for launch in eager.launches
+        if _is_work(launch)
+    )
     return attrs.evolve(eager, launches=launches)
 
 
-def _in_new_pages(launch: Launch) -> Launch:
+def _placed(launch: Launch, name: str, *, training: bool) -> Launch:
+    """Say where a large result is written: over an operand, or to new pages."""
     kernel = launch.kernel
-    if launch.op.endswith("_") or kernel.work.bytes_written < TRIMMED_BYTES:
+    over = name.endswith("_") or launch.op.endswith("_")
+    if kernel.work.bytes_written < TRIMMED_BYTES or not (over or training):
         return launch
-    params = kernel.params.updated(**{NEW: True})
+    params = kernel.params.updated(**{IN_PLACE if over else NEW: True})
     return attrs.evolve(launch, kernel=attrs.evolve(kernel, params=params))
 
 

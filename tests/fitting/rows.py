@@ -24,6 +24,18 @@ def products(target: str, law: Law, timing: str = "kernel") -> list[Measurement]
     return list(_timed(load_target(target), "gemm", records, law, timing))
 
 
+def copies(target: str, law: Law) -> list[Measurement]:
+    """Return rows of 75 elementwise copies, from a page to 120 MiB, timed by *law*."""
+    sizes = {
+        side * (1 << power) for side in range(16, 31) for power in (6, 10, 14, 18, 20)
+    }
+    records = [
+        Record({"kind": "copy", "rows": 1, "cols": size, "tensor_inputs": 1})
+        for size in sorted(sizes)
+    ]
+    return list(_timed(load_target(target), "elementwise", records, law, "event"))
+
+
 def _timed(
     target: Target, op: str, params: list[Record], law: Law, timing: str
 ) -> Iterator[Measurement]:

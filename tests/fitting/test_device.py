@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from tests.fitting.rows import noisy, products
+from tests.fitting.rows import copies, noisy, products
 
 from perfc import analyze, load
 from perfc.costmodels import (
@@ -101,6 +101,26 @@ def test_a_profile_says_what_calibrate_found(tmp_path: Path) -> None:
     assert path == target.host.overheads
     report = analyze(load("dlrm-default:tables=2", batch=64), path)
     assert "mine" == report.header["target"]["profile"]
+
+
+def test_new_pages_cost_products_what_they_cost_others() -> None:
+    """No product's result is large here: that of elementwise kernels are believed."""
+
+    def with_slow_pages(kernel: Kernel, seconds: float) -> float:
+        written = kernel.work.bytes_written
+        return 2e-6 + seconds + (2e-6 * written / 4096 if written >= 32 << 20 else 0.0)
+
+    rows = copies("cpu", with_slow_pages) + products("cpu", _as_perfc, "event")
+    device = calibrate_rows(rows).device
+
+    assert device is not None
+    page_us = {
+        fit.family.op: fit.values["page_us"]
+        for fit in device.fits
+        if not fit.family.kind
+    }
+    assert page_us["elementwise"] > 1.5
+    assert pytest.approx(page_us["elementwise"]) == page_us["gemm"]
 
 
 def test_a_profile_changes_the_digest(tmp_path: Path) -> None:

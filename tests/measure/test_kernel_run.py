@@ -17,7 +17,7 @@ from tests.tools.command import Command
 from perfc.ir import PerfcError
 from perfc.measure import Device, KernelRun, open_device, suite, target_of
 from perfc.measure.case import Tensors  # not public
-from perfc.measure.clocks import Clock  # not public
+from perfc.measure.clocks import Clock, ClockReader  # not public
 from perfc.measure.rounds import ROUNDS, Prepared  # not public
 from perfc.measure.timing import Timed, Timer  # not public
 from perfc.measurements import (
@@ -352,6 +352,27 @@ def test_shapes_that_the_memory_cannot_hold(tmp_path: Path) -> None:
     assert f"perfc: {len(rows)} rows in {path}" in done.stderr
     assert len(rows) > 3
     assert max(row.params.integer("bytes") for row in rows) < 64 << 20
+
+
+def test_rows_of_a_throttling_device_are_flagged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are kept, and say so; `perfc calibrate` leaves them out."""
+    monkeypatch.setattr(ClockReader, "read", lambda _: Clock(900.0, throttled=True))
+    path = tmp_path / "rows.csv"
+    KernelRun(CPU, "quick", path, ops=["memcpy"]).measure(1.0, _silent)
+    rows = read_rows(path, MEASUREMENTS)
+
+    assert rows
+    assert {(900.0, True)} == {(row.sm_clock_mhz, row.throttled) for row in rows}
+
+
+def test_large_shapes_are_in_no_cache() -> None:
+    """The suite that tells of memory has none that a last-level cache could hold."""
+    cases = [case for _, case in suite("large", CPU, ["elementwise", "memcpy"])]
+
+    assert cases
+    assert min(case.work.bytes for case in cases) >= 25e6
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:

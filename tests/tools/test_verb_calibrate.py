@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 from tests.fitting.rows import noisy, products
 from tests.tools.command import Command
@@ -36,6 +37,25 @@ def test_a_table_becomes_a_profile(
     )
     assert 0 == analyzed.code
     assert "v100-sxm2-16g" in analyzed.out
+
+
+def test_rows_of_a_throttling_device_are_left_out(
+    command: Command, tmp_path: Path
+) -> None:
+    """How many is said; what they took changes nothing."""
+    path, output = tmp_path / "rows.csv", tmp_path / "mine.toml"
+    rows = products("v100", noisy(lambda _, seconds: 2 * seconds))
+    slow = [
+        attrs.evolve(row, latency_us=9 * row.latency_us, throttled=True) for row in rows
+    ]
+    printed: list[list[str]] = []
+    for those in (rows, rows + slow):
+        write_rows(path, those, MEASUREMENTS)
+        done = command("calibrate", "--from", str(path), "-o", str(output))
+        assert 0 == done.code
+        printed.append(done.out.splitlines())
+
+    assert [*printed[0], f"left out: {len(slow)} rows, throttled"] == printed[1]
 
 
 @pytest.mark.parametrize(
