@@ -45,10 +45,10 @@ _FEWEST_TESTS = 5
 
 _LEAST_SIGMA = 0.02
 
-_PAGES, _PAGES_OF = ("page_us", "grown_us"), "elementwise"
-"""Coefficients of new pages, and the op whose rows tell: an operating system clears
-them alike whatever is written to them, and only this op has many rows that are large
-enough."""
+_PAGE, _PAGES_OF = "page_us", "elementwise"
+"""Coefficient of new pages, and the op whose rows tell: an operating system clears them
+alike whatever is written to them, and only this op has many rows that are large enough.
+"""
 
 _TURNS = 5
 """Parts of the rows that are predicted from the others in turn; `FEWEST` of them."""
@@ -116,8 +116,7 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
 
 def _pages(fit: KernelFit) -> Mapping[str, float]:
     """Return what a new page takes, if the fit says so, for all that make pages new."""
-    mapped, *_ = _PAGES
-    return dict.fromkeys(_PAGES, fit.values[mapped]) if mapped in fit.values else {}
+    return {_PAGE: fit.values[_PAGE]} if _PAGE in fit.values else {}
 
 
 def _where(families: Sequence[Family], family: Family) -> NDArray[np.intp]:
