@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from dlrm_traces import TARGET, Traced, read
+from dlrm_rules import TARGET
+from dlrm_traces import Traced, read
 
 from perfc.costmodels import Target, cost_models, load_target, price
 from perfc.fitting import errors_of

@@ -1,8 +1,7 @@
 """Kernels of DLRM training on a V100, as owensgroup/ml_perf_model traced them.
 
 A row of `trace_kernels_v100_*.csv` names an op and a kernel; few name shapes. The
-shapes follow from the models (Lin et al., arXiv 2201.07821; batch 2048) and from where
-an op stands: `MODELS` and `SHAPES` say how.
+shapes follow from the models and from where an op stands (`dlrm_rules.py`).
 
 Two things of the profiler are taken off, neither of which any model has a part in. It
 counted whole microseconds, cut off (libkineto's `nsToUs(end - start)`): a kernel of 1.9
@@ -20,86 +19,31 @@ import csv
 import re
 import statistics
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 import attrs
+from dlrm_rules import MODELS, Model, Place, Row, what
 
-from perfc.frontends.workloads.dlrm import CRITEO_ROWS
-from perfc.ir import AttrValue, Kernel, Record, Work
-from perfc.measurements import Measurement, kernel_of
+from perfc.ir import Kernel, Record
 
-BATCH = 2048
 CUT_OFF_US = 0.5
-ITEM = 4
-TARGET = "v100-sxm2-16g"
 REFERENCE, REPEATED = "mlperf_2021-04", "mlperf_2021-05"
 """Traces of one model by two profilers."""
+BIAS = "tensor_inputs = 1, bytes = "
+"""In the name of a copy of a bias to all rows."""
 FROM_HOST = frozenset({"copy h2d", "copy d2h"})
 
 
-@attrs.frozen(kw_only=True)
-class Model:
-    """What was trained.
-
-    Attributes:
-        bottom: Widths of the bottom MLP.
-        top: Widths of the top MLP.
-        rows: Rows of each table.
-        pooling: Look-ups a bag.
-
-    """
-
-    bottom: tuple[int, ...]
-    top: tuple[int, ...]
-    rows: tuple[int, ...]
-    pooling: int
-
-    @property
-    def dim(self) -> int:
-        """Width of the vectors."""
-        return self.bottom[-1]
-
-    @property
-    def vectors(self) -> int:
-        """Vectors that interact."""
-        return len(self.rows) + 1
-
-    @property
-    def pairs(self) -> int:
-        """Numbers below the diagonal of their products."""
-        return self.vectors * (self.vectors - 1) // 2
-
-    @property
-    def parameters(self) -> list[tuple[int, int]]:
-        """Shapes of the parameters of both MLPs: each weight and its bias."""
-        joined = self.dim + self.pairs
-        widths = (*self.bottom, joined, *self.top)
-        layers = [
-            (widths[i + 1], widths[i])
-            for i in range(len(widths) - 1)
-            if i != len(self.bottom) - 1
-        ]
-        return [shape for n, k in layers for shape in ((n, k), (n, 1))]
+_WORDS = frozenset({"scattered", "axis"})
+"""Parameters that are no sizes, which rows were not split by."""
 
 
-MODELS: Mapping[str, Model] = {
-    "default": Model(
-        bottom=(512, 512, 64),
-        top=(1024, 1024, 1024, 1),
-        rows=(1_000_000,) * 8,
-        pooling=100,
-    ),
-    "mlperf": Model(
-        bottom=(13, 512, 256, 128),
-        top=(1024, 1024, 512, 256, 1),
-        rows=CRITEO_ROWS,
-        pooling=1,
-    ),
-}
-"""By the word in a file's name. The tables of DLRM_MLPerf were smaller than these,
-which need 96 GB; by how much is not known, nor which rows are popular."""
+def _name(kernel: Kernel) -> str:
+    if kernel.op in {"concat", "gather"}:
+        return f"{kernel.op} {kernel.params}"
+    sizes = {key: kernel.params[key] for key in kernel.params if key not in _WORDS}
+    return f"{kernel.op} {Record(sizes)}"
 
 
 @attrs.frozen(eq=False)
@@ -133,37 +77,17 @@ class Traced:
     @property
     def name(self) -> str:
         """What was computed, for all traces alike."""
-        return f"{self.family} " + "|".join(f"{k.op} {k.params}" for k in self.kernels)
+        return f"{self.family} " + "|".join(map(_name, self.kernels))
 
     @property
     def fitted(self) -> bool:
-        """Whether the row may be fitted: by a hash of what was computed."""
+        """Whether the row may be fitted: by a hash of what was computed.
+
+        So was any that a constant was read off before it was hashed.
+        """
+        if self.family == "index add" or BIAS in self.name:
+            return True
         return zlib.crc32(f"dlrm v100 {self.name}".encode()) % 2 == 0
-
-
-Row: TypeAlias = Mapping[str, str]
-
-
-@attrs.frozen(eq=False)
-class Place:
-    """A row, and what stands around it.
-
-    Attributes:
-        model: What was trained.
-        row: Columns of the file.
-        layer: Rows, inputs and outputs of the layer that the row belongs to.
-        turn: How many rows of this op and kernel came before, in any layer.
-
-    """
-
-    model: Model
-    row: Row
-    layer: tuple[int, int, int]
-    turn: int
-
-
-Found: TypeAlias = tuple[str, tuple[Kernel, ...]] | None
-Rule: TypeAlias = Callable[[Place], Found]
 
 
 def read(folder: Path) -> tuple[list[Traced], list[tuple[str, Row]]]:
@@ -175,11 +99,11 @@ def read(folder: Path) -> tuple[list[Traced], list[tuple[str, Row]]]:
             rows = list(csv.DictReader(file))
         trace = path.stem.removeprefix("trace_kernels_v100_dlrm_")
         for place in _places(rows, MODELS[trace.split("_")[0]]):
-            what = _what(place)
-            if what is None:
+            computed = what(place)
+            if computed is None:
                 left.append((trace, place.row))
                 continue
-            family, kernels = what
+            family, kernels = computed
             if not kernels:
                 found[-1] = _joined(found[-1], place.row)
                 continue
@@ -210,9 +134,9 @@ def profiler_us(rows: list[Traced]) -> float:
     """Return what later profilers say more of a kernel than the first one."""
     took: dict[str, dict[str, list[float]]] = {REFERENCE: {}, REPEATED: {}}
     for row in rows:
-        if row.trace in took and row.fitted and row.launches == 1:
-            if row.family not in FROM_HOST:
-                took[row.trace].setdefault(row.name, []).append(row.us)
+        alone = row.launches == 1 and row.family not in FROM_HOST
+        if alone and row.fitted and row.trace in took:
+            took[row.trace].setdefault(row.name, []).append(row.us)
     first, again = took.values()
     return statistics.median(
         statistics.fmean(us) - statistics.fmean(first[name])
@@ -254,250 +178,3 @@ def _layer(row: Row) -> tuple[int, int, int] | None:
         return None
     m, k, n = map(int, sizes.groups())
     return m, k, n
-
-
-def _what(place: Place) -> Found:
-    if place.row["kernel"].startswith("Memset"):
-        return None
-    for start, rule in RULES.items():
-        if place.row["op"].startswith(start):
-            return rule(place)
-    return None
-
-
-def made(op: str, **params: AttrValue) -> Kernel:
-    """Return the signature of a row of `perfc.measurements/1`."""
-    return kernel_of(
-        Measurement(
-            target=TARGET,
-            op=op,
-            dtype="fp32",
-            params=Record(params),
-            latency_us=1.0,
-            timing="kernel",
-            source="owensgroup/ml_perf_model",
-        )
-    )
-
-
-def elementwise(rows: int, cols: int, inputs: int, kind: str = "add") -> Kernel:
-    """Return a kernel over a matrix."""
-    return made("elementwise", kind=kind, rows=rows, cols=cols, tensor_inputs=inputs)
-
-
-def _copy(place: Place) -> Found:
-    """Inputs in the order of the loop: indices, offsets, dense features; the label."""
-    model, row = place.model, place.row
-    bags = BATCH * len(model.rows)
-    inputs = (bags * model.pooling, bags + 1, BATCH * model.bottom[0])
-    pinned = "Pinned" in row["kernel"]
-    if "DtoH" in row["kernel"]:
-        elements = 1 if place.turn == 0 else BATCH
-        return "copy d2h", (made("memcpy", bytes=ITEM * elements, kind="d2h"),)
-    if row["module"].endswith("interaction"):
-        nbytes = 8 * model.pairs
-    elif "loss" in row["module"]:
-        nbytes = ITEM * BATCH
-    else:
-        nbytes = ITEM * inputs[place.turn]
-    copied = made("memcpy", bytes=nbytes, kind="h2d", pinned=pinned)
-    return "copy h2d", (copied,)
-
-
-def _linear(place: Place) -> Found:
-    m, k, n = place.layer
-    if "elementwise" in place.row["kernel"]:
-        bias = {"kind": "copy", "rows": m, "cols": n, "tensor_inputs": 1}
-        moved = ITEM * (n + m * n)
-        return "elementwise", (made("elementwise", **bias, bytes=moved),)
-    return "product forward", (made("gemm", b=1, m=m, n=n, k=k, layout="nt"),)
-
-
-def _activation(inputs: int) -> Rule:
-    def rule(place: Place) -> Found:
-        m, _, n = place.layer
-        return "elementwise", (elementwise(m, n, inputs),)
-
-    return rule
-
-
-def _lookup(place: Place) -> Found:
-    backward = place.row["op"].endswith("Backward")
-    model = place.model
-    tables = tuple(
-        Record({"rows": rows, "dim": model.dim, "pooling": model.pooling})
-        for rows in model.rows
-    )
-    params: dict[str, AttrValue] = {
-        "batch": BATCH,
-        "tables": tables,
-        "popularity": "uniform",
-        "weighted": False,
-        "index_bytes": 4,
-    }
-    if not backward:
-        return "embedding bag", (made("embedding_bag", **params),)
-    params |= {"phase": "backward", "optimizer": "sgd", "algorithm": "atomic"}
-    return "embedding bag + SGD", (made("embedding_bag", **params),)
-
-
-def _concat(place: Place) -> Found:
-    model = place.model
-    widths = (
-        (model.dim, len(model.rows) * model.dim)
-        if place.turn == 0
-        else (model.dim, model.pairs)
-    )
-    shapes = tuple((BATCH, width) for width in widths)
-    return "concat", (made("concat", axis=1, shapes=shapes),)
-
-
-def _interaction(place: Place) -> Found:
-    t, d = place.model.vectors, place.model.dim
-    sizes = {"b": BATCH, "m": t, "n": t, "k": d, "layout": "nt"}
-    return "product batched", (made("gemm", **sizes),)
-
-
-def _interaction_backward(place: Place) -> Found:
-    t, d = place.model.vectors, place.model.dim
-    if place.turn == 0 and place.row["kernel"].endswith("_nt"):
-        sizes = {"b": BATCH, "m": d, "n": t, "k": t, "layout": "tn"}
-    else:
-        sizes = {"b": BATCH, "m": t, "n": d, "k": t, "layout": "nn"}
-    return "product batched", (made("gemm", **sizes),)
-
-
-def _index(place: Place) -> Found:
-    model = place.model
-    if not place.row["kernel"].startswith("index_elementwise"):
-        return None
-    moved = BATCH * model.pairs
-    params: dict[str, AttrValue] = {
-        "kind": "index",
-        "axis": 1,
-        "shape": (BATCH, model.vectors, model.vectors),
-        "indices": (model.pairs, 2),
-    }
-    work = Work(0, ITEM * moved + 16 * model.pairs, ITEM * moved)
-    return "gather", (Kernel("gather", "fp32", "fp32", Record(params), work),)
-
-
-def _index_backward(place: Place) -> Found:
-    """Zeros, small ops on indices, a sort, and the kernel that adds."""
-    model, name = place.model, place.row["kernel"]
-    whole = model.vectors**2
-    if name.startswith("vectorized"):
-        small = elementwise(1, model.pairs, 2)
-        zeros = (elementwise(BATCH, whole, 0, "fill"),) if place.turn == 0 else (small,)
-        others = int(place.row["kernel_launches"]) - 1
-        return "elementwise", (*zeros, *(small,) * others)
-    if name.startswith("unrolled"):
-        return "elementwise", (elementwise(BATCH, model.pairs, 1, "copy"),)
-    if not name.startswith("indexing_backward"):
-        return None
-    params: dict[str, AttrValue] = {
-        "kind": "index_put",
-        "indices": model.pairs,
-        "outer": BATCH,
-        "inner": 1,
-    }
-    moved = ITEM * BATCH * model.pairs
-    work = Work(BATCH * model.pairs, moved + 16 * model.pairs, moved)
-    return "index add", (Kernel("index_add", "fp32", "fp32", Record(params), work),)
-
-
-def _slice_backward(place: Place) -> Found:
-    whole = BATCH * place.model.vectors**2
-    if "Memcpy" in place.row["kernel"]:
-        return "copy d2d", (made("memcpy", bytes=ITEM * whole, kind="d2d"),)
-    return "elementwise", (elementwise(1, whole, 0, "fill"),)
-
-
-def _add(place: Place) -> Found:
-    model = place.model
-    cols = (model.vectors if place.turn == 0 else 1) * model.dim
-    return "elementwise", (elementwise(BATCH, cols, 2),)
-
-
-def _of_loss(place: Place) -> Found:
-    """Reading both, or the gradient, of a few kilobytes; a mean; a gradient of one."""
-    name = place.row["kernel"]
-    if "Memcpy" in name:
-        return "copy d2d", (made("memcpy", bytes=ITEM, kind="d2d"),)
-    if name.startswith("reduce"):
-        mean = made("reduction", rows=1, cols=BATCH, kind="mean")
-        return "reduction", (mean,)
-    reads = 3 if name.startswith("unrolled") else 2
-    return "elementwise", (elementwise(BATCH, 1, reads),)
-
-
-def _sum(place: Place) -> Found:
-    m, _, n = place.layer
-    return "reduction", (made("reduction", rows=n, cols=m, kind="sum"),)
-
-
-def _accumulated(place: Place) -> Found:
-    """The bias's gradient, then the weight's, each added to what is there."""
-    _, k, n = place.layer
-    cols = 1 if place.turn % 2 == 0 else k
-    return "optimizer", (elementwise(n, cols, 2),)
-
-
-def _parameters(inputs: int) -> Rule:
-    """All parameters, one kernel each, or those of one shape that the row names."""
-
-    def rule(place: Place) -> Found:
-        shapes = place.model.parameters
-        named = re.match(r"\(\((\d+),(?: (\d+))?\)", place.row["caller_input_shapes"])
-        if named:
-            n, k = int(named[1]), int(named[2] or 1)
-            shapes = [(n, k)] * int(place.row["kernel_launches"])
-        return "optimizer", tuple(elementwise(n, k, inputs) for n, k in shapes)
-
-    return rule
-
-
-def _linear_backward(place: Place) -> Found:
-    """The gradient of the input (`nn`), then of the weight; a split's second kernel.
-
-    The first layer has no gradient of its input.
-    """
-    m, k, n = place.layer
-    name = place.row["kernel"]
-    if name.startswith("void splitK"):
-        return "join", ()
-    to_weight = name.endswith("_nt") or "gemvNSP" in name
-    if to_weight:
-        sizes = {"b": 1, "m": n, "n": k, "k": m, "layout": "tn"}
-    else:
-        sizes = {"b": 1, "m": m, "n": k, "k": n, "layout": "nn"}
-    return "product backward", (made("gemm", **sizes),)
-
-
-RULES: Mapping[str, Rule] = {
-    "LookupFunction": _lookup,
-    "Optimizer.zero_grad": _parameters(0),
-    "Optimizer.step": _parameters(2),
-    "torch::autograd::AccumulateGrad": _accumulated,
-    "aten::to": _copy,
-    "aten::linear": _linear,
-    "aten::relu": _activation(1),
-    "aten::sigmoid": _activation(1),
-    "ReluBackward": _activation(2),
-    "SigmoidBackward": lambda _: ("elementwise", (elementwise(BATCH, 1, 2),)),
-    "aten::cat": _concat,
-    "aten::bmm": _interaction,
-    "BmmBackward": _interaction_backward,
-    "aten::index": _index,
-    "IndexBackward": _index_backward,
-    "SliceBackward": _slice_backward,
-    "aten::add": _add,
-    "aten::mse_loss": _of_loss,
-    "aten::binary_cross_entropy": _of_loss,
-    "MseLossBackward": _of_loss,
-    "BinaryCrossEntropyBackward": _of_loss,
-    "aten::ones_like": lambda _: ("elementwise", (elementwise(1, 1, 0, "fill"),)),
-    "AddmmBackward": _linear_backward,
-    "aten::sum": _sum,
-}
-"""By how the op's name begins; of two that fit, the first."""

@@ -17,7 +17,7 @@ bag's gradient is read once:
 
 A row whose `algorithm` is not said is the whole of a sorted update: linearising,
 sorting and finding runs come on top. Rows that are read, changed and written reach a
-smaller share of the memory rate than streams do: `UPDATE_SHARE`.
+smaller share of the memory rate than streams do: `UPDATE_SHARE`, `SORTED_SHARE`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,12 @@ UPDATE_SHARE = 0.69
 Five nvprof samples of `batched_embedding_backward_sgd` on V100 (owensgroup/
 ml_perf_model, BSD-3): 0.56 on 8 GB of tables, where 0.84 is reached on the 2 GB of
 DLRM_default; the geometric mean is kept, and the interval holds both.
+"""
+
+SORTED_SHARE = 0.84
+"""The same of rows in ascending order: the better of the two, as they lie near one
+another however large the tables are. Assumed: no kernel that updates many rows of
+sorted lookups was measured.
 """
 
 SORTED = ("warp_per_row", "cta_per_row")
@@ -154,7 +160,8 @@ def _update_seconds(kernels: KernelTable, target: Target) -> Floats:
     gradient = np.where(atomic, batch, _misses(batch, lookups.count, held)) * row
     listed = lookups.count * _INFO_BYTES
     memory_rate = device.memory.bytes_per_s * stream_share(target)
-    moved_s = (gradient + listed + 2 * updated / UPDATE_SHARE) / memory_rate
+    share = np.where(atomic, UPDATE_SHARE, SORTED_SHARE)
+    moved_s = (gradient + listed + 2 * updated / share) / memory_rate
     from_l2 = row * lookups.count * np.where(atomic, 2.0, 1.0) + listed
     l2_s = from_l2 / (device.l2.bytes_per_s * L2_SHARE)
     busy_s = np.maximum(

@@ -48,7 +48,7 @@ class MemcpyModel:
         return uniform_estimate(
             link.latency_s
             + (moved - staged) / rate
-            + staged / min(link.pageable_bytes_per_s, link.h2d_bytes_per_s),
+            + staged / np.minimum(link.pageable_bytes_per_s, rate),
             model=self.name,
             provenance=Provenance.ANALYTIC,
             sigma_shared=self.sigma_shared,

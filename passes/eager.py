@@ -316,7 +316,8 @@ def elementwise_launch(
     """Launch one elementwise kernel: params as in measured rows.
 
     `tensor_inputs` counts the inputs as large as the output; `bytes` stands
-    there where they and the output are not all that is moved.
+    there where they and the output are not all that is moved, `scattered` where
+    elements that belong together do not lie alike.
     """
     rows, columns = rows_and_columns(out.shape)
     numel = out.numel
@@ -331,6 +332,8 @@ def elementwise_launch(
     }
     if read != full * numel * item:
         params["bytes"] = read + out.nbytes
+    if _scattered(inputs, numel):
+        params["scattered"] = True
     dtype = out.type.dtype
     if not dtype.is_float and inputs:
         dtype = inputs[-1].type.dtype  # a comparison computes in what it compares
@@ -338,10 +341,21 @@ def elementwise_launch(
     return vector_launch("elementwise", dtype, params, work)
 
 
+def _scattered(inputs: tuple[Tensor, ...], numel: int) -> bool:
+    """Whether an input is broadcast, has holes, or is permuted unlike another.
+
+    One number is passed by value, or read by all.
+    """
+    layouts = {tensor.layout for tensor in inputs if tensor.numel == numel}
+    broadcast = any(1 < tensor.numel < numel for tensor in inputs)
+    return broadcast or len(layouts) > 1 or Layout.STRIDED in layouts
+
+
 def copy_launch(tensor: Tensor) -> Launch:
     """Launch the copy whose result is the tensor, contiguous."""
-    source = Tensor(tensor.type)
-    return elementwise_launch("copy", (source,), source)
+    launch = elementwise_launch("copy", (tensor,), Tensor(tensor.type))
+    params = launch.kernel.params.updated(scattered=True)
+    return attrs.evolve(launch, kernel=attrs.evolve(launch.kernel, params=params))
 
 
 def made_contiguous(tensors: tuple[Tensor, ...]) -> tuple[Launch, ...]:

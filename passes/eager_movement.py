@@ -246,9 +246,18 @@ def _gather_nd(site: Site) -> Eager:
 
 
 def _index(site: Site) -> Eager:
-    """`x[:, i, j]`: one kernel, whatever axis the indices begin at."""
+    """`x[:, i, j]`: one kernel, whatever axis the indices begin at.
+
+    Indices that lie on the host are copied first, one after another.
+    """
     axes = site.attributes.integers("axes") or (site.attributes.integer("axis"),)
-    return Eager("aten::index", (_look_up(site, axes[0]),))
+    on_host = [t for t in site.operands[1:] if t.type.space is MemorySpace.HOST]
+    copies = [
+        memcpy_launch(t.nbytes, "h2d", pinned=False, dtype=dtype_name(t.type.dtype))
+        for t in on_host
+        if not site.settings.on_cpu
+    ]
+    return Eager("aten::index", (*copies, _look_up(site, axes[0])))
 
 
 def _look_up(site: Site, axis: int) -> Launch:

@@ -65,7 +65,7 @@ def _reduction(site: Site, kind: str) -> Launch:
         rows = math.prod(n for axis, n in enumerate(x.shape) if axis not in axes)
     work = Work(x.numel, x.nbytes, site.out.nbytes)
     params: dict[str, AttrValue] = {"rows": rows, "cols": columns, "kind": kind}
-    if site.settings.on_cpu and axes and x.type.rank - 1 not in axes:
+    if axes and x.type.rank - 1 not in axes:
         params["axis"] = 0  # the elements of a result lie apart
     return vector_launch("reduction", x.type.dtype, params, work)
 

@@ -34,8 +34,9 @@ from perfc.passes.inference import Inference
 from perfc.passes.tape import Tape, typed
 from perfc.passes.training_calls import fold_batches, left_whole, take_apart
 from perfc.passes.training_joint import is_training_step, take_gradients
-from perfc.passes.training_loss import AUTO, LOSSES, chosen_loss, write_loss
+from perfc.passes.training_loss import AUTO, LOSS, LOSSES, chosen_loss, write_loss
 from perfc.passes.training_optimizer import (
+    ONE_BY_ONE,
     OPTIMIZERS,
     ROWWISE,
     TAKE_ROWS,
@@ -86,6 +87,11 @@ class Training(Transform):
         loss: `bce`, `bce_with_logits`, `cross_entropy`, `mse`, `sum`, or `auto`:
             `bce` of probabilities, `cross_entropy` of logits, `mse` of the rest.
         fused: Whether the optimizer is one kernel over all parameters.
+        foreach: Whether, if not, it takes all parameters in one call, PyTorch's
+            default, or one after another (`sgd` and `adagrad`).
+        late_labels: Whether labels are copied where the loss reads them, by
+            `labels.to(device)`, and the host waits, not with the other inputs.
+        read_loss: Whether the host reads the loss before backward, as `loss.item()`.
         sparse_gradients: Whether embedding bags get sparse gradients: `always`,
             `never`, or `auto`: as the source notes it; if it does not, where the
             optimizer takes them.
@@ -105,6 +111,9 @@ class Training(Transform):
     loss: str = AUTO
     fused: bool = False
     sparse_gradients: str = AUTO
+    foreach: bool = True
+    late_labels: bool = False
+    read_loss: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -120,6 +129,14 @@ class Training(Transform):
             msg = (
                 f"{self.optimizer} takes no sparse gradients, as in PyTorch; "
                 f"{', '.join(sorted(TAKE_ROWS))} do"
+            )
+            raise UsageError(msg)
+        if not self.foreach and (self.fused or self.optimizer not in ONE_BY_ONE):
+            kind = "fused " * self.fused + self.optimizer
+            msg = (
+                f"foreach=false of {self.name} goes with "
+                f"{', '.join(sorted(ONE_BY_ONE))}, one parameter after another, not "
+                f"with {kind}"
             )
             raise UsageError(msg)
 
@@ -145,7 +162,7 @@ class Training(Transform):
 
     def _complete(self, tape: Tape, ctx: PassContext) -> None:
         """Add the optimizer to a step that returns its gradients."""
-        if self.loss != AUTO or self.sparse_gradients != AUTO:
+        if self._changes_the_step():
             msg = (
                 f"{tape.graph}: is a training step already: {self.name} takes its loss "
                 "and its gradients as they are, and only adds the optimizer"
@@ -154,11 +171,15 @@ class Training(Transform):
         found = take_gradients(tape.graph)
         for table in found.rows:
             self._check_rows(str(table), "")
-        write_step(tape, self.optimizer, found, fused=self.fused)
+        self._write_step(tape, found)
         ctx.note(
             "training-step",
             f"a step with its loss and gradients; added the optimizer {self.optimizer}",
         )
+
+    def _changes_the_step(self) -> bool:
+        given = (self.loss, self.sparse_gradients) != (AUTO, AUTO)
+        return given or self.late_labels or self.read_loss
 
     def _derive(self, tape: Tape, ctx: PassContext) -> None:
         """Add loss, backward pass and optimizer to a forward graph."""
@@ -175,15 +196,22 @@ class Training(Transform):
             "training-step",
             f"the loss is {kind} of {output}, the optimizer {self.optimizer}",
         )
-        loss = write_loss(tape, output, kind, wide=_is_autocast(output, parameters))
+        wide = _is_autocast(output, parameters)
+        loss = write_loss(tape, output, kind, wide=wide, late_labels=self.late_labels)
+        if self.read_loss:
+            tape.effect("item", (loss,), f"{LOSS}.item")
         needing |= needs_gradient(graph, frozenset(parameters))
         backward = Backward(tape, RULES, needing, frozenset(parameters), tables)
         grads = backward.run(loss)
         rows = {table: r for table, r in tables.rows.items() if r is not None}
         ordered = {p: grads[p] for p in parameters if p in grads}
-        write_step(tape, self.optimizer, Parameters(ordered, rows), fused=self.fused)
+        self._write_step(tape, Parameters(ordered, rows))
         graph.outputs = [*graph.outputs, loss]
         self._remark(backward, ctx)
+
+    def _write_step(self, tape: Tape, found: Parameters) -> None:
+        kind, fused, foreach = self.optimizer, self.fused, self.foreach
+        write_step(tape, kind, found, fused=fused, foreach=foreach)
 
     def _prepare(self, tape: Tape, ctx: PassContext) -> None:
         graph = tape.graph

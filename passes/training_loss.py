@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from perfc.ir import DTYPES, AttrValue, Location, TensorType, Value, product
+from perfc.ir import (
+    DTYPES,
+    AttrValue,
+    Location,
+    MemorySpace,
+    TensorType,
+    Value,
+    product,
+)
 from perfc.passes.autocast import casts_first
 from perfc.passes.tape import Tape, typed
 
@@ -44,7 +52,9 @@ def _end(output: Value) -> str:
     return "" if node is None else node.op
 
 
-def write_loss(tape: Tape, output: Value, kind: str, *, wide: bool) -> Value:
+def write_loss(
+    tape: Tape, output: Value, kind: str, *, wide: bool, late_labels: bool = False
+) -> Value:
     """Append the loss of *output* against labels, a new input; return it.
 
     Args:
@@ -52,11 +62,12 @@ def write_loss(tape: Tape, output: Value, kind: str, *, wide: bool) -> Value:
         output: What the model returns.
         kind: One of `LOSSES`.
         wide: Whether it computes in fp32 whatever the output is, as under autocast.
+        late_labels: Whether labels are copied to the device here, and the host waits.
 
     """
     tape.location = Location(name=LOSS, phase=LOSS)
     tape.stem = LOSS
-    return LOSSES[kind](_Output(tape, output, wide))
+    return LOSSES[kind](_Output(tape, output, wide, late_labels))
 
 
 @attrs.frozen(eq=False)
@@ -67,12 +78,14 @@ class _Output:
         tape: Where it is written.
         value: The output.
         wide: Whether the loss computes in fp32.
+        late_labels: Whether labels come from the host only now.
 
     """
 
     tape: Tape
     value: Value
     wide: bool
+    late_labels: bool
 
     def read_by(self, op: str, value: Value) -> tuple[Value, dict[str, AttrValue]]:
         """Return what *op* reads for *value*, and the attribute of its type."""
@@ -82,13 +95,23 @@ class _Output:
             return self.tape.op("cast", value, dtype=_F32), {}
         return value, {"dtype": _F32}
 
+    def labels(self, type_: TensorType) -> Value:
+        """Declare labels, a new input; `labels.to(device)` waits for all before it."""
+        graph = self.tape.graph
+        name = graph.fresh_name("labels")
+        if not self.late_labels:
+            return graph.add_input(name, attrs.evolve(type_))
+        host = graph.add_input(name, attrs.evolve(type_, space=MemorySpace.HOST))
+        copied = graph.fresh_name(f"{name}.copy")
+        return self.tape.node("copy", (host,), [copied], {}, (type_,)).results[0]
+
 
 def _elementwise(kind: str) -> Callable[[_Output], Value]:
     """Compare with labels of the output's own type."""
 
     def write(output: _Output) -> Value:
         value, _ = output.read_by("loss", output.value)
-        labels = _labels(output.tape, typed(value))
+        labels = output.labels(typed(value))
         return output.tape.op("loss", value, labels, kind=kind, reduction="mean")
 
     return write
@@ -100,7 +123,7 @@ def _cross_entropy(output: _Output) -> Value:
     `cross_entropy` asks for the type of the output itself, which autocast respects.
     """
     tape, (*batch, classes) = output.tape, typed(output.value).shape
-    labels = _labels(tape, TensorType(_I64, tuple(batch)))
+    labels = output.labels(TensorType(_I64, tuple(batch)))
     rows = product(batch)
     flat = tape.reshape(output.value, rows, classes)
     scores, _ = output.read_by("nll_loss", tape.op("log_softmax", flat, axis=-1))
@@ -110,10 +133,6 @@ def _cross_entropy(output: _Output) -> Value:
 def _sum(output: _Output) -> Value:
     value, dtype = output.read_by("reduce", output.value)
     return output.tape.op("reduce", value, kind="sum", **dtype)
-
-
-def _labels(tape: Tape, type_: TensorType) -> Value:
-    return tape.graph.add_input(tape.graph.fresh_name("labels"), attrs.evolve(type_))
 
 
 LOSSES: Mapping[str, Callable[[_Output], Value]] = {

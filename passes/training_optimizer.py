@@ -101,8 +101,13 @@ class _Step:
         return made.results
 
 
-def write_step(tape: Tape, kind: str, found: Parameters, *, fused: bool) -> None:
-    """Append one step of an optimizer over all parameters that have gradients."""
+def write_step(
+    tape: Tape, kind: str, found: Parameters, *, fused: bool, foreach: bool = True
+) -> None:
+    """Append one step of an optimizer over all parameters that have gradients.
+
+    Without *foreach* parameters are updated one by one, which `ONE_BY_ONE` can.
+    """
     tape.location = Location(phase=OPTIMIZER)
     step = _Step(tape, kind)
     groups = _groups(found)
@@ -112,7 +117,7 @@ def write_step(tape: Tape, kind: str, found: Parameters, *, fused: bool) -> None
         tables = [p for p in params if p in found.rows]
         if fused and dense:
             _write_fused(step, dense, grads)
-        elif dense and (not tables or kind == ROWWISE):
+        elif dense and foreach and (not tables or kind == ROWWISE):
             _DENSE[kind](step, dense, grads)
         else:
             for parameter, grad in zip(dense, grads, strict=True):
@@ -240,6 +245,9 @@ _SINGLE: Mapping[str, Callable[[_Step, Value, Value], None]] = {
     "adagrad": _single_adagrad,
 }
 """Those of PyTorch that take sparse gradients, parameter by parameter."""
+
+ONE_BY_ONE = frozenset(_SINGLE)
+"""Optimizers whose steps without `foreach` are known."""
 
 OPTIMIZERS = tuple(_DENSE)
 """Optimizers by name."""

@@ -19,7 +19,7 @@ from perfc.ir import (
     symbol,
 )
 
-F32, I64 = DTYPES["f32"], DTYPES["i64"]
+F32, I32, I64 = DTYPES["f32"], DTYPES["i32"], DTYPES["i64"]
 
 BATCH = symbol("batch")
 """Samples in the batch: the one symbol that every workload leaves open."""
@@ -47,9 +47,9 @@ class Builder:
         type_ = TensorType(dtype or self.dtype, (BATCH, *dims))
         return self.graph.add_input(name, type_)
 
-    def indices(self, name: str, *dims: Dim) -> Value:
-        """Declare an input of i64 indices of exactly *dims*."""
-        return self.graph.add_input(name, TensorType(I64, dims))
+    def indices(self, name: str, *dims: Dim, dtype: DType = I64) -> Value:
+        """Declare an input of indices of exactly *dims*."""
+        return self.graph.add_input(name, TensorType(dtype, dims))
 
     def parameter(self, name: str, *dims: int) -> Value:
         """Declare a weight."""
@@ -76,9 +76,12 @@ class Builder:
         elements = tuple(values)
         return self.op("constant", name, dtype=I64, shape=shape, elements=elements)
 
-    def buffer(self, name: str, dtype: DType, *dims: Dim) -> Value:
+    def buffer(
+        self, name: str, dtype: DType, *dims: Dim, on_host: bool = False
+    ) -> Value:
         """Return a constant whose elements do not matter."""
-        return self.op("constant", name, dtype=dtype, shape=dims)
+        where = {"host": True} if on_host else {}
+        return self.op("constant", name, dtype=dtype, shape=dims, **where)
 
     def scalar(self, name: str, value: float) -> Value:
         """Return a constant of one number."""

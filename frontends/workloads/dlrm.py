@@ -52,6 +52,8 @@ class DlrmConfig:
         tables: Its embedding tables, as wide as the bottom MLP's end.
         top: Widths of the top MLP after the interaction, 1 last.
         interaction: `dot`, of all pairs of vectors, or `cat`.
+        places: Where the list of pairs is: on the `device`, as a CUDA graph needs it,
+            or on the `host`, as `DLRM_Net` makes it in every iteration.
 
     """
 
@@ -59,6 +61,7 @@ class DlrmConfig:
     tables: Tables
     top: tuple[int, ...]
     interaction: str = "dot"
+    places: str = "device"
 
 
 def build_dlrm(name: str, config: DlrmConfig) -> Program:
@@ -70,7 +73,8 @@ def build_dlrm(name: str, config: DlrmConfig) -> Program:
     pooled = look_up(builder, "emb_l.", config.tables, bags)
     vectors, dim = len(config.tables) + 1, config.tables.dim
     if config.interaction == "dot":
-        z = _interact(builder, x, pooled, (vectors, dim))
+        on_host = config.places == "host"
+        z = _interact(builder, x, pooled, (vectors, dim), on_host=on_host)
         width = dim + vectors * (vectors - 1) // 2
     else:
         z = builder.op("concat", "interact.cat", x, *pooled, axis=1)
@@ -81,7 +85,12 @@ def build_dlrm(name: str, config: DlrmConfig) -> Program:
 
 
 def _interact(
-    builder: Builder, x: Value, pooled: Sequence[Value], sizes: tuple[int, int]
+    builder: Builder,
+    x: Value,
+    pooled: Sequence[Value],
+    sizes: tuple[int, int],
+    *,
+    on_host: bool,
 ) -> Value:
     """Pairwise dot products of all vectors, the lower triangle, and x again."""
     vectors, dim = sizes
@@ -90,7 +99,10 @@ def _interact(
     turned = builder.transpose(stacked, "interact.t", 0, 2, 1)
     dots = builder.op("matmul", "interact.bmm", stacked, turned)
     pairs = vectors * (vectors - 1) // 2
-    places = [builder.buffer(f"interact.{name}", I64, pairs) for name in ("li", "lj")]
+    places = [
+        builder.buffer(f"interact.{name}", I64, pairs, on_host=on_host)
+        for name in ("li", "lj")
+    ]
     triangle = builder.op("index", "interact.index", dots, *places, axes=(1, 2))
     return builder.op("concat", "interact.out", x, triangle, axis=1)
 
@@ -107,14 +119,20 @@ def _workload(  # noqa: PLR0913 - name, text and sizes of a table row
     def make(values: Mapping[str, int | str]) -> Program:
         tables = config.tables.changed(values)
         bottom = (*config.bottom[:-1], tables.dim)
-        return build_dlrm(name, attrs.evolve(config, bottom=bottom, tables=tables))
+        places = str(values.get("places", config.places))
+        changed = attrs.evolve(config, bottom=bottom, tables=tables, places=places)
+        return build_dlrm(name, changed)
+
+    parameters = config.tables.parameters(rows, pooling)
+    if config.interaction == "dot":
+        parameters["places"] = config.places
 
     return Workload(
         name=name,
         summary=summary,
         source=source,
-        parameters=config.tables.parameters(rows, pooling),
-        choices=LOOKUP_CHOICES,
+        parameters=parameters,
+        choices={**LOOKUP_CHOICES, "places": ("device", "host")},
         limits={"tables": MAX_TABLES},
         make=make,
     )

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.frontends.workloads.builder import BATCH, Builder
-from perfc.ir import AttrValue, Dim, Record, Value
+from perfc.frontends.workloads.builder import BATCH, I32, I64, Builder
+from perfc.ir import AttrValue, Dim, DType, Record, Value
 
 MAX_TABLES = 4_000
 """A graph of more would not fit into memory."""
@@ -81,10 +81,13 @@ def _repeated(listed: Sequence[int], given: int | str, count: int) -> tuple[int,
 
 
 def declare_bags(builder: Builder, tables: Tables) -> list[tuple[Value, Value]]:
-    """Declare indices and offsets: of each table, or of all tables in one list."""
+    """Declare indices and offsets: of each table, or of all tables in one list.
+
+    The one list is of 32 bits, as in traces of Lin et al. (arXiv 2201.07821).
+    """
     if tables.batched:
         lookups, bounds = sum(tables.pooling), BATCH * len(tables) + 1
-        return [_indices_and_offsets(builder, "", BATCH * lookups, bounds)]
+        return [_indices_and_offsets(builder, "", BATCH * lookups, bounds, I32)]
     return [
         _indices_and_offsets(builder, f"_{table}", BATCH * pooling, BATCH)
         for table, pooling in enumerate(tables.pooling)
@@ -92,11 +95,11 @@ def declare_bags(builder: Builder, tables: Tables) -> list[tuple[Value, Value]]:
 
 
 def _indices_and_offsets(
-    builder: Builder, suffix: str, lookups: Dim, bounds: Dim
+    builder: Builder, suffix: str, lookups: Dim, bounds: Dim, dtype: DType = I64
 ) -> tuple[Value, Value]:
     return (
-        builder.indices(f"indices{suffix}", lookups),
-        builder.indices(f"offsets{suffix}", bounds),
+        builder.indices(f"indices{suffix}", lookups, dtype=dtype),
+        builder.indices(f"offsets{suffix}", bounds, dtype=dtype),
     )
 
 

@@ -19,14 +19,15 @@ from perfc.ir.ops.rules import (
     unknown_shape,
 )
 from perfc.ir.record import AttrValue, Record
-from perfc.ir.types import I64, MAX_RANK, DType, TensorType
+from perfc.ir.types import I64, MAX_RANK, DType, MemorySpace, TensorType
 
 
 def _infer_constant(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     shape = attributes.dims("shape")
-    type_ = TensorType(attributes.dtype("dtype"), shape).checked()
+    space = MemorySpace.HOST if attributes.flag("host") else MemorySpace.DEVICE
+    type_ = TensorType(attributes.dtype("dtype"), shape, space).checked()
     if attributes.get("elements") is None:
         return [Abstract(type_, _whole(type_, attributes.get("value")))]
     elements = attributes.dims("elements")
@@ -52,6 +53,7 @@ CONSTANT = OpDef(
         "shape": (tuple,),
         "elements": OPTIONAL_INTS,
         "value": (float, type(None)),
+        "host": OPTIONAL_BOOL,  # a tensor that the model makes there
     },
     summary="a constant; small integer ones keep their elements, floats one value",
 )

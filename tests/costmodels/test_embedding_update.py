@@ -133,6 +133,22 @@ def test_few_indices_take_rounds() -> None:
     assert pytest.approx(2, rel=0.15) == long / short
 
 
+def test_additions_at_indices_take_rounds_of_warps() -> None:
+    """V100 has room for 5,120 warps: another round for one more, whatever they add."""
+
+    def kernel(indices: int, outer: int, inner: int = 1) -> Kernel:
+        params = Record({"indices": indices, "outer": outer, "inner": inner})
+        moved = 4 * indices * outer * inner
+        work = Work(moved // 4, 2 * moved + 8 * indices, moved)
+        return Kernel("index_add", "fp32", "fp32", params, work)
+
+    full, more, wide = seconds(kernel(5, 1024), kernel(3, 2048), kernel(5, 1024, 4))
+    (deep,) = seconds(kernel(351, 2048))
+
+    assert full == wide < more
+    assert pytest.approx(320e-6, rel=0.1) == deep  # a trace of DLRM_MLPerf
+
+
 def test_who_priced_it() -> None:
     """Updates are the model's own, and computed, not fitted."""
     priced = price([update(64, 1, 1000, 2, 64)], V100, ALL_MODELS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from tests.costmodels.kernels import ALL_MODELS, bag, copy, gemm, over_rows
 
 from perfc.costmodels import load_target, price
+from perfc.fitting import errors_of
 from perfc.ir import Kernel
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -141,3 +143,39 @@ def test_measured_rows(
     ratios = _ratios(kernels, [row["latency_us"] for row in rows], target)
 
     assert np.expm1(np.abs(np.log(ratios)).mean()) < gmae
+
+
+FAMILIES = {
+    "concat": 0.06,
+    "copy d2d": 0.04,
+    "copy d2h": 0.04,
+    "copy h2d": 0.07,
+    "elementwise": 0.10,
+    "embedding bag": 0.08,
+    "embedding bag + SGD": 0.17,
+    "gather": 0.07,
+    "index add": 0.05,
+    "optimizer": 0.06,
+    "product backward": 0.16,
+    "product batched": 0.21,
+    "product forward": 0.08,
+    "reduction": 0.08,
+}
+"""Geometric means of absolute errors in traces of DLRM, all rows; 0.07 is the bar."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_of_kernels_in_traces_of_dlrm(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `benchmarks/dlrm_kernels.py` prints them."""
+    folder = _need(V100_TRACES).parent
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    script = runpy.run_module("dlrm_kernels")
+    rows = [row for row in script["read"](folder)[0] if row.family == family]
+    predicted = script["predicted_us"](rows, LIN_V100)
+
+    errors = errors_of(predicted, np.array([row.us for row in rows]))
+
+    assert errors is not None
+    assert errors.geomean_ape < FAMILIES[family]

@@ -26,6 +26,7 @@ from perfc.costmodels import (
     price,
     target_names,
 )
+from perfc.costmodels.streaming import COLUMNS_START_S, SCATTERED_START_S
 from perfc.ir import Kernel, PerfcError, Record, Work
 
 V100 = load_target("v100-sxm2-16g")
@@ -246,6 +247,36 @@ def test_pageable_copies_are_slower() -> None:
     )
 
     assert (True, True) == (pageable > pinned, pageable_back > back)
+
+
+def test_what_is_staged_at_once_waits_for_nobody() -> None:
+    """A pageable copy of 256 KiB takes as long as a pinned one, each more longer."""
+    pinned, pageable, more = seconds(
+        copy(1 << 18), copy(1 << 18, pinned=False), copy((1 << 18) + 1, pinned=False)
+    )
+
+    assert pinned == pageable < more < 1.001 * pageable
+
+
+def test_elements_that_do_not_lie_alike_take_longer() -> None:
+    """Where each one is has to be worked out: more for small kernels, and for many."""
+    plain = [over_rows("elementwise", rows, 64, inputs=0) for rows in (1, 1 << 16)]
+    scattered = [
+        attrs.evolve(k, params=k.params.updated(scattered=True)) for k in plain
+    ]
+    small, large, small_scattered, large_scattered = seconds(*plain, *scattered)
+
+    assert pytest.approx(SCATTERED_START_S, rel=0.1) == small_scattered - small
+    assert large_scattered > large + SCATTERED_START_S
+
+
+def test_sums_over_columns_begin_later() -> None:
+    """Blocks that share a result have to meet, which those of a row need not."""
+    row = over_rows("reduction", 64, 2048)
+    column = attrs.evolve(row, params=row.params.updated(axis=0))
+    of_row, of_column = seconds(row, column)
+
+    assert pytest.approx(COLUMNS_START_S) == of_column - of_row
 
 
 def test_a_copy_on_the_device_does_not_cross_the_link() -> None:

@@ -343,6 +343,51 @@ def test_indices_that_are_known_come_from_the_host() -> None:
     assert [*kinds, "index_put"] == _kinds(kernels(graph))
 
 
+def test_indices_on_the_host_are_copied_for_a_lookup() -> None:
+    """Each list by itself, before the one kernel; on a CPU nothing is copied."""
+    text = """graph @g(%x: f32[16,27,27]) {
+      %i = constant() {dtype = !i64, shape = [3], host = true} : i64[3]@host
+      %j = constant() {dtype = !i64, shape = [3], host = true} : i64[3]@host
+      %y = index(%x, %i, %j) {axes = [1, 2]} : ?
+      return %y }"""
+
+    assert ["h2d", "h2d", "index"] == _kinds(kernels(lower(text, target="v100")))
+    assert ["index"] == _kinds(kernels(lower(text, target="cpu")))
+
+
+def test_additions_know_their_warps() -> None:
+    """How often an index counts, by the axes before it, and what it names behind."""
+    text = one_op(
+        "%x: f32[16,27,8], %v: f32[16,3,8], %i: i64[3]",
+        "index_put(%x, %v, %i) {accumulate = true, axis = 1}",
+    )
+    (added,) = (k for k in kernels(lower(text)) if k.op == "index_add")
+
+    assert (3, 16, 8) == tuple(added.params[n] for n in ("indices", "outer", "inner"))
+
+
+@pytest.mark.parametrize(
+    ("node", "scattered"),
+    [
+        ("relu(%x)", False),
+        ("add(%x, %y)", False),
+        ("add(%x, %row)", True),
+        ("add(%x, %one)", False),
+        ("relu(%turned)", False),
+        ("add(%x, %turned)", True),
+    ],
+)
+def test_elements_that_do_not_lie_alike(node: str, scattered: bool) -> None:  # noqa: FBT001
+    """A row for all, or one operand turned: not one number, nor both turned."""
+    text = f"""graph @g(%x: f32[64,64], %y: f32[64,64], %row: f32[64], %one: f32[]) {{
+      %turned = transpose(%x) {{perm = [1, 0]}} : ?
+      %z = {node} : ?
+      return %z }}"""
+    (kernel,) = kernels(lower(text))
+
+    assert scattered == kernel.params.flag("scattered", default=False)
+
+
 def test_many_indices_are_sorted_in_passes() -> None:
     """A histogram, its sums, and a pass for 8 bits of the rows at a time."""
     text = one_op(

@@ -1,14 +1,15 @@
-"""Whole transformers against published measurements that nothing was fitted to."""
+"""Whole models against published measurements that nothing was fitted to."""
 
 from __future__ import annotations
 
 import csv
+import runpy
 from pathlib import Path
 
 import pytest
 
 import perfc
-from perfc.costmodels import target_names
+from perfc.costmodels import load_target, target_names
 
 ROWS = (
     Path(__file__).parents[3] / "shared/data/end_to_end/transformers_fp32_seen_gpus.csv"
@@ -42,3 +43,23 @@ def _predicted_ms(row: dict[str, str]) -> float:
     workload = f"{WORKLOADS[row['model']]},seq={row['seq']}"
     model = perfc.load(workload, batch=int(row["batch"]))
     return perfc.analyze(model, row["target"]).time_us / 1e3
+
+
+def test_published_iterations_of_dlrm() -> None:
+    """Lin et al.'s twelve on V100: 6 % off on average, none by more than 12 %."""
+    path = ROWS.with_name("dlrm_lin_v100.csv")
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there: it is no part of the repository")
+    script = Path(__file__).parents[2] / "benchmarks" / "lin_steps.py"
+    steps = runpy.run_path(str(script))
+    machine = load_target("v100-sxm2-16g", steps["MACHINE"])
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    errors = [
+        steps["report"](row, machine).time_us / 1e3 / float(row["measured_e2e_ms"]) - 1
+        for row in rows
+    ]
+
+    assert 12 == len(errors)
+    assert sum(map(abs, errors)) / 12 < 0.06
+    assert max(map(abs, errors)) < 0.12

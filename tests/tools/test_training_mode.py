@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def test_an_unknown_optimizer_is_a_usage_error(command: Command) -> None:
         ("loss=hinge", "loss='hinge' of training: expected auto, bce"),
         ("sparse-gradients=some", "sparse-gradients='some' of training: expected auto"),
         ("optimizer=adam,sparse-gradients=always", "adam takes no sparse gradients"),
+        ("optimizer=adam,foreach=false", "foreach=false of training goes with adagrad"),
+        ("fused=true,foreach=false", "foreach=false of training goes with adagrad"),
     ],
 )
 def test_wrong_options_of_the_pass(command: Command, options: str, said: str) -> None:
@@ -121,6 +124,32 @@ def test_checkpoints_need_one_way_to_cut(command: Command, options: str) -> None
 
     assert 2 == outcome.code
     assert outcome.error.startswith("checkpoint-activations takes either modules=")
+
+
+def test_a_loop_that_waits(command: Command) -> None:
+    """Labels copied in the loss are not copied before; the loss is read back after it.
+
+    Parameters one by one are one kernel each.
+    """
+    dense, loop = "sparse-gradients=never", "late-labels=true,read-loss=true"
+    before, after = (
+        _ops(_report(command, *TRAINING, "--pass", f"training{{{options}}}"))
+        for options in (dense, f"{dense},{loop},foreach=false")
+    )
+
+    assert before["forward", "aten::to"] == after["forward", "aten::to"] + 1
+    assert [0, 1] == [found["loss", "aten::to"] for found in (before, after)]
+    assert [0, 1] == [found["loss", "aten::item"] for found in (before, after)]
+    assert (1, 0) == (before[_FOREACH], after[_FOREACH])
+    assert 1 < after["optimizer", "aten::add_"]
+
+
+_FOREACH = ("optimizer", "aten::_foreach_add_")
+
+
+def _ops(report: Any) -> Counter[tuple[str, str]]:  # noqa: ANN401 - JSON
+    """Count ops by phase and name."""
+    return Counter((node["phase"], node["op"]) for node in report["nodes"])
 
 
 def test_a_graph_that_trains_is_not_trained_again(

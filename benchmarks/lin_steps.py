@@ -1,0 +1,102 @@
+"""Training iterations that Lin et al. measured on a V100: `lin_steps.py FOLDER`.
+
+FOLDER holds `dlrm_lin_v100.csv` and `cv_lin_v100.csv` (owensgroup/ml_perf_model, BSD-3;
+arXiv 2201.07821). Nothing here is fitted to these points. The machine is as the authors
+state it: SMs locked at 1297 MHz, a host link of 8.1 GB/s, the host of `lin-v100`. DLRM
+runs the loop of its source (facebookresearch/dlrm, `dlrm_s_pytorch.py`): inputs are
+copied by `.to(device)`, for which the host waits; so are the label, in the loss, and
+the pairs that interact; the loss is read back before backward; parameters are updated
+one by one, PyTorch's default in 2022. Tables are looked up by one kernel.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+import perfc
+from perfc.costmodels import Target, load_target
+from perfc.fitting import errors_of
+from perfc.passes import Training
+
+MACHINE = {
+    "gpu.sm_clock_mhz": "1297",
+    "host_link.h2d_gb_per_s": "8.1",
+    "host_link.d2h_gb_per_s": "8.1",
+    "host_link.pageable_gb_per_s": "8.1",
+}
+LOOP = Training(late_labels=True, read_loss=True, foreach=False)
+LOSSES = {"DLRM_default": "mse", "DLRM_MLPerf": "bce", "DLRM_DDP": "bce"}
+"""The others' is cross entropy."""
+CNNS = {"ResNet50": "resnet50", "Inception-V3": "inception-v3"}
+_ROW = "{:28}{:>7}{:>11}{:>11}{:>9}{:>13}{:>13}"
+
+
+def say(*words: object) -> None:
+    """Print one line."""
+    print(*words)
+
+
+def workload(row: Mapping[str, str]) -> str:
+    """Return perfc's name of the model of a row."""
+    if row["model"] in CNNS:
+        return f"{CNNS[row['model']]}:batch_norm=separate"
+    name = row["model"].lower().replace("_", "-")
+    return f"{name}:embedding=batched,places=host"
+
+
+def report(row: Mapping[str, str], machine: Target) -> perfc.Report:
+    """Predict the iteration of a row."""
+    model = perfc.load(
+        workload(row),
+        batch=int(row["batch_size"]),
+        mode="training",
+        transforms=[attrs.evolve(LOOP, loss=LOSSES.get(row["model"], LOOP.loss))],
+    )
+    return perfc.analyze(model, machine, overheads="lin-v100", inputs="host-pageable")
+
+
+def score(path: Path, column: str, machine: Target) -> None:
+    """Print the points of one file, and how far they are off together."""
+    head = ("batch", "measured", "predicted", "error", "GPU busy", "predicted")
+    say(_ROW.format(path.stem, *head))
+    predicted, measured = [], []
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found = report(row, machine)
+            predicted.append(found.time_us / 1e3)
+            measured.append(float(row[column]))
+            error = predicted[-1] / measured[-1] - 1
+            say(
+                _ROW.format(
+                    row["model"],
+                    row["batch_size"],
+                    f"{measured[-1]:.2f} ms",
+                    f"{predicted[-1]:.2f} ms",
+                    f"{error:+.1%}",
+                    row.get("derived_measured_gpu_active_ms", "-"),
+                    f"{found.summary['gpu_active_us'] / 1e3:.2f}",
+                )
+            )
+    errors = errors_of(np.array(predicted), np.array(measured))
+    if errors is not None:
+        say(
+            f"MAPE {errors.mape:.1%}, geometric mean {errors.geomean_ape:.1%}, "
+            f"bias {errors.bias:+.1%}, largest {errors.max:.1%}\n"
+        )
+
+
+def main(folder: Path) -> None:
+    """Print both tables."""
+    machine = load_target("v100-sxm2-16g", MACHINE)
+    score(folder / "dlrm_lin_v100.csv", "measured_e2e_ms", machine)
+    score(folder / "cv_lin_v100.csv", "measured_iter_ms", machine)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
