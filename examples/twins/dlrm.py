@@ -113,7 +113,8 @@ def _twin(
 ) -> Twin:
     def make(values: Values, batch: int) -> Made:
         tables = tables_of(name, values)
-        model = CapturableDlrm(
+        on_host = values.get("places") == "host"
+        model = (DlrmNet if on_host else CapturableDlrm)(
             (*bottom, int(values["dim"])),
             [table.rows for table in tables],
             top,

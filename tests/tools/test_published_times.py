@@ -55,7 +55,7 @@ def test_published_iterations_of_dlrm() -> None:
     machine = load_target("v100-sxm2-16g", steps["MACHINE"])
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    errors = [
+    errors: list[float] = [
         steps["report"](row, machine).time_us / 1e3 / float(row["measured_e2e_ms"]) - 1
         for row in rows
     ]

@@ -83,6 +83,17 @@ def test_a_twin_launches_as_much_as_its_workload(name: str, mode: str) -> None:
     assert reports[0].summary["launches"] == reports[1].summary["launches"]
 
 
+def test_pairs_on_the_host_are_made_there_by_the_twin() -> None:
+    """What PyTorch copies of them is what the workload is lowered to copy."""
+    given = {**SMALL["dlrm-default"], "places": "host"}
+    module, inputs = TWINS["dlrm-default"](batch=BATCH, **given)
+    twin = perfc.from_torch(module, inputs)
+    workload = perfc.load(_workload("dlrm-default", given), batch=BATCH)
+    reports = [perfc.analyze(model, "a100") for model in (workload, twin)]
+
+    assert reports[0].summary["launches"] == reports[1].summary["launches"]
+
+
 @pytest.mark.parametrize("dtype", ["amp-bf16", "amp-fp16"])
 @pytest.mark.parametrize("name", ["gpt2", "gpt2:attention=eager"])
 def test_autocast_means_the_same(name: str, dtype: str) -> None:
