@@ -32,8 +32,8 @@ TABLES = (
 BATCHES = frozenset({512, 1024, 2048, 4096})
 CALL_US = 4.0
 COPY_US = 13.6
-"""Their profiler says 16.7 to 22.6 us of a copy where it says 10 of a launch; less the 6
-us that they take off there, 2 for a CPU event and 4 for one of the GPU."""
+"""Their profiler says 16.7 to 22.6 us of a copy where it says 10 of a launch; less the
+6 us that they take off there, 2 for a CPU event and 4 for one of the GPU."""
 SYNC_US = 3.5
 
 NAMES = {
