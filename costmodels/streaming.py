@@ -28,6 +28,7 @@ from perfc.costmodels.protocol import (
     Indices,
     KernelTable,
 )
+from perfc.costmodels.scattered import late_start_s, places_seconds
 from perfc.costmodels.target import Target
 
 MISS_STEEPNESS = 2.0
@@ -117,7 +118,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _ROWS_FP32, 0.2, 0.12),
             ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _ROWS_FP32, 0.2, 0.16),
             ("batch_norm", 2.0e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.3),
-            ("reduction", 4.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("reduction", 4.0e-6, 0.9, 0.0, 8.0, NOWHERE, 0.2, 0.35),
             ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
             ("gather", 4.5e-6, 0.56, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
@@ -179,7 +180,9 @@ class StreamingModel:
         repeated = kernels.given(REPEATED)
         moved_s = stream_seconds(moved, target, repeated, self.memory)
         moved_s /= kinds.column("share")
+        moved_s = np.maximum(moved_s, places_seconds(kernels, target))
         started_s = target.device.kernel_floor_s + kinds.column("start_s")
+        started_s += late_start_s(kernels)
         busy_s = _busy_s(kernels, kinds, held, target)
         if busy_s.any() and kernels.given(IDLE).any():
             at_boost_s = started_s + np.hypot(moved_s, busy_s)

@@ -26,7 +26,7 @@ from perfc.costmodels import (
     price,
     target_names,
 )
-from perfc.costmodels.streaming import COLUMNS_START_S, SCATTERED_START_S
+from perfc.costmodels.scattered import COLUMNS_START_S, SCATTERED_START_S
 from perfc.ir import Kernel, PerfcError, Record, Work
 
 V100 = load_target("v100-sxm2-16g")
