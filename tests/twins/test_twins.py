@@ -85,7 +85,7 @@ def test_a_twin_launches_as_much_as_its_workload(name: str, mode: str) -> None:
 
 def test_pairs_on_the_host_are_made_there_by_the_twin() -> None:
     """What PyTorch copies of them is what the workload is lowered to copy."""
-    given = {**SMALL["dlrm-default"], "places": "host"}
+    given: dict[str, Any] = {**SMALL["dlrm-default"], "places": "host"}
     module, inputs = TWINS["dlrm-default"](batch=BATCH, **given)
     twin = perfc.from_torch(module, inputs)
     workload = perfc.load(_workload("dlrm-default", given), batch=BATCH)
