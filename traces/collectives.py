@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir import Diagnostic, LaunchGraph, Level, TaskKind
 from perfc.traces.events import TraceError
 from perfc.traces.kineto import read_trace
 from perfc.traces.recorded import Recorded
@@ -46,7 +46,16 @@ def read_ranks(paths: Sequence[str | Path]) -> list[Recorded]:
             )
             raise TraceError(msg)
         trace.delay(late_us)
-    return [record(trace) for trace in traces]
+    found = [record(trace) for trace in traces]
+    missing = max(t.world_size or 0 for t in traces) - len(traces)
+    if missing > 0:
+        message = (
+            f"{missing} other ranks of the run are not here, and nobody waits for them"
+        )
+        note = Diagnostic(Level.NOTE, "trace-ranks", message, traces[0].file)
+        first = found[0]
+        found[0] = attrs.evolve(first, diagnostics=(*first.diagnostics, note))
+    return found
 
 
 @attrs.frozen(eq=False)
@@ -66,8 +75,9 @@ class Joint:
 def align_collectives(ranks: Sequence[Recorded]) -> Joint:
     """Find which collectives of several ranks are one, and tie them together.
 
-    Those of a stream follow each other in the same order on every rank; ranks that
-    began to record later lack the first ones. Where the sequences lie against each
+    Newer traces give each a group and a number. Of others it is known that they
+    follow each other in the same order on every rank; ranks that began to record later
+    lack the first ones. Where the sequences lie against each
     other is told by their ends, which a collective has in common on all ranks; the
     clocks of the ranks have to agree, as they do within a host.
 
@@ -78,14 +88,11 @@ def align_collectives(ranks: Sequence[Recorded]) -> Joint:
 
     """
     first = ranks[0]
-    groups: list[dict[int, int]] = [{0: task} for task in _collectives(first)]
-    known = [task[0] for task in groups]
+    known = _collectives(first)
+    groups: list[dict[int, int]] = [{0: task} for task in known]
     for number, rank in enumerate(ranks[1:], 1):
-        own = _collectives(rank)
-        offset = _offset(first, known, rank, own)
-        for at, task in enumerate(own):
-            if 0 <= at + offset < len(groups):
-                groups[at + offset][number] = task
+        for at, task in _pairs(first, known, rank):
+            groups[at][number] = task
     shared = [group for group in groups if len(group) > _FEWEST]
     return Joint(tuple(_tied(ranks, shared)), shared)
 
@@ -94,6 +101,22 @@ def _collectives(rank: Recorded) -> list[int]:
     graph = rank.graph
     found = [t for t, kind in enumerate(graph.kind) if kind is TaskKind.COLLECTIVE]
     return sorted(found, key=lambda task: rank.end_us[task])
+
+
+def _pairs(
+    first: Recorded, known: Sequence[int], rank: Recorded
+) -> Iterator[tuple[int, int]]:
+    """Yield the place in *known* and the task of each collective of another rank."""
+    own = _collectives(rank)
+    names = {first.collectives.get(task, ""): at for at, task in enumerate(known)}
+    if "" not in names and all(task in rank.collectives for task in own):
+        found = [(names.get(rank.collectives[task]), task) for task in own]
+        yield from ((at, task) for at, task in found if at is not None)
+        return
+    offset = _offset(first, known, rank, own)
+    for at, task in enumerate(own, offset):
+        if 0 <= at < len(known):
+            yield at, task
 
 
 def _kind(rank: Recorded, task: int) -> str:

@@ -59,7 +59,6 @@ class HostOp:
         thread: Where it ran.
         dims: Shapes of its arguments, `()` for one that is no tensor; empty where the
             trace has none.
-        types: Types of its arguments, as the trace writes them.
         is_label: Whether it only marks a stretch of time: a step, a module, a phase.
 
     """
@@ -69,7 +68,6 @@ class HostOp:
     end_us: float
     thread: Thread
     dims: Dims
-    types: tuple[str, ...]
     is_label: bool
 
 
@@ -105,7 +103,8 @@ class DeviceWork:
         stream: Where it ran.
         correlation: Number of the call that issued it; -1 if the trace does not tell.
         size_bytes: Bytes copied or set; 0 for a kernel.
-        facts: What the trace says of a collective (name, group, sizes), else empty.
+        identity: Group and number of a collective, the same on every rank; "" where the
+            trace does not tell.
 
     """
 
@@ -116,7 +115,7 @@ class DeviceWork:
     stream: Stream
     correlation: int
     size_bytes: int
-    facts: Mapping[str, object]
+    identity: str
 
     @property
     def is_collective(self) -> bool:

@@ -45,7 +45,6 @@ _LABEL = re.compile(
 """Names of ops that only mark a stretch of time: `record_function` wrote them, which
 older profilers do not tell from ops."""
 
-_COLLECTIVE_FACTS = ("Collective name", "Process Group Name", "Seq", "Group size")
 _DIGITS = re.compile(r"-?\d+")
 
 
@@ -105,7 +104,6 @@ class _Reading:
         args = _args(event)
         label = event.get("cat") == "user_annotation" or _LABEL.match(name) is not None
         dims = _listed(args.get("Input Dims", args.get("Input dims")))
-        types = _listed(args.get("Input type"))
         self.ops.append(
             HostOp(
                 name,
@@ -113,7 +111,6 @@ class _Reading:
                 end_us,
                 thread,
                 tuple(map(_shape, dims)),
-                tuple(map(str, types)),
                 label,
             )
         )
@@ -137,7 +134,7 @@ class _Reading:
                 _stream(event, args),
                 _whole(args.get("correlation"), -1),
                 _whole(args.get("bytes"), 0),
-                {key: args[key] for key in _COLLECTIVE_FACTS if key in args},
+                _identity(args),
             )
         )
 
@@ -297,6 +294,13 @@ def _whole(value: object, default: int) -> int:
 
 def _optional(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _identity(args: Event) -> str:
+    """Return process group and number of a collective."""
+    if "Process Group Name" not in args or "Seq" not in args:
+        return ""
+    return f"{args['Process Group Name']}/{args['Seq']}"
 
 
 def _shape(dims: object) -> tuple[int, ...]:

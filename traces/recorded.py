@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -67,8 +67,8 @@ class Recorded:
         stream_gap_us: Between two tasks of a busy stream, on average.
         launch_latency_us: From the end of a launch to the start of what it launched on
             an idle stream, on average.
-        unblocked: Launch calls that waited for room in the queue, which state what they
-            take without.
+        collectives: What newer traces call a collective on every rank, its group and
+            number, by task.
         diagnostics: What the trace left open, and how it was filled.
 
     """
@@ -80,7 +80,7 @@ class Recorded:
     steps: tuple[StepMark, ...]
     stream_gap_us: float
     launch_latency_us: float
-    unblocked: frozenset[int]
+    collectives: Mapping[int, str]
     diagnostics: tuple[Diagnostic, ...]
 
     @property

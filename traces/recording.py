@@ -88,6 +88,7 @@ class _Recording:
     _done: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
     _lost: dict[Stream, list[DeviceWork]] = attrs.field(init=False)
     _unblocked: list[int] = attrs.field(factory=list[int], init=False)
+    _named: dict[int, str] = attrs.field(factory=dict[int, str], init=False)
     _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
 
@@ -267,6 +268,8 @@ class _Recording:
             detail=work.name if work.kind is DeviceKind.COPY else "",
             group=f"c{len(self.graph)}" if work.is_collective else "",
         )
+        if work.identity:
+            self._named[task] = work.identity
         self._on_stream[work.stream].append(task)
         return task
 
@@ -344,7 +347,7 @@ class _Recording:
             tuple(self._steps(lines)),
             statistics.fmean(gaps) if gaps else 0.0,
             max(0.0, statistics.fmean(delays)) if delays else 0.0,
-            frozenset(self._unblocked),
+            self._named,
             tuple(self._diagnostics()),
         )
 

@@ -73,6 +73,34 @@ def test_a_rank_that_recorded_later_lacks_the_first(tmp_path: Path) -> None:
     assert [{"ncclSendRecv"}, {"ncclAllReduce"}] == kernels
 
 
+def test_collectives_that_have_a_name_need_no_order(tmp_path: Path) -> None:
+    """Newer traces say of each which group it is of, and its number there."""
+    ranks = [_rank(0, 100, ENDS), _rank(0, 100, ENDS)]
+    for rank, shift in zip(ranks, (0, 1), strict=True):
+        kernels = [e for e in rank.events if e["cat"] == "kernel"]
+        for number, event in enumerate(kernels, shift):
+            event["args"] |= {"Process Group Name": "0", "Seq": number}
+
+    joint = align_collectives(read_ranks(_files(tmp_path, *ranks)))
+
+    ends = [
+        [joint.ranks[rank].end_us[task] for rank, task in group.items()]
+        for group in joint.groups
+    ]
+    assert [[2000, 1000], [3000, 2000]] == ends
+
+
+def test_ranks_that_are_not_here_are_counted(tmp_path: Path) -> None:
+    """A run of more ranks than there are traces is said to be one."""
+    file = _rank(0, 100, ENDS).write(
+        tmp_path / "r.json", distributedInfo={"rank": 0, "world_size": 8}
+    )
+
+    (rank,) = read_ranks([file])
+
+    assert "7 other ranks" in rank.diagnostics[-1].message
+
+
 def test_ranks_of_different_runs_are_refused(tmp_path: Path) -> None:
     """Other collectives, another day, the same rank twice."""
     other = Made()

@@ -224,7 +224,6 @@ def test_launches_wait_for_room_in_the_queue(
 
     (again,) = replay_alone([found])
 
-    assert found.unblocked
     assert again.simulated_us == pytest.approx(free, rel=0.01)
     calls = [t for t, kind in enumerate(found.graph.kind) if kind is TaskKind.CALL]
     assert max(found.graph.stated_s[t] for t in calls) * 1e6 == pytest.approx(5)
