@@ -191,12 +191,13 @@ class StreamingModel:
             trust(kind.sigma_shared, kind.fitted_on, target) for kind in kinds.kinds
         ]
         provenances = [provenance for provenance, _ in trusted]
+        numbers: list[int] = kinds.at.tolist()
         return Estimate(
             started_s + np.hypot(moved_s, busy_s),
             np.array([sigma_shared for _, sigma_shared in trusted])[kinds.at],
             kinds.column("sigma_independent"),
             [self.name] * len(kernels),
-            [provenances[number] for number in kinds.at.tolist()],
+            [provenances[number] for number in numbers],
         )
 
 
