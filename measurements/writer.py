@@ -107,12 +107,17 @@ class RowWriter(Generic[Row]):
         # An interrupt may have come when the journal had rows that the list had not.
         self._recover()
         if self.rows:
-            write_rows(self.path, self.rows, self.schema)
+            try:
+                write_rows(self.path, self.rows, self.schema)
+            except PerfcError as error:
+                msg = f"{error}; {self._kept}"
+                raise PerfcError(msg) from None
         self.journal.unlink(missing_ok=True)
 
     def _failed(self, error: OSError) -> PerfcError:
         reason = error.strerror or error
-        return PerfcError(
-            f"cannot write {self.journal}: {reason}; {len(self.rows)} rows are kept, "
-            "the same command continues"
-        )
+        return PerfcError(f"cannot write {self.journal}: {reason}; {self._kept}")
+
+    @property
+    def _kept(self) -> str:
+        return f"{len(self.rows)} rows are kept, the same command continues"

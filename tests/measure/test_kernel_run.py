@@ -358,7 +358,11 @@ def test_rows_of_a_throttling_device_are_flagged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are kept, and say so; `perfc calibrate` leaves them out."""
-    monkeypatch.setattr(ClockReader, "read", lambda _: Clock(900.0, throttled=True))
+
+    def slowed(_: ClockReader) -> Clock:
+        return Clock(900.0, throttled=True)
+
+    monkeypatch.setattr(ClockReader, "read", slowed)
     path = tmp_path / "rows.csv"
     KernelRun(CPU, "quick", path, ops=["memcpy"]).measure(1.0, _silent)
     rows = read_rows(path, MEASUREMENTS)
@@ -385,6 +389,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert 1 == done.returncode
     (error,) = (line for line in done.stderr.splitlines() if "error" in line)
     assert error.startswith(f"perfc: error: cannot write {path}")
+    assert error.endswith(f"; {len(kept)} rows are kept, the same command continues")
     assert "Traceback" not in done.stderr
     assert 1 < len(kept)
 
