@@ -147,3 +147,24 @@ def test_elements_that_two_indices_name_are_looked_up_one_by_one() -> None:
     found = amounts_of(KernelTable([named]), TARGET)
 
     assert pytest.approx(9216e-9) == found["row_ns"][0]
+
+
+@pytest.mark.parametrize(
+    ("op", "extra", "pages"),
+    [
+        ("elementwise", {"kind": "add"}, 16384.0),
+        ("elementwise", {"kind": "add", "in_place": True}, 0.0),
+        ("elementwise", {"kind": "fill"}, 0.0),
+        ("optimizer_step", {"kind": "sgd"}, 0.0),
+    ],
+)
+def test_only_large_results_lie_in_new_pages(
+    op: str, extra: dict[str, AttrValue], pages: float
+) -> None:
+    """What is written over an operand has its pages already."""
+    size = 64 << 20
+    kernel = Kernel(op, "fp32", "fp32", Record(extra), Work(0, size, size))
+
+    found = amounts_of(KernelTable([kernel]), TARGET)
+
+    assert pytest.approx(pages * 1e-6) == found["page_us"][0]
