@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -31,6 +31,9 @@ T = TypeVar("T")
 DEFAULT_PROFILE = "shared"
 """Profile of a pipeline that has no target to name one."""
 
+_BACKWARD = "backward"
+"""The phase that runs on a thread of autograd's own."""
+
 _BETWEEN_CALLS = frozenset({"cudaEventRecord", "cudaStreamWaitEvent"})
 """Calls that put no work on a stream: no T5 belongs to them."""
 
@@ -46,6 +49,10 @@ class Overhead(Pass):
     T1 is what its Python takes, and a generated kernel has no T2 and T3. Calls take
     their T4; the launch of a CUDA graph more for each node. An op whose device tasks
     another op's call issued, as in such a graph, costs the host nothing.
+
+    Where the profile knows what lies between two phases, at the beginning and at the
+    end of an iteration, or on the way to autograd's thread and back, that takes the
+    place of T1 there.
 
     A rank class that is given as a launch graph has its host tasks already:
     they keep the seconds they state, and calls that state none take the
@@ -85,8 +92,16 @@ def _hosted(
     rank: RankClass, graph: LaunchGraph, profile: HostProfile
 ) -> HostedLaunches:
     if rank.launches is None:
-        return host_launches(graph, profile)
+        return host_launches(graph, profile, _phases(rank, graph, profile))
     return _timed(graph, profile)
+
+
+def _phases(rank: RankClass, graph: LaunchGraph, profile: HostProfile) -> Sequence[str]:
+    """Return the phase of each op, or nothing where the profile does not ask for it."""
+    if not profile.between_s or rank.ops is None:
+        return ()
+    phases = {node.name: node.location.phase for node in rank.ops}
+    return [phases.get(op.node, "") for op in graph.ops]
 
 
 _Known: TypeAlias = list[tuple[HostProfile, HostedLaunches]]
@@ -98,27 +113,38 @@ _MOST_PROFILES = 4
 """Profiles remembered per structure."""
 
 
-def host_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
+def host_launches(
+    graph: LaunchGraph, profile: HostProfile, phases: Sequence[str] = ()
+) -> HostedLaunches:
     """Put T1 to T5 of *profile* into a launch graph that has no host segments.
 
     They are host tasks whose seconds stand in `host_s`. Kernels, resources and
     ops keep their numbers.
+
+    Args:
+        graph: What is launched.
+        profile: The host.
+        phases: Phase of each op of the graph, "" for none; may be left out, and then
+            every gap between two ops is a T1. The same for the same structure.
+
     """
     if not graph.complete:
-        return _hosted_launches(graph, profile)
+        return _hosted_launches(graph, profile, phases)
     known = _HOSTED.setdefault(graph.structure, [])
     for other, hosted in known:
         if other is profile or other == profile:
             full = hosted.graph.with_kernels(graph.kernels)
             return attrs.evolve(hosted, graph=full)
-    hosted = _hosted_launches(graph, profile)
+    hosted = _hosted_launches(graph, profile, phases)
     hosted.graph.complete = True
     known[:] = [*known[1 - _MOST_PROFILES :], (profile, hosted)]
     return hosted
 
 
-def _hosted_launches(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
-    hosting = _Hosting(graph, profile)
+def _hosted_launches(
+    graph: LaunchGraph, profile: HostProfile, phases: Sequence[str]
+) -> HostedLaunches:
+    hosting = _Hosting(graph, profile, phases)
     hosting.add_all()
     return HostedLaunches(
         hosting.result(),
@@ -178,6 +204,15 @@ def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]
     return {call: count * profile.graph_node_s for call, count in nodes.items()}
 
 
+def _border(before: str, phase: str) -> str:
+    """Return what of `BETWEEN` lies between two phases; "" is before the first one."""
+    if not before:
+        return "begin"
+    if _BACKWARD in (before, phase):
+        return "hand_over" if phase == _BACKWARD else "hand_back"
+    return "phase"
+
+
 @attrs.frozen
 class _Times:
     """Seconds of one op name."""
@@ -205,12 +240,14 @@ class _Hosting:
 
     source: LaunchGraph
     profile: HostProfile
+    phases: Sequence[str]
     order: list[int] = attrs.field(factory=list[int], init=False)
     details: list[str] = attrs.field(factory=list[str], init=False)
     seconds: list[float] = attrs.field(factory=list[float], init=False)
     owners: list[int] = attrs.field(factory=list[int], init=False)
     threads: list[int] = attrs.field(factory=list[int], init=False)
     _thread: int = attrs.field(init=False)
+    _phase: str = attrs.field(default="", init=False)
     _times: dict[str, _Times] = attrs.field(factory=dict[str, _Times], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -229,6 +266,17 @@ class _Hosting:
                 end += 1
             self._add(op, start, end)
             start = end
+        if self.phases and "end" in self.profile.between_s:
+            self._segment(len(self.phases) - 1, "T1", self.profile.between_s["end"])
+
+    def _t1_s(self, op: int) -> float:
+        """Return what lies before an op: T1, or what the border of a phase takes."""
+        phase = self.phases[op] if self.phases else ""
+        if not phase or phase == self._phase:
+            return self.profile.t1_s
+        border = _border(self._phase, phase)
+        self._phase = phase
+        return self.profile.between_s.get(border, self.profile.t1_s)
 
     def _add(self, op: int, start: int, end: int) -> None:
         """Add one op: its host segments, its calls and its device tasks."""
@@ -247,7 +295,7 @@ class _Hosting:
         elif start < end and self.source.issue[start] >= 0:
             self.order += range(start, end)
             return
-        self._segment(op, "T1", self.profile.t1_s)
+        self._segment(op, "T1", self._t1_s(op))
         if not hosts:
             self._segment(op, "T5", times.t0_s)
         if not hosts or all(map(self._is_bare, hosts)):
@@ -279,7 +327,7 @@ class _Hosting:
         first = len(self.source) + len(self.details)
         self.order += (first, first + 1, call, call + 1, first + 2)
         self.details += ("T1", "T2", "T3")
-        self.seconds += (self.profile.t1_s, times.t2_s, times.t3_s)
+        self.seconds += (self._t1_s(op), times.t2_s, times.t3_s)
         self.owners += (op, op, op)
         self.threads += (thread, thread, thread)
 

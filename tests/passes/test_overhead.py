@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perfc
 from perfc.costmodels import HostProfile, PerName, load_profile, load_target
+from perfc.fitting import ProfileHead, profile_text
 from perfc.ir import (
     EMPTY,
     NO_WORK,
@@ -105,6 +108,40 @@ def test_op_without_launches() -> None:
     hosted = host_launches(graph_of(("aten::view", 0), ("aten::t", 0)), PROFILE)
 
     assert [("T1", 1.0), ("T5", 7.0), ("T1", 1.0), ("T5", 5.0)] == host_tasks(hosted)
+
+
+def test_borders_of_phases_are_no_t1() -> None:
+    """Where a profile knows them, phases and threads change at a price of their own."""
+    between = {"begin": 2.0, "phase": 3.0, "hand_over": 4.0, "hand_back": 6.0}
+    between["end"] = 8.0
+    profile = attrs.evolve(PROFILE, between_s=between)
+    graph = graph_of(*[("aten::t", 0)] * 7)
+    phases = ["", "forward", "forward", "loss", "backward", "optimizer", ""]
+
+    hosted = host_launches(graph, profile, phases)
+    without = host_launches(graph, PROFILE, phases)
+
+    times = [us for detail, us in host_tasks(hosted) if detail == "T1"]
+    assert [1.0, 2.0, 1.0, 3.0, 4.0, 6.0, 1.0, 8.0] == times
+    assert [1.0] * 7 == [us for detail, us in host_tasks(without) if detail == "T1"]
+
+
+def test_a_learnt_host_prices_the_borders_of_a_step(tmp_path: Path) -> None:
+    """`--overheads` uses a trace's profile whole: begin, hand-overs, end of a step."""
+    model = perfc.load("dlrm-ddp:tables=2,rows=100", batch=8, mode="training")
+    head = ProfileHead(name="mine", source="a test", date="2026-01-01", software="none")
+    base = load_profile("shared")
+    between = {"begin": 1e-3, "hand_over": 2e-3, "hand_back": 3e-3, "end": 4e-3}
+
+    host_us: list[float] = []
+    for times in ({}, between):
+        path = tmp_path / "host.toml"
+        host = attrs.evolve(base, between_s=times)
+        path.write_text(profile_text(head, host=host), encoding="utf-8")
+        report = perfc.analyze(model, target="v100", overheads=str(path))
+        host_us.append(report.summary["host_us"])
+
+    assert host_us[1] - host_us[0] == pytest.approx(10e3 - 3e6 * base.t1_s, rel=1e-3)
 
 
 def test_segments_belong_to_their_op() -> None:

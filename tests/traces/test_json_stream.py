@@ -69,7 +69,7 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
         (b'{"nothing": 1}', "no trace: expected 'traceEvents', found nothing"),
         (b"\xff\xfe\x00", "not text"),
         (b"[" * 100_000, "not valid JSON (nested too deeply)"),
-        (gzip.compress(b'{"traceEvents": []}')[:-9], "truncated gzip file"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "truncated gzip file"),
         (b"\x1f\x8b nonsense that is no gzip file", "damaged or truncated gzip file"),
     ],
 )
