@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import math
 import statistics
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -20,10 +20,9 @@ import attrs
 
 from perfc.costmodels import HostProfile, PerName
 from perfc.ir import TaskKind
-from perfc.traces import Gap, Recorded, is_memory
+from perfc.traces import LOADER, Gap, Recorded, is_memory
 
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-_LOADER = "enumerate(DataLoader)"
 _EVENT_TIME = "EventElapsedTime"
 _GAPS = frozenset(gap.value for gap in Gap)
 _LAZY_US = 10_000.0
@@ -136,11 +135,13 @@ _HOST = frozenset({TaskKind.HOST, TaskKind.CALL, TaskKind.SYNC})
 def _within(recorded: Recorded, steps: Collection[int] | None) -> Callable[[int], bool]:
     if steps is None:
         return lambda _task: True
-    spans = [(s.start_us, s.end_us) for s in recorded.steps if s.number in steps]
+    chosen = [s for s in recorded.steps if s.number in steps]
+    starts = [s.start_us for s in chosen]
 
     def inside(task: int) -> bool:
         at_us = recorded.start_us[task]
-        return any(low <= at_us < high for low, high in spans)
+        at = bisect_right(starts, at_us) - 1
+        return at >= 0 and at_us < chosen[at].end_us
 
     return inside
 
@@ -197,7 +198,7 @@ def _stall(
     at = bisect_left(timed, start_us)
     if time.kind in ("T4", "sync") and is_memory(time.name):
         return Stall.ALLOCATOR
-    if name.startswith(_LOADER):
+    if name.startswith(LOADER):
         return Stall.DATA_LOADER
     if time.kind in _GAPS and at < len(timed) and timed[at] < end_us:
         return Stall.STATISTICS

@@ -231,9 +231,9 @@ def _step_times(
     end_us: Sequence[float],
 ) -> Iterator[StepTimes]:
     """Yield steps: up to the beginning of the next one, the last one up to its end."""
-    following = {a.number: b for a, b in pairwise(recorded.steps)}
+    following = {id(a): b for a, b in pairwise(recorded.steps)}
     for mark in marks:
-        after = following.get(mark.number)
+        after = following.get(id(mark))
         if after is None:
             measured_us = mark.end_us - mark.start_us
             simulated_us = end_us[mark.last] - start_us[mark.first]

@@ -13,7 +13,7 @@ from perfc.ir import PerfcError
 if TYPE_CHECKING:
     from perfc.traces import Recorded
 
-_STEPS = re.compile(r"(\d+)(?::(\d+))?$")
+_STEPS = re.compile(r"(\d{1,18})(?::(\d{1,18}))?$")
 
 
 class Steps(click.ParamType[range]):
@@ -47,7 +47,7 @@ def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
     """
     for one in recorded if steps is not None else ():
         numbers = [step.number for step in one.steps]
-        if steps is not None and not set(steps) <= set(numbers):
+        if steps is not None and not _has(numbers, steps):
             own = (
                 f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it marks none"
             )
@@ -56,3 +56,7 @@ def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
                 "see --steps"
             )
             raise PerfcError(msg)
+
+
+def _has(numbers: Sequence[int], steps: range) -> bool:
+    return len(steps) <= len(numbers) and set(steps) <= set(numbers)

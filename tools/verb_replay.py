@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfc.ir import UsageError
+from perfc.ir import PerfcError, UsageError
 from perfc.tools.files import write_result
 from perfc.tools.steps_option import Steps, check_steps
 
@@ -93,9 +93,13 @@ def replay(  # noqa: PLR0913 - one argument per option
 def _recorded(files: Sequence[Path], *, joint: bool) -> list[Recorded]:
     from perfc.traces import read_ranks, read_trace, record  # noqa: PLC0415
 
-    if joint:
-        return read_ranks(files)
-    return [record(read_trace(path)) for path in files]
+    found = read_ranks(files) if joint else [record(read_trace(p)) for p in files]
+    for one in found:
+        if not len(one.graph):
+            what = "nothing was launched or waited for"
+            msg = f"{one.trace.file}: {what}; there is nothing to replay"
+            raise PerfcError(msg)
+    return found
 
 
 _LEARNT = ("per-op", "global")

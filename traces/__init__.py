@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfc.traces.collectives import Joint, align_collectives, read_ranks
 from perfc.traces.events import (
+    LOADER,
     DeviceKind,
     DeviceWork,
     HostOp,
@@ -19,6 +20,7 @@ from perfc.traces.recording import record
 from perfc.traces.runtime import is_memory
 
 __all__ = [
+    "LOADER",
     "DeviceKind",
     "DeviceWork",
     "Gap",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -15,10 +17,10 @@ from perfc.traces.recorded import Recorded
 from perfc.traces.recording import record
 
 _MOST_LOST = 12
-"""Collectives that one rank may have recorded before another began to record."""
+"""How far from where they are expected sequences of two ranks may lie."""
 
 _KINDS = ("AllReduce", "AllGather", "ReduceScatter", "SendRecv", "Broadcast", "Reduce")
-_FEWEST = 1
+_FEWEST = 2
 _APART_US = 60e6
 """Ranks of one run are recorded within a minute."""
 
@@ -87,13 +89,8 @@ def align_collectives(ranks: Sequence[Recorded]) -> Joint:
         TraceError: the ranks do not run the same collectives.
 
     """
-    first = ranks[0]
-    known = _collectives(first)
-    groups: list[dict[int, int]] = [{0: task} for task in known]
-    for number, rank in enumerate(ranks[1:], 1):
-        for at, task in _pairs(first, known, rank):
-            groups[at][number] = task
-    shared = [group for group in groups if len(group) > _FEWEST]
+    groups = _named(ranks) or _ordered(ranks)
+    shared = [group for group in groups if len(group) >= _FEWEST]
     return Joint(tuple(_tied(ranks, shared)), shared)
 
 
@@ -103,20 +100,36 @@ def _collectives(rank: Recorded) -> list[int]:
     return sorted(found, key=lambda task: rank.end_us[task])
 
 
-def _pairs(
-    first: Recorded, known: Sequence[int], rank: Recorded
-) -> Iterator[tuple[int, int]]:
-    """Yield the place in *known* and the task of each collective of another rank."""
-    own = _collectives(rank)
-    names = {first.collectives.get(task, ""): at for at, task in enumerate(known)}
-    if "" not in names and all(task in rank.collectives for task in own):
-        found = [(names.get(rank.collectives[task]), task) for task in own]
-        yield from ((at, task) for at, task in found if at is not None)
-        return
-    offset = _offset(first, known, rank, own)
-    for at, task in enumerate(own, offset):
-        if 0 <= at < len(known):
-            yield at, task
+def _named(ranks: Sequence[Recorded]) -> list[dict[int, int]]:
+    """Return collectives by what newer traces call them; nothing if some have no name.
+
+    Sends and receives that were started together have one name, and are told apart by
+    their order.
+    """
+    groups: dict[tuple[str, int], dict[int, int]] = {}
+    for number, rank in enumerate(ranks):
+        met: Counter[str] = Counter()
+        for task in _collectives(rank):
+            name = rank.collectives.get(task)
+            if name is None:
+                return []
+            groups.setdefault((name, met[name]), {})[number] = task
+            met[name] += 1
+    return list(groups.values())
+
+
+def _ordered(ranks: Sequence[Recorded]) -> list[dict[int, int]]:
+    """Return collectives by their order, the first rank's."""
+    first = ranks[0]
+    known = _collectives(first)
+    groups: list[dict[int, int]] = [{0: task} for task in known]
+    for number, rank in enumerate(ranks[1:], 1):
+        own = _collectives(rank)
+        offset = _offset(first, known, rank, own)
+        for at, task in enumerate(own, offset):
+            if 0 <= at < len(known):
+                groups[at][number] = task
+    return groups
 
 
 def _kind(rank: Recorded, task: int) -> str:
@@ -131,7 +144,8 @@ def _offset(
     if not own:
         return 0
     best: tuple[float, int] | None = None
-    for offset in range(-_MOST_LOST, _MOST_LOST + 1):
+    likely = bisect_left(known, rank.end_us[own[0]], key=first.end_us.__getitem__)
+    for offset in (*_around(0), *_around(likely)):
         pairs = [
             (known[at + offset], task)
             for at, task in enumerate(own)
@@ -152,6 +166,10 @@ def _offset(
         )
         raise TraceError(msg)
     return best[1]
+
+
+def _around(offset: int) -> range:
+    return range(offset - _MOST_LOST, offset + _MOST_LOST + 1)
 
 
 def _tied(

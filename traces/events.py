@@ -40,6 +40,11 @@ class TraceError(PerfcError):
     """A file is no trace, or is damaged."""
 
 
+LOADER = "enumerate(DataLoader)"
+"""How PyTorch calls the time in which a data loader is asked for a batch. Some traces
+have it as an op and some as a label; here it is an op."""
+
+
 class DeviceKind(enum.Enum):
     """What a device does."""
 
@@ -199,7 +204,7 @@ class Trace:
 
     @property
     def device(self) -> str:
-        """The name of the device that worked most, "" if it has none."""
+        """The name of the device that worked first, "" if none did."""
         if not self.works:
             return ""
         return self.devices.get(self.works[0].stream[0], "")

@@ -21,7 +21,10 @@ from perfc.traces.events import HostOp, RuntimeCall, Step, Thread, Trace
 from perfc.traces.recorded import Gap
 from perfc.traces.runtime import holds_up
 
-_IDLE = (Gap.T1, Gap.PHASE, Gap.OFFSET)
+_BETWEEN = (Gap.T1, Gap.PHASE)
+"""Gaps between two ops."""
+
+_IDLE = (*_BETWEEN, Gap.OFFSET)
 """Gaps in which a thread may wait for another one."""
 
 
@@ -72,8 +75,9 @@ def host_lines(trace: Trace, issuing: Collection[int]) -> dict[Thread, list[Segm
     _mark_phases(trace, lines)
     main = main_thread(trace, calls)
     if main in lines:
-        _split(lines[main], [step for step in trace.steps if step.thread == main])
-        _end(lines[main], trace.steps)
+        own = [step for step in trace.steps if step.thread == main]
+        _split(lines[main], own)
+        _end(lines[main], own)
         for thread, line in lines.items():
             if thread != main:
                 lines[main] = _joined(lines[main], line)
@@ -155,20 +159,29 @@ def _with_calls(
 
 
 def _split(line: list[Segment], steps: Sequence[Step]) -> None:
-    """Cut the host's own time where an iteration begins."""
-    starts = [segment.start_us for segment in line]
-    for step in reversed(steps):
-        at = bisect_right(starts, step.start_us) - 1
-        if at < 0:
+    """Cut the host's own time where an iteration begins or ends.
+
+    What lies behind an iteration that no other one follows is no overhead of any: the
+    profiler that stops, an evaluation.
+    """
+    begins = {step.start_us for step in steps}
+    for border_us in sorted(begins | {step.end_us for step in steps}, reverse=True):
+        is_begin = border_us in begins
+        at = bisect_left(line, border_us, key=_start) - 1
+        if at < 0 or line[at].gap is None or border_us > line[at].end_us:
             continue
-        segment = line[at]
-        if segment.gap is None or not segment.start_us < step.start_us < segment.end_us:
-            continue
-        rest = attrs.evolve(segment, start_us=step.start_us)
-        if segment.gap in (Gap.T1, Gap.PHASE):
-            segment.gap, rest.gap = Gap.END, Gap.BEGIN
-        segment.end_us = step.start_us
-        line.insert(at + 1, rest)
+        before = line[at]
+        if border_us < before.end_us:
+            line.insert(at + 1, attrs.evolve(before, start_us=border_us))
+            before.end_us = border_us
+        if before.gap in _BETWEEN:
+            before.gap = Gap.END
+        if at + 1 < len(line) and line[at + 1].gap in _BETWEEN:
+            line[at + 1].gap = Gap.BEGIN if is_begin else Gap.OFFSET
+
+
+def _start(segment: Segment) -> float:
+    return segment.start_us
 
 
 def _end(line: list[Segment], steps: Sequence[Step]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import zlib
@@ -46,7 +47,7 @@ class EventFile:
 
         """
         try:
-            with _opened(self.path) as stream:
+            with self.path.open("rb") as raw, _text(raw) as stream:
                 yield from self._parsed(_Reader(stream))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             what = f"damaged or truncated gzip file ({error})"
@@ -84,7 +85,17 @@ class EventFile:
                 self.header[str(key)] = reader.value()
             if reader.peek() == ",":
                 reader.take(",")
-        if not found and "nodes" not in self.header:
+        reader.take("}")
+        if not reader.at_end():
+            msg = "more text behind the end of the trace"
+            raise ValueError(msg)
+        if "nodes" in self.header and not found:
+            msg = (
+                f"{self.path}: an execution trace of PyTorch, which has no times; give "
+                "the Kineto trace of the same run"
+            )
+            raise TraceError(msg)
+        if not found:
             keys = ", ".join(sorted(self.header)[:5]) or "nothing"
             msg = f"{self.path}: no trace: expected {_EVENTS!r}, found {keys}"
             raise TraceError(msg)
@@ -100,13 +111,11 @@ class EventFile:
         reader.take("]")
 
 
-def _opened(path: Path) -> IO[str]:
-    """Open a text file, gzipped or not, whatever its name says."""
-    with path.open("rb") as raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
-    if zipped:
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+def _text(raw: io.BufferedReader) -> IO[str]:
+    """Return the text of a file, gzipped or not, whatever its name; a pipe will do."""
+    if raw.peek(2)[:2] == b"\x1f\x8b":
+        return gzip.open(raw, "rt", encoding="utf-8")
+    return io.TextIOWrapper(raw, encoding="utf-8")
 
 
 @attrs.define(eq=False)
@@ -135,6 +144,14 @@ class _Reader:
             if not self._more():
                 msg = "the file ends in the middle"
                 raise ValueError(msg)
+
+    def at_end(self) -> bool:
+        """Whether nothing but spaces is left."""
+        while not self.text[self.at :].strip():
+            self.at = len(self.text)
+            if not self._more():
+                return True
+        return False
 
     def take(self, character: str) -> None:
         """Pass over *character*.

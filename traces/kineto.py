@@ -14,6 +14,7 @@ import attrs
 from perfc.ir import Diagnostic, Level
 from perfc.traces.clock import skew_us
 from perfc.traces.events import (
+    LOADER,
     DeviceKind,
     DeviceWork,
     HostOp,
@@ -38,14 +39,16 @@ _DEVICE = {
     "gpu_memset": DeviceKind.MEMSET,
     "memset": DeviceKind.MEMSET,
 }
-_STEP = re.compile(r"ProfilerStep\s*#(\d+)$")
+_STEP = re.compile(r"ProfilerStep\s*#(\d{1,18})$")
 _LABEL = re.compile(
     r"ProfilerStep|Optimizer\.|DistributedDataParallel\.|## |nn\.Module"
 )
 """Names of ops that only mark a stretch of time: `record_function` wrote them, which
 older profilers do not tell from ops."""
 
-_DIGITS = re.compile(r"-?\d+")
+_DIGITS = re.compile(r"-?\d{1,18}")
+_LONGEST_US = 1e18
+"""No clock counts further."""
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -96,13 +99,14 @@ class _Reading:
 
     def op(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up an op, or a label."""
-        name = str(event.get("name", ""))
+        name = _name(event)
         thread = _thread(event)
         if step := _STEP.match(name):
             self.steps.append(Step(name, int(step[1]), start_us, end_us, thread))
             return
         args = _args(event)
-        label = event.get("cat") == "user_annotation" or _LABEL.match(name) is not None
+        marked = event.get("cat") == "user_annotation" and not name.startswith(LOADER)
+        label = marked or _LABEL.match(name) is not None
         dims = _listed(args.get("Input Dims", args.get("Input dims")))
         self.ops.append(
             HostOp(
@@ -117,7 +121,7 @@ class _Reading:
 
     def call(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up a runtime call."""
-        name = str(event.get("name", ""))
+        name = _name(event)
         correlation = _whole(_args(event).get("correlation"), -1)
         call = RuntimeCall(name, start_us, end_us, _thread(event), correlation)
         self.calls.append(call)
@@ -128,7 +132,7 @@ class _Reading:
         self.works.append(
             DeviceWork(
                 _DEVICE[str(event.get("cat", "")).lower()],
-                str(event.get("name", "")),
+                _name(event),
                 start_us,
                 end_us,
                 _stream(event, args),
@@ -176,7 +180,7 @@ class _Reading:
             _devices(header),
             _optional(distributed.get("rank")),
             _optional(distributed.get("world_size")),
-            origin_us,
+            origin_us + _base_us(header),
             sorted(self.ops, key=lambda op: (op.start_us, -op.end_us)),
             sorted(self.calls, key=_start),
             sorted(self.works, key=_start),
@@ -248,27 +252,33 @@ def _listed(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
+def _name(event: Event) -> str:
+    """Return the name, without halves of characters that no file can hold."""
+    name = str(event.get("name", ""))
+    return name if name.isascii() else name.encode("utf-8", "replace").decode()
+
+
 def _thread(event: Event) -> Thread:
-    return cast("Thread", (event.get("pid", 0), _number(event.get("tid", 0))))
+    return _number(event.get("pid", 0)), _number(event.get("tid", 0))
 
 
-def _number(value: object) -> object:
+def _number(value: object) -> int | str:
     """Return a number that old traces write as text."""
-    if isinstance(value, str) and value.isdigit():
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
         return int(value)
-    return value
+    return value if isinstance(value, int | str) else str(value)
 
 
 def _span(event: Event) -> tuple[float, float] | None:
     start, length = event.get("ts"), event.get("dur")
     try:
         start_us, length_us = float(start or 0), float(length or 0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     if (
         start is None
         or length is None
-        or not abs(start_us) + abs(length_us) < float("inf")
+        or not abs(start_us) + abs(length_us) < _LONGEST_US
     ):
         return None
     return start_us, start_us + length_us
@@ -306,6 +316,12 @@ def _identity(args: Event) -> str:
 def _shape(dims: object) -> tuple[int, ...]:
     """A list of tensors keeps the shape of none of them."""
     return tuple(n for n in _listed(dims) if isinstance(n, int))
+
+
+def _base_us(header: Event) -> float:
+    """Return what newer traces take off every time to keep numbers short."""
+    base: object = header.get("baseTimeNanoseconds")
+    return base / 1e3 if isinstance(base, int | float) else 0.0
 
 
 def _devices(header: Event) -> dict[int, str]:

@@ -87,7 +87,11 @@ class _Recording:
     )
     _done: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
     _lost: dict[Stream, list[DeviceWork]] = attrs.field(init=False)
+    _issuers: dict[int, RuntimeCall] = attrs.field(
+        factory=dict[int, RuntimeCall], init=False
+    )
     _unblocked: list[int] = attrs.field(factory=list[int], init=False)
+    _marks: tuple[StepMark, ...] = attrs.field(default=(), init=False)
     _named: dict[int, str] = attrs.field(factory=dict[int, str], init=False)
     _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
@@ -161,6 +165,8 @@ class _Recording:
             self._sync(segment, call.name, awaited, done_us)
             return
         works = self._works.get(call.correlation, [])
+        if self._issuers.setdefault(call.correlation, call) is not call:
+            works = []  # of two runs in one file: the first call is taken for it
         blocking = bool(works) and blocks(call.name, works[0])
         after: set[int] = set()
         for work in works:
@@ -322,21 +328,22 @@ class _Recording:
 
     def _state_unblocked(self) -> None:
         """Let calls that waited, for the queue or a copy, state what others take."""
+        graph = self.graph
         blocked = set(self._unblocked)
-        usual: dict[str, list[float]] = defaultdict(list)
-        for task, kind in enumerate(self.graph.kind):
-            if kind is TaskKind.CALL and task not in blocked:
-                usual[self.graph.detail[task]].append(self.graph.stated_s[task])
+        names = {graph.detail[task] for task in blocked}
+        free: dict[str, list[float]] = defaultdict(list)
+        held: dict[str, list[float]] = defaultdict(list)
+        for task, kind in enumerate(graph.kind):
+            if kind is TaskKind.CALL and graph.detail[task] in names:
+                times = held if task in blocked else free
+                times[graph.detail[task]].append(graph.stated_s[task])
+        usual_s = {name: statistics.median(free[name] or held[name]) for name in names}
         for task in blocked:
-            others = usual.get(self.graph.detail[task]) or [
-                self.graph.stated_s[other]
-                for other in blocked
-                if self.graph.detail[other] == self.graph.detail[task]
-            ]
-            typical_s = statistics.median(others)
-            self.graph.stated_s[task] = min(self.graph.stated_s[task], typical_s)
+            typical_s = usual_s[graph.detail[task]]
+            graph.stated_s[task] = min(graph.stated_s[task], typical_s)
 
     def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
+        self._marks = tuple(self._steps(lines))
         gaps = [gap for gap in self._gaps_us if 0 <= gap < _LONGEST_GAP_US]
         delays = [delay for delay in self._latencies_us if delay < _LONGEST_GAP_US]
         return Recorded(
@@ -344,7 +351,7 @@ class _Recording:
             self.graph,
             self.start_us,
             self.end_us,
-            tuple(self._steps(lines)),
+            self._marks,
             statistics.fmean(gaps) if gaps else 0.0,
             max(0.0, statistics.fmean(delays)) if delays else 0.0,
             self._named,
@@ -373,6 +380,13 @@ class _Recording:
 
     def _diagnostics(self) -> Iterator[Diagnostic]:
         yield from self.trace.diagnostics
+        left_out = len(self.trace.steps) - len(self._marks)
+        if left_out:
+            message = (
+                f"{left_out} steps are left out: nothing was launched in them on the "
+                "thread that runs the model"
+            )
+            yield Diagnostic(Level.WARNING, "trace-steps", message, self.trace.file)
         lost = len(self.trace.works) - sum(map(len, self._works.values()))
         if lost:
             message = (

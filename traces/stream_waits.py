@@ -38,7 +38,6 @@ class _Flying:
 
     task: int
     thread: Thread
-    is_bucket: bool
 
 
 @attrs.define(eq=False)
@@ -64,6 +63,7 @@ class StreamWaits:
         factory=dict[Thread, Stream], init=False
     )
     _flying: list[_Flying] = attrs.field(factory=list[_Flying], init=False)
+    _buckets: list[_Flying] = attrs.field(factory=list[_Flying], init=False)
     _seen: dict[tuple[Stream, Stream], int] = attrs.field(
         factory=dict[tuple[Stream, Stream], int], init=False
     )
@@ -124,12 +124,12 @@ class StreamWaits:
             return
         if not work.is_collective:
             self._current[call.thread] = stream
-            self._flying = [
-                f for f in self._flying if not f.is_bucket or f.thread == call.thread
-            ]
+            if self._buckets and self._buckets[-1].thread != call.thread:
+                self._buckets.clear()
             return
         bucket = call.thread in self._autograd and "AllReduce" in work.name
-        self._flying.append(_Flying(task, call.thread, bucket))
+        flying = self._buckets if bucket else self._flying
+        flying.append(_Flying(task, call.thread))
 
     def called(self, call: RuntimeCall) -> None:
         """Take note of a call that records an event or lets a stream wait."""
@@ -183,20 +183,18 @@ class StreamWaits:
             self._let_wait(stream, awaited, task)
 
     def _collective(self, call: RuntimeCall, stream: Stream) -> None:
-        waiting = [f for f in self._flying if not f.is_bucket]
-        own = [f for f in waiting if f.thread == call.thread] or waiting
-        if not own:
+        last = len(self._flying) - 1
+        own = (n for n in range(last, -1, -1) if self._flying[n].thread == call.thread)
+        if last < 0:
             self.unresolved["collective before the trace began"] += 1
             return
-        self._flying.remove(own[-1])
-        self._pending.setdefault(stream, []).append(own[-1].task)
+        flying = self._flying.pop(next(own, last))
+        self._pending.setdefault(stream, []).append(flying.task)
 
     def _bucket(self, op: HostOp | None, stream: Stream) -> bool:
-        bucket = next((f for f in self._flying if f.is_bucket), None)
-        if bucket is None or op is not None:
+        if not self._buckets or op is not None:
             return False
-        self._flying.remove(bucket)
-        self._pending.setdefault(stream, []).append(bucket.task)
+        self._pending.setdefault(stream, []).append(self._buckets.pop(0).task)
         return True
 
     def _side(self, call: RuntimeCall, stream: Stream) -> None:
