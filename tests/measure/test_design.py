@@ -165,5 +165,5 @@ def test_ops_that_are_asked_for() -> None:
     assert {"softmax"} == {case.op for _, case in suite("quick", CPU, ["softmax"])}
     with pytest.raises(UsageError, match="no op softmx is measured; known: attention"):
         suite("quick", CPU, ["softmax", "softmx"])
-    with pytest.raises(UsageError, match="suite 'long': expected full, quick"):
+    with pytest.raises(UsageError, match="suite 'long': expected full, large, quick"):
         suite("long", CPU)
