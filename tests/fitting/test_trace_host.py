@@ -77,10 +77,12 @@ def test_memory_from_the_driver_is_a_stall(tmp_path: Path) -> None:
     assert {Stall.ALLOCATOR: 480} == _stalls(made, tmp_path)
 
 
-def test_the_data_loader_is_a_stall(tmp_path: Path) -> None:
-    """So is what runs in it."""
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation"])
+def test_the_data_loader_is_a_stall(tmp_path: Path, category: str) -> None:
+    """So is what runs in it, whether a trace has it as an op or as a label."""
     made = Made()
-    made.op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 9000)
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    made.add(category, loader, 0, 9000)
     made.op("aten::mm", 9010, 12)
     made.launch(9014, 4, 9020, 2)
 

@@ -90,6 +90,35 @@ def test_collectives_that_have_a_name_need_no_order(tmp_path: Path) -> None:
     assert [[2000, 1000], [3000, 2000]] == ends
 
 
+def test_groups_of_some_ranks_are_tied_too(tmp_path: Path) -> None:
+    """Ranks 2 and 3 may share what rank 0 lacks; two kernels may have one name."""
+    ranks = [_rank(0, 100, ENDS) for _ in range(4)]
+    for number, rank in enumerate(ranks):
+        for event in (e for e in rank.events if e["cat"] == "kernel"):
+            event["args"] |= {"Process Group Name": str(number // 2), "Seq": 5}
+
+    joint = align_collectives(read_ranks(_files(tmp_path, *ranks)))
+
+    assert [{0, 1}] * 3 + [{2, 3}] * 3 == [set(group) for group in joint.groups]
+
+
+def test_a_rank_that_recorded_much_later(tmp_path: Path) -> None:
+    """Sequences are laid against each other by their ends, however far apart."""
+    made = [Made(), Made()]
+    for rank, first in zip(made, (0, 30), strict=True):
+        for number in range(first, 60):
+            now = 100.0 * number
+            rank.op("record_param_comms", now, 20)
+            rank.launch(now + 1, 5, now + 10, 50, stream=20, name="ncclAllReduce")
+
+    joint = align_collectives(read_ranks(_files(tmp_path, *made)))
+
+    assert len(joint.groups) == 30
+    for group in joint.groups:
+        ends = [joint.ranks[rank].end_us[task] for rank, task in group.items()]
+        assert ends[0] == ends[1]
+
+
 def test_ranks_that_are_not_here_are_counted(tmp_path: Path) -> None:
     """A run of more ranks than there are traces is said to be one."""
     file = _rank(0, 100, ENDS).write(

@@ -66,6 +66,8 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
         (b'{"traceEvents": [{"name": 1}', "not valid JSON"),
         (b'{"traceEvents": [{"name": 1},', "not valid JSON"),
         (b'{"traceEvents" [', "not valid JSON (expected ':', found '[')"),
+        (b'{"traceEvents": []} {"traceEvents": []}', "more text behind the end"),
+        (b'{"schema": "1.0.1", "nodes": []}', "an execution trace of PyTorch"),
         (b'{"nothing": 1}', "no trace: expected 'traceEvents', found nothing"),
         (b"\xff\xfe\x00", "not text"),
         (b"[" * 100_000, "not valid JSON (nested too deeply)"),

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.traces.synthetic import Made
 
-from perfc.traces import DeviceKind, TraceError, read_trace
+from perfc.tools.replay import replay_alone
+from perfc.traces import DeviceKind, TraceError, read_trace, record
 
 _OLD = {
     "cpu_op": "Operator",
@@ -137,3 +138,37 @@ def test_traces_of_other_programs_are_refused(tmp_path: Path) -> None:
         TraceError, match=r"no trace of PyTorch's profiler.*found 'blink'"
     ):
         read_trace(made.write(tmp_path / "t.json"))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"pid": [1]},
+        {"tid": {"a": 1}},
+        {"tid": "\u00b2"},
+        {"tid": None},
+        {"ts": int("9" * 400)},
+        {"dur": 1e308},
+        {"ts": "nan"},
+        {"name": "\ud800"},
+        {"name": None},
+        {"args": [1]},
+        {"args": {"correlation": "9" * 5000, "stream": "9" * 5000, "bytes": {}}},
+        {"args": {"Input Dims": {"a": 1}, "correlation": True}},
+    ],
+)
+@pytest.mark.parametrize("category", ["cpu_op", "cuda_runtime", "kernel", "cuda_sync"])
+def test_odd_events_do_no_harm(
+    tmp_path: Path, odd: dict[str, object], category: str
+) -> None:
+    """An event with fields that no profiler writes is read, or left out and counted."""
+    made = _made()
+    made.add(category, "odd", 1050, 5, correlation=77)
+    made.events[-1] |= odd
+
+    (again,) = replay_alone([record(read_trace(made.write(tmp_path / "t.json")))])
+
+    again.recorded.trace.file.encode()
+    for op in again.recorded.graph.ops:
+        op.name.encode()
+    assert 0 < again.simulated_us < 1e9

@@ -276,3 +276,45 @@ def test_steps_lie_between_their_marks(tmp_path: Path) -> None:
         (step.name, step.measured_us) for step in again.steps
     ]
     assert again.simulated_us == pytest.approx(again.measured_us, abs=85)
+
+
+def test_what_follows_the_last_step_is_none_of_it(tmp_path: Path) -> None:
+    """A call long after the last mark does not lengthen the step."""
+    made = Made()
+    for number in range(2):
+        made.op(f"ProfilerStep#{number}", 1000 * number, 1000)
+        made.op("aten::mm", 1000 * number, 100)
+        made.launch(1000 * number + 15, 5, 1000 * number + 25, 10)
+    made.call("cudaDeviceSynchronize", 60_000, 10)
+    found = _recorded(made, tmp_path)
+
+    (again,) = replay_alone([found], steps=[0, 1])
+
+    assert [1000, 1000] == pytest.approx([s.simulated_us for s in again.steps])
+    assert ["T2", "T3", "end", "T2", "T3", "end", "offset"] == _details(
+        found, TaskKind.HOST
+    )
+
+
+def test_calls_of_two_runs_do_not_issue_each_others_work(tmp_path: Path) -> None:
+    """A correlation that two calls have belongs to the first."""
+    made = Made()
+    made.launch(10, 5, 20, 100)
+    made.correlation = 0
+    made.call("cudaLaunchKernel", 200, 5)
+
+    found = _recorded(made, tmp_path)
+
+    assert found.graph.kind.count(TaskKind.KERNEL) == 1
+
+
+def test_steps_of_a_thread_that_launches_nothing_are_said(tmp_path: Path) -> None:
+    """Steps that cannot be placed are left out, not shown as empty."""
+    made = Made()
+    made.op("ProfilerStep#1", 0, 100, tid=77)
+    made.launch(10, 5, 20, 10)
+
+    found = _recorded(made, tmp_path)
+
+    assert not found.steps
+    assert "1 steps are left out" in " ".join(d.message for d in found.diagnostics)
