@@ -1,35 +1,25 @@
-"""Read a Kineto trace: the ops of PyTorch, and the kernels that each launched.
+"""Which op of PyTorch launched which kernel, in a trace that perfc reads.
 
-A small reader for the comparison of launches; `perfc` itself reads no traces here.
-Device work is known by the correlation id of the call that launched it, the call by
-the thread and time of the innermost op around it. Traces of 2021 write other names
-of categories (`Operator`, `Runtime`, `Kernel`) than later ones.
+Device work is known by the correlation of the call that launched it, the call by the
+thread and time of the innermost op around it.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import attrs
 
-Event: TypeAlias = Mapping[str, Any]
-Dims: TypeAlias = tuple[tuple[int, ...], ...]
+from perfc.traces import DeviceKind, HostOp, RuntimeCall, read_trace
+from perfc.traces import Trace as Recorded
 
-_OPS = frozenset({"cpu_op", "operator"})
-_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime"})
-_DEVICE = {
-    "kernel": "kernel",
-    "gpu_memcpy": "memcpy",
-    "memcpy": "memcpy",
-    "gpu_memset": "memset",
-    "memset": "memset",
+_KINDS = {
+    DeviceKind.KERNEL: "kernel",
+    DeviceKind.COPY: "memcpy",
+    DeviceKind.MEMSET: "memset",
 }
-_STEP = "ProfilerStep"
 
 
 @attrs.define(eq=False)
@@ -42,7 +32,6 @@ class Op:
         end_us: When it ended.
         thread: The thread that it ran on.
         dims: Shapes of its arguments; `()` for one that is no tensor.
-        types: Types of its arguments as the trace writes them.
         parent: The op that it ran in.
         device: Kind (`kernel`, `memcpy`, `memset`) and name of each device task.
 
@@ -52,8 +41,7 @@ class Op:
     start_us: float
     end_us: float
     thread: object
-    dims: Dims
-    types: tuple[str, ...]
+    dims: tuple[tuple[int, ...], ...]
     parent: Op | None = None
     device: list[tuple[str, str]] = attrs.field(factory=list["tuple[str, str]"])
 
@@ -90,34 +78,16 @@ class Trace:
 
 
 def read(path: Path) -> Trace:
-    """Read a trace (`.json.gz`)."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        events: list[Event] = json.load(stream)["traceEvents"]
-    spans = [event for event in events if event.get("ph") == "X"]
-    ops = _ops(spans)
-    unowned = _attribute(ops, spans)
-    marks = (e for e in spans if str(e["name"]).startswith(_STEP))
-    host = {_key(e) for e in spans if _category(e) in _OPS}
-    steps = {_span(e) for e in marks if _key(e) in host}
-    return Trace(ops, sorted(steps), unowned)
+    """Read a trace."""
+    trace = read_trace(path)
+    ops = _ops(op for op in trace.ops if not op.is_label)
+    unowned = _attribute(ops, trace)
+    return Trace(ops, [(s.start_us, s.end_us) for s in trace.steps], unowned)
 
 
-def _category(event: Event) -> str:
-    return str(event.get("cat", "")).lower()
-
-
-def _key(event: Event) -> object:
-    return (event["pid"], str(event["tid"]))
-
-
-def _span(event: Event) -> tuple[float, float]:
-    return float(event["ts"]), float(event["ts"]) + float(event["dur"])
-
-
-def _ops(spans: Iterable[Event]) -> list[Op]:
+def _ops(found: Iterable[HostOp]) -> list[Op]:
     """Make the ops, each with the op around it on its thread."""
-    made = [_op(event) for event in spans if _category(event) in _OPS]
-    made.sort(key=lambda op: (op.start_us, -op.end_us))
+    made = [Op(o.name, o.start_us, o.end_us, o.thread, o.dims) for o in found]
     open_ops: dict[object, list[Op]] = defaultdict(list)
     for op in made:
         stack = open_ops[op.thread]
@@ -128,64 +98,34 @@ def _ops(spans: Iterable[Event]) -> list[Op]:
     return made
 
 
-def _op(event: Event) -> Op:
-    args = event.get("args", {})
-    dims = args.get("Input Dims", args.get("Input dims", ()))
-    types = args.get("Input type", ())
-    start_us, end_us = _span(event)
-    return Op(
-        str(event["name"]),
-        start_us,
-        end_us,
-        _key(event),
-        tuple(_shape(shape) for shape in dims),
-        tuple(map(str, types)),
-    )
-
-
-def _shape(dims: object) -> tuple[int, ...]:
-    """A list of tensors keeps the shape of none of them."""
-    if not isinstance(dims, list):
-        return ()
-    return tuple(n for n in dims if isinstance(n, int))
-
-
-def _attribute(ops: Sequence[Op], spans: Sequence[Event]) -> list[str]:
+def _attribute(ops: Sequence[Op], trace: Recorded) -> list[str]:
     """Give each device task to the innermost op that launched it."""
-    device: dict[int, tuple[str, str]] = {}
-    for event in spans:
-        kind = _DEVICE.get(_category(event))
-        correlation = event.get("args", {}).get("correlation")
-        if kind and correlation is not None:
-            device[correlation] = (kind, str(event["name"]))
-    calls = [event for event in spans if _category(event) in _CALLS]
-    calls = [e for e in calls if e.get("args", {}).get("correlation") in device]
-    calls.sort(key=lambda event: float(event["ts"]))
+    device = {work.correlation: work for work in trace.works}
+    calls = [call for call in trace.calls if call.correlation in device]
     unowned: list[str] = []
-    for event, op in _around(calls, ops):
-        task = device[event["args"]["correlation"]]
+    for call, op in _around(calls, ops):
+        work = device[call.correlation]
         if op is None:
-            unowned.append(task[1])
+            unowned.append(work.name)
         else:
-            op.device.append(task)
+            op.device.append((_KINDS[work.kind], work.name))
     return unowned
 
 
 def _around(
-    calls: Sequence[Event], ops: Sequence[Op]
-) -> Iterator[tuple[Event, Op | None]]:
+    calls: Iterable[RuntimeCall], ops: Sequence[Op]
+) -> Iterator[tuple[RuntimeCall, Op | None]]:
     """Walk calls and ops in time; yield the innermost op around each call."""
     latest: dict[object, Op] = {}
     position = 0
-    for event in calls:
-        at = float(event["ts"])
-        while position < len(ops) and ops[position].start_us <= at:
+    for call in calls:
+        while position < len(ops) and ops[position].start_us <= call.start_us:
             latest[ops[position].thread] = ops[position]
             position += 1
-        op: Op | None = latest.get(_key(event))
-        while op is not None and op.end_us < at:
+        op: Op | None = latest.get(call.thread)
+        while op is not None and op.end_us < call.start_us:
             op = op.parent
-        yield event, op
+        yield call, op
 
 
 def within(ops: Iterable[Op], step: tuple[float, float]) -> list[Op]:

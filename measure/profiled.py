@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from perfc.ir import PerfcError
 from perfc.measure.device import Device
 from perfc.measure.timing import US
+from perfc.traces import covered
 
 DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 """Categories of what a device does."""
@@ -50,16 +51,6 @@ class Trace:
             if event.get("cat") in DEVICE_WORK and event.get("ph") == "X"
         )
         return covered(spans) / len(self.walls_us)
-
-
-def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the union of spans, (start, end)."""
-    total, reached = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        if end > reached:
-            total += end - max(start, reached)
-            reached = end
-    return total
 
 
 def trace_of(

@@ -12,7 +12,7 @@ from perfc.costmodels import HostProfile
 from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import BUSY_KINDS, TaskKind
 from perfc.passes import TimeConstants, link_graphs, solve
-from perfc.traces import Gap, Recorded, StepMark, align_collectives
+from perfc.traces import Gap, Recorded, StepMark, align_collectives, covered
 
 
 class Idle(enum.Enum):
@@ -210,7 +210,7 @@ def _replayed(
     work = _spans(
         recorded, start_us, end_us, BUSY_KINDS - {TaskKind.COLLECTIVE}, window
     )
-    active_us = _covered(busy)
+    active_us = covered(busy)
     return Replayed(
         recorded,
         start_us,
@@ -219,7 +219,7 @@ def _replayed(
         measured_us,
         simulated_us,
         active_us,
-        active_us - _covered(work),
+        active_us - covered(work),
         _idle(recorded, start_us, end_us, cause, window),
     )
 
@@ -259,17 +259,7 @@ def _spans(
         for task, kind in enumerate(recorded.graph.kind)
         if kind in kinds
     )
-    return sorted(span for span in spans if span[1] > span[0])
-
-
-def _covered(spans: Sequence[_Span]) -> float:
-    """Return the length of the union of sorted spans."""
-    total = reached = 0.0
-    for start, end in spans:
-        if end > reached:
-            total += end - max(start, reached)
-            reached = end
-    return total
+    return [span for span in spans if span[1] > span[0]]
 
 
 def _waited_for(recorded: Recorded, cause: Sequence[int], task: int) -> int:

@@ -18,6 +18,7 @@ from perfc.traces.kineto import read_trace
 from perfc.traces.recorded import Gap, Recorded, StepMark
 from perfc.traces.recording import record
 from perfc.traces.runtime import is_memory
+from perfc.traces.spans import covered
 
 __all__ = [
     "LOADER",
@@ -34,6 +35,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "align_collectives",
+    "covered",
     "is_memory",
     "read_ranks",
     "read_trace",

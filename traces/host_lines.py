@@ -118,7 +118,7 @@ def _line(
     thread: Thread, ops: Sequence[HostOp], calls: Sequence[RuntimeCall]
 ) -> Iterator[Segment]:
     """Yield the segments of one thread from the beginning of the trace."""
-    reached, at, first = 0.0, 0, True
+    reached, first = 0.0, True
     for op, inside in _with_calls(ops, calls):
         start_us = op.start_us if op is not None else inside[0].start_us
         gap = Gap.OFFSET if first else Gap.T1
@@ -236,7 +236,7 @@ def _bursts(
 
 def _handed(gap: Segment, other: list[Segment], first: int, last: int) -> Segment:
     """Hand over from *gap* to a run of *other*, and back; return the way back."""
-    begin, end = other[first], other[last]
+    end = other[last]
     before = other[first - 1] if first else None
     back = Segment(gap.thread, end.end_us, gap.end_us, gap.op, gap=Gap.HAND_BACK)
     back.behind = end
@@ -244,5 +244,4 @@ def _handed(gap: Segment, other: list[Segment], first: int, last: int) -> Segmen
         before.gap, before.start_us = Gap.HAND_OVER, gap.start_us
         before.behind = gap
     gap.end_us = gap.start_us
-    begin.start_us = max(begin.start_us, gap.start_us)
     return back

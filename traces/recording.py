@@ -90,6 +90,7 @@ class _Recording:
     _issuers: dict[int, RuntimeCall] = attrs.field(
         factory=dict[int, RuntimeCall], init=False
     )
+    _doubled: int = attrs.field(default=0, init=False)
     _unblocked: list[int] = attrs.field(factory=list[int], init=False)
     _marks: tuple[StepMark, ...] = attrs.field(default=(), init=False)
     _named: dict[int, str] = attrs.field(factory=dict[int, str], init=False)
@@ -167,6 +168,7 @@ class _Recording:
         works = self._works.get(call.correlation, [])
         if self._issuers.setdefault(call.correlation, call) is not call:
             works = []  # of two runs in one file: the first call is taken for it
+            self._doubled += 1
         blocking = bool(works) and blocks(call.name, works[0])
         after: set[int] = set()
         for work in works:
@@ -232,23 +234,27 @@ class _Recording:
     ) -> tuple[int, ...]:
         """Put *work* on its stream; return what it has to wait for there."""
         self._add_lost(work.stream, work.start_us)
-        before = self._on_stream[work.stream]
+        before = tuple(self._on_stream[work.stream][-1:])
         after = self._waits.after(call, work)
-        self._observe(call, work, before[-1] if before else -1, after)
+        self._observe(call, work, before, after)
         stream = self._stream(work.stream)
         if after:
             wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, issue=issue, after=after)
             self.start_us[wait] = self.end_us[wait] = work.start_us
         self._waits.issued(call, work, self._device_task(call, work, issue))
-        return (*before[-2:-1], *after)
+        return (*before, *after)
 
     def _observe(
-        self, call: RuntimeCall, work: DeviceWork, before: int, after: Sequence[int]
+        self,
+        call: RuntimeCall,
+        work: DeviceWork,
+        before: Sequence[int],
+        after: Sequence[int],
     ) -> None:
         """Measure gaps of busy streams and delays of idle ones."""
         if after:
             return
-        free_us = self.end_us[before] if before >= 0 else -math.inf
+        free_us = max((self.end_us[task] for task in before), default=-math.inf)
         if free_us < call.start_us - _IDLE_US:
             self._latencies_us.append(work.start_us - call.end_us)
         elif call.end_us + _IDLE_US < free_us:
@@ -387,6 +393,14 @@ class _Recording:
                 "thread that runs the model"
             )
             yield Diagnostic(Level.WARNING, "trace-steps", message, self.trace.file)
+        if self._doubled:
+            message = (
+                f"{self._doubled} launches have the correlation of an earlier one, "
+                "which is taken to have issued the work; expected one run"
+            )
+            yield Diagnostic(
+                Level.WARNING, "trace-correlations", message, self.trace.file
+            )
         lost = len(self.trace.works) - sum(map(len, self._works.values()))
         if lost:
             message = (

@@ -14,9 +14,10 @@ from perfc.measure import OverheadRun, open_device
 from perfc.measure.host_floors import latencies  # not public
 from perfc.measure.host_times import host_events, host_times  # not public
 from perfc.measure.overheads import profiler_tax_us  # not public
-from perfc.measure.profiled import Trace, covered  # not public
+from perfc.measure.profiled import Trace  # not public
 from perfc.measurements import MEASUREMENTS, read_rows
 from perfc.tools.cli import main
+from perfc.traces import covered
 
 Span = tuple[str, str, float, float]
 """Name, category, start and end in microseconds."""

@@ -306,6 +306,11 @@ def test_calls_of_two_runs_do_not_issue_each_others_work(tmp_path: Path) -> None
     found = _recorded(made, tmp_path)
 
     assert found.graph.kind.count(TaskKind.KERNEL) == 1
+    assert ["1 launches have the correlation of an earlier one"] == [
+        d.message.split(",")[0]
+        for d in found.diagnostics
+        if d.code == "trace-correlations"
+    ]
 
 
 def test_steps_of_a_thread_that_launches_nothing_are_said(tmp_path: Path) -> None:
