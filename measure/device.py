@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 """Of /proc/cpuinfo: without one of them bf16 is emulated, and slower than fp32."""
 
 _AMPERE, _ADA = (8, 0), (8, 9)
+_LINES = re.MULTILINE
 _L2_OF_A_CORE = 1 << 20
 """Where the system does not tell."""
 
@@ -168,9 +170,9 @@ def _driver_version() -> str:
 def _cpu() -> Device:
     threads = torch.get_num_threads()
     text = _read("/proc/cpuinfo")
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    model = re.search(r"^model name\s*:\s*(.+)$", text, _LINES)
     name = model[1].strip() if model else platform.processor() or platform.machine()
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, _LINES)
     fast = flags is not None and not _BF16_FLAGS.isdisjoint(flags[1].split())
     return Device(
         kind="cpu",
@@ -198,13 +200,20 @@ def _l2_of_a_core() -> int:
 
 
 def _available_memory() -> int:
-    """Return what the system, or the container, has left."""
-    found = re.search(
-        r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), re.MULTILINE
-    )
+    """Return what the system, the container, or the limit of the process has left."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), _LINES)
     available = int(found[1]) << 10 if found else 1 << 31
     limit = _read("/sys/fs/cgroup/memory.max").strip()
     used = _read("/sys/fs/cgroup/memory.current").strip()
     if limit.isdecimal() and used.isdecimal():
         available = min(available, max(int(limit) - int(used), 0))
-    return available
+    return min(available, _address_space_left())
+
+
+def _address_space_left() -> int:
+    """Return what `ulimit -v` leaves; without a limit, more than any has."""
+    limit = re.search(r"^Max address space\s+(\d+)", _read("/proc/self/limits"), _LINES)
+    held = re.search(r"^VmSize:\s*(\d+) kB", _read("/proc/self/status"), _LINES)
+    if limit is None or held is None:
+        return sys.maxsize
+    return max(int(limit[1]) - (int(held[1]) << 10), 0)

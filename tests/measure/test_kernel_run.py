@@ -329,7 +329,7 @@ def _limited(
     kind: str, limit: int, suite_name: str, path: Path
 ) -> subprocess.CompletedProcess[str]:
     """Run the copies of a suite where the system gives only so much."""
-    command = [*KERNELS[:-1], suite_name, "--op", "memcpy", "--minutes", "0.1"]
+    command = [*KERNELS[:-1], suite_name, "--op", "memcpy", "--minutes", "0.2"]
     arguments = [sys.executable, "-c", LIMITED, kind, str(limit), *command]
     return subprocess.run(  # noqa: S603 - our own arguments
         [*arguments, "-o", str(path)], check=False, capture_output=True, text=True
@@ -340,7 +340,7 @@ def test_shapes_that_the_memory_cannot_hold(tmp_path: Path) -> None:
     """Under a real limit they are skipped and said; all others are rows."""
     path = tmp_path / "rows.csv"
 
-    done = _limited("RLIMIT_AS", 64 << 20, "full", path)
+    done = _limited("RLIMIT_AS", 32 << 20, "full", path)
     rows = read_rows(path, MEASUREMENTS)
     skipped = [line for line in done.stderr.splitlines() if "skipped" in line]
 
@@ -351,7 +351,7 @@ def test_shapes_that_the_memory_cannot_hold(tmp_path: Path) -> None:
         assert "can't allocate memory" in line
     assert f"perfc: {len(rows)} rows in {path}" in done.stderr
     assert len(rows) > 3
-    assert max(row.params.integer("bytes") for row in rows) < 64 << 20
+    assert max(row.params.integer("bytes") for row in rows) < 32 << 20
 
 
 def test_rows_of_a_throttling_device_are_flagged(
