@@ -12,6 +12,7 @@ from perfc.costmodels.attention_residual import (
     attention_features,
     attention_sizes,
 )
+from perfc.costmodels.batch_norm import BATCH_NORM
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import is_path, target_names
@@ -105,6 +106,7 @@ __all__ = [
     "ATTENTION",
     "ATTENTION_RESIDUAL_FILE",
     "BATCHED",
+    "BATCH_NORM",
     "COMPILED_GRAPH",
     "CONV",
     "CPU",

@@ -40,6 +40,9 @@ from perfc.ir import Kernel, Record
 _WINOGRAD_KERNEL = 3
 _WINOGRAD_CHANNELS = 32.0
 
+_FILLED = 32
+"""Channels that the tiles of Winograd's algorithm come in."""
+
 
 @attrs.frozen
 class ConvModel:
@@ -52,6 +55,13 @@ class ConvModel:
     """Of `conv_simt`; those of the package if none."""
     direct_overhead: float = 1.05
     """Time of an implicit product over that of a plain one of its sizes."""
+    gradient_overhead: float = 1.18
+    """Time of a gradient without tensor cores over that of forward's implicit product:
+    all of ResNet-50 in fp32 on V100 (a Kineto trace of HolisticTraceAnalysis, PyTorch
+    2.3); PyTorch 1.9's cuDNN took 1.3."""
+    aligned: float = 0.8
+    """Time of Winograd's algorithm where both numbers of channels fill its tiles, over
+    that of the fitted rows, few of which do: the same trace, forward and backward."""
     sigma_shared: float = 0.1
     sigma_independent: float = 0.16
     """From held-out 3x3 rows, and GPUs left out of the fit (docs/accuracy.md)."""
@@ -95,9 +105,16 @@ class ConvModel:
     def _product_seconds(self, kernels: KernelTable, target: Target) -> Floats:
         start_s = target.device.kernel_floor_s
         products = _as_products(kernels, target)
-        seconds = math_seconds(products, uses_simt(kernels), target)
-        slower: Floats = start_s + (seconds - start_s) * self.direct_overhead
-        return slower
+        simt = uses_simt(kernels)
+        seconds = math_seconds(products, simt, target)
+        slower = np.where(simt, self._gradient_factors(kernels), 1.0)
+        slower *= self.direct_overhead
+        found: Floats = start_s + (seconds - start_s) * slower
+        return found
+
+    def _gradient_factors(self, kernels: KernelTable) -> Floats:
+        forward = kernels.text("phase", "forward") == "forward"
+        return np.where(forward, 1.0, self.gradient_overhead)
 
     def _tiled_seconds(self, kernels: KernelTable, target: Target) -> Floats:
         """Return what the algorithm takes that the launch names, or the fastest."""
@@ -106,10 +123,14 @@ class ConvModel:
         named = kernels.text("algorithm")
         unnamed = ~np.isin(named, list(ALGORITHMS))
         winograd = fits_winograd(kernels)
+        filled = (sizes.c_in % _FILLED == 0) & (sizes.c_out % _FILLED == 0)
+        aligned = np.where(filled, self.aligned, 1.0)
+        gradient = self._gradient_factors(kernels)
         fastest = np.full(len(kernels), np.inf)
         for name, seconds_of in ALGORITHMS.items():
             free = unnamed if name == DIRECT else winograd & (named == "")
             found = seconds_of(sizes, target, p)
+            found = found * (gradient if name == DIRECT else aligned)
             fastest = np.where(
                 free | (named == name), np.minimum(fastest, found), fastest
             )

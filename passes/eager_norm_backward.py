@@ -96,15 +96,21 @@ def _batch_norm_backward(site: Site) -> Eager:
     x = site.operands[1]
     columns = x.shape[1]
     rows = x.numel // columns if columns else 0
-    params: dict[str, AttrValue] = {"rows": rows, "cols": columns}
     training = site.attributes.flag("training")
-    if training:
-        params["kind"] = "training"
-    params["phase"] = "backward"
-    launch = vector_launch("batch_norm", x.type.dtype, params, site.work)
+    launch = _batch_norm_launch(site, rows, columns, training=training)
     name = "cudnn" if training else "native"
     copies = made_contiguous(site.operands[:2])
     return Eager(f"aten::{name}_batch_norm_backward", (*copies, launch))
+
+
+def _batch_norm_launch(
+    site: Site, rows: int, columns: int, *, training: bool
+) -> Launch:
+    params: dict[str, AttrValue] = {"rows": rows, "cols": columns}
+    if training:
+        params["kind"] = "training"
+    params["phase"] = "backward"
+    return vector_launch("batch_norm", site.operands[1].type.dtype, params, site.work)
 
 
 def _group_norm_backward(site: Site) -> Eager:
@@ -124,8 +130,9 @@ def _group_norm_backward(site: Site) -> Eager:
         per_channel.numel, per_channel.nbytes, per_channel.nbytes // max(batch, 1)
     )
     if groups == channels:
-        sizes = (batch * channels, x.numel // max(batch * channels, 1))
-        launches.append(_row_wise(site, "batch_norm", sizes, site.work))
+        norms = batch * channels
+        rows = x.numel // max(norms, 1)
+        launches.append(_batch_norm_launch(site, rows, norms, training=True))
         launches += [_column_sum(site, batch, channels, each)] * weights
         return Eager("aten::cudnn_batch_norm_backward", tuple(launches))
     sums = Work(3 * x.numel, grad.nbytes + x.nbytes, 2 * per_channel.nbytes)

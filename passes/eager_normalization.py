@@ -52,9 +52,9 @@ def _group_norm(site: Site) -> Eager:
     factors = Tensor(per_sample)
     if groups == channels:
         repeats = [elementwise_launch("copy", (w,), factors) for w in weights]
-        rows = batch * channels
+        norms = batch * channels
         norm = over_rows(
-            site, "batch_norm", rows, x.numel // max(rows, 1), kind="training"
+            site, "batch_norm", x.numel // max(norms, 1), norms, kind="training"
         )
         return Eager("aten::instance_norm", (*copies, *repeats, norm))
     rows = batch * groups
