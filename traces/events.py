@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError
+from perfc.traces.inputs import RawInputs
 
 Thread: TypeAlias = tuple[int | str, int | str]
 """Process and thread."""
@@ -62,9 +63,10 @@ class HostOp:
         start_us: When it began.
         end_us: When it ended.
         thread: Where it ran.
-        dims: Shapes of its arguments, `()` for one that is no tensor; empty where the
-            trace has none.
+        inputs: Its arguments, None where the trace has none.
         is_label: Whether it only marks a stretch of time: a step, a module, a phase.
+        number: How the profiler numbers it, in the order of their starts; -1 if it
+            does not.
 
     """
 
@@ -72,8 +74,19 @@ class HostOp:
     start_us: float
     end_us: float
     thread: Thread
-    dims: Dims
+    inputs: RawInputs | None
     is_label: bool
+    number: int = -1
+
+    @property
+    def dims(self) -> Dims:
+        """Shapes of its arguments, `()` for one that is no tensor; empty if none."""
+        shapes = () if self.inputs is None else self.inputs.dims
+        return tuple(
+            tuple(n for n in shape if isinstance(n, int))
+            for shape in shapes
+            if isinstance(shape, list)
+        )
 
 
 @attrs.define(eq=False)
@@ -96,6 +109,24 @@ class RuntimeCall:
     correlation: int
 
 
+@attrs.frozen
+class Shape:
+    """How a kernel was cut into blocks, and what a block holds on to.
+
+    Attributes:
+        blocks: Blocks of the grid.
+        threads: Threads of a block.
+        registers: 32-bit registers of a thread; 0 where the trace does not tell.
+        shared_bytes: Shared memory of a block; 0 where the trace does not tell.
+
+    """
+
+    blocks: int
+    threads: int
+    registers: int
+    shared_bytes: int
+
+
 @attrs.define(eq=False)
 class DeviceWork:
     """A kernel, a copy or a memset.
@@ -110,6 +141,7 @@ class DeviceWork:
         size_bytes: Bytes copied or set; 0 for a kernel.
         identity: Group and number of a collective, the same on every rank; "" where the
             trace does not tell.
+        shape: Grid and blocks of a kernel; None where the trace does not tell.
 
     """
 
@@ -121,6 +153,7 @@ class DeviceWork:
     correlation: int
     size_bytes: int
     identity: str
+    shape: Shape | None = None
 
     @property
     def is_collective(self) -> bool:
@@ -204,10 +237,15 @@ class Trace:
 
     @property
     def device(self) -> str:
-        """The name of the device that worked first, "" if none did."""
+        """The name of the device that worked first, "" if none did.
+
+        A device of another number has the name of all if they have one.
+        """
         if not self.works:
             return ""
-        return self.devices.get(self.works[0].stream[0], "")
+        names = {*self.devices.values()}
+        shared = names.pop() if len(names) == 1 else ""
+        return self.devices.get(self.works[0].stream[0], shared)
 
     def delay(self, by_us: float) -> None:
         """Let every event begin later by as much."""

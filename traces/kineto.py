@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from perfc.traces.events import (
     DeviceWork,
     HostOp,
     RuntimeCall,
+    Shape,
     Step,
     Stream,
     SyncRecord,
@@ -28,6 +30,7 @@ from perfc.traces.events import (
     TraceError,
     delay,
 )
+from perfc.traces.inputs import RawInputs
 from perfc.traces.json_stream import EventFile
 
 Event: TypeAlias = Mapping[str, Any]
@@ -107,17 +110,9 @@ class _Reading:
         args = _args(event)
         marked = event.get("cat") == "user_annotation" and not name.startswith(LOADER)
         label = marked or _LABEL.match(name) is not None
-        dims = _listed(args.get("Input Dims", args.get("Input dims")))
-        self.ops.append(
-            HostOp(
-                name,
-                start_us,
-                end_us,
-                thread,
-                tuple(map(_shape, dims)),
-                label,
-            )
-        )
+        number = _whole(args.get("External id"), -1)
+        inputs = None if label else _inputs(args)
+        self.ops.append(HostOp(name, start_us, end_us, thread, inputs, label, number))
 
     def call(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up a runtime call."""
@@ -139,6 +134,7 @@ class _Reading:
                 _whole(args.get("correlation"), -1),
                 _whole(args.get("bytes"), 0),
                 _identity(args),
+                _shape(args),
             )
         )
 
@@ -200,7 +196,7 @@ class _Reading:
         if self.works and not self.calls:
             message = "no runtime calls: what launched the device work is not known"
             found.append(Diagnostic(Level.WARNING, "trace-no-calls", message, file))
-        if not any(op.dims for op in self.ops):
+        if not any(op.inputs for op in self.ops):
             message = "no shapes: record_shapes was off"
             found.append(Diagnostic(Level.NOTE, "trace-no-shapes", message, file))
         if skew:
@@ -313,9 +309,33 @@ def _identity(args: Event) -> str:
     return f"{args['Process Group Name']}/{args['Seq']}"
 
 
-def _shape(dims: object) -> tuple[int, ...]:
-    """A list of tensors keeps the shape of none of them."""
-    return tuple(n for n in _listed(dims) if isinstance(n, int))
+def _inputs(args: Event) -> RawInputs | None:
+    """Return the arguments of an op; None if no shape is recorded."""
+    dims = _listed(args.get("Input Dims", args.get("Input dims")))
+    if not dims:
+        return None
+    types = args.get("Input type")
+    values, strides = args.get("Concrete Inputs"), args.get("Input Strides")
+    return RawInputs(dims, *map(_or_none, (types, values, strides)))
+
+
+def _or_none(value: object) -> list[object] | None:
+    return _listed(value) or None
+
+
+def _shape(args: Event) -> Shape | None:
+    """Return grid and block of a kernel."""
+    blocks, threads = (_product(args.get(key)) for key in ("grid", "block"))
+    if not blocks or not threads:
+        return None
+    registers = _whole(args.get("registers per thread"), 0)
+    return Shape(blocks, threads, registers, _whole(args.get("shared memory"), 0))
+
+
+def _product(sizes: object) -> int:
+    """Return the number of a grid of three axes; 0 if it is none."""
+    found = [_whole(size, 0) for size in _listed(sizes)]
+    return max(0, math.prod(found)) if found else 0
 
 
 def _base_us(header: Event) -> float:

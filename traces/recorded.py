@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.ir import Diagnostic, LaunchGraph
-from perfc.traces.events import Trace
+from perfc.traces.events import DeviceWork, Trace
 
 
 class Gap(enum.Enum):
@@ -67,8 +67,7 @@ class Recorded:
         stream_gap_us: Between two tasks of a busy stream, on average.
         launch_latency_us: From the end of a launch to the start of what it launched on
             an idle stream, on average.
-        collectives: What newer traces call a collective on every rank, its group and
-            number, by task.
+        works: The device work that each device task is.
         diagnostics: What the trace left open, and how it was filled.
 
     """
@@ -80,8 +79,14 @@ class Recorded:
     steps: tuple[StepMark, ...]
     stream_gap_us: float
     launch_latency_us: float
-    collectives: Mapping[int, str]
+    works: Mapping[int, DeviceWork]
     diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def collectives(self) -> dict[int, str]:
+        """What newer traces call a collective on every rank, group and number, by task."""
+        named = self.works.items()
+        return {task: work.identity for task, work in named if work.identity}
 
     @property
     def begin_us(self) -> float:

@@ -93,7 +93,9 @@ class _Recording:
     _doubled: int = attrs.field(default=0, init=False)
     _unblocked: list[int] = attrs.field(factory=list[int], init=False)
     _marks: tuple[StepMark, ...] = attrs.field(default=(), init=False)
-    _named: dict[int, str] = attrs.field(factory=dict[int, str], init=False)
+    _made: dict[int, DeviceWork] = attrs.field(
+        factory=dict[int, DeviceWork], init=False
+    )
     _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
 
@@ -280,8 +282,7 @@ class _Recording:
             detail=work.name if work.kind is DeviceKind.COPY else "",
             group=f"c{len(self.graph)}" if work.is_collective else "",
         )
-        if work.identity:
-            self._named[task] = work.identity
+        self._made[task] = work
         self._on_stream[work.stream].append(task)
         return task
 
@@ -360,7 +361,7 @@ class _Recording:
             self._marks,
             statistics.fmean(gaps) if gaps else 0.0,
             max(0.0, statistics.fmean(delays)) if delays else 0.0,
-            self._named,
+            self._made,
             tuple(self._diagnostics()),
         )
 
