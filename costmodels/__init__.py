@@ -21,6 +21,7 @@ from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
 from perfc.costmodels.cpu_amounts import IN_PLACE, NEW
+from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
@@ -110,6 +111,7 @@ __all__ = [
     "COMPILED_GRAPH",
     "CONV",
     "CPU",
+    "DEVICE_TARGETS",
     "EMBEDDING_BAG",
     "EMBEDDING_UPDATE",
     "FITTED_FOLDER",
@@ -199,6 +201,7 @@ __all__ = [
     "simt_seconds",
     "target_names",
     "tensor_parameters",
+    "target_of_device",
     "tensor_seconds",
     "terms_of",
     "uniform_estimate",

@@ -5,47 +5,16 @@ from __future__ import annotations
 import platform
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import torch
 
+from perfc.costmodels import target_of_device
 from perfc.ir import PerfcError, UsageError
 
 DEVICES = ("cuda", "cpu")
-
-CUDA_TARGETS: Mapping[str, str] = {
-    "amd instinct mi100": "mi100",
-    "amd instinct mi210": "mi210",
-    "amd instinct mi250x / mi250": "mi250",
-    "amd instinct mi300x": "mi300x",
-    "nvidia a10": "a10",
-    "nvidia a100 80gb pcie": "a100-pcie-80g",
-    "nvidia a100-pcie-40gb": "a100-pcie-40g",
-    "nvidia a100-sxm4-40gb": "a100-sxm-40g",
-    "nvidia a100-sxm4-80gb": "a100-sxm-80g",
-    "nvidia a30": "a30",
-    "nvidia b200": "b200-sxm-180g",
-    "nvidia gb200": "gb200",
-    "nvidia geforce rtx 2080 ti": "rtx-2080ti",
-    "nvidia geforce rtx 4090": "rtx-4090",
-    "nvidia h100 80gb hbm3": "h100-sxm-80g",
-    "nvidia h100 pcie": "h100-pcie-80g",
-    "nvidia h200": "h200-sxm-141g",
-    "nvidia l4": "l4",
-    "nvidia l40s": "l40s",
-    "nvidia rtx pro 6000 blackwell server edition": "rtx-pro-6000",
-    "nvidia titan xp": "titan-xp",
-    "tesla p100-pcie-16gb": "p100-pcie-16g",
-    "tesla p4": "p4",
-    "tesla t4": "t4",
-    "tesla v100-pcie-32gb": "v100-pcie-32g",
-    "tesla v100-sxm2-16gb": "v100-sxm2-16g",
-    "tesla v100-sxm2-32gb": "v100-sxm2-32g",
-}
-"""Targets by the name that the driver gives a GPU, in lower case."""
 
 CPU_TARGET = "cpu"
 
@@ -146,8 +115,7 @@ def gpu_properties() -> Any:  # noqa: ANN401 - a class of PyTorch's C++
 
 def target_of(gpu: str) -> str:
     """Return the target of a GPU by its name; without one, the name as a word."""
-    name = " ".join(gpu.lower().split())
-    return CUDA_TARGETS.get(name) or re.sub(r"[^a-z0-9]+", "-", name).strip("-")
+    return target_of_device(gpu) or re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
 
 
 def _cuda_dtypes(capability: tuple[int, int]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from perfc.passes.columns import integers
 from perfc.passes.convert_dtype import LOW as LOW_DTYPES
 from perfc.passes.convert_dtype import ConvertDtype
 from perfc.passes.critical_path import CriticalPath
+from perfc.passes.eager import MEMSET
 from perfc.passes.facts import (
     CRITICAL_PATH,
     ELEMENTS,
@@ -88,6 +89,7 @@ __all__ = [
     "LAUNCHES",
     "LOW_DTYPES",
     "MEMORY",
+    "MEMSET",
     "OPTIMIZERS",
     "SCHEDULE",
     "SEGMENT_KINDS",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import attrs
 
@@ -78,10 +79,15 @@ class Replayed:
         return relative_error(self.measured_us, self.simulated_us)
 
 
+KernelSeconds: TypeAlias = Mapping[int, float]
+"""What device tasks of a trace take instead, by task."""
+
+
 def replay_alone(
     traces: Sequence[Recorded],
     host: HostProfile | None = None,
     steps: Collection[int] | None = None,
+    kernels: Sequence[KernelSeconds] | None = None,
 ) -> list[Replayed]:
     """Schedule each trace on its own: collectives take as long as they took.
 
@@ -89,15 +95,22 @@ def replay_alone(
         traces: Traces, of one run or of several.
         host: Host times to use; None for those of the traces.
         steps: Numbers of the steps to report; None for all.
+        kernels: Durations to use instead of measured ones, one mapping a trace.
 
     """
-    return [one for trace in traces for one in _run([trace], host, steps)]
+    instead = kernels or [{}] * len(traces)
+    return [
+        one
+        for trace, own in zip(traces, instead, strict=True)
+        for one in _run([trace], host, steps, [own])
+    ]
 
 
 def replay_joint(
     ranks: Sequence[Recorded],
     host: HostProfile | None = None,
     steps: Collection[int] | None = None,
+    kernels: Sequence[KernelSeconds] | None = None,
 ) -> list[Replayed]:
     """Schedule the ranks of one run together.
 
@@ -108,22 +121,29 @@ def replay_joint(
         ranks: The ranks' traces, by one clock (`read_ranks`).
         host: Host times to use; None for those of the traces.
         steps: Numbers of the steps to report; None for all.
+        kernels: Durations to use instead of measured ones, one mapping a rank.
 
     Raises:
         TraceError: the ranks do not run the same collectives.
         ScheduleError: collectives wait for each other.
 
     """
-    return _run(align_collectives(ranks).ranks, host, steps)
+    instead = kernels or [{}] * len(ranks)
+    return _run(align_collectives(ranks).ranks, host, steps, instead)
 
 
 def _run(
     ranks: Sequence[Recorded],
     host: HostProfile | None,
     steps: Collection[int] | None,
+    kernels: Sequence[KernelSeconds],
 ) -> list[Replayed]:
     graphs = tuple(rank.graph for rank in ranks)
-    seconds = [s for rank in ranks for s in host_seconds(rank, host)]
+    seconds = [
+        own.get(task, s)
+        for rank, own in zip(ranks, kernels, strict=True)
+        for task, s in enumerate(host_seconds(rank, host))
+    ]
     constants = TimeConstants(
         stream_gap_s=_mean(rank.stream_gap_us for rank in ranks) * 1e-6,
         graph_gap_s=0.0,

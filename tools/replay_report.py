@@ -12,6 +12,8 @@ from perfc.fitting import HostTime
 from perfc.ir import Diagnostic
 from perfc.tools.replay import Replayed
 from perfc.tools.texts import columns_text
+from perfc.tools.trace_prices import TracePrices
+from perfc.tools.trace_prices_report import kernels_json, kernels_text
 
 SCHEMA = "perfc.replay/1"
 
@@ -40,13 +42,27 @@ _MEANING = {
 _ROWS = 8
 
 
-def replay_json(replayed: Sequence[Replayed], times: Sequence[HostTime]) -> str:
-    """Return `perfc.replay/1`."""
+def replay_json(
+    replayed: Sequence[Replayed],
+    times: Sequence[HostTime],
+    predicted: Sequence[TracePrices] = (),
+) -> str:
+    """Return `perfc.replay/1`.
+
+    Args:
+        replayed: Traces, run again.
+        times: What their hosts did.
+        predicted: What perfc predicts for their kernels, where it was used.
+
+    """
+    traces = [_trace(one) for one in replayed]
+    for trace, prices in zip(traces, predicted, strict=False):
+        trace["kernels"] = kernels_json(prices)
     document = {
         "schema": SCHEMA,
-        "traces": [_trace(one) for one in replayed],
+        "traces": traces,
         "overheads": _overheads(times),
-        "diagnostics": [_diagnostic(d) for d in _diagnostics(replayed)],
+        "diagnostics": [diagnostic_json(d) for d in _diagnostics(replayed, predicted)],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -72,6 +88,7 @@ def _trace(one: Replayed) -> dict[str, Any]:
         "gpu_active_us": one.gpu_active_us,
         "exposed_comm_us": one.exposed_comm_us,
         "idle_us": {reason.value: us for reason, us in one.idle_us.items()},
+        "kernels": None,
     }
 
 
@@ -112,12 +129,17 @@ def _statistics(times: Sequence[HostTime]) -> dict[str, Any]:
     }
 
 
-def _diagnostics(replayed: Sequence[Replayed]) -> Iterator[Diagnostic]:
+def _diagnostics(
+    replayed: Sequence[Replayed], predicted: Sequence[TracePrices] = ()
+) -> Iterator[Diagnostic]:
     for one in replayed:
         yield from one.recorded.diagnostics
+    for prices in predicted:
+        yield from prices.diagnostics
 
 
-def _diagnostic(found: Diagnostic) -> dict[str, str]:
+def diagnostic_json(found: Diagnostic) -> dict[str, str]:
+    """Return a remark as reports have it."""
     return {
         "level": found.level.value,
         "code": found.code,
@@ -126,12 +148,28 @@ def _diagnostic(found: Diagnostic) -> dict[str, str]:
     }
 
 
-def replay_text(replayed: Sequence[Replayed], times: Sequence[HostTime]) -> str:
-    """Return tables: traces and steps, idle time, overheads, and what is missing."""
-    blocks = [_traces_text(replayed), _idle_text(replayed), _overheads_text(times)]
+def replay_text(
+    replayed: Sequence[Replayed],
+    times: Sequence[HostTime],
+    predicted: Sequence[TracePrices] = (),
+) -> str:
+    """Return tables: traces and steps, kernels, idle time, overheads, what is missing.
+
+    Args:
+        replayed: Traces, run again.
+        times: What their hosts did.
+        predicted: What perfc predicts for their kernels, where it was used.
+
+    """
+    blocks = [
+        _traces_text(replayed),
+        *map(kernels_text, predicted),
+        _idle_text(replayed),
+        _overheads_text(times),
+    ]
     notes = [
         f"{found.level.value}: {found.where}: {found.message}"
-        for found in _diagnostics(replayed)
+        for found in _diagnostics(replayed, predicted)
     ]
     return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
 

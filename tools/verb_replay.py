@@ -14,6 +14,7 @@ from perfc.tools.steps_option import Steps, check_steps
 
 if TYPE_CHECKING:
     from perfc.costmodels import HostProfile
+    from perfc.tools.trace_prices import TracePrices
     from perfc.traces import Recorded
 
 
@@ -23,6 +24,19 @@ if TYPE_CHECKING:
 )
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE…"
+)
+@click.option(
+    "--kernels",
+    type=click.Choice(["measured", "predicted"]),
+    default="measured",
+    show_default=True,
+    help="Durations of kernels: as measured, or as perfc predicts them where the trace "
+    "says what was launched.",
+)
+@click.option(
+    "--target",
+    metavar="NAME|FILE.toml",
+    help="Whose predicted kernels; the trace's device if not given.",
 )
 @click.option(
     "--host",
@@ -61,6 +75,8 @@ if TYPE_CHECKING:
 def replay(  # noqa: PLR0913 - one argument per option
     *,
     files: Sequence[Path],
+    kernels: str,
+    target: str | None,
     host: str,
     steps: range | None,
     joint: bool,
@@ -71,7 +87,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     """Run measured traces again, and say what their hosts and devices did.
 
     TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz. Kernels take what
-    they took; launches, streams, waits and threads follow perfc's rules. The difference
+    they took, or what perfc predicts for them; launches, streams, waits and threads follow perfc's rules. The difference
     to what was measured tells how far those rules are right.
     """
     from perfc.fitting import host_times  # noqa: PLC0415 - for this verb alone
@@ -79,15 +95,32 @@ def replay(  # noqa: PLR0913 - one argument per option
     from perfc.tools.replay_report import replay_json, replay_text  # noqa: PLC0415
 
     _check_host(host)
+    if target is not None and kernels == "measured":
+        msg = "--target is for --kernels predicted"
+        raise UsageError(msg)
     recorded = _recorded(files, joint=joint)
     check_steps(recorded, steps)
     profile = _profile(host, recorded, steps)
     run = replay_joint if joint else replay_alone
-    replayed = run(recorded, profile, steps)
+    predicted = _predicted(recorded, target) if kernels == "predicted" else []
+    instead = [one.seconds for one in predicted] or None
+    replayed = run(recorded, profile, steps, instead)
     times = [time for one in recorded for time in host_times(one, steps)]
     write = replay_json if format_ == "json" else replay_text
-    write_result(write(replayed, times), output)
+    write_result(write(replayed, times, predicted), output)
     return 0
+
+
+def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePrices]:
+    """Return what perfc predicts for the kernels of each trace."""
+    from perfc.tools.trace_ops import trace_ops  # noqa: PLC0415 - for this option alone
+    from perfc.tools.trace_prices import trace_prices  # noqa: PLC0415
+    from perfc.tools.trace_target import target_of_trace  # noqa: PLC0415
+
+    return [
+        trace_prices(trace_ops(one), target_of_trace(one, name, "--target"))
+        for one in recorded
+    ]
 
 
 def _recorded(files: Sequence[Path], *, joint: bool) -> list[Recorded]:

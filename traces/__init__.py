@@ -9,12 +9,21 @@ from perfc.traces.events import (
     DeviceWork,
     HostOp,
     RuntimeCall,
+    Shape,
     Step,
     SyncRecord,
     Trace,
     TraceError,
 )
+from perfc.traces.inputs import (
+    UNRECORDED,
+    RawInputs,
+    RecordedArgument,
+    RecordedOp,
+    RecordedTensor,
+)
 from perfc.traces.kineto import read_trace
+from perfc.traces.owners import op_parents, owners
 from perfc.traces.recorded import Gap, Recorded, StepMark
 from perfc.traces.recording import record
 from perfc.traces.runtime import is_memory
@@ -22,13 +31,19 @@ from perfc.traces.spans import covered
 
 __all__ = [
     "LOADER",
+    "UNRECORDED",
     "DeviceKind",
     "DeviceWork",
     "Gap",
     "HostOp",
     "Joint",
+    "RawInputs",
     "Recorded",
+    "RecordedArgument",
+    "RecordedOp",
+    "RecordedTensor",
     "RuntimeCall",
+    "Shape",
     "Step",
     "StepMark",
     "SyncRecord",
@@ -37,6 +52,8 @@ __all__ = [
     "align_collectives",
     "covered",
     "is_memory",
+    "op_parents",
+    "owners",
     "read_ranks",
     "read_trace",
     "record",

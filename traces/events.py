@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError
-from perfc.traces.inputs import RawInputs
+from perfc.traces.inputs import RawInputs, RecordedOp
 
 Thread: TypeAlias = tuple[int | str, int | str]
 """Process and thread."""
@@ -74,19 +74,19 @@ class HostOp:
     start_us: float
     end_us: float
     thread: Thread
-    inputs: RawInputs | None
+    inputs: RawInputs | RecordedOp | None
     is_label: bool
     number: int = -1
 
     @property
     def dims(self) -> Dims:
         """Shapes of its arguments, `()` for one that is no tensor; empty if none."""
-        shapes = () if self.inputs is None else self.inputs.dims
-        return tuple(
-            tuple(n for n in shape if isinstance(n, int))
-            for shape in shapes
-            if isinstance(shape, list)
-        )
+        return () if self.inputs is None else self.inputs.shapes()
+
+    @property
+    def recorded(self) -> RecordedOp | None:
+        """The call with its arguments, None where the trace has none."""
+        return None if self.inputs is None else self.inputs.op(self.name)
 
 
 @attrs.define(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -92,6 +93,16 @@ class RecordedOp:
     overload: str = ""
     results: tuple[RecordedTensor, ...] = ()
 
+    def op(self, _name: str) -> RecordedOp:
+        """Return itself: it has been taken apart already."""
+        return self
+
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Return the shape of each argument, `()` for one that is no tensor."""
+        return tuple(
+            a.shape if isinstance(a, RecordedTensor) else () for a in self.arguments
+        )
+
 
 class RawInputs(NamedTuple):
     """The lists of a Kineto event, as they were read; None where it has none.
@@ -108,6 +119,10 @@ class RawInputs(NamedTuple):
     types: Sequence[object] | None
     values: Sequence[object] | None
     strides: Sequence[object] | None
+
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Return the shape of each argument, `()` for one that is no tensor."""
+        return tuple(map(_whole, self.dims))
 
     def op(self, name: str) -> RecordedOp:
         """Return the call of an op of this name."""
@@ -156,6 +171,9 @@ def _listed(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
+_OPEN_POINT = re.compile(r"(\d)\.(?!\d)")
+"""C++ writes 0.0 as `0.`."""
+
 _WORDS: Mapping[str, Plain] = {"": None, "True": True, "False": False, "None": None}
 
 
@@ -163,11 +181,11 @@ def plain(text: str) -> Plain:
     """Read a number, a truth value or a list of them; else it is text."""
     if text in _WORDS:
         return _WORDS[text]
+    words = text.replace("True", "true").replace("False", "false")
     try:
-        found: object = json.loads(text.replace("True", "true").replace("False", "false"))
+        return _frozen(json.loads(_OPEN_POINT.sub(r"\1.0", words)))
     except (ValueError, RecursionError):
         return text
-    return _frozen(found)
 
 
 def _frozen(value: object) -> Plain:

@@ -362,6 +362,21 @@ def call_label(target: str) -> str:
     return f"{namespace}::{rest.split('.')[0]}" if rest else namespace
 
 
+def inferred_types(
+    op: str,
+    operands: Sequence[Operand],
+    attributes: Mapping[str, AttrValue] | None = None,
+) -> list[TensorType]:
+    """Return the types of what an op makes, as far as its type rule says them.
+
+    Raises:
+        Misfit: it cannot be applied to these operands.
+
+    """
+    found = _inferred(BUILTIN_OPS[op], operands, Record(attributes))
+    return [abstract.type for abstract in found if abstract is not None]
+
+
 def _inferred(
     opdef: OpDef, operands: Sequence[Operand], attributes: Record
 ) -> Sequence[Abstract | None]:

@@ -1,0 +1,300 @@
+"""What perfc says that the kernels of a trace take, on any target."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from perfc.costmodels import Estimate, Target, find_cost_models, price
+from perfc.ir import Diagnostic, Kernel, LaunchGraph, Level, Record, TaskKind, Work
+from perfc.passes import (
+    KERNEL_COST,
+    LAUNCHES,
+    MEMSET,
+    KernelCost,
+    LowerKernels,
+    PassManager,
+    ShapeInference,
+)
+from perfc.tools.trace_ops import OpLaunches, TraceOps
+from perfc.traces import DeviceKind, DeviceWork
+
+NOTHING = "perfc launches nothing for it"
+UNMODELLED = "perfc has no cost model for it"
+_NAMED = 8
+"""Ops that a remark names."""
+
+
+class By(enum.Enum):
+    """What a duration is known by; the value is the key of a report."""
+
+    MODEL = "model"
+    FACTS = "facts"
+    MEASURED = "measured"
+
+
+@attrs.frozen
+class Price:
+    """What one task takes on a target.
+
+    Attributes:
+        seconds: Its duration.
+        sigma_shared: Of the logarithm, shared by all kernels of the model.
+        sigma_own: Of the logarithm, of this kernel alone.
+        model: Name of the model, or of several.
+        of_op: Seconds of all kernels of its op.
+        is_spread: Whether the op launches other kernels than perfc expects, so that
+            only its total is known: kernels have their measured shares of it.
+        by: A cost model of the op, or one of the facts of the trace alone.
+        work: Flops and bytes.
+
+    """
+
+    seconds: float
+    sigma_shared: float
+    sigma_own: float
+    model: str
+    of_op: float
+    is_spread: bool
+    by: By
+    work: Work
+
+
+@attrs.frozen(eq=False)
+class TracePrices:
+    """What the kernels of a trace take on a target.
+
+    Attributes:
+        ops: The trace, and who launched what.
+        target: The machine.
+        prices: By task; those that are not there have no price.
+        diagnostics: What has none, and why.
+
+    """
+
+    ops: TraceOps
+    target: Target
+    prices: Mapping[int, Price]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def seconds(self) -> dict[int, float]:
+        """What they take, by task."""
+        return {task: price.seconds for task, price in self.prices.items()}
+
+
+def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
+    """Price what is known of the launches of a trace.
+
+    Kernels are those that perfc launches for the op; they are matched with the measured
+    ones by order where there are as many, else the op's total is spread. Copies and
+    memsets are priced by their bytes. Collectives wait for other ranks and have no
+    price.
+
+    Raises:
+        PerfcError: a kernel computes in a mode that the target has not.
+
+    """
+    found = dict(_by_facts(ops, target))
+    reasons: dict[tuple[str, str], list[int]] = defaultdict(list)
+    modes = {launches.uses_tf32 for launches in ops.launches if launches.key}
+    expected, remarks = _expected(ops, target, modes)
+    for launches in ops.launches:
+        kernels = expected.get((launches.key, launches.uses_tf32), [])
+        missing = launches.missing or (_unpriceable(kernels))
+        open_ = [task for task in launches.tasks if task not in found]
+        if missing:
+            reasons[launches.op, missing] += open_
+        elif open_:
+            found.update(_matched(ops, open_, kernels))
+    remarks = (
+        *remarks,
+        *_missing(ops, reasons),
+        *_spread(ops, found),
+        *_collectives(ops),
+    )
+    return TracePrices(ops, target, found, remarks)
+
+
+@attrs.frozen
+class _Expected:
+    """A kernel that perfc launches for an op."""
+
+    kernel: Kernel
+    price: tuple[float, float, float, str]
+
+
+def _unpriceable(kernels: Sequence[_Expected]) -> str:
+    if not kernels:
+        return NOTHING
+    return "" if all(one.kernel.known for one in kernels) else UNMODELLED
+
+
+def _expected(
+    ops: TraceOps, target: Target, modes: Iterable[bool]
+) -> tuple[dict[tuple[str, bool], list[_Expected]], tuple[Diagnostic, ...]]:
+    """Return the kernels that perfc launches for each call, and what passes say.
+
+    cuBLAS and cuDNN choose TF32 call by call, so calls are lowered both ways.
+    """
+    found: dict[tuple[str, bool], list[_Expected]] = defaultdict(list)
+    remarks: dict[Diagnostic, None] = {}
+    for tf32 in sorted(modes) if ops.program is not None else ():
+        lower = LowerKernels(inputs="device", tf32=tf32)
+        manager = PassManager((ShapeInference(), lower, KernelCost()))
+        analysis = manager.run(ops.program, target)
+        (graph,) = analysis.get(LAUNCHES)
+        (cost,) = analysis.get(KERNEL_COST)
+        for task, kernel in enumerate(graph.kernel):
+            if kernel >= 0 and not _is_cleared_or_copied(graph, task):
+                key = graph.ops[graph.op[task]].node.partition(".")[0]
+                one = _Expected(graph.kernels[kernel], _row(cost, kernel))
+                found[key, tf32].append(one)
+        remarks |= {d: None for d in analysis.diagnostics if d.code == "extrapolated"}
+    return found, tuple(remarks)
+
+
+def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
+    """Whether a task is a memset, or a copy from or to the host."""
+    if graph.detail[graph.issue[task]] == MEMSET:
+        return True
+    return graph.kind[task] is TaskKind.COPY and graph.detail[task] != "d2d"
+
+
+def _row(cost: Estimate, row: int) -> tuple[float, float, float, str]:
+    return (
+        float(cost.seconds[row]),
+        float(cost.sigma_shared[row]),
+        float(cost.sigma_independent[row]),
+        cost.model[row],
+    )
+
+
+def _matched(
+    ops: TraceOps, tasks: Sequence[int], kernels: Sequence[_Expected]
+) -> Iterator[tuple[int, Price]]:
+    """Yield tasks with their prices, by order or by their measured shares."""
+    total_s = sum(one.price[0] for one in kernels)
+    if len(tasks) == len(kernels):
+        for task, one in zip(tasks, kernels, strict=True):
+            price_ = Price(*one.price, total_s, False, By.MODEL, one.kernel.work)
+            yield task, price_
+        return
+    stated_s = ops.recorded.graph.stated_s
+    measured_s = sum(stated_s[task] for task in tasks)
+    parts = [one.price[0] / total_s for one in kernels]
+    shared = sum(p * one.price[1] for p, one in zip(parts, kernels, strict=True))
+    own = sum((p * one.price[2]) ** 2 for p, one in zip(parts, kernels, strict=True))
+    models = "+".join(dict.fromkeys(one.price[3] for one in kernels))
+    for task in tasks:
+        share = stated_s[task] / measured_s if measured_s else 1 / len(tasks)
+        work = Work(
+            *(
+                round(share * sum(amounts))
+                for amounts in zip(*map(_amounts, kernels), strict=True)
+            )
+        )
+        seconds = share * total_s
+        yield (
+            task,
+            Price(seconds, shared, own**0.5, models, total_s, True, By.MODEL, work),
+        )
+
+
+def _amounts(one: _Expected) -> tuple[int, int, int]:
+    work = one.kernel.work
+    return work.flops, work.bytes_read, work.bytes_written
+
+
+_ENDS: Mapping[str, str] = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d"}
+_PAGEABLE = "Pageable"
+
+
+def _by_facts(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
+    """Yield copies and memsets, priced by their bytes."""
+    kernels: dict[int, Kernel] = {}
+    for task, work in ops.recorded.works.items():
+        kernel = _fact_kernel(work)
+        if kernel is not None:
+            kernels[task] = kernel
+    distinct = list(dict.fromkeys(kernels.values()))
+    if not distinct:
+        return
+    cost = price(distinct, target, find_cost_models()[0])
+    rows = {kernel: _row(cost, row) for row, kernel in enumerate(distinct)}
+    for task, kernel in kernels.items():
+        row = rows[kernel]
+        yield task, Price(*row, row[0], False, By.FACTS, kernel.work)
+
+
+def _fact_kernel(work: DeviceWork) -> Kernel | None:
+    """Return the kernel that a copy or a memset is; None if its bytes are not told."""
+    size = work.size_bytes
+    if not size or work.kind is DeviceKind.KERNEL:
+        return None
+    if work.kind is DeviceKind.MEMSET:
+        params = Record({"kind": "fill", "rows": 1, "cols": size, "tensor_inputs": 0})
+        return Kernel("elementwise", "uint8", "fp32", params, Work(0, 0, size))
+    kind = next((end for name, end in _ENDS.items() if name in work.name), None)
+    if kind is None:
+        return None
+    params = Record({"bytes": size, "kind": kind, "pinned": _PAGEABLE not in work.name})
+    return Kernel("memcpy", "uint8", "fp32", params, Work(0, size, size))
+
+
+def _missing(
+    ops: TraceOps, reasons: Mapping[tuple[str, str], Sequence[int]]
+) -> Iterator[Diagnostic]:
+    """Say what is not priced, by reason, the longest first."""
+    stated_s = ops.recorded.graph.stated_s
+    by_reason: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: Counter[str] = Counter()
+    for (op, reason), tasks in reasons.items():
+        by_reason[reason][op] += sum(stated_s[task] for task in tasks) * 1e6
+        counts[reason] += len(tasks)
+    for reason, named in sorted(by_reason.items(), key=lambda i: -i[1].total()):
+        if not counts[reason]:
+            continue
+        shown = ", ".join(op for op, _ in named.most_common(_NAMED) if op)
+        rest = len(named) - _NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        message = (
+            f"{counts[reason]} launches ({named.total() / 1e3:,.2f} ms) keep what they "
+            f"took: {reason}{': ' + shown + more if shown else ''}"
+        )
+        yield Diagnostic(
+            Level.WARNING, "kernels-measured", message, ops.recorded.trace.file
+        )
+
+
+def _collectives(ops: TraceOps) -> Iterator[Diagnostic]:
+    recorded = ops.recorded
+    tasks = [task for task, work in recorded.works.items() if work.is_collective]
+    if tasks:
+        total_s = sum(recorded.graph.stated_s[task] for task in tasks)
+        message = (
+            f"{len(tasks)} collectives ({total_s * 1e3:,.2f} ms) keep what they took: "
+            "that they waited for other ranks is in it"
+        )
+        yield Diagnostic(Level.NOTE, "collectives-measured", message, recorded.trace.file)
+
+
+def _spread(ops: TraceOps, found: Mapping[int, Price]) -> Iterator[Diagnostic]:
+    names: Counter[str] = Counter()
+    for launches in ops.launches:
+        names[launches.op] += sum(
+            found[task].is_spread for task in launches.tasks if task in found
+        )
+    count = names.total()
+    if count:
+        shown = ", ".join(op for op, n in names.most_common(_NAMED) if n)
+        message = (
+            f"{count} launches share what is predicted for their op, which launches "
+            f"more or fewer kernels in the trace than perfc expects: {shown}"
+        )
+        yield Diagnostic(
+            Level.NOTE, "kernels-spread", message, ops.recorded.trace.file
+        )

@@ -1,0 +1,31 @@
+"""The target that a trace was measured on."""
+
+from __future__ import annotations
+
+from perfc.costmodels import Target, load_target, target_of_device
+from perfc.ir import PerfcError
+from perfc.traces import Recorded
+
+
+def target_of_trace(recorded: Recorded, named: str | None, option: str) -> Target:
+    """Return the target that is named, or else that of the trace's device.
+
+    Args:
+        recorded: The trace.
+        named: What the user gave, None for nothing.
+        option: The option that it is given with.
+
+    Raises:
+        PerfcError: the device is none that perfc has a target for.
+        UsageError: there is no target of that name.
+
+    """
+    if named is not None:
+        return load_target(named)
+    trace = recorded.trace
+    found = target_of_device(trace.device)
+    if found is None:
+        device = f"its device is {trace.device!r}" if trace.device else "it names none"
+        msg = f"{trace.file}: no target for its device ({device}); name one: {option} T"
+        raise PerfcError(msg)
+    return load_target(found)
