@@ -102,6 +102,12 @@ from perfc.costmodels.timing import (
     hidden_kernels,
 )
 from perfc.costmodels.walk import WALK
+from perfc.costmodels.wave_scaling import (
+    WAVE_SIGMA,
+    blocks_per_sm,
+    memory_boundedness,
+    wave_ratio,
+)
 
 __all__ = [
     "ATTENTION",
@@ -136,6 +142,7 @@ __all__ = [
     "SOFTWARE_OPS",
     "STREAMING",
     "WALK",
+    "WAVE_SIGMA",
     "AttentionParameters",
     "ColumnTable",
     "ConvParameters",
@@ -170,6 +177,7 @@ __all__ = [
     "attention_features",
     "attention_seconds",
     "attention_sizes",
+    "blocks_per_sm",
     "call_names",
     "call_seconds",
     "cost_models",
@@ -191,6 +199,7 @@ __all__ = [
     "load_profile",
     "load_target",
     "lower_bound",
+    "memory_boundedness",
     "parse_profile",
     "price",
     "price_table",
@@ -200,9 +209,10 @@ __all__ = [
     "simt_parameters",
     "simt_seconds",
     "target_names",
-    "tensor_parameters",
     "target_of_device",
+    "tensor_parameters",
     "tensor_seconds",
     "terms_of",
     "uniform_estimate",
+    "wave_ratio",
 ]

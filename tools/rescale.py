@@ -1,0 +1,206 @@
+"""From a trace of one GPU to the time on another: measured times, rescaled.
+
+Each kernel's measured time is multiplied by what perfc's model says of it on both GPUs;
+where no model knows the kernel, by wave scaling. Then the trace runs again.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+
+import attrs
+
+from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
+from perfc.ir import BUSY_KINDS, Diagnostic, Level
+from perfc.tools.replay import Replayed, replay_alone
+from perfc.tools.trace_ops import TraceOps
+from perfc.tools.trace_prices import By, Price, TracePrices, trace_prices
+
+_Z = 1.6448536269514722
+"""95th percentile of the standard normal distribution."""
+
+
+class Method(enum.Enum):
+    """How a duration is carried over; the value is the key of a report."""
+
+    MODEL = "model"
+    FACTS = "facts"
+    WAVE = "wave"
+    KEPT = "kept"
+
+
+@attrs.frozen
+class Scaled:
+    """A task on the other GPU.
+
+    Attributes:
+        seconds: What it takes there.
+        method: How that is known.
+        sigma_shared: Of the logarithm of the ratio, shared by all of `family`.
+        sigma_own: Of the logarithm of the ratio, of equal calls of one op.
+        family: The models, or the method, whose error it shares.
+
+    """
+
+    seconds: float
+    method: Method
+    sigma_shared: float = 0.0
+    sigma_own: float = 0.0
+    family: str = ""
+
+
+@attrs.frozen(eq=False)
+class Rescaled:
+    """A trace on another GPU.
+
+    Attributes:
+        target: The other GPU.
+        scaled: Its device tasks there, by task.
+        replayed: The trace run again with them, and with them at the ends of the 90 %
+            interval of the device's time: expected, fast, slow.
+        diagnostics: What is not rescaled, or not by a model.
+
+    """
+
+    target: Target
+    scaled: Mapping[int, Scaled]
+    replayed: tuple[Replayed, Replayed, Replayed]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@attrs.frozen(eq=False)
+class Rescaling:
+    """A trace that is carried over to other GPUs.
+
+    Attributes:
+        ops: The trace, and who launched what.
+        origin: What perfc's models say of its kernels on the GPU it was measured on.
+        method: `MODEL` for models where they know a kernel, else waves; `WAVE` for
+            waves alone.
+        host: Host times; None for those of the trace.
+        steps: Numbers of the steps to report; None for all.
+
+    """
+
+    ops: TraceOps
+    origin: TracePrices
+    method: Method = Method.MODEL
+    host: HostProfile | None = None
+    steps: Collection[int] | None = None
+
+    def to(self, target: Target) -> Rescaled:
+        """Return the trace on *target*.
+
+        Raises:
+            PerfcError: a kernel computes in a mode that the target has not.
+
+        """
+        there = trace_prices(self.ops, target)
+        scaled = dict(self._scaled(there))
+        sigma = _sigma(self.ops, scaled)
+        replayed = tuple(
+            replay_alone([self.ops.recorded], self.host, self.steps, [seconds])[0]
+            for seconds in (_moved(scaled, factor * sigma) for factor in (0, -_Z, _Z))
+        )
+        remarks = tuple(self._remarks(there, scaled))
+        expected, fast, slow = replayed
+        return Rescaled(target, scaled, (expected, fast, slow), remarks)
+
+    def _scaled(self, there: TracePrices) -> Iterator[tuple[int, Scaled]]:
+        graph = self.ops.recorded.graph
+        for task, kind in enumerate(graph.kind):
+            if kind in BUSY_KINDS:
+                yield task, self._one(task, there)
+
+    def _one(self, task: int, there: TracePrices) -> Scaled:
+        measured_s = self.ops.recorded.graph.stated_s[task]
+        work = self.ops.recorded.works[task]
+        before, after = self.origin.prices.get(task), there.prices.get(task)
+        both = before is not None and after is not None
+        if both and before is not None and after is not None:
+            by_model = before.by is By.MODEL and after.by is By.MODEL
+            if not by_model or self.method is Method.MODEL:
+                return _by_ratio(measured_s, before, after)
+        if work.is_collective or work.shape is None:
+            return Scaled(measured_s, Method.KEPT)
+        ratio = wave_ratio(
+            self.origin.target.device,
+            there.target.device,
+            blocks=work.shape.blocks,
+            threads=work.shape.threads,
+            registers=work.shape.registers,
+            shared_bytes=work.shape.shared_bytes,
+            work=None if before is None else before.work,
+        )
+        sigma = 0.0 if there.target.name == self.origin.target.name else WAVE_SIGMA
+        return Scaled(measured_s * ratio, Method.WAVE, sigma, 0.0, Method.WAVE.value)
+
+    def _remarks(
+        self, there: TracePrices, scaled: Mapping[int, Scaled]
+    ) -> Iterator[Diagnostic]:
+        recorded = self.ops.recorded
+        yield from (d for d in there.diagnostics if d.code == "extrapolated")
+        for method, what in _REMARKS.items():
+            tasks = [task for task, one in scaled.items() if one.method is method]
+            if not tasks or (method is Method.WAVE and self.method is Method.WAVE):
+                continue
+            total_ms = sum(recorded.graph.stated_s[task] for task in tasks) * 1e3
+            message = f"{len(tasks)} launches ({total_ms:,.2f} ms) {what}"
+            level = Level.WARNING if method is Method.KEPT else Level.NOTE
+            yield Diagnostic(level, f"rescaled-{method.value}", message, recorded.trace.file)
+
+
+_REMARKS: Mapping[Method, str] = {
+    Method.KEPT: "keep what they took: collectives, which wait for other ranks, and "
+    "work of which the trace tells neither bytes nor blocks",
+    Method.WAVE: "are rescaled by their blocks alone, as if they waited for memory: no "
+    "model of perfc knows them",
+}
+
+
+def _by_ratio(measured_s: float, before: Price, after: Price) -> Scaled:
+    """Multiply by the ratio of the prices, of the whole op where it was spread.
+
+    What a model gets wrong on both GPUs alike cancels; how much does is not known, so
+    both errors count.
+    """
+    if before.is_spread or after.is_spread:
+        ratio = after.of_op / before.of_op
+    else:
+        ratio = after.seconds / before.seconds
+    same = (before.sigma_shared, before.seconds) == (after.sigma_shared, after.seconds)
+    return Scaled(
+        measured_s * ratio,
+        Method.MODEL if before.by is By.MODEL else Method.FACTS,
+        0.0 if same else math.hypot(before.sigma_shared, after.sigma_shared),
+        0.0 if same else math.hypot(before.sigma_own, after.sigma_own),
+        f"{before.model}/{after.model}",
+    )
+
+
+def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
+    """Return the relative uncertainty of all the device's time.
+
+    Errors that kernels of one family share add up, and so do those of equal calls;
+    families, and different calls, err independently.
+    """
+    calls = {task: launches.key for launches in ops.launches for task in launches.tasks}
+    shared: dict[str, float] = defaultdict(float)
+    own: dict[object, float] = defaultdict(float)
+    for task, one in scaled.items():
+        shared[one.family] += one.seconds * one.sigma_shared
+        own[calls.get(task) or task] += one.seconds * one.sigma_own
+    moved_s = sum(one.seconds for one in scaled.values() if one.method is not Method.KEPT)
+    return math.hypot(*shared.values(), *own.values()) / moved_s if moved_s else 0.0
+
+
+def _moved(scaled: Mapping[int, Scaled], log_factor: float) -> dict[int, float]:
+    """Return what tasks take if all that is rescaled is off by one factor."""
+    factor = math.exp(log_factor)
+    return {
+        task: one.seconds * (1.0 if one.method is Method.KEPT else factor)
+        for task, one in scaled.items()
+    }

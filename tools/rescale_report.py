@@ -1,0 +1,165 @@
+"""The two forms of what `perfc rescale` says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from perfc.ir import Diagnostic
+from perfc.tools.replay_report import diagnostic_json
+from perfc.tools.rescale import Method, Rescaled, Rescaling
+from perfc.tools.texts import columns_text
+
+SCHEMA = "perfc.rescale/1"
+
+_MEANING: Mapping[Method, str] = {
+    Method.MODEL: "measured x model there / model here",
+    Method.FACTS: "the same for copies and memsets, by their bytes",
+    Method.WAVE: "wave scaling",
+    Method.KEPT: "as measured",
+}
+
+
+def rescale_json(rescaling: Rescaling, found: Sequence[Rescaled]) -> str:
+    """Return `perfc.rescale/1`."""
+    recorded = rescaling.ops.recorded
+    trace = recorded.trace
+    document = {
+        "schema": SCHEMA,
+        "trace": {
+            "file": trace.file,
+            "rank": trace.rank,
+            "device": trace.device,
+            "target": rescaling.origin.target.name,
+        },
+        "method": rescaling.method.value,
+        "targets": [_target(rescaling, one) for one in found],
+        "diagnostics": [diagnostic_json(d) for d in _diagnostics(rescaling, found)],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _target(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
+    expected, fast, slow = one.replayed
+    steps = zip(*(replayed.steps for replayed in one.replayed), strict=True)
+    return {
+        "target": one.target.name,
+        "measured_us": expected.measured_us,
+        "predicted_us": expected.simulated_us,
+        "predicted_us_p05": fast.simulated_us,
+        "predicted_us_p95": slow.simulated_us,
+        "speedup": _speedup(expected.measured_us, expected.simulated_us),
+        "gpu_active_us": expected.gpu_active_us,
+        "methods": _methods(rescaling, one),
+        "steps": [
+            {
+                "name": step.name,
+                "measured_us": step.measured_us,
+                "predicted_us": step.simulated_us,
+                "predicted_us_p05": low.simulated_us,
+                "predicted_us_p95": high.simulated_us,
+            }
+            for step, low, high in steps
+        ],
+    }
+
+
+def _speedup(measured_us: float, predicted_us: float) -> float | None:
+    return measured_us / predicted_us if predicted_us else None
+
+
+def _methods(rescaling: Rescaling, one: Rescaled) -> dict[str, dict[str, float]]:
+    """Return launches, times and share of the predicted device time by method."""
+    stated_s = rescaling.ops.recorded.graph.stated_s
+    total_s = sum(task.seconds for task in one.scaled.values())
+    found: dict[str, dict[str, float]] = {}
+    for method in Method:
+        own = {t: s for t, s in one.scaled.items() if s.method is method}
+        predicted_s = sum(s.seconds for s in own.values())
+        found[method.value] = {
+            "launches": len(own),
+            "measured_us": sum(stated_s[task] for task in own) * 1e6,
+            "predicted_us": predicted_s * 1e6,
+            "share": predicted_s / total_s if total_s else 0.0,
+        }
+    return found
+
+
+def _diagnostics(
+    rescaling: Rescaling, found: Sequence[Rescaled]
+) -> Iterator[Diagnostic]:
+    said: dict[Diagnostic, None] = {}
+    for diagnostics in (
+        rescaling.ops.recorded.diagnostics,
+        (d for d in rescaling.origin.diagnostics if d.code not in _SAID_ELSEWHERE),
+        *(one.diagnostics for one in found),
+    ):
+        said |= dict.fromkeys(diagnostics)
+    yield from said
+
+
+_SAID_ELSEWHERE = frozenset({"kernels-measured", "collectives-measured"})
+"""Remarks about prices that are of no use here: another method takes over."""
+
+
+def rescale_text(
+    rescaling: Rescaling, found: Sequence[Rescaled], *, quiet: bool = False
+) -> str:
+    """Return tables: targets and steps, methods, and what is missing.
+
+    Args:
+        rescaling: The trace.
+        found: What it takes on each target.
+        quiet: Whether to leave out what is missing.
+
+    """
+    blocks = [_times_text(rescaling, found)]
+    blocks += [_methods_text(rescaling, one) for one in found]
+    notes = [
+        f"{found.level.value}: {found.where}: {found.message}"
+        for found in (() if quiet else _diagnostics(rescaling, found))
+    ]
+    return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
+
+
+def _times_text(rescaling: Rescaling, found: Sequence[Rescaled]) -> str:
+    origin = rescaling.origin.target.name
+    header = ("target", "step", f"on {origin}", "predicted", "90 %", "speed-up")
+    rows: list[tuple[str, ...]] = [header]
+    for one in found:
+        expected, fast, slow = one.replayed
+        whole = (expected.measured_us, expected.simulated_us)
+        ends = (fast.simulated_us, slow.simulated_us)
+        rows.append((one.target.name, "all", *_cells(whole, ends)))
+        for step, low, high in zip(*(r.steps for r in one.replayed), strict=True):
+            times = (step.measured_us, step.simulated_us)
+            step_ends = (low.simulated_us, high.simulated_us)
+            rows.append(("", step.name, *_cells(times, step_ends)))
+    return columns_text(rows)
+
+
+def _cells(
+    times_us: tuple[float, float], ends_us: tuple[float, float]
+) -> Iterator[str]:
+    yield from (f"{us / 1e3:,.2f} ms" for us in times_us)
+    yield f"{ends_us[0] / 1e3:,.2f} to {ends_us[1] / 1e3:,.2f} ms"
+    speedup = _speedup(*times_us)
+    yield "-" if speedup is None else f"{speedup:.2f}x"
+
+
+def _methods_text(rescaling: Rescaling, one: Rescaled) -> str:
+    header = (f"kernels on {one.target.name}", "share", "measured", "predicted", "")
+    rows: list[tuple[str, ...]] = [header]
+    for method, own in _methods(rescaling, one).items():
+        if own["launches"]:
+            rows.append(
+                (
+                    f"{own['launches']:,} launches",
+                    f"{own['share']:.1%}",
+                    f"{own['measured_us'] / 1e3:,.2f} ms",
+                    f"{own['predicted_us'] / 1e3:,.2f} ms",
+                    _MEANING[Method(method)],
+                )
+            )
+    return columns_text(rows)

@@ -1,0 +1,123 @@
+"""`perfc rescale`: predict another GPU from a trace of one you own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfc.ir import PerfcError, UsageError
+from perfc.tools.files import write_result
+from perfc.tools.steps_option import Steps, check_steps
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc rescale trace.json.gz --to a100 --to h100",
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option(
+    "--to",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="NAME|FILE.toml",
+    help="GPU to predict; give it again, or names with commas between, for more.",
+)
+@click.option(
+    "--from",
+    "origin",
+    metavar="NAME|FILE.toml",
+    help="GPU the trace was measured on, if not the one that it names.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["model", "wave"]),
+    default="model",
+    show_default=True,
+    help="Rescale kernels by perfc's models where they know them, else by their waves "
+    "of blocks; or all of them by their waves.",
+)
+@click.option(
+    "--overheads",
+    metavar="NAME|PROFILE.toml",
+    help="Host times of this profile; those of the trace if not given.",
+)
+@click.option("--steps", type=Steps(), help="Report these profiler steps only.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write there instead of stdout.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No remarks below the tables.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def rescale(  # noqa: PLR0913 - one argument per option
+    *,
+    file: Path,
+    names: tuple[str, ...],
+    origin: str | None,
+    method: str,
+    overheads: str | None,
+    steps: range | None,
+    format_: str,
+    output: Path | None,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Predict the time of a measured trace on other GPUs.
+
+    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz. Each kernel's
+    measured time is multiplied by the ratio of what perfc predicts for it on both
+    GPUs; then the trace runs again by perfc's rules of time.
+    """
+    from perfc.costmodels import load_profile, load_target  # noqa: PLC0415 - this verb's
+    from perfc.tools.rescale import Method, Rescaling  # noqa: PLC0415
+    from perfc.tools.rescale_report import rescale_json, rescale_text  # noqa: PLC0415
+    from perfc.tools.trace_ops import trace_ops  # noqa: PLC0415
+    from perfc.tools.trace_prices import trace_prices  # noqa: PLC0415
+    from perfc.tools.trace_target import target_of_trace  # noqa: PLC0415
+    from perfc.traces import read_trace, record  # noqa: PLC0415
+
+    targets = [load_target(name) for name in _split(names)]
+    host = None if overheads is None else load_profile(overheads)
+    recorded = record(read_trace(file))
+    if not recorded.works:
+        msg = f"{file}: the device did nothing in it; there is nothing to rescale"
+        raise PerfcError(msg)
+    check_steps([recorded], steps)
+    ops = trace_ops(recorded)
+    here = trace_prices(ops, target_of_trace(recorded, origin, "--from"))
+    rescaling = Rescaling(ops, here, Method(method), host, steps)
+    found = [rescaling.to(target) for target in targets]
+    if format_ == "json":
+        write_result(rescale_json(rescaling, found), output)
+    else:
+        write_result(rescale_text(rescaling, found, quiet=quiet), output)
+    return 0
+
+
+def _split(names: tuple[str, ...]) -> list[str]:
+    """Return targets by their names, of which one option may give several.
+
+    Raises:
+        UsageError: there is none between two commas, or one is there twice.
+
+    """
+    found = [name.strip() for given in names for name in given.split(",")]
+    if not all(found):
+        msg = f"--to {','.join(names)}: an empty name"
+        raise UsageError(msg)
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        msg = f"--to {twice} is given twice"
+        raise UsageError(msg)
+    return found
