@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import UsageError
 from perfc.tools.files import write_result
 from perfc.tools.steps_option import Steps, check_steps
 
@@ -86,19 +86,21 @@ def replay(  # noqa: PLR0913 - one argument per option
 ) -> int:
     """Run measured traces again, and say what their hosts and devices did.
 
-    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz. Kernels take what
-    they took, or what perfc predicts for them; launches, streams, waits and threads follow perfc's rules. The difference
+    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz, or beside it the
+    execution trace of the same run, which tells the arguments of its ops. Kernels take
+    what they took, or what perfc predicts for them; launches, streams, waits and threads follow perfc's rules. The difference
     to what was measured tells how far those rules are right.
     """
     from perfc.fitting import host_times  # noqa: PLC0415 - for this verb alone
     from perfc.tools.replay import replay_alone, replay_joint  # noqa: PLC0415
     from perfc.tools.replay_report import replay_json, replay_text  # noqa: PLC0415
+    from perfc.tools.trace_files import read_recorded  # noqa: PLC0415
 
     _check_host(host)
     if target is not None and kernels == "measured":
         msg = "--target is for --kernels predicted"
         raise UsageError(msg)
-    recorded = _recorded(files, joint=joint)
+    recorded = read_recorded(files, joint=joint)
     check_steps(recorded, steps)
     profile = _profile(host, recorded, steps)
     run = replay_joint if joint else replay_alone
@@ -121,18 +123,6 @@ def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePric
         trace_prices(trace_ops(one), target_of_trace(one, name, "--target"))
         for one in recorded
     ]
-
-
-def _recorded(files: Sequence[Path], *, joint: bool) -> list[Recorded]:
-    from perfc.traces import read_ranks, read_trace, record  # noqa: PLC0415
-
-    found = read_ranks(files) if joint else [record(read_trace(p)) for p in files]
-    for one in found:
-        if not len(one.graph):
-            what = "nothing was launched or waited for"
-            msg = f"{one.trace.file}: {what}; there is nothing to replay"
-            raise PerfcError(msg)
-    return found
 
 
 _LEARNT = ("per-op", "global")

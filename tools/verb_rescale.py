@@ -15,7 +15,9 @@ from perfc.tools.steps_option import Steps, check_steps
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: perfc rescale trace.json.gz --to a100 --to h100",
 )
-@click.argument("file", type=click.Path(path_type=Path), metavar="TRACE")
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE"
+)
 @click.option(
     "--to",
     "names",
@@ -62,7 +64,7 @@ from perfc.tools.steps_option import Steps, check_steps
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def rescale(  # noqa: PLR0913 - one argument per option
     *,
-    file: Path,
+    files: tuple[Path, ...],
     names: tuple[str, ...],
     origin: str | None,
     method: str,
@@ -75,23 +77,28 @@ def rescale(  # noqa: PLR0913 - one argument per option
 ) -> int:
     """Predict the time of a measured trace on other GPUs.
 
-    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz. Each kernel's
+    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz, or beside it the
+    execution trace of the same run, which tells the arguments of its ops. Each kernel's
     measured time is multiplied by the ratio of what perfc predicts for it on both
     GPUs; then the trace runs again by perfc's rules of time.
     """
     from perfc.costmodels import load_profile, load_target  # noqa: PLC0415 - this verb's
     from perfc.tools.rescale import Method, Rescaling  # noqa: PLC0415
     from perfc.tools.rescale_report import rescale_json, rescale_text  # noqa: PLC0415
+    from perfc.tools.trace_files import read_recorded  # noqa: PLC0415
     from perfc.tools.trace_ops import trace_ops  # noqa: PLC0415
     from perfc.tools.trace_prices import trace_prices  # noqa: PLC0415
     from perfc.tools.trace_target import target_of_trace  # noqa: PLC0415
-    from perfc.traces import read_trace, record  # noqa: PLC0415
 
     targets = [load_target(name) for name in _split(names)]
     host = None if overheads is None else load_profile(overheads)
-    recorded = record(read_trace(file))
+    first, *others = read_recorded(files)
+    if others:
+        msg = f"{len(files)} traces; expected one, and its execution trace if there is"
+        raise UsageError(msg)
+    recorded = first
     if not recorded.works:
-        msg = f"{file}: the device did nothing in it; there is nothing to rescale"
+        msg = f"{recorded.trace.file}: the device did nothing in it; there is nothing to rescale"
         raise PerfcError(msg)
     check_steps([recorded], steps)
     ops = trace_ops(recorded)

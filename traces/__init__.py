@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from perfc.traces.collectives import Joint, align_collectives, read_ranks
+from perfc.traces.collectives import (
+    Joint,
+    align_collectives,
+    read_ranks,
+    record_ranks,
+)
 from perfc.traces.events import (
     LOADER,
     DeviceKind,
@@ -15,6 +20,13 @@ from perfc.traces.events import (
     Trace,
     TraceError,
 )
+from perfc.traces.execution_trace import (
+    ExecutedOp,
+    ExecutionTrace,
+    describe,
+    is_execution_trace,
+    read_execution_trace,
+)
 from perfc.traces.inputs import (
     UNRECORDED,
     RawInputs,
@@ -22,6 +34,7 @@ from perfc.traces.inputs import (
     RecordedOp,
     RecordedTensor,
 )
+from perfc.traces.json_stream import no_times
 from perfc.traces.kineto import read_trace
 from perfc.traces.owners import op_parents, owners
 from perfc.traces.recorded import Gap, Recorded, StepMark
@@ -34,6 +47,8 @@ __all__ = [
     "UNRECORDED",
     "DeviceKind",
     "DeviceWork",
+    "ExecutedOp",
+    "ExecutionTrace",
     "Gap",
     "HostOp",
     "Joint",
@@ -51,10 +66,15 @@ __all__ = [
     "TraceError",
     "align_collectives",
     "covered",
+    "describe",
+    "is_execution_trace",
     "is_memory",
+    "no_times",
     "op_parents",
     "owners",
+    "read_execution_trace",
     "read_ranks",
     "read_trace",
     "record",
+    "record_ranks",
 ]

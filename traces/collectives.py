@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from perfc.ir import Diagnostic, LaunchGraph, Level, TaskKind
-from perfc.traces.events import TraceError
+from perfc.traces.events import Trace, TraceError
 from perfc.traces.kineto import read_trace
 from perfc.traces.recorded import Recorded
 from perfc.traces.recording import record
@@ -32,7 +32,16 @@ def read_ranks(paths: Sequence[str | Path]) -> list[Recorded]:
         TraceError: a file is no trace, two are of one rank, or of different runs.
 
     """
-    traces = [read_trace(path) for path in paths]
+    return record_ranks([read_trace(path) for path in paths])
+
+
+def record_ranks(traces: Sequence[Trace]) -> list[Recorded]:
+    """Return the launch graphs of the ranks of one run, by one clock.
+
+    Raises:
+        TraceError: two are of one rank, or of different runs.
+
+    """
     numbers = [trace.rank for trace in traces if trace.rank is not None]
     if len(set(numbers)) < len(numbers):
         listed = ", ".join(f"{t.file} is rank {t.rank}" for t in traces)

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 import attrs
 
-from perfc.ir import DTYPES, DType, TensorType
+from perfc.ir import DTYPES, DType, MemorySpace, TensorType
 
 ELEMENT_TYPES: Mapping[str, str] = {
     "double": "f64",
@@ -67,7 +67,8 @@ class RecordedTensor:
 
     def type(self, default: DType) -> TensorType:
         """Return its type, *default* in place of an element type not told."""
-        return TensorType(self.dtype or default, self.shape)
+        space = MemorySpace.HOST if self.on_host else MemorySpace.DEVICE
+        return TensorType(self.dtype or default, self.shape, space)
 
 
 Plain: TypeAlias = "int | float | bool | str | None | tuple[Plain, ...]"
@@ -85,6 +86,7 @@ class RecordedOp:
         arguments: What it was given.
         overload: Which of the ops of this name, as `Tensor`; "" where not told.
         results: What it returned; () where not told.
+        names: Names of its arguments; () where not told.
 
     """
 
@@ -92,6 +94,7 @@ class RecordedOp:
     arguments: tuple[RecordedArgument, ...]
     overload: str = ""
     results: tuple[RecordedTensor, ...] = ()
+    names: tuple[str, ...] = ()
 
     def op(self, _name: str) -> RecordedOp:
         """Return itself: it has been taken apart already."""

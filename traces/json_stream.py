@@ -22,6 +22,7 @@ _LONGEST = 1 << 26
 """Characters that one value may have; after as many without an end it is damaged."""
 
 _EVENTS = "traceEvents"
+_GZIP = b"\x1f\x8b"
 _SPACES = re.compile(r"[ \t\r\n]*")
 
 
@@ -32,12 +33,24 @@ class EventFile:
     It is an object with a list `traceEvents` and other fields, or that list itself.
 
     Attributes:
+        path: The file.
+        listed: Name of the list of events.
         header: The other fields; complete when the events are.
 
     """
 
     path: Path
+    listed: str = _EVENTS
     header: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+
+    def head(self, count: int) -> bytes:
+        """Return the first bytes of its text; none if it cannot be read."""
+        try:
+            with self.path.open("rb") as raw:
+                zipped = raw.peek(2)[:2] == _GZIP
+                return (gzip.open(raw) if zipped else raw).read(count)
+        except (OSError, EOFError, zlib.error):
+            return b""
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the events.
@@ -57,7 +70,10 @@ class EventFile:
             msg = f"cannot read {self.path}: {error.strerror or error}"
             raise TraceError(msg) from None
         except UnicodeDecodeError:
-            msg = f"{self.path}: not text; expected a trace in JSON, or gzipped JSON"
+            msg = (
+                f"{self.path}: not text; expected a trace in JSON, or gzipped JSON "
+                "(protocol buffers, as Chakra's .et files are, are not read)"
+            )
             raise TraceError(msg) from None
         except (ValueError, RecursionError) as error:
             deep = isinstance(error, RecursionError)
@@ -71,14 +87,14 @@ class EventFile:
             yield from self._elements(reader)
             return
         if first != "{":
-            msg = f"{self.path}: expected a JSON object with {_EVENTS!r}"
+            msg = f"{self.path}: expected a JSON object with {self.listed!r}"
             raise TraceError(msg)
         reader.take("{")
         found = False
         while reader.peek() != "}":
             key = reader.value()
             reader.take(":")
-            if key == _EVENTS and reader.peek() == "[":
+            if key == self.listed and reader.peek() == "[":
                 found = True
                 yield from self._elements(reader)
             else:
@@ -90,14 +106,10 @@ class EventFile:
             msg = "more text behind the end of the trace"
             raise ValueError(msg)
         if "nodes" in self.header and not found:
-            msg = (
-                f"{self.path}: an execution trace of PyTorch, which has no times; give "
-                "the Kineto trace of the same run"
-            )
-            raise TraceError(msg)
+            raise TraceError(no_times(self.path))
         if not found:
             keys = ", ".join(sorted(self.header)[:5]) or "nothing"
-            msg = f"{self.path}: no trace: expected {_EVENTS!r}, found {keys}"
+            msg = f"{self.path}: no trace: expected {self.listed!r}, found {keys}"
             raise TraceError(msg)
 
     def _elements(self, reader: _Reader) -> Iterator[dict[str, Any]]:
@@ -111,9 +123,17 @@ class EventFile:
         reader.take("]")
 
 
+def no_times(path: Path | str) -> str:
+    """Say what an execution trace alone is not good for, and what it is."""
+    return (
+        f"{path}: an execution trace of PyTorch: nothing is measured in it; give the "
+        "Kineto trace of the same run, too, or predict it: perfc analyze"
+    )
+
+
 def _text(raw: io.BufferedReader) -> IO[str]:
     """Return the text of a file, gzipped or not, whatever its name; a pipe will do."""
-    if raw.peek(2)[:2] == b"\x1f\x8b":
+    if raw.peek(2)[:2] == _GZIP:
         return gzip.open(raw, "rt", encoding="utf-8")
     return io.TextIOWrapper(raw, encoding="utf-8")
 

@@ -16,7 +16,7 @@ from perfc.frontends.aten.node import AtenNode, Misfit, NodeArgument, inferred_t
 from perfc.frontends.aten.op_map import find_handler
 from perfc.frontends.aten.signatures import Signature, find_signature
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, DType, PerfcError, Program, TensorType
+from perfc.ir import AttrValue, DType, Location, PerfcError, Program, TensorType
 from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
 
 _INDIFFERENT = frozenset(
@@ -124,7 +124,7 @@ class RecordedGraph:
             None if type_ is None else AtenTensor(f"{prefix}.{place}", type_)
             for place, type_ in enumerate(results)
         )
-        self._builder.call(AtenCall(target, arguments, made))
+        self._builder.call(AtenCall(target, arguments, made, Location(name=prefix)))
         self._outputs += [tensor.name for tensor in made if tensor is not None]
         return prefix
 
@@ -202,7 +202,7 @@ def _check_recorded(
     signature: Signature, given: Mapping[str, RecordedArgument]
 ) -> None:
     """Refuse a call of which something is missing that decides what is launched."""
-    kinds = dict(zip(signature.names, signature.kinds, strict=True))
+    kinds = dict(zip(signature.names, signature.kinds, strict=False))
     for name, value in given.items():
         missing = value is UNRECORDED and name not in _INDIFFERENT
         if missing and kinds[name] != "T":  # a tensor would have had a type
@@ -241,6 +241,8 @@ def _results(
     name = _base(target)
     if name.endswith("_") or name == "_index_put_impl":
         first = next(iter(given.values()))
+        if isinstance(first, tuple):  # a list of tensors, each of which is written
+            return tuple(_tensor_type(one, default) for one in first)
         return (_tensor_type(first, default),) if signature.returns else ()
     if name == "cat":
         return (_concatenated(given, default),)

@@ -1,0 +1,273 @@
+"""Execution traces of PyTorch (`ExecutionTraceObserver`): ops and tensors, no times.
+
+Schema 1.0.x (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`): a list of
+nodes with what each op was given and what it returned, in the order in which they were
+finished; `rf_id` is the order in which they began.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+
+from perfc.ir import DTYPES, Diagnostic, Level
+from perfc.traces.events import HostOp, Thread, Trace, TraceError
+from perfc.traces.inputs import (
+    ELEMENT_TYPES,
+    Plain,
+    RecordedArgument,
+    RecordedOp,
+    RecordedTensor,
+)
+from perfc.traces.json_stream import EventFile
+
+_NODES = "nodes"
+_HEAD_CHARACTERS = 4096
+_LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[')
+_SCHEMA = re.compile(r"1\.\d+\.")
+_TENSOR = re.compile(r"Tensor\(([^()]*)\)")
+_NONE = "<None>"
+_TENSOR_PARTS = 6
+"""Of a tensor: its number, its storage's, offset, elements, bytes of each, device."""
+
+
+@attrs.frozen
+class ExecutedOp:
+    """One call of one op.
+
+    Attributes:
+        number: Its number in the file.
+        parent: Number of the op that it ran in.
+        call: What it is, with arguments and results.
+        reads: Numbers of the tensors among its arguments, in order; the number of one
+            tensor can be that of another later on.
+        makes: Numbers of the tensors that it returned.
+
+    """
+
+    number: int
+    parent: int
+    call: RecordedOp
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
+class ExecutionTrace:
+    """An execution trace.
+
+    Attributes:
+        file: Where it was read.
+        threads: Ops of each thread in the order in which they began.
+
+    """
+
+    file: str
+    threads: Mapping[int, Sequence[ExecutedOp]]
+
+
+def is_execution_trace(path: str | Path) -> bool:
+    """Whether a file is an execution trace, by how it begins; False if unreadable."""
+    head = EventFile(Path(path)).head(_HEAD_CHARACTERS)
+    found = _LISTS.search(head)
+    return found is not None and found[1] == _NODES.encode()
+
+
+def read_execution_trace(path: str | Path) -> ExecutionTrace:
+    """Read an execution trace, `.json` or `.json.gz`.
+
+    Raises:
+        TraceError: the file cannot be read, is damaged, or is no execution trace.
+
+    """
+    file = EventFile(Path(path), _NODES)
+    threads: dict[int, list[tuple[int, ExecutedOp]]] = defaultdict(list)
+    for node in file.events():
+        order, thread = node.get("rf_id", 0), node.get("tid", 0)
+        if not isinstance(order, int) or not isinstance(thread, int):
+            msg = f"{path}: node {node.get('id')!r}: rf_id and tid are no numbers"
+            raise TraceError(msg)
+        if order > 0:  # the others are processes and threads
+            threads[thread].append((order, _executed(node, str(path))))
+    schema = str(file.header.get("schema", ""))
+    if not _SCHEMA.match(schema):
+        msg = f"{path}: schema {schema!r} of execution traces; expected 1.0.x"
+        raise TraceError(msg)
+    if not threads:
+        msg = f"{path}: an execution trace without ops"
+        raise TraceError(msg)
+    ordered = {
+        thread: [op for _, op in sorted(ops, key=lambda pair: pair[0])]
+        for thread, ops in sorted(threads.items())
+    }
+    return ExecutionTrace(str(path), ordered)
+
+
+def _executed(node: Mapping[str, Any], file: str) -> ExecutedOp:
+    """Take a node apart.
+
+    Newer versions have inputs and outputs in records of their own.
+    """
+    given, made = _side(node, "input"), _side(node, "output")
+    number, parent = node.get("id"), node.get("parent", node.get("ctrl_deps"))
+    if not isinstance(number, int) or not isinstance(parent, int):
+        msg = f"{file}: node {number!r}: id and parent are no numbers"
+        raise TraceError(msg)
+    schema = str(node.get("op_schema", "") or _attribute(node, "op_schema"))
+    head, _, rest = schema.partition("(")
+    results = [_tensors(v, s, t) for v, s, t in zip(*made, strict=False)]
+    call = RecordedOp(
+        str(node.get("name", "")),
+        tuple(_argument(v, s, t) for v, s, t in zip(*given, strict=False)),
+        head.partition(".")[2] or "default",
+        tuple(tensor for tensors in results for tensor in tensors),
+        _names(rest),
+    )
+    return ExecutedOp(number, parent, call, _numbers(given), _numbers(made))
+
+
+_Side = tuple[list[Any], list[Any], list[Any]]
+"""Values, shapes and types."""
+
+
+def _side(node: Mapping[str, Any], name: str) -> _Side:
+    plural = node.get(f"{name}s")
+    if isinstance(plural, dict):
+        found = [plural.get(key) for key in ("values", "shapes", "types")]
+    else:
+        found = [plural, node.get(f"{name}_shapes"), node.get(f"{name}_types")]
+    values, shapes, types = (value if isinstance(value, list) else [] for value in found)
+    return values, shapes, types
+
+
+def _attribute(node: Mapping[str, Any], name: str) -> object:
+    listed: object = node.get("attrs")
+    for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        if isinstance(one, dict) and one.get("name") == name:
+            return one.get("value", "")
+    return ""
+
+
+def _names(arguments: str) -> tuple[str, ...]:
+    """Return the names of arguments from the text of a schema behind its `(`."""
+    inside, depth = arguments.rpartition(" -> ")[0].rstrip(")"), 0
+    words: list[str] = [""]
+    for character in inside:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            words.append("")
+        else:
+            words[-1] += character
+    named = [word.partition("=")[0].split() for word in words]
+    return tuple(parts[-1] for parts in named if len(parts) > 1)
+
+
+def _argument(value: Any, shape: Any, kind: Any) -> RecordedArgument:  # noqa: ANN401 - JSON
+    if str(kind).startswith("Tensor(") or "Tensor(" in str(kind):
+        found = _tensors(value, shape, kind)
+        listed = not str(kind).startswith("Tensor(")
+        return found if listed else (found[0] if found else None)
+    return _plain(value)
+
+
+def _plain(value: object) -> Plain:
+    if isinstance(value, list):
+        return tuple(_plain(item) for item in cast("list[object]", value))
+    if value == _NONE:
+        return None
+    return value if isinstance(value, int | float | str) else None
+
+
+def _tensors(value: Any, shape: Any, kind: Any) -> tuple[RecordedTensor, ...]:  # noqa: ANN401 - JSON
+    """Return the tensors of an argument: one, or those of a list."""
+    types = _TENSOR.findall(str(kind))
+    listed = not str(kind).startswith("Tensor(")
+    values, shapes = (value, shape) if listed else ([value], [shape])
+    if not isinstance(values, list) or not isinstance(shapes, list):
+        return ()
+    return tuple(
+        RecordedTensor(
+            tuple(n for n in dims if isinstance(n, int)),
+            DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None,
+            on_host=_is_tensor(one) and one[-1] == "cpu",
+        )
+        for one, dims, name in zip(values, shapes, types, strict=False)
+        if isinstance(dims, list)
+    )
+
+
+def _is_tensor(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return (
+        isinstance(value, list)
+        and len(value) == _TENSOR_PARTS
+        and isinstance(value[-1], str)
+        and all(isinstance(part, int) for part in value[:-1])
+    )
+
+
+def _numbers(side: _Side) -> tuple[int, ...]:
+    found: list[int] = []
+    for value in side[0]:
+        own = [value] if _is_tensor(value) else value if isinstance(value, list) else []
+        found += [int(one[0]) for one in own if _is_tensor(one)]
+    return tuple(found)
+
+
+def describe(trace: Trace, execution: ExecutionTrace) -> Trace:
+    """Return the Kineto trace with what the execution trace says of its ops.
+
+    Both list the ops of a thread in the order in which they began. The ops of one
+    iteration may be there several times; each time they are the same.
+
+    Raises:
+        TraceError: no thread of the one runs what a thread of the other does.
+
+    """
+    ours: dict[Thread, list[HostOp]] = defaultdict(list)
+    for op in trace.ops:
+        ours[op.thread].append(op)
+    for line in ours.values():
+        if all(op.number >= 0 for op in line):  # clocks of old traces tick once a us
+            line.sort(key=lambda op: op.number)
+    known = {op.name for op in trace.ops}
+    count = sum(
+        _described(line, [op for op in ops if op.call.name in known])
+        for ops in execution.threads.values()
+        for line in ours.values()
+    )
+    if not count:
+        msg = (
+            f"{execution.file}: of another run than {trace.file}: no thread of it runs "
+            "the same ops in the same order"
+        )
+        raise TraceError(msg)
+    message = (
+        f"arguments of {count} of {len(trace.ops)} ops are those of {execution.file}"
+    )
+    note = Diagnostic(Level.NOTE, "execution-trace", message, trace.file)
+    missing = "trace-no-shapes"
+    kept = [found for found in trace.diagnostics if found.code != missing]
+    return attrs.evolve(trace, diagnostics=(*kept, note))
+
+
+def _described(line: Sequence[HostOp], ops: Sequence[ExecutedOp]) -> int:
+    """Give arguments to ops wherever a whole thread's ops are found; return how many."""
+    names = [op.call.name for op in ops]
+    inside = {*names}
+    found = [op for op in line if op.name in inside]
+    count = position = 0
+    while names and position + len(names) <= len(found):
+        piece = found[position : position + len(names)]
+        if piece[0].name != names[0] or [op.name for op in piece] != names:
+            position += 1
+            continue
+        for host, executed in zip(piece, ops, strict=True):
+            host.inputs = executed.call
+        count += len(piece)
+        position += len(names)
+    return count
