@@ -14,7 +14,7 @@ from perfc.costmodels.target import Device
 from perfc.ir import Work
 
 WAVE_SIGMA = 0.3
-"""Of the logarithm: ops rescaled so are off by 29.8 % on average (ibid., section 5.2)."""
+"""Of the logarithm: ops are off by 29.8 % on average (ibid., section 5.2)."""
 
 _BLOCKS_PER_SM: Mapping[str, int] = {
     "7.5": 16,

@@ -18,6 +18,7 @@ from perfc.frontends.workloads import (
 )
 
 if TYPE_CHECKING:
+    from perfc.frontends.aten.recorded import NotRecordedError, RecordedGraph
     from perfc.frontends.torch import (
         CustomStep,
         Label,
@@ -47,7 +48,9 @@ __all__ = [
     "Label",
     "Loss",
     "Made",
+    "NotRecordedError",
     "Optimizer",
+    "RecordedGraph",
     "Source",
     "TextFrontend",
     "Workload",
@@ -66,17 +69,20 @@ __all__ = [
     "weightless_onnx",
 ]
 
-_EXPORT = {
+_HOMES = {
+    "NotRecordedError": "perfc.frontends.aten.recorded",
+    "RecordedGraph": "perfc.frontends.aten.recorded",
     "TRANSLATION": "perfc.frontends.torch.embedding_bag_op",
     "weightless_onnx": "perfc.frontends.torch.onnx_file",
 }
-"""What needs the ONNX exporter of PyTorch besides, and where it is."""
+"""Where what does not lie in `perfc.frontends.torch` is: ops of traces, which need no
+PyTorch, and what needs its ONNX exporter besides."""
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    home = _EXPORT.get(name, "perfc.frontends.torch")
+    home = _HOMES.get(name, "perfc.frontends.torch")
     found: object = getattr(import_module(home), name)
     return found

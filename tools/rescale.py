@@ -150,7 +150,9 @@ class Rescaling:
             total_ms = sum(recorded.graph.stated_s[task] for task in tasks) * 1e3
             message = f"{len(tasks)} launches ({total_ms:,.2f} ms) {what}"
             level = Level.WARNING if method is Method.KEPT else Level.NOTE
-            yield Diagnostic(level, f"rescaled-{method.value}", message, recorded.trace.file)
+            yield Diagnostic(
+                level, f"rescaled-{method.value}", message, recorded.trace.file
+            )
 
 
 _REMARKS: Mapping[Method, str] = {
@@ -193,7 +195,9 @@ def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
     for task, one in scaled.items():
         shared[one.family] += one.seconds * one.sigma_shared
         own[calls.get(task) or task] += one.seconds * one.sigma_own
-    moved_s = sum(one.seconds for one in scaled.values() if one.method is not Method.KEPT)
+    moved_s = sum(
+        one.seconds for one in scaled.values() if one.method is not Method.KEPT
+    )
     return math.hypot(*shared.values(), *own.values()) / moved_s if moved_s else 0.0
 
 

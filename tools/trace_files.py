@@ -1,4 +1,4 @@
-"""Reading the traces that a verb is given: Kineto's, and execution traces beside them."""
+"""The traces that a verb is given: Kineto's, and execution traces beside them."""
 
 from __future__ import annotations
 
@@ -54,4 +54,3 @@ def read_recorded(files: Sequence[Path], *, joint: bool = False) -> list[Recorde
             msg = f"{one.trace.file}: {what}; there is nothing to replay"
             raise PerfcError(msg)
     return found
-

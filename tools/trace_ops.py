@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from perfc.frontends.aten import NotRecorded, RecordedGraph
+from perfc.frontends import NotRecordedError, RecordedGraph
 from perfc.ir import DTYPES, DType, Program, TaskKind
 from perfc.traces import (
     HostOp,
     Recorded,
     RecordedOp,
     RecordedTensor,
-    owners,
+    call_owners,
 )
 
 NO_OP = "no op around the launch"
@@ -74,7 +74,7 @@ def trace_ops(recorded: Recorded) -> TraceOps:
     ops = [op for op in trace.ops if not op.is_label]
     owned: dict[int, tuple[HostOp | None, list[int]]] = {}
     calls = [call for call in trace.calls if call.correlation in tasks]
-    for call, op in owners(calls, ops):
+    for call, op in call_owners(calls, ops):
         own = tasks.pop(call.correlation, [])
         owned.setdefault(id(op), (op, []))[1].extend(own)
     for left in tasks.values():  # launched before the trace began
@@ -109,7 +109,7 @@ def _key(
     if call not in known:
         try:
             known[call] = graph.add(call), ""
-        except NotRecorded as error:
+        except NotRecordedError as error:
             known[call] = "", str(error)
     return known[call]
 

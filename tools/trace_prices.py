@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 
 from perfc.costmodels import Estimate, Target, find_cost_models, price
-from perfc.ir import Diagnostic, Kernel, LaunchGraph, Level, Record, TaskKind, Work
+from perfc.ir import (
+    NO_WORK,
+    Diagnostic,
+    Kernel,
+    LaunchGraph,
+    Level,
+    Record,
+    TaskKind,
+    Work,
+)
 from perfc.passes import (
     KERNEL_COST,
     LAUNCHES,
@@ -19,8 +30,8 @@ from perfc.passes import (
     PassManager,
     ShapeInference,
 )
-from perfc.tools.trace_ops import OpLaunches, TraceOps
-from perfc.traces import DeviceKind, DeviceWork
+from perfc.tools.trace_ops import NO_OP, TraceOps
+from perfc.traces import DeviceKind, DeviceWork, Shape
 
 NOTHING = "perfc launches nothing for it"
 UNMODELLED = "perfc has no cost model for it"
@@ -104,12 +115,17 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
     expected, remarks = _expected(ops, target, modes)
     for launches in ops.launches:
         kernels = expected.get((launches.key, launches.uses_tf32), [])
-        missing = launches.missing or (_unpriceable(kernels))
-        open_ = [task for task in launches.tasks if task not in found]
+        missing = launches.missing or _unpriceable(kernels)
+        unpriced = [task for task in launches.tasks if task not in found]
         if missing:
-            reasons[launches.op, missing] += open_
-        elif open_:
-            found.update(_matched(ops, open_, kernels))
+            reasons[launches.op, missing] += unpriced
+        elif unpriced:
+            found.update(_matched(ops, unpriced, kernels))
+    found.update(_alike(ops, found))
+    reasons = {
+        why: [task for task in tasks if task not in found]
+        for why, tasks in reasons.items()
+    }
     remarks = (
         *remarks,
         *_missing(ops, reasons),
@@ -119,12 +135,21 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
     return TracePrices(ops, target, found, remarks)
 
 
+class _Row(NamedTuple):
+    """What a model says of one kernel."""
+
+    seconds: float
+    sigma_shared: float
+    sigma_own: float
+    model: str
+
+
 @attrs.frozen
 class _Expected:
     """A kernel that perfc launches for an op."""
 
     kernel: Kernel
-    price: tuple[float, float, float, str]
+    row: _Row
 
 
 def _unpriceable(kernels: Sequence[_Expected]) -> str:
@@ -142,10 +167,13 @@ def _expected(
     """
     found: dict[tuple[str, bool], list[_Expected]] = defaultdict(list)
     remarks: dict[Diagnostic, None] = {}
-    for tf32 in sorted(modes) if ops.program is not None else ():
+    program = ops.program
+    if program is None:
+        return {}, ()
+    for tf32 in sorted(modes):
         lower = LowerKernels(inputs="device", tf32=tf32)
         manager = PassManager((ShapeInference(), lower, KernelCost()))
-        analysis = manager.run(ops.program, target)
+        analysis = manager.run(program, target)
         (graph,) = analysis.get(LAUNCHES)
         (cost,) = analysis.get(KERNEL_COST)
         for task, kernel in enumerate(graph.kernel):
@@ -164,8 +192,8 @@ def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
     return graph.kind[task] is TaskKind.COPY and graph.detail[task] != "d2d"
 
 
-def _row(cost: Estimate, row: int) -> tuple[float, float, float, str]:
-    return (
+def _row(cost: Estimate, row: int) -> _Row:
+    return _Row(
         float(cost.seconds[row]),
         float(cost.sigma_shared[row]),
         float(cost.sigma_independent[row]),
@@ -177,36 +205,49 @@ def _matched(
     ops: TraceOps, tasks: Sequence[int], kernels: Sequence[_Expected]
 ) -> Iterator[tuple[int, Price]]:
     """Yield tasks with their prices, by order or by their measured shares."""
-    total_s = sum(one.price[0] for one in kernels)
+    total_s = sum(one.row.seconds for one in kernels)
     if len(tasks) == len(kernels):
         for task, one in zip(tasks, kernels, strict=True):
-            price_ = Price(*one.price, total_s, False, By.MODEL, one.kernel.work)
-            yield task, price_
+            yield task, Price(*one.row, total_s, False, By.MODEL, one.kernel.work)
         return
     stated_s = ops.recorded.graph.stated_s
     measured_s = sum(stated_s[task] for task in tasks)
-    parts = [one.price[0] / total_s for one in kernels]
-    shared = sum(p * one.price[1] for p, one in zip(parts, kernels, strict=True))
-    own = sum((p * one.price[2]) ** 2 for p, one in zip(parts, kernels, strict=True))
-    models = "+".join(dict.fromkeys(one.price[3] for one in kernels))
+    whole = _Row(
+        total_s,
+        sum(one.row.seconds * one.row.sigma_shared for one in kernels) / total_s,
+        math.hypot(*(one.row.seconds * one.row.sigma_own for one in kernels)) / total_s,
+        "+".join(dict.fromkeys(one.row.model for one in kernels)),
+    )
+    work = sum((one.kernel.work for one in kernels), NO_WORK)
     for task in tasks:
         share = stated_s[task] / measured_s if measured_s else 1 / len(tasks)
-        work = Work(
-            *(
-                round(share * sum(amounts))
-                for amounts in zip(*map(_amounts, kernels), strict=True)
-            )
-        )
-        seconds = share * total_s
-        yield (
-            task,
-            Price(seconds, shared, own**0.5, models, total_s, True, By.MODEL, work),
-        )
+        row = whole._replace(seconds=share * total_s)
+        yield task, Price(*row, total_s, True, By.MODEL, _part(work, share))
 
 
-def _amounts(one: _Expected) -> tuple[int, int, int]:
-    work = one.kernel.work
-    return work.flops, work.bytes_read, work.bytes_written
+def _part(work: Work, share: float) -> Work:
+    amounts = (work.flops, work.bytes_read, work.bytes_written)
+    return Work(*(round(share * amount) for amount in amounts))
+
+
+def _alike(ops: TraceOps, found: Mapping[int, Price]) -> Iterator[tuple[int, Price]]:
+    """Yield tasks of no known op that run the same blocks of a kernel as priced ones.
+
+    So do those of an iteration that was launched before the trace began. Where equal
+    kernels have different prices they have none.
+    """
+    known: dict[tuple[str, Shape], set[Price]] = defaultdict(set)
+    works = ops.recorded.works
+    for task, price_ in found.items():
+        shape = works[task].shape
+        if shape is not None and not price_.is_spread:
+            known[works[task].name, shape].add(price_)
+    for launches in ops.launches:
+        for task in launches.tasks if launches.missing == NO_OP else ():
+            shape = works[task].shape
+            prices = known.get((works[task].name, shape), set()) if shape else set()
+            if len(prices) == 1:
+                yield task, next(iter(prices))
 
 
 _ENDS: Mapping[str, str] = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d"}
@@ -227,7 +268,7 @@ def _by_facts(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
     rows = {kernel: _row(cost, row) for row, kernel in enumerate(distinct)}
     for task, kernel in kernels.items():
         row = rows[kernel]
-        yield task, Price(*row, row[0], False, By.FACTS, kernel.work)
+        yield task, Price(*row, row.seconds, False, By.FACTS, kernel.work)
 
 
 def _fact_kernel(work: DeviceWork) -> Kernel | None:
@@ -250,19 +291,20 @@ def _missing(
 ) -> Iterator[Diagnostic]:
     """Say what is not priced, by reason, the longest first."""
     stated_s = ops.recorded.graph.stated_s
-    by_reason: dict[str, Counter[str]] = defaultdict(Counter)
+    by_reason: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     counts: Counter[str] = Counter()
     for (op, reason), tasks in reasons.items():
-        by_reason[reason][op] += sum(stated_s[task] for task in tasks) * 1e6
+        by_reason[reason][op] += sum(stated_s[task] for task in tasks)
         counts[reason] += len(tasks)
-    for reason, named in sorted(by_reason.items(), key=lambda i: -i[1].total()):
+    for reason, named in sorted(by_reason.items(), key=lambda i: -sum(i[1].values())):
         if not counts[reason]:
             continue
-        shown = ", ".join(op for op, _ in named.most_common(_NAMED) if op)
+        longest = sorted(named, key=lambda op: -named[op])
+        shown = ", ".join(op for op in longest[:_NAMED] if op)
         rest = len(named) - _NAMED
         more = f" and {rest} more" if rest > 0 else ""
         message = (
-            f"{counts[reason]} launches ({named.total() / 1e3:,.2f} ms) keep what they "
+            f"{counts[reason]} launches ({sum(named.values()) * 1e3:,.2f} ms) keep what they "
             f"took: {reason}{': ' + shown + more if shown else ''}"
         )
         yield Diagnostic(
@@ -279,7 +321,9 @@ def _collectives(ops: TraceOps) -> Iterator[Diagnostic]:
             f"{len(tasks)} collectives ({total_s * 1e3:,.2f} ms) keep what they took: "
             "that they waited for other ranks is in it"
         )
-        yield Diagnostic(Level.NOTE, "collectives-measured", message, recorded.trace.file)
+        yield Diagnostic(
+            Level.NOTE, "collectives-measured", message, recorded.trace.file
+        )
 
 
 def _spread(ops: TraceOps, found: Mapping[int, Price]) -> Iterator[Diagnostic]:
@@ -295,6 +339,4 @@ def _spread(ops: TraceOps, found: Mapping[int, Price]) -> Iterator[Diagnostic]:
             f"{count} launches share what is predicted for their op, which launches "
             f"more or fewer kernels in the trace than perfc expects: {shown}"
         )
-        yield Diagnostic(
-            Level.NOTE, "kernels-spread", message, ops.recorded.trace.file
-        )
+        yield Diagnostic(Level.NOTE, "kernels-spread", message, ops.recorded.trace.file)

@@ -88,8 +88,9 @@ def replay(  # noqa: PLR0913 - one argument per option
 
     TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz, or beside it the
     execution trace of the same run, which tells the arguments of its ops. Kernels take
-    what they took, or what perfc predicts for them; launches, streams, waits and threads follow perfc's rules. The difference
-    to what was measured tells how far those rules are right.
+    what they took, or what perfc predicts for them; launches, streams, waits and
+    threads follow perfc's rules. The difference to what was measured tells how far
+    those rules are right.
     """
     from perfc.fitting import host_times  # noqa: PLC0415 - for this verb alone
     from perfc.tools.replay import replay_alone, replay_joint  # noqa: PLC0415

@@ -82,7 +82,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     measured time is multiplied by the ratio of what perfc predicts for it on both
     GPUs; then the trace runs again by perfc's rules of time.
     """
-    from perfc.costmodels import load_profile, load_target  # noqa: PLC0415 - this verb's
+    from perfc.costmodels import load_profile, load_target  # noqa: PLC0415
     from perfc.tools.rescale import Method, Rescaling  # noqa: PLC0415
     from perfc.tools.rescale_report import rescale_json, rescale_text  # noqa: PLC0415
     from perfc.tools.trace_files import read_recorded  # noqa: PLC0415
@@ -92,13 +92,13 @@ def rescale(  # noqa: PLR0913 - one argument per option
 
     targets = [load_target(name) for name in _split(names)]
     host = None if overheads is None else load_profile(overheads)
-    first, *others = read_recorded(files)
+    recorded, *others = read_recorded(files)
     if others:
         msg = f"{len(files)} traces; expected one, and its execution trace if there is"
         raise UsageError(msg)
-    recorded = first
     if not recorded.works:
-        msg = f"{recorded.trace.file}: the device did nothing in it; there is nothing to rescale"
+        what = "the device did nothing in it; there is nothing to rescale"
+        msg = f"{recorded.trace.file}: {what}"
         raise PerfcError(msg)
     check_steps([recorded], steps)
     ops = trace_ops(recorded)

@@ -36,7 +36,7 @@ from perfc.traces.inputs import (
 )
 from perfc.traces.json_stream import no_times
 from perfc.traces.kineto import read_trace
-from perfc.traces.owners import op_parents, owners
+from perfc.traces.owners import call_owners, op_parents
 from perfc.traces.recorded import Gap, Recorded, StepMark
 from perfc.traces.recording import record
 from perfc.traces.runtime import is_memory
@@ -65,13 +65,13 @@ __all__ = [
     "Trace",
     "TraceError",
     "align_collectives",
+    "call_owners",
     "covered",
     "describe",
     "is_execution_trace",
     "is_memory",
     "no_times",
     "op_parents",
-    "owners",
     "read_execution_trace",
     "read_ranks",
     "read_trace",

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import attrs
 
@@ -19,10 +19,12 @@ from perfc.ir import DTYPES, Diagnostic, Level
 from perfc.traces.events import HostOp, Thread, Trace, TraceError
 from perfc.traces.inputs import (
     ELEMENT_TYPES,
-    Plain,
     RecordedArgument,
     RecordedOp,
     RecordedTensor,
+    frozen,
+    listed,
+    whole_numbers,
 )
 from perfc.traces.json_stream import EventFile
 
@@ -108,7 +110,7 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
     return ExecutionTrace(str(path), ordered)
 
 
-def _executed(node: Mapping[str, Any], file: str) -> ExecutedOp:
+def _executed(node: Mapping[str, object], file: str) -> ExecutedOp:
     """Take a node apart.
 
     Newer versions have inputs and outputs in records of their own.
@@ -131,25 +133,26 @@ def _executed(node: Mapping[str, Any], file: str) -> ExecutedOp:
     return ExecutedOp(number, parent, call, _numbers(given), _numbers(made))
 
 
-_Side = tuple[list[Any], list[Any], list[Any]]
+_Side = tuple[list[object], list[object], list[object]]
 """Values, shapes and types."""
 
 
-def _side(node: Mapping[str, Any], name: str) -> _Side:
-    plural = node.get(f"{name}s")
-    if isinstance(plural, dict):
-        found = [plural.get(key) for key in ("values", "shapes", "types")]
+def _side(node: Mapping[str, object], name: str) -> _Side:
+    whole = node.get(f"{name}s")
+    if isinstance(whole, dict):
+        record = cast("dict[str, object]", whole)
+        values, shapes, types = (record.get(k) for k in ("values", "shapes", "types"))
     else:
-        found = [plural, node.get(f"{name}_shapes"), node.get(f"{name}_types")]
-    values, shapes, types = (value if isinstance(value, list) else [] for value in found)
-    return values, shapes, types
+        shapes, types = node.get(f"{name}_shapes"), node.get(f"{name}_types")
+        values = whole
+    return listed(values), listed(shapes), listed(types)
 
 
-def _attribute(node: Mapping[str, Any], name: str) -> object:
-    listed: object = node.get("attrs")
-    for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
-        if isinstance(one, dict) and one.get("name") == name:
-            return one.get("value", "")
+def _attribute(node: Mapping[str, object], name: str) -> object:
+    for one in listed(node.get("attrs")):
+        record = cast("dict[str, object]", one) if isinstance(one, dict) else {}
+        if record.get("name") == name:
+            return record.get("value", "")
     return ""
 
 
@@ -167,55 +170,49 @@ def _names(arguments: str) -> tuple[str, ...]:
     return tuple(parts[-1] for parts in named if len(parts) > 1)
 
 
-def _argument(value: Any, shape: Any, kind: Any) -> RecordedArgument:  # noqa: ANN401 - JSON
-    if str(kind).startswith("Tensor(") or "Tensor(" in str(kind):
-        found = _tensors(value, shape, kind)
-        listed = not str(kind).startswith("Tensor(")
-        return found if listed else (found[0] if found else None)
-    return _plain(value)
+def _argument(value: object, shape: object, kind: object) -> RecordedArgument:
+    if "Tensor(" not in str(kind):
+        return frozen(value)
+    found = _tensors(value, shape, kind)
+    if not _is_one(kind):
+        return found
+    return found[0] if found else None
 
 
-def _plain(value: object) -> Plain:
-    if isinstance(value, list):
-        return tuple(_plain(item) for item in cast("list[object]", value))
-    if value == _NONE:
-        return None
-    return value if isinstance(value, int | float | str) else None
+def _is_one(kind: object) -> bool:
+    """Whether it is one tensor, no list."""
+    return str(kind).startswith("Tensor(")
 
 
-def _tensors(value: Any, shape: Any, kind: Any) -> tuple[RecordedTensor, ...]:  # noqa: ANN401 - JSON
+def _tensors(value: object, shape: object, kind: object) -> tuple[RecordedTensor, ...]:
     """Return the tensors of an argument: one, or those of a list."""
-    types = _TENSOR.findall(str(kind))
-    listed = not str(kind).startswith("Tensor(")
-    values, shapes = (value, shape) if listed else ([value], [shape])
-    if not isinstance(values, list) or not isinstance(shapes, list):
-        return ()
+    one = _is_one(kind)
+    parts = ([value], [shape]) if one else (listed(value), listed(shape))
     return tuple(
         RecordedTensor(
-            tuple(n for n in dims if isinstance(n, int)),
+            whole_numbers(dims),
             DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None,
-            on_host=_is_tensor(one) and one[-1] == "cpu",
+            on_host=listed(tensor)[-1:] == ["cpu"],
         )
-        for one, dims, name in zip(values, shapes, types, strict=False)
+        for tensor, dims, name in zip(*parts, _TENSOR.findall(str(kind)), strict=False)
         if isinstance(dims, list)
     )
 
 
-def _is_tensor(value: Any) -> bool:  # noqa: ANN401 - JSON
-    return (
-        isinstance(value, list)
-        and len(value) == _TENSOR_PARTS
-        and isinstance(value[-1], str)
-        and all(isinstance(part, int) for part in value[:-1])
-    )
+def _number(value: object) -> int | None:
+    """Return the number of a tensor, None for anything else."""
+    parts = listed(value)
+    if len(parts) != _TENSOR_PARTS or not isinstance(parts[-1], str):
+        return None
+    return parts[0] if isinstance(parts[0], int) else None
 
 
 def _numbers(side: _Side) -> tuple[int, ...]:
-    found: list[int] = []
+    found: list[int | None] = []
     for value in side[0]:
-        own = [value] if _is_tensor(value) else value if isinstance(value, list) else []
-        found += [int(one[0]) for one in own if _is_tensor(one)]
-    return tuple(found)
+        own = _number(value)
+        found += [own] if own is not None else map(_number, listed(value))
+    return tuple(number for number in found if number is not None)
 
 
 def describe(trace: Trace, execution: ExecutionTrace) -> Trace:
@@ -256,7 +253,7 @@ def describe(trace: Trace, execution: ExecutionTrace) -> Trace:
 
 
 def _described(line: Sequence[HostOp], ops: Sequence[ExecutedOp]) -> int:
-    """Give arguments to ops wherever a whole thread's ops are found; return how many."""
+    """Give arguments to ops wherever a thread's ops all are; return to how many."""
     names = [op.call.name for op in ops]
     inside = {*names}
     found = [op for op in line if op.name in inside]

@@ -71,7 +71,7 @@ class RecordedTensor:
         return TensorType(self.dtype or default, self.shape, space)
 
 
-Plain: TypeAlias = "int | float | bool | str | None | tuple[Plain, ...]"
+Plain: TypeAlias = "int | float | bool | str | tuple[Plain, ...] | None"
 RecordedArgument: TypeAlias = (
     "RecordedTensor | tuple[RecordedTensor, ...] | Plain | Literal[Unrecorded.ARGUMENT]"
 )
@@ -125,7 +125,7 @@ class RawInputs(NamedTuple):
 
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Return the shape of each argument, `()` for one that is no tensor."""
-        return tuple(map(_whole, self.dims))
+        return tuple(map(whole_numbers, self.dims))
 
     def op(self, name: str) -> RecordedOp:
         """Return the call of an op of this name."""
@@ -139,7 +139,7 @@ class RawInputs(NamedTuple):
             return _tensors(dims, strides)
         if kind in ELEMENT_TYPES:
             dtype = DTYPES[ELEMENT_TYPES[kind]]
-            return RecordedTensor(_whole(dims), dtype, _strides(dims, strides))
+            return RecordedTensor(whole_numbers(dims), dtype, _strides(dims, strides))
         if self.values is None or place >= len(self.values):
             return UNRECORDED
         return plain(str(self.values[place]))
@@ -151,33 +151,41 @@ def _at(values: Sequence[object] | None, place: int) -> object:
 
 def _tensors(dims: object, strides: object) -> RecordedArgument:
     """Return the tensors of a list, of which older profilers say nothing."""
-    shapes = _listed(dims)
+    shapes = listed(dims)
     if not shapes or not all(isinstance(shape, list) for shape in shapes):
         return UNRECORDED
-    steps = _listed(strides) or [None] * len(shapes)
+    steps = listed(strides) or [None] * len(shapes)
     return tuple(
-        RecordedTensor(_whole(shape), None, _strides(shape, step))
+        RecordedTensor(whole_numbers(shape), None, _strides(shape, step))
         for shape, step in zip(shapes, steps, strict=False)
     )
 
 
 def _strides(dims: object, strides: object) -> tuple[int, ...] | None:
-    found = _whole(strides)
-    return found if found and len(found) == len(_whole(dims)) else None
+    found = whole_numbers(strides)
+    return found if found and len(found) == len(whole_numbers(dims)) else None
 
 
-def _whole(values: object) -> tuple[int, ...]:
-    return tuple(n for n in _listed(values) if isinstance(n, int))
+def whole_numbers(values: object) -> tuple[int, ...]:
+    """Return the whole numbers of a list."""
+    return tuple(n for n in listed(values) if isinstance(n, int))
 
 
-def _listed(value: object) -> list[object]:
+def listed(value: object) -> list[object]:
+    """Return a list that was read, empty for anything else."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 _OPEN_POINT = re.compile(r"(\d)\.(?!\d)")
 """C++ writes 0.0 as `0.`."""
 
-_WORDS: Mapping[str, Plain] = {"": None, "True": True, "False": False, "None": None}
+_WORDS: Mapping[str, Plain] = {
+    "<None>": None,
+    "": None,
+    "True": True,
+    "False": False,
+    "None": None,
+}
 
 
 def plain(text: str) -> Plain:
@@ -186,12 +194,15 @@ def plain(text: str) -> Plain:
         return _WORDS[text]
     words = text.replace("True", "true").replace("False", "false")
     try:
-        return _frozen(json.loads(_OPEN_POINT.sub(r"\1.0", words)))
+        return frozen(json.loads(_OPEN_POINT.sub(r"\1.0", words)))
     except (ValueError, RecursionError):
         return text
 
 
-def _frozen(value: object) -> Plain:
+def frozen(value: object) -> Plain:
+    """Return a value of JSON as one that cannot change; none of it are records."""
     if isinstance(value, list):
-        return tuple(_frozen(item) for item in cast("list[object]", value))
-    return value if isinstance(value, int | float | str) else None
+        return tuple(frozen(item) for item in listed(value))
+    if isinstance(value, str):
+        return _WORDS.get(value, value)
+    return value if isinstance(value, int | float) else None

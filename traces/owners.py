@@ -25,7 +25,7 @@ def op_parents(ops: Sequence[HostOp]) -> dict[int, HostOp | None]:
     return around
 
 
-def owners(
+def call_owners(
     calls: Iterable[RuntimeCall],
     ops: Sequence[HostOp],
     parents: Mapping[int, HostOp | None] | None = None,

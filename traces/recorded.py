@@ -84,7 +84,7 @@ class Recorded:
 
     @property
     def collectives(self) -> dict[int, str]:
-        """What newer traces call a collective on every rank, group and number, by task."""
+        """Group and number of collectives, the same on every rank, by task."""
         named = self.works.items()
         return {task: work.identity for task, work in named if work.identity}
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from perfc.frontends.aten.builder import AtenBuilder
 from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
-from perfc.frontends.aten.recorded import NotRecorded, RecordedGraph
 
 __all__ = [
     "Argument",
     "AtenBuilder",
     "AtenCall",
     "AtenTensor",
-    "NotRecorded",
-    "RecordedGraph",
     "Ref",
 ]

@@ -27,7 +27,14 @@ _INDIFFERENT = frozenset(
         *("neginf", "non_blocking", "scalar", "accumulate"),
         *("unsafe", "dtype", "input_dtype", "self_is_result"),
         *("beta1", "beta2", "is_result", "half_to_float", "reduction"),
-        *("ignore_index", "total_weight", "lower", "upper", "rounding_mode", "dropout_p"),
+        *(
+            "ignore_index",
+            "total_weight",
+            "lower",
+            "upper",
+            "rounding_mode",
+            "dropout_p",
+        ),
     )
 )
 """Arguments that do not change what is launched, or hardly: factors, bounds, which
@@ -73,7 +80,7 @@ _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "_addmm_activation"})
 _TRANSPOSE = "aten.transpose.int"
 
 
-class NotRecorded(PerfcError):
+class NotRecordedError(PerfcError):
     """A trace does not say enough of an op."""
 
 
@@ -100,14 +107,14 @@ class RecordedGraph:
         """Append a call; return what the names of its nodes begin with.
 
         Raises:
-            NotRecorded: what it is cannot be told from what the trace says.
+            NotRecordedError: what it is cannot be told from what the trace says.
 
         """
         signature = find_signature(op)
         handled = None if signature is None else find_handler(signature.target)
         if signature is None or handled is None:
             msg = "perfc does not know it" if signature is None else "perfc has no op"
-            raise NotRecorded(msg)
+            raise NotRecordedError(msg)
         given = _completed(dict(zip(signature.names, op.arguments, strict=False)))
         _check_recorded(signature, given)
         target, renamed = _OLDER.get(signature.target, (signature.target, {}))
@@ -207,7 +214,7 @@ def _check_recorded(
         missing = value is UNRECORDED and name not in _INDIFFERENT
         if missing and kinds[name] != "T":  # a tensor would have had a type
             msg = f"its argument {name!r} is not recorded"
-            raise NotRecorded(msg)
+            raise NotRecordedError(msg)
 
 
 def _operand_type(
@@ -218,8 +225,10 @@ def _operand_type(
         return tensor.type(default)
     beside = (t for t in given.values() if isinstance(t, RecordedTensor) and t.shape)
     first = next(beside, None)
-    return tensor.type(default) if first is None else TensorType(
-        first.type(default).dtype, ()
+    return (
+        tensor.type(default)
+        if first is None
+        else TensorType(first.type(default).dtype, ())
     )
 
 
@@ -233,7 +242,7 @@ def _results(
     """Return the types of what a call returns.
 
     Raises:
-        NotRecorded: they do not follow from what it was given.
+        NotRecordedError: they do not follow from what it was given.
 
     """
     if op.results:
@@ -254,7 +263,7 @@ def _results(
 def _tensor_type(value: RecordedArgument, default: DType) -> TensorType:
     if not isinstance(value, RecordedTensor):
         msg = "its result is not recorded"
-        raise NotRecorded(msg)
+        raise NotRecordedError(msg)
     return value.type(default)
 
 
@@ -269,14 +278,17 @@ def _like(
         yield _tensor_type(tensor, default) if there else None
 
 
-def _concatenated(
-    given: Mapping[str, RecordedArgument], default: DType
-) -> TensorType:
+def _concatenated(given: Mapping[str, RecordedArgument], default: DType) -> TensorType:
     tensors, axis = given["tensors"], given.get("dim", 0)
     if not isinstance(tensors, tuple) or not isinstance(axis, int):
         msg = "its result is not recorded"
-        raise NotRecorded(msg)
-    types = [_tensor_type(t, default) for t in tensors if t.shape != (0,)]
+        raise NotRecordedError(msg)
+    every = [
+        _tensor_type(tensor, default)
+        for tensor in tensors
+        if isinstance(tensor, RecordedTensor)
+    ]
+    types = [type_ for type_ in every if type_.shape != (0,)] or every
     shape = list(types[0].shape)
     shape[axis] = sum(type_.shape[axis] for type_ in types)
     return attrs.evolve(types[0], shape=tuple(shape))
@@ -308,7 +320,7 @@ def _followed(
             handler(node)
     except (Misfit, LookupError, ValueError, ArithmeticError, PerfcError) as error:
         msg = f"what it returns is not recorded ({error})"
-        raise NotRecorded(msg) from None
+        raise NotRecordedError(msg) from None
     return tuple(node.made.get(place) for place in range(signature.returns))
 
 
@@ -316,9 +328,7 @@ def _followed(
 class _Followed(AtenNode):
     """A call of which the results follow from the ops that it becomes."""
 
-    made: dict[int, TensorType] = attrs.field(
-        factory=dict[int, TensorType], init=False
-    )
+    made: dict[int, TensorType] = attrs.field(factory=dict[int, TensorType], init=False)
 
     def emit(
         self,
