@@ -245,9 +245,9 @@ def _alike(ops: TraceOps, found: Mapping[int, Price]) -> Iterator[tuple[int, Pri
     for launches in ops.launches:
         for task in launches.tasks if launches.missing == NO_OP else ():
             shape = works[task].shape
-            prices = known.get((works[task].name, shape), set()) if shape else set()
+            prices = known[works[task].name, shape] if shape else ()
             if len(prices) == 1:
-                yield task, next(iter(prices))
+                yield from ((task, only) for only in prices)
 
 
 _ENDS: Mapping[str, str] = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d"}
@@ -303,9 +303,10 @@ def _missing(
         shown = ", ".join(op for op in longest[:_NAMED] if op)
         rest = len(named) - _NAMED
         more = f" and {rest} more" if rest > 0 else ""
+        total_ms = sum(named.values()) * 1e3
         message = (
-            f"{counts[reason]} launches ({sum(named.values()) * 1e3:,.2f} ms) keep what they "
-            f"took: {reason}{': ' + shown + more if shown else ''}"
+            f"{counts[reason]} launches ({total_ms:,.2f} ms) keep what they took: "
+            f"{reason}{': ' + shown + more if shown else ''}"
         )
         yield Diagnostic(
             Level.WARNING, "kernels-measured", message, ops.recorded.trace.file

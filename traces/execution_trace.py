@@ -190,7 +190,7 @@ def _tensors(value: object, shape: object, kind: object) -> tuple[RecordedTensor
     parts = ([value], [shape]) if one else (listed(value), listed(shape))
     return tuple(
         RecordedTensor(
-            whole_numbers(dims),
+            whole_numbers(cast("object", dims)),
             DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None,
             on_host=listed(tensor)[-1:] == ["cpu"],
         )

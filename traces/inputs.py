@@ -202,7 +202,7 @@ def plain(text: str) -> Plain:
 def frozen(value: object) -> Plain:
     """Return a value of JSON as one that cannot change; none of it are records."""
     if isinstance(value, list):
-        return tuple(frozen(item) for item in listed(value))
+        return tuple(map(frozen, listed(cast("object", value))))
     if isinstance(value, str):
         return _WORDS.get(value, value)
     return value if isinstance(value, int | float) else None
