@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import attrs
 
@@ -90,7 +90,7 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
     file = EventFile(Path(path), _NODES)
     threads: dict[int, list[tuple[int, ExecutedOp]]] = defaultdict(list)
     for node in file.events():
-        order, thread = node.get("rf_id", 0), node.get("tid", 0)
+        order, thread = _field(node, "rf_id", 0), _field(node, "tid", 0)
         if not isinstance(order, int) or not isinstance(thread, int):
             msg = f"{path}: node {node.get('id')!r}: rf_id and tid are no numbers"
             raise TraceError(msg)
@@ -113,19 +113,20 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
 def _executed(node: Mapping[str, object], file: str) -> ExecutedOp:
     """Take a node apart.
 
-    Newer versions have inputs and outputs in records of their own.
+    Newer versions have inputs and outputs in records of their own, and the call of an
+    op around it is a dependence of control.
     """
     given, made = _side(node, "input"), _side(node, "output")
     number, parent = node.get("id"), node.get("parent", node.get("ctrl_deps"))
     if not isinstance(number, int) or not isinstance(parent, int):
         msg = f"{file}: node {number!r}: id and parent are no numbers"
         raise TraceError(msg)
-    schema = str(node.get("op_schema", "") or _attribute(node, "op_schema"))
+    schema = str(_field(node, "op_schema", ""))
     head, _, rest = schema.partition("(")
-    results = [_tensors(v, s, t) for v, s, t in zip(*made, strict=False)]
+    results = [_tensors(*place) for place in made.places()]
     call = RecordedOp(
         str(node.get("name", "")),
-        tuple(_argument(v, s, t) for v, s, t in zip(*given, strict=False)),
+        tuple(_argument(*place) for place in given.places()),
         head.partition(".")[2] or "default",
         tuple(tensor for tensors in results for tensor in tensors),
         _names(rest),
@@ -133,27 +134,41 @@ def _executed(node: Mapping[str, object], file: str) -> ExecutedOp:
     return ExecutedOp(number, parent, call, _numbers(given), _numbers(made))
 
 
-_Side = tuple[list[object], list[object], list[object]]
-"""Values, shapes and types."""
+class _Side(NamedTuple):
+    """Arguments or results, by place; lists that are shorter tell nothing."""
+
+    values: list[object]
+    shapes: list[object]
+    types: list[object]
+    strides: list[object]
+
+    def places(self) -> Iterator[tuple[object, object, object, object]]:
+        """Yield value, shape, type and strides of each."""
+        count = min(map(len, self[:3]))
+        missing: list[object] = [None] * (count - len(self.strides))
+        yield from zip(
+            self.values, self.shapes, self.types, self.strides + missing, strict=False
+        )
 
 
 def _side(node: Mapping[str, object], name: str) -> _Side:
     whole = node.get(f"{name}s")
     if isinstance(whole, dict):
         record = cast("dict[str, object]", whole)
-        values, shapes, types = (record.get(k) for k in ("values", "shapes", "types"))
-    else:
-        shapes, types = node.get(f"{name}_shapes"), node.get(f"{name}_types")
-        values = whole
-    return listed(values), listed(shapes), listed(types)
+        return _Side(*(listed(record.get(part)) for part in _Side._fields))
+    parts = (whole, *(node.get(f"{name}_{part}") for part in _Side._fields[1:]))
+    return _Side(*map(listed, parts))
 
 
-def _attribute(node: Mapping[str, object], name: str) -> object:
+def _field(node: Mapping[str, object], name: str, default: object) -> object:
+    """Return a field of a node, which newer versions have in a list of attributes."""
+    if name in node:
+        return node[name]
     for one in listed(node.get("attrs")):
         record = cast("dict[str, object]", one) if isinstance(one, dict) else {}
         if record.get("name") == name:
-            return record.get("value", "")
-    return ""
+            return record.get("value", default)
+    return default
 
 
 def _names(arguments: str) -> tuple[str, ...]:
@@ -170,10 +185,12 @@ def _names(arguments: str) -> tuple[str, ...]:
     return tuple(parts[-1] for parts in named if len(parts) > 1)
 
 
-def _argument(value: object, shape: object, kind: object) -> RecordedArgument:
+def _argument(
+    value: object, shape: object, kind: object, strides: object
+) -> RecordedArgument:
     if "Tensor(" not in str(kind):
         return frozen(value)
-    found = _tensors(value, shape, kind)
+    found = _tensors(value, shape, kind, strides)
     if not _is_one(kind):
         return found
     return found[0] if found else None
@@ -184,17 +201,23 @@ def _is_one(kind: object) -> bool:
     return str(kind).startswith("Tensor(")
 
 
-def _tensors(value: object, shape: object, kind: object) -> tuple[RecordedTensor, ...]:
+def _tensors(
+    value: object, shape: object, kind: object, strides: object
+) -> tuple[RecordedTensor, ...]:
     """Return the tensors of an argument: one, or those of a list."""
-    one = _is_one(kind)
-    parts = ([value], [shape]) if one else (listed(value), listed(shape))
+    names = _TENSOR.findall(str(kind))
+    parts = [[part] for part in (value, shape, strides)]
+    if not _is_one(kind):
+        parts = [listed(part) for part in (value, shape, strides)]
+        parts[2] += [None] * (len(parts[1]) - len(parts[2]))
     return tuple(
         RecordedTensor(
             whole_numbers(cast("object", dims)),
             DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None,
+            whole_numbers(steps) or None,
             on_host=listed(tensor)[-1:] == ["cpu"],
         )
-        for tensor, dims, name in zip(*parts, _TENSOR.findall(str(kind)), strict=False)
+        for tensor, dims, steps, name in zip(*parts, names, strict=False)
         if isinstance(dims, list)
     )
 
@@ -209,7 +232,7 @@ def _number(value: object) -> int | None:
 
 def _numbers(side: _Side) -> tuple[int, ...]:
     found: list[int | None] = []
-    for value in side[0]:
+    for value in side.values:
         own = _number(value)
         found += [own] if own is not None else map(_number, listed(value))
     return tuple(number for number in found if number is not None)

@@ -61,7 +61,7 @@ def find_signature(op: RecordedOp) -> Signature | None:
     """Return what a call was given to, the one with the fewest arguments that fits."""
     if op.names:
         return _told(op)
-    known = _signatures().get(op.name, ())
+    known = signatures().get(op.name, ())
     fitting = [s for s in known if s.fits(op.arguments)]
     named = [s for s in fitting if op.overload and s.target.endswith(f".{op.overload}")]
     return min(named or fitting, key=lambda s: len(s.names), default=None)
@@ -78,7 +78,7 @@ def _told(op: RecordedOp) -> Signature:
 
 
 @functools.cache
-def _signatures() -> Mapping[str, Sequence[Signature]]:
+def signatures() -> Mapping[str, Sequence[Signature]]:
     """Read the file: signatures by the name of the op."""
     found: dict[str, list[Signature]] = {}
     for line in _FILE.read_text(encoding="utf-8").splitlines():

@@ -1,0 +1,134 @@
+"""Ops of traces, each on its own, become ops of a graph, or it is said why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfc.frontends import NotRecordedError, RecordedGraph
+from perfc.ir import DTYPES, Graph
+from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
+
+F32, BF16 = DTYPES["f32"], DTYPES["bf16"]
+
+
+def _tensor(*shape: int) -> RecordedTensor:
+    return RecordedTensor(shape, F32)
+
+
+def _graph(*ops: RecordedOp, default: str = "f32") -> Graph:
+    made = RecordedGraph("trace", DTYPES[default])
+    for op in ops:
+        made.add(op)
+    (rank,) = made.program().classes
+    assert rank.ops is not None
+    return rank.ops
+
+
+def _op(name: str, *arguments: RecordedArgument) -> RecordedOp:
+    return RecordedOp(f"aten::{name}", arguments)
+
+
+X, W, B = _tensor(16, 8), _tensor(8, 4), _tensor(4)
+WEIGHT = _tensor(8)
+STATISTICS = _tensor(16, 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "written"),
+    [
+        (_op("mm", X, W), "matmul: f32[16,4]"),
+        (_op("addmm", B, X, W, UNRECORDED, UNRECORDED), "linear: f32[16,4]"),
+        (_op("baddbmm", _tensor(2, 3, 5), _tensor(2, 3, 4), _tensor(2, 4, 5), 0.0, 1),
+         "matmul: f32[2,3,5]"),
+        (_op("add_", X, _tensor(1, 8), UNRECORDED), "add: f32[16,8]"),
+        (_op("mul", X, RecordedTensor((), DTYPES["f64"])), "mul: f32[16,8]"),
+        (_op("gt", X, UNRECORDED), "greater: bool[16,8]"),
+        (_op("sum", X, (0,), True, None), "reduce: f32[1,8]"),
+        (_op("fill_", X, UNRECORDED), "overwrite: f32[16,8]"),
+        (_op("cat", (_tensor(2, 3), _tensor(4, 3)), 0), "concat: f32[6,3]"),
+        (_op("native_layer_norm", X, UNRECORDED, WEIGHT, WEIGHT, UNRECORDED),
+         "layer_norm: f32[16,8]"),
+        (_op("native_layer_norm_backward", X, X, UNRECORDED, STATISTICS, STATISTICS,
+             WEIGHT, WEIGHT, UNRECORDED), "layer_norm_backward: f32[16,8]"),
+        (_op("threshold_backward", X, X, UNRECORDED), "relu_backward: f32[16,8]"),
+        (_op("nan_to_num", X, UNRECORDED, UNRECORDED, UNRECORDED, X),
+         "nan_to_num: f32[16,8]"),
+        (_op("_foreach_add_", (X, B), (X, B), 1), "foreach"),
+        (_op("cudnn_convolution", _tensor(2, 3, 8, 8), _tensor(4, 3, 3, 3), (1, 1),
+             (2, 2), (1, 1), 1, False, False, True), "conv: f32[2,4,4,4]"),
+    ],
+)  # fmt: skip
+def test_what_it_returns_follows(op: RecordedOp, written: str) -> None:
+    """The op's rule says what a trace does not; numbers that hardly matter may lack."""
+    *_, node = _graph(op)
+
+    name, _, type_ = written.partition(": ")
+    assert node.op == name
+    assert not type_ or type_ == str(node.results[0].type)
+
+
+@pytest.mark.parametrize(
+    ("op", "why"),
+    [
+        (RecordedOp("fbgemm::permute", (X,)), "perfc does not know it"),
+        (_op("mm", X, W, X, X), "perfc does not know it"),
+        (_op("sum", X, UNRECORDED, UNRECORDED, UNRECORDED), "'dim' is not recorded"),
+        (_op("cat", UNRECORDED, UNRECORDED), "'tensors' is not recorded"),
+        (_op("max_pool2d_with_indices", _tensor(1, 2, 8, 8), *[UNRECORDED] * 5),
+         "'kernel_size' is not recorded"),
+        (_op("mm", X, X), "what it returns is not recorded"),
+        (_op("zeros_like", X), "what it returns is not recorded"),
+        (RecordedOp("fbgemm::f", (X,), "default", (X,), ("x",)), "perfc has no op"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told(op: RecordedOp, why: str) -> None:
+    """Nothing is guessed that decides what is launched."""
+    with pytest.raises(NotRecordedError, match=why):
+        RecordedGraph("trace", F32).add(op)
+
+
+def test_lists_have_the_type_of_the_trace() -> None:
+    """A list whose element type is not told has that of most tensors."""
+    parts = (RecordedTensor((2,), None), RecordedTensor((3,), None))
+
+    *_, node = _graph(_op("cat", parts, 0), default="bf16")
+
+    assert str(node.results[0].type) == "bf16[5]"
+
+
+def test_a_product_reads_what_was_transposed() -> None:
+    """Strides say that a matrix lies column by column: a view of another."""
+    turned = RecordedTensor((8, 4), F32, (1, 8))
+
+    nodes = [*_graph(_op("mm", X, turned))]
+
+    assert ["transpose", "matmul"] == [node.op for node in nodes]
+    assert str(nodes[0].operands[0].type) == "f32[4,8]"
+
+
+def test_an_execution_trace_tells_overload_and_results() -> None:
+    """Then neither signatures nor rules are asked."""
+    made = _tensor(5, 8)
+    op = RecordedOp("aten::relu", (made,), "default", (made,), ("self",))
+
+    (node,) = _graph(op)
+
+    assert ("relu", "f32[5,8]") == (node.op, str(node.results[0].type))
+
+
+def test_signatures_are_those_of_pytorch() -> None:
+    """Names of arguments are PyTorch's, in its order; ops that it has no more apart."""
+    torch = pytest.importorskip("torch")
+    schemas = torch._C._jit_get_all_schemas()  # noqa: SLF001 - there is no other way
+    known = {
+        (s.name, s.overload_name or "default"): tuple(a.name for a in s.arguments)
+        for s in schemas
+    }
+
+    from perfc.frontends.aten.signatures import signatures  # noqa: PLC0415 - private
+
+    for name, overloads in signatures().items():
+        for one in overloads:
+            overload = one.target.rpartition(".")[2]
+            if overload != "1_9":
+                assert one.names == known[name, overload], one.target
