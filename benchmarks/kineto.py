@@ -6,13 +6,13 @@ thread and time of the innermost op around it.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from perfc.traces import DeviceKind, HostOp, RuntimeCall, read_trace
+from perfc.traces import DeviceKind, HostOp, call_owners, op_parents, read_trace
 from perfc.traces import Trace as Recorded
 
 _KINDS = {
@@ -80,52 +80,38 @@ class Trace:
 def read(path: Path) -> Trace:
     """Read a trace."""
     trace = read_trace(path)
-    ops = _ops(op for op in trace.ops if not op.is_label)
-    unowned = _attribute(ops, trace)
+    found = [op for op in trace.ops if not op.is_label]
+    made = _ops(found)
+    unowned = _attribute(made, found, trace)
+    ops = [made[id(op)] for op in found]
     return Trace(ops, [(s.start_us, s.end_us) for s in trace.steps], unowned)
 
 
-def _ops(found: Iterable[HostOp]) -> list[Op]:
-    """Make the ops, each with the op around it on its thread."""
-    made = [Op(o.name, o.start_us, o.end_us, o.thread, o.dims) for o in found]
-    open_ops: dict[object, list[Op]] = defaultdict(list)
-    for op in made:
-        stack = open_ops[op.thread]
-        while stack and stack[-1].end_us <= op.start_us:
-            stack.pop()
-        op.parent = stack[-1] if stack else None
-        stack.append(op)
+def _ops(found: Sequence[HostOp]) -> dict[int, Op]:
+    """Make the ops, each with the op around it on its thread, by identity."""
+    made: dict[int, Op] = {}
+    around = op_parents(found)
+    for o in found:
+        parent = around[id(o)]
+        outer = None if parent is None else made[id(parent)]
+        made[id(o)] = Op(o.name, o.start_us, o.end_us, o.thread, o.dims, outer)
     return made
 
 
-def _attribute(ops: Sequence[Op], trace: Recorded) -> list[str]:
+def _attribute(
+    made: Mapping[int, Op], found: Sequence[HostOp], trace: Recorded
+) -> list[str]:
     """Give each device task to the innermost op that launched it."""
     device = {work.correlation: work for work in trace.works}
     calls = [call for call in trace.calls if call.correlation in device]
     unowned: list[str] = []
-    for call, op in _around(calls, ops):
+    for call, op in call_owners(calls, found):
         work = device[call.correlation]
         if op is None:
             unowned.append(work.name)
         else:
-            op.device.append((_KINDS[work.kind], work.name))
+            made[id(op)].device.append((_KINDS[work.kind], work.name))
     return unowned
-
-
-def _around(
-    calls: Iterable[RuntimeCall], ops: Sequence[Op]
-) -> Iterator[tuple[RuntimeCall, Op | None]]:
-    """Walk calls and ops in time; yield the innermost op around each call."""
-    latest: dict[object, Op] = {}
-    position = 0
-    for call in calls:
-        while position < len(ops) and ops[position].start_us <= call.start_us:
-            latest[ops[position].thread] = ops[position]
-            position += 1
-        op: Op | None = latest.get(call.thread)
-        while op is not None and op.end_us < call.start_us:
-            op = op.parent
-        yield call, op
 
 
 def within(ops: Iterable[Op], step: tuple[float, float]) -> list[Op]:

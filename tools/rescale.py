@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 
 from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
-from perfc.ir import BUSY_KINDS, Diagnostic, Level
+from perfc.ir import BUSY_KINDS, Diagnostic, Level, PerfcError
 from perfc.tools.replay import Replayed, replay_alone
 from perfc.tools.trace_ops import TraceOps
 from perfc.tools.trace_prices import By, Price, TracePrices, trace_prices
@@ -98,7 +98,7 @@ class Rescaling:
             PerfcError: a kernel computes in a mode that the target has not.
 
         """
-        there = trace_prices(self.ops, target)
+        there = self._priced(target)
         scaled = dict(self._scaled(there))
         sigma = _sigma(self.ops, scaled)
         replayed = tuple(
@@ -108,6 +108,13 @@ class Rescaling:
         remarks = tuple(self._remarks(there, scaled))
         expected, fast, slow = replayed
         return Rescaled(target, scaled, (expected, fast, slow), remarks)
+
+    def _priced(self, target: Target) -> TracePrices:
+        try:
+            return trace_prices(self.ops, target)
+        except PerfcError as error:
+            msg = f"{self.ops.recorded.trace.file} on {target.name}: {error}"
+            raise PerfcError(msg) from error
 
     def _scaled(self, there: TracePrices) -> Iterator[tuple[int, Scaled]]:
         graph = self.ops.recorded.graph

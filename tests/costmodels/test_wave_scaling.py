@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.costmodels import (
+    Device,
     blocks_per_sm,
     load_target,
     memory_boundedness,
@@ -34,10 +35,10 @@ _COUNTS = st.integers(1, 1 << 20)
     ],
 )
 def test_blocks_of_an_sm(
-    device: object, threads: int, registers: int, shared_bytes: int, blocks: int
+    device: Device, threads: int, registers: int, shared_bytes: int, blocks: int
 ) -> None:
     """Threads, registers, shared memory and a bound decide, as NVIDIA's table says."""
-    assert blocks == blocks_per_sm(device, threads, registers, shared_bytes)  # type: ignore[arg-type]
+    assert blocks == blocks_per_sm(device, threads, registers, shared_bytes)
 
 
 def test_what_waits_for_memory() -> None:
@@ -73,8 +74,6 @@ def test_many_blocks_of_unknown_work_follow_the_memory() -> None:
 
 def test_less_than_a_wave_waits_for_nobody() -> None:
     """A few blocks of unknown work take as long; such that compute follow the clock."""
-    few = {"blocks": 8, "threads": 256}
-
-    assert wave_ratio(V100, A100, **few) == 1  # type: ignore[arg-type]
-    computing = wave_ratio(V100, A100, **few, work=Work(1, 0, 0))  # type: ignore[arg-type]
+    assert wave_ratio(V100, A100, blocks=8, threads=256) == 1
+    computing = wave_ratio(V100, A100, blocks=8, threads=256, work=Work(1, 0, 0))
     assert computing == pytest.approx(V100.sm_clock_hz / A100.sm_clock_hz)

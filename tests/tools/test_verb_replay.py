@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.tools.command import SMALL, Command
+from tests.tools.traced_ops import TracedOps
+from tests.traces.executed import Executed
 from tests.traces.synthetic import Made
 
 TIMES = ("n", "mean_us", "std_us")
@@ -131,7 +133,7 @@ def test_ranks_together(command: Command, tmp_path: Path) -> None:
         (("--host", "mine"), 2, "--host mine: expected exact, per-op, global, "),
         (("--host", "none.toml"), 1, "none.toml: cannot read the host profile"),
         (("--steps", "7:9"), 1, "no steps 7 to 9; it has 1 to 3; see --steps"),
-        (("--kernels", "predicted"), 2, "No such option"),
+        (("--graphs", "predicted"), 2, "No such option"),
     ],
 )
 def test_what_a_trace_cannot_do(
@@ -179,3 +181,86 @@ def test_no_profile_of_nothing(command: Command, tmp_path: Path) -> None:
     assert "tables and traces at once" in mixed.error
     assert "--steps chooses steps of traces" in lone.error
     assert not profile.exists()
+
+
+def test_predicted_kernels(command: Command, tmp_path: Path) -> None:
+    """`--kernels predicted` says how much of the device's time a model knows."""
+    made = TracedOps()
+    made.product(2048, 9000)
+    made.copy()
+    made.collective()
+    path = str(made.write(tmp_path / "t.json"))
+    options = ("--kernels", "predicted")
+
+    report = command("replay", path, *options, "--format", "json").report
+    other = command("replay", path, *options, "--target", "a100", "--format", "json")
+    table = command("replay", path, *options).out
+    measured = command("replay", path, "--format", "json").report["traces"][0]
+
+    (trace,) = report["traces"]
+    kernels = trace["kernels"]
+    assert kernels["target"] == "v100-sxm2-16g"
+    counts = [kernels[by]["launches"] for by in ("model", "facts", "measured")]
+    assert counts == [1, 1, 1]
+    model = kernels["model"]
+    assert model["measured_us"] == pytest.approx(9000)
+    assert model["error"] == pytest.approx(model["predicted_us"] / 9000 - 1)
+    assert trace["gpu_active_us"] < measured["gpu_active_us"] - 5000
+    assert measured["kernels"] is None
+    assert {"collectives-measured"} == {d["code"] for d in report["diagnostics"]}
+    faster = other.report["traces"][0]["kernels"]["model"]
+    assert faster["predicted_us"] < model["predicted_us"]
+    assert "priced by a cost model of their op" in table
+
+
+def test_predicted_kernels_of_ranks(command: Command, tmp_path: Path) -> None:
+    """Ranks that run together take predicted kernels, too."""
+    files = []
+    for rank in range(2):
+        made = TracedOps()
+        made.product(2048, 9000)
+        made.collective()
+        header = {"distributedInfo": {"rank": rank, "world_size": 2}}
+        files.append(str(made.write(tmp_path / f"{rank}.json", **header)))
+    options = ("--joint", "--kernels", "predicted", "--format", "json")
+
+    report = command("replay", *files, *options).report
+
+    ranks = [trace["kernels"]["model"]["launches"] for trace in report["traces"]]
+    assert ranks == [1, 1]
+
+
+def test_execution_traces(command: Command, tmp_path: Path) -> None:
+    """Nothing is measured in one; each belongs to one Kineto trace."""
+    made, executed = TracedOps(), Executed()
+    made.product()
+    executed.mm(1024, 1024, 1024)
+    path = str(made.write(tmp_path / "t.json"))
+    execution = str(executed.write(tmp_path / "et.json"))
+
+    alone = command("replay", execution)
+    beside = command("replay", path, execution, "--format", "json").report
+    crowd = command("replay", path, execution, execution)
+
+    assert alone.code == crowd.code == 1
+    assert "nothing is measured in it" in alone.error
+    assert "execution-trace" in {d["code"] for d in beside["diagnostics"]}
+    assert "2 execution traces for 1 Kineto traces" in crowd.error
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--target", "v100"), 2, "--target is for --kernels predicted"),
+        (("--kernels", "predicted", "--target", "no"), 2, "unknown target no"),
+        (("--kernels", "guessed"), 2, "guessed"),
+    ],
+)
+def test_bad_options_of_kernels(
+    command: Command, tmp_path: Path, options: tuple[str, ...], code: int, message: str
+) -> None:
+    """Each is one line that says what is wrong."""
+    outcome = command("replay", str(_steps().write(tmp_path / "t.json")), *options)
+
+    assert code == outcome.code
+    assert message in outcome.err

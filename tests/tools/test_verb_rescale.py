@@ -1,0 +1,192 @@
+"""`perfc rescale` as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tools.command import Command
+from tests.tools.traced_ops import TracedOps
+from tests.traces.executed import Executed
+
+
+def _trace(tmp_path: Path, **header: object) -> str:
+    made = TracedOps()
+    made.made.label("ProfilerStep#1", 0, 7500)
+    made.product(2048, 4000)
+    made.at_us += 4000
+    made.op("mine::op", [[4]], [("mine", 300)])
+    made.copy()
+    made.collective()
+    return str(made.write(tmp_path / "t.json", **header))
+
+
+def test_a_trace_goes_to_several_gpus(command: Command, tmp_path: Path) -> None:
+    """`perfc.rescale/1`: times, interval, what is known in which way, and steps."""
+    path = _trace(tmp_path)
+
+    report = command("rescale", path, "--to", "a100,t4", "--format", "json").report
+
+    assert report["schema"] == "perfc.rescale/1"
+    assert report["trace"]["target"] == "v100-sxm2-16g"
+    faster, slower = report["targets"]
+    assert ("a100-sxm-80g", "t4") == (faster["target"], slower["target"])
+    for one in report["targets"]:
+        methods = one["methods"]
+        counts = {name: own["launches"] for name, own in methods.items()}
+        assert counts == {"model": 1, "facts": 1, "wave": 1, "kept": 1}
+        assert sum(own["share"] for own in methods.values()) == pytest.approx(1)
+        assert methods["kept"]["predicted_us"] == pytest.approx(500)
+        ends = (one["predicted_us_p05"], one["predicted_us_p95"])
+        assert ends[0] <= one["predicted_us"] <= ends[1]
+        assert ["ProfilerStep#1"] == [step["name"] for step in one["steps"]]
+    assert faster["methods"]["model"]["predicted_us"] < 4000
+    assert slower["methods"]["model"]["predicted_us"] > 4000
+    assert slower["predicted_us"] > faster["predicted_us"]
+    assert slower["predicted_us_p95"] > slower["predicted_us_p05"]
+    codes = {found["code"] for found in report["diagnostics"]}
+    assert {"rescaled-wave", "rescaled-kept"} <= codes
+
+
+@pytest.mark.parametrize("method", ["model", "wave"])
+def test_the_gpu_it_was_measured_on(
+    command: Command, tmp_path: Path, method: str
+) -> None:
+    """There it takes what it took, and nothing is uncertain."""
+    path = _trace(tmp_path)
+    replayed = command("replay", path, "--format", "json").report["traces"][0]
+    options = ("--to", "v100", "--method", method, "--format", "json")
+
+    (one,) = command("rescale", path, *options).report["targets"]
+
+    assert one["predicted_us"] == pytest.approx(replayed["simulated_us"])
+    assert one["predicted_us_p05"] == pytest.approx(one["predicted_us_p95"])
+
+
+def test_kernels_are_multiplied_by_the_ratio_of_prices(
+    command: Command, tmp_path: Path
+) -> None:
+    """What is measured is multiplied: a kernel twice as slow stays twice as slow."""
+    factors = []
+    for dur_us in (1000, 2000):
+        made = TracedOps()
+        made.product(2048, dur_us)
+        path = str(made.write(tmp_path / f"{dur_us}.json"))
+        options = ("--to", "t4", "--format", "json")
+        (one,) = command("rescale", path, *options).report["targets"]
+        factors.append(one["methods"]["model"]["predicted_us"] / dur_us)
+
+    assert factors[0] == pytest.approx(factors[1])
+
+
+def test_another_host(command: Command, tmp_path: Path) -> None:
+    """`--overheads` replaces what the host of the trace took."""
+    path = _trace(tmp_path)
+    options = ("--to", "v100", "--format", "json")
+
+    (own,) = command("rescale", path, *options).report["targets"]
+    (other,) = command("rescale", path, *options, "--overheads", "shared").report[
+        "targets"
+    ]
+
+    assert other["predicted_us"] < own["predicted_us"]
+
+
+def test_tables(command: Command, tmp_path: Path) -> None:
+    """What people read says the same; `-q` leaves out the remarks."""
+    path = _trace(tmp_path)
+
+    said = command("rescale", path, "--to", "a100", "--to", "mi300x").out
+    quiet = command("rescale", path, "--to", "a100", "-q").out
+
+    assert "on v100-sxm2-16g" in said
+    assert "measured x model there / model here" in said
+    assert "no kernel of AMD GPUs was measured" in said
+    assert "are rescaled by their blocks alone" in said
+    assert "note: " not in quiet
+
+
+def test_one_step(command: Command, tmp_path: Path) -> None:
+    """`--steps` reports those steps; one that is not there is an error."""
+    path = _trace(tmp_path)
+    options = ("--to", "t4", "--steps")
+
+    (one,) = command("rescale", path, *options, "1", "--format", "json").report[
+        "targets"
+    ]
+    missing = command("rescale", path, *options, "7")
+
+    assert one["predicted_us"] == one["steps"][0]["predicted_us"]
+    assert missing.code == 1
+    assert "no steps 7 to 7" in missing.error
+
+
+def test_arguments_of_an_execution_trace(command: Command, tmp_path: Path) -> None:
+    """A trace without shapes is rescaled by models if an execution trace has them."""
+    made, executed = TracedOps(), Executed()
+    made.made.add("cpu_op", "aten::mm", 0, 100)
+    made.made.launch(10, 5, 30, 700)
+    executed.mm(2048, 2048, 2048)
+    files = [str(made.write(tmp_path / "t.json"))]
+    options = ("--to", "t4", "--format", "json")
+
+    (before,) = command("rescale", *files, *options).report["targets"]
+    files.append(str(executed.write(tmp_path / "et.json")))
+    (after,) = command("rescale", *files, *options).report["targets"]
+
+    assert before["methods"]["model"]["launches"] == 0
+    assert after["methods"]["model"]["launches"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ((), 2, "--to"),
+        (("--to", "nothing"), 2, "unknown target nothing"),
+        (("--to", "a100,"), 2, "--to a100,: an empty name"),
+        (("--to", "t4", "--to", "t4"), 2, "--to t4 is given twice"),
+        (("--to", "t4", "--from", "nothing"), 2, "unknown target nothing"),
+        (("--to", "t4", "--overheads", "nothing"), 2, "nothing"),
+    ],
+)
+def test_bad_options(
+    command: Command, tmp_path: Path, options: tuple[str, ...], code: int, message: str
+) -> None:
+    """Each is one line that says what is wrong."""
+    outcome = command("rescale", _trace(tmp_path), *options)
+
+    assert code == outcome.code
+    assert message in outcome.err
+
+
+def test_bad_traces(command: Command, tmp_path: Path) -> None:
+    """A device without a target, a trace without device work, and two traces."""
+    path = _trace(tmp_path, deviceProperties=[{"id": 0, "name": "Some GPU"}])
+    empty = TracedOps()
+    empty.made.call("cudaDeviceSynchronize", 0, 5)
+    nothing = str(empty.write(tmp_path / "empty.json"))
+
+    unknown = command("rescale", path, "--to", "t4")
+    idle = command("rescale", nothing, "--to", "t4")
+    both = command("rescale", path, path, "--to", "t4", "--from", "v100")
+    known = command("rescale", path, "--to", "t4", "--from", "v100", "-q")
+
+    assert "its device is 'Some GPU'" in unknown.error
+    assert "--from T" in unknown.error
+    assert "nothing to rescale" in idle.error
+    assert (2, 0) == (both.code, known.code)
+
+
+def test_a_gpu_without_the_types_of_the_trace(command: Command, tmp_path: Path) -> None:
+    """A GPU that emulates a type has no price: the line names trace and GPU."""
+    made = TracedOps()
+    types = ["c10::BFloat16"] * 2
+    made.op("aten::mm", [[512, 512]] * 2, [("gemm", 20)], types=types)
+    properties = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
+    path = str(made.write(tmp_path / "t.json", deviceProperties=properties))
+
+    outcome = command("rescale", path, "--to", "v100")
+
+    assert outcome.code == 1
+    assert outcome.error.startswith(f"{path} on v100-sxm2-16g: ")
+    assert "no math mode 'bf16'" in outcome.error
