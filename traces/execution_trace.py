@@ -44,6 +44,7 @@ class ExecutedOp:
 
     Attributes:
         number: Its number in the file.
+        order: Its place among all ops, by when they began.
         parent: Number of the op that it ran in.
         call: What it is, with arguments and results.
         reads: Numbers of the tensors among its arguments, in order; the number of one
@@ -53,6 +54,7 @@ class ExecutedOp:
     """
 
     number: int
+    order: int
     parent: int
     call: RecordedOp
     reads: tuple[int, ...]
@@ -88,14 +90,14 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
 
     """
     file = EventFile(Path(path), _NODES)
-    threads: dict[int, list[tuple[int, ExecutedOp]]] = defaultdict(list)
+    threads: dict[int, list[ExecutedOp]] = defaultdict(list)
     for node in file.events():
         order, thread = _field(node, "rf_id", 0), _field(node, "tid", 0)
         if not isinstance(order, int) or not isinstance(thread, int):
             msg = f"{path}: node {node.get('id')!r}: rf_id and tid are no numbers"
             raise TraceError(msg)
         if order > 0:  # the others are processes and threads
-            threads[thread].append((order, _executed(node, str(path))))
+            threads[thread].append(_executed(node, order, str(path)))
     schema = str(file.header.get("schema", ""))
     if not _SCHEMA.match(schema):
         msg = f"{path}: schema {schema!r} of execution traces; expected 1.0.x"
@@ -104,13 +106,13 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
         msg = f"{path}: an execution trace without ops"
         raise TraceError(msg)
     ordered = {
-        thread: [op for _, op in sorted(ops, key=lambda pair: pair[0])]
+        thread: sorted(ops, key=lambda op: op.order)
         for thread, ops in sorted(threads.items())
     }
     return ExecutionTrace(str(path), ordered)
 
 
-def _executed(node: Mapping[str, object], file: str) -> ExecutedOp:
+def _executed(node: Mapping[str, object], order: int, file: str) -> ExecutedOp:
     """Take a node apart.
 
     Newer versions have inputs and outputs in records of their own, and the call of an
@@ -131,7 +133,7 @@ def _executed(node: Mapping[str, object], file: str) -> ExecutedOp:
         tuple(tensor for tensors in results for tensor in tensors),
         _names(rest),
     )
-    return ExecutedOp(number, parent, call, _numbers(given), _numbers(made))
+    return ExecutedOp(number, order, parent, call, _numbers(given), _numbers(made))
 
 
 class _Side(NamedTuple):
@@ -205,37 +207,34 @@ def _tensors(
     value: object, shape: object, kind: object, strides: object
 ) -> tuple[RecordedTensor, ...]:
     """Return the tensors of an argument: one, or those of a list."""
+    return tuple(tensor for _, tensor in _numbered(value, shape, kind, strides))
+
+
+def _numbered(
+    value: object, shape: object, kind: object, strides: object
+) -> Iterator[tuple[int, RecordedTensor]]:
+    """Yield the numbers of tensors, and what they are."""
     names = _TENSOR.findall(str(kind))
     parts = [[part] for part in (value, shape, strides)]
     if not _is_one(kind):
         parts = [listed(part) for part in (value, shape, strides)]
         parts[2] += [None] * (len(parts[1]) - len(parts[2]))
-    return tuple(
-        RecordedTensor(
+    for tensor, dims, steps, name in zip(*parts, names, strict=False):
+        identity = listed(tensor)
+        if not isinstance(dims, list) or len(identity) != _TENSOR_PARTS:
+            continue
+        number = identity[0] if isinstance(identity[0], int) else -1
+        found = RecordedTensor(
             whole_numbers(cast("object", dims)),
             DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None,
             whole_numbers(steps) or None,
-            on_host=listed(tensor)[-1:] == ["cpu"],
+            on_host=identity[-1] == "cpu",
         )
-        for tensor, dims, steps, name in zip(*parts, names, strict=False)
-        if isinstance(dims, list)
-    )
-
-
-def _number(value: object) -> int | None:
-    """Return the number of a tensor, None for anything else."""
-    parts = listed(value)
-    if len(parts) != _TENSOR_PARTS or not isinstance(parts[-1], str):
-        return None
-    return parts[0] if isinstance(parts[0], int) else None
+        yield number, found
 
 
 def _numbers(side: _Side) -> tuple[int, ...]:
-    found: list[int | None] = []
-    for value in side.values:
-        own = _number(value)
-        found += [own] if own is not None else map(_number, listed(value))
-    return tuple(number for number in found if number is not None)
+    return tuple(number for place in side.places() for number, _ in _numbered(*place))
 
 
 def describe(trace: Trace, execution: ExecutionTrace) -> Trace:

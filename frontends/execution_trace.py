@@ -1,0 +1,190 @@
+"""Execution traces of PyTorch as op graphs: what one iteration ran, with its shapes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten.op_map import find_handler
+from perfc.ir import (
+    DTYPES,
+    Diagnostic,
+    Level,
+    Location,
+    Program,
+    TensorType,
+    UnsupportedModelError,
+)
+from perfc.traces import (
+    UNRECORDED,
+    ExecutedOp,
+    RecordedArgument,
+    RecordedTensor,
+    is_execution_trace,
+    read_execution_trace,
+)
+
+_DEFAULT = DTYPES["f32"]
+_COLLECTIVE = "record_param_comms"
+_BACKWARD = "autograd::engine::"
+_TRIVIAL = (
+    *("empty", "as_strided", "view", "reshape", "expand", "resize", "set_", "copy_"),
+    *("fill_", "zero_", "detach", "select", "slice", "t", "transpose", "permute"),
+    *("unsqueeze", "squeeze", "contiguous", "clone", "to", "_to_copy", "narrow"),
+    *("alias", "item", "is_nonzero", "_local_scalar_dense", "result_type", "unbind"),
+    *("lift_fresh", "split", "chunk", "_unsafe_view", "_reshape_alias", "size"),
+    *("empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_"),
+    *("split_with_sizes", "flatten", "unflatten", "numpy_T", "movedim", "resize_as_"),
+)
+"""Ops that others call to make room, to view and to copy: an op that calls nothing else
+computes by itself."""
+
+_OF_THE_MACHINE = frozenset(
+    ("dtype", "layout", "device", "pin_memory", "memory_format", "generator")
+)
+"""Arguments that the results tell already."""
+
+
+@attrs.frozen
+class ExecutionTraceFrontend:
+    """Reads `.json` and `.json.gz` files of `torch.profiler.ExecutionTraceObserver`."""
+
+    def load(self, path: Path) -> Program:
+        """Read an execution trace into a program.
+
+        Of calls within calls the innermost that compute are taken. What is read before
+        it is written lies on its device as parameters do.
+
+        Raises:
+            UnsupportedModelError: it is no execution trace, or computes nothing.
+            TraceError: it is damaged.
+
+        """
+        if not is_execution_trace(path):
+            msg = (
+                f"{path}: expected an execution trace of PyTorch; a Kineto trace is no "
+                "model, but perfc replay and perfc rescale read it"
+            )
+            raise UnsupportedModelError(msg)
+        trace = read_execution_trace(path)
+        every = [op for ops in trace.threads.values() for op in ops]
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        name = path.name.removesuffix(".gz").removesuffix(".json")
+        return _Importing(AtenBuilder(name), _sorted(every)).program(str(path), digest)
+
+
+def _sorted(ops: Sequence[ExecutedOp]) -> list[ExecutedOp]:
+    return sorted(ops, key=lambda op: op.order)
+
+
+@attrs.define(eq=False)
+class _Importing:
+    """Writes the ops of one trace."""
+
+    builder: AtenBuilder
+    ops: Sequence[ExecutedOp]
+    _children: dict[int, list[ExecutedOp]] = attrs.field(init=False)
+    _names: dict[int, tuple[str, TensorType]] = attrs.field(
+        factory=dict[int, "tuple[str, TensorType]"], init=False
+    )
+    _made: int = attrs.field(default=0, init=False)
+    _last: tuple[str, ...] = attrs.field(default=(), init=False)
+    _left_out: Counter[str] = attrs.field(factory=Counter[str], init=False)
+
+    def program(self, file: str, digest: str) -> Program:
+        """Write every op that computes, in the order in which they began."""
+        self._children = defaultdict(list)
+        for op in self.ops:
+            self._children[op.parent].append(op)
+        numbers = {op.number for op in self.ops}
+        for op in self.ops:
+            if op.parent not in numbers:
+                self._write(op, phase="forward")
+        if not self._last:
+            msg = f"{file}: no op of it computes a tensor"
+            raise UnsupportedModelError(msg)
+        self.builder.outputs(self._last)
+        notes = [
+            Diagnostic(Level.WARNING, "left-out", f"{n} calls of {name} are left out")
+            for name, n in sorted(self._left_out.items())
+        ]
+        return self.builder.program(sha256=digest, diagnostics=notes)
+
+    def _write(self, op: ExecutedOp, phase: str) -> None:
+        if op.call.name.startswith(_BACKWARD):
+            phase = "backward"
+        inner = self._children[op.number]
+        if any(map(self._computes, inner)) or (inner and not _is_known(op)):
+            for one in inner:
+                self._write(one, phase)
+        elif op.call.name == _COLLECTIVE:
+            self._left_out[_COLLECTIVE] += 1
+        elif op.call.results or (op.reads and "::" in op.call.name):
+            self._call(op, phase)
+
+    def _computes(self, op: ExecutedOp) -> bool:
+        """Whether an op, or one within it, does more than to make room and to copy."""
+        name = op.call.name.partition("::")[2]
+        if _is_known(op) and name not in _TRIVIAL:
+            return True
+        return any(map(self._computes, self._children[op.number]))
+
+    def _call(self, op: ExecutedOp, phase: str) -> None:
+        numbers = iter(op.reads)
+        names = op.call.names or tuple(map(str, range(len(op.call.arguments))))
+        given = [
+            (name, self._argument(argument, numbers))
+            for name, argument in zip(names, op.call.arguments, strict=False)
+        ]
+        arguments: Mapping[str, Argument] = {
+            name: value
+            for name, value in given
+            if value is not None and name not in _OF_THE_MACHINE
+        }
+        made: list[AtenTensor] = []
+        for number, tensor in zip(op.makes, op.call.results, strict=False):
+            self._made += 1
+            type_ = tensor.type(_DEFAULT)
+            made.append(AtenTensor(f"t{self._made}", type_, tensor.strides))
+            self._names[number] = (made[-1].name, type_)
+        location = Location(name=f"n{op.number}", phase=phase)
+        target = _target(op)
+        self.builder.call(AtenCall(target, arguments, tuple(made), location))
+        self._last = tuple(tensor.name for tensor in made) or self._last
+
+    def _argument(
+        self, argument: RecordedArgument, numbers: Iterator[int]
+    ) -> Argument:
+        if isinstance(argument, RecordedTensor):
+            return Ref(self._named(next(numbers), argument))
+        if isinstance(argument, tuple):
+            return tuple(self._argument(item, numbers) for item in argument)
+        return None if argument is UNRECORDED else argument
+
+    def _named(self, number: int, tensor: RecordedTensor) -> str:
+        """Return the name of a tensor; one that nothing has made is a parameter.
+
+        Numbers are used again: a tensor of another type is another one.
+        """
+        type_ = tensor.type(_DEFAULT)
+        name, known = self._names.get(number, ("", None))
+        if known != type_:
+            self._made += 1
+            name = f"p{self._made}"
+            self.builder.parameter(AtenTensor(name, type_, tensor.strides))
+            self._names[number] = (name, type_)
+        return name
+
+
+def _target(op: ExecutedOp) -> str:
+    namespace, _, name = op.call.name.rpartition("::")
+    return f"{namespace or 'unknown'}.{name}.{op.call.overload}"
+
+
+def _is_known(op: ExecutedOp) -> bool:
+    return find_handler(_target(op)) is not None
