@@ -30,16 +30,25 @@ from perfc.traces import (
 )
 
 _DEFAULT = DTYPES["f32"]
-_COLLECTIVE = "record_param_comms"
+_COLLECTIVES = ("record_param_comms", "nccl:", "rccl:", "gloo:", "c10d::")
 _BACKWARD = "autograd::engine::"
+_WHY = "collectives of execution traces are left out"
+_WRAPPERS = (
+    "detach",
+    _BACKWARD,
+    "torch::autograd::AccumulateGrad",
+    "Optimizer.",
+    "## ",
+)
+_OF_AUTOGRAD = ("Backward0", "Backward1", "Backward2")
 _TRIVIAL = (
-    *("empty", "as_strided", "view", "reshape", "expand", "resize", "set_", "copy_"),
-    *("fill_", "zero_", "detach", "select", "slice", "t", "transpose", "permute"),
+    *("empty", "as_strided", "view", "reshape", "expand", "resize", "set", "copy"),
+    *("fill", "zero", "detach", "select", "slice", "t", "transpose", "permute"),
     *("unsqueeze", "squeeze", "contiguous", "clone", "to", "_to_copy", "narrow"),
     *("alias", "item", "is_nonzero", "_local_scalar_dense", "result_type", "unbind"),
     *("lift_fresh", "split", "chunk", "_unsafe_view", "_reshape_alias", "size"),
-    *("empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_"),
-    *("split_with_sizes", "flatten", "unflatten", "numpy_T", "movedim", "resize_as_"),
+    *("empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+    *("split_with_sizes", "flatten", "unflatten", "numpy_T", "movedim", "resize_as"),
 )
 """Ops that others call to make room, to view and to copy: an op that calls nothing else
 computes by itself."""
@@ -93,7 +102,7 @@ class _Importing:
         factory=dict[int, "tuple[str, TensorType]"], init=False
     )
     _made: int = attrs.field(default=0, init=False)
-    _last: tuple[str, ...] = attrs.field(default=(), init=False)
+    _unread: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     _left_out: Counter[str] = attrs.field(factory=Counter[str], init=False)
 
     def program(self, file: str, digest: str) -> Program:
@@ -105,12 +114,12 @@ class _Importing:
         for op in self.ops:
             if op.parent not in numbers:
                 self._write(op, phase="forward")
-        if not self._last:
+        if not self._unread:
             msg = f"{file}: no op of it computes a tensor"
             raise UnsupportedModelError(msg)
-        self.builder.outputs(self._last)
+        self.builder.outputs(self._unread)  # all that ran counts, read or not
         notes = [
-            Diagnostic(Level.WARNING, "left-out", f"{n} calls of {name} are left out")
+            Diagnostic(Level.WARNING, "left-out", f"{n} calls of {name}: {_WHY}")
             for name, n in sorted(self._left_out.items())
         ]
         return self.builder.program(sha256=digest, diagnostics=notes)
@@ -119,18 +128,18 @@ class _Importing:
         if op.call.name.startswith(_BACKWARD):
             phase = "backward"
         inner = self._children[op.number]
-        if any(map(self._computes, inner)) or (inner and not _is_known(op)):
+        if op.call.name.startswith(_COLLECTIVES):
+            self._left_out[op.call.name] += 1
+        elif any(map(self._computes, inner)) or not _is_call(op):
             for one in inner:
                 self._write(one, phase)
-        elif op.call.name == _COLLECTIVE:
-            self._left_out[_COLLECTIVE] += 1
-        elif op.call.results or (op.reads and "::" in op.call.name):
+        else:
             self._call(op, phase)
 
     def _computes(self, op: ExecutedOp) -> bool:
         """Whether an op, or one within it, does more than to make room and to copy."""
-        name = op.call.name.partition("::")[2]
-        if _is_known(op) and name not in _TRIVIAL:
+        name = op.call.name.partition("::")[2].removesuffix("_")
+        if _is_call(op) and name not in _TRIVIAL:
             return True
         return any(map(self._computes, self._children[op.number]))
 
@@ -155,11 +164,9 @@ class _Importing:
         location = Location(name=f"n{op.number}", phase=phase)
         target = _target(op)
         self.builder.call(AtenCall(target, arguments, tuple(made), location))
-        self._last = tuple(tensor.name for tensor in made) or self._last
+        self._unread |= {tensor.name: None for tensor in made}
 
-    def _argument(
-        self, argument: RecordedArgument, numbers: Iterator[int]
-    ) -> Argument:
+    def _argument(self, argument: RecordedArgument, numbers: Iterator[int]) -> Argument:
         if isinstance(argument, RecordedTensor):
             return Ref(self._named(next(numbers), argument))
         if isinstance(argument, tuple):
@@ -178,6 +185,7 @@ class _Importing:
             name = f"p{self._made}"
             self.builder.parameter(AtenTensor(name, type_, tensor.strides))
             self._names[number] = (name, type_)
+        self._unread.pop(name, None)
         return name
 
 
@@ -186,5 +194,13 @@ def _target(op: ExecutedOp) -> str:
     return f"{namespace or 'unknown'}.{name}.{op.call.overload}"
 
 
-def _is_known(op: ExecutedOp) -> bool:
-    return find_handler(_target(op)) is not None
+def _is_call(op: ExecutedOp) -> bool:
+    """Whether an op does something itself: perfc knows it, or it is given tensors.
+
+    Nodes of autograd do what the ops in them do, those of an extension apart.
+    """
+    if find_handler(_target(op)) is not None:
+        return True
+    name = op.call.name
+    wraps = name.startswith(_WRAPPERS) or name.endswith(_OF_AUTOGRAD)
+    return not wraps and bool(op.reads)

@@ -74,7 +74,7 @@ def test_no_layer_is_imported_under_its_bare_name() -> None:
 
 
 def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
-    """Code, `py.typed`, targets and profiles are in the wheel."""
+    """Code, `py.typed`, and the data that the code reads are in the wheel."""
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (*LAYERS, TWINS, "src"):
@@ -90,7 +90,8 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {n for n in archive.namelist() if not n.startswith("perfc-")}
 
-    assert facade | _files(".py") | _files(".toml") | _files(".npz") == held
+    data = {name for kind in (".toml", ".npz", ".txt") for name in _files(kind)}
+    assert facade | _files(".py") | data == held
 
 
 def test_version() -> None:

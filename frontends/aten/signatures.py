@@ -1,4 +1,8 @@
-"""The names of the arguments of ATen's ops, for calls that tell only their places."""
+"""The names of the arguments of ATen's ops, for calls that tell only their places.
+
+PyTorch has them where it is installed; traces are read where it is not, so they are in
+a file here, and a test compares them with PyTorch's.
+"""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ from perfc.tools import cli
 
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("targets", "ops", "passes", "models"),
+    *("rescale", "targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (
-    *("rescale", "shard", "place"),
+    *("shard", "place"),
     *("quantize", "dedup", "parallel", "sweep", "diff", "check"),
 )
 
