@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfc.costmodels.catalog import target_names
+
 DEVICE_TARGETS: Mapping[str, str] = {
     "amd instinct mi100": "mi100",
     "amd instinct mi210": "mi210",
@@ -41,5 +43,12 @@ board of SXM's kind; the V100 of a DGX Station has NVLink and SXM2's memory."""
 
 
 def target_of_device(name: str) -> str | None:
-    """Return the target of a GPU by its driver's name; None if there is none."""
-    return DEVICE_TARGETS.get(" ".join(name.lower().split()))
+    """Return the target of a GPU by its driver's name; None if there is none.
+
+    In traces that perfc itself wrote, maker and target are the name.
+    """
+    words = name.lower().split()
+    found = DEVICE_TARGETS.get(" ".join(words))
+    if found is None and words and words[-1] in target_names():
+        return words[-1]
+    return found

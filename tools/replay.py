@@ -82,6 +82,8 @@ class Replayed:
 KernelSeconds: TypeAlias = Mapping[int, float]
 """What device tasks of a trace take instead, by task."""
 
+_AS_MEASURED: KernelSeconds = {}
+
 
 def replay_alone(
     traces: Sequence[Recorded],
@@ -98,7 +100,7 @@ def replay_alone(
         kernels: Durations to use instead of measured ones, one mapping a trace.
 
     """
-    instead = kernels or [{}] * len(traces)
+    instead = kernels or [_AS_MEASURED] * len(traces)
     return [
         one
         for trace, own in zip(traces, instead, strict=True)
@@ -128,7 +130,7 @@ def replay_joint(
         ScheduleError: collectives wait for each other.
 
     """
-    instead = kernels or [{}] * len(ranks)
+    instead = kernels or [_AS_MEASURED] * len(ranks)
     return _run(align_collectives(ranks).ranks, host, steps, instead)
 
 

@@ -215,7 +215,7 @@ def test_predicted_kernels(command: Command, tmp_path: Path) -> None:
 
 def test_predicted_kernels_of_ranks(command: Command, tmp_path: Path) -> None:
     """Ranks that run together take predicted kernels, too."""
-    files = []
+    files: list[str] = []
     for rank in range(2):
         made = TracedOps()
         made.product(2048, 9000)

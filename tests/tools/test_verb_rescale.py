@@ -67,7 +67,7 @@ def test_kernels_are_multiplied_by_the_ratio_of_prices(
     command: Command, tmp_path: Path
 ) -> None:
     """What is measured is multiplied: a kernel twice as slow stays twice as slow."""
-    factors = []
+    factors: list[float] = []
     for dur_us in (1000, 2000):
         made = TracedOps()
         made.product(2048, dur_us)
