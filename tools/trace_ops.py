@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -16,6 +17,7 @@ from perfc.traces import (
     RecordedOp,
     RecordedTensor,
     call_owners,
+    op_parents,
 )
 
 NO_OP = "no op around the launch"
@@ -72,46 +74,104 @@ def trace_ops(recorded: Recorded) -> TraceOps:
         if recorded.graph.kind[task] is TaskKind.KERNEL:
             tasks[work.correlation].append(task)
     ops = [op for op in trace.ops if not op.is_label]
+    default = _default_dtype(ops)
+    known = _Known(RecordedGraph(trace.file, default), op_parents(ops))
+    known.learn(ops)
     owned: dict[int, tuple[HostOp | None, list[int]]] = {}
     calls = [call for call in trace.calls if call.correlation in tasks]
-    for call, op in call_owners(calls, ops):
+    for call, op in call_owners(calls, ops, known.parents):
         own = tasks.pop(call.correlation, [])
         owned.setdefault(id(op), (op, []))[1].extend(own)
     for left in tasks.values():  # launched before the trace began
         owned.setdefault(id(None), (None, []))[1].extend(left)
-    default = _default_dtype(ops)
-    graph = RecordedGraph(trace.file, default)
-    known: dict[RecordedOp, tuple[str, str]] = {}
     launches: list[OpLaunches] = []
-    for op, own in owned.values():
-        key, missing = _key(op, graph, known)
+    for op, own in known.merged(owned.values()):
+        key, missing = known.key(op)
         tf32 = any(_TF32.search(recorded.works[task].name) for task in own)
         name = op.name if op else ""
         launches.append(OpLaunches(name, key, missing, tuple(sorted(own)), tf32))
     any_known = any(one.key for one in launches)
-    return TraceOps(
-        recorded,
-        graph.program() if any_known else None,
-        launches,
-        default,
+    program = known.graph.program() if any_known else None
+    return TraceOps(recorded, program, launches, default)
+
+
+_Owned: TypeAlias = "tuple[HostOp | None, list[int]]"
+"""An op, None for none, and the tasks that it launched."""
+
+
+@attrs.define(eq=False)
+class _Known:
+    """Calls by where they are in an op graph, or why they are not in it.
+
+    Attributes:
+        graph: The op graph.
+        parents: The op around each op.
+
+    """
+
+    graph: RecordedGraph
+    parents: Mapping[int, HostOp | None]
+    _keys: dict[RecordedOp, tuple[str, str]] = attrs.field(
+        factory=dict[RecordedOp, "tuple[str, str]"], init=False
     )
 
+    def learn(self, ops: Iterable[HostOp]) -> None:
+        """Let the graph know what calls tell of others."""
+        for call in {op.recorded for op in ops if "backward" in op.name}:
+            if call is not None:
+                self.graph.learn(call)
 
-def _key(
-    op: HostOp | None, graph: RecordedGraph, known: dict[RecordedOp, tuple[str, str]]
-) -> tuple[str, str]:
-    """Return where an op is in the graph, or why it is not."""
-    if op is None:
-        return "", NO_OP
-    call = op.recorded
-    if call is None:
-        return "", NO_INPUTS
-    if call not in known:
-        try:
-            known[call] = graph.add(call), ""
-        except NotRecordedError as error:
-            known[call] = "", str(error)
-    return known[call]
+    def key(self, op: HostOp | None) -> tuple[str, str]:
+        """Return where an op is in the graph, or why it is not."""
+        if op is None:
+            return "", NO_OP
+        call = op.recorded
+        if call is None:
+            return "", NO_INPUTS
+        if call not in self._keys:
+            try:
+                self._keys[call] = self.graph.add(call), ""
+            except NotRecordedError as error:
+                self._keys[call] = "", str(error)
+        return self._keys[call]
+
+    def merged(self, owned: Iterable[_Owned]) -> list[_Owned]:
+        """Give what an op launched to a known one around it that is priced whole."""
+        groups = {id(op): (op, [*own]) for op, own in owned}
+        whole = {i for i, (op, _) in groups.items() if self.key(op)[0]}
+        taken = {
+            id(around)
+            for i in whole
+            for op, _ in [groups[i]]
+            for around in self._around(op)
+        }
+        for op, own in [*groups.values()]:
+            outer = self._outer(op, whole, taken)
+            if outer is not None:
+                groups.setdefault(id(outer), (outer, []))[1].extend(own)
+                del groups[id(op)]
+        return [*groups.values()]
+
+    def _outer(
+        self, op: HostOp | None, whole: Collection[int], taken: Collection[int]
+    ) -> HostOp | None:
+        """Return the known op around one that is priced with all that is in it.
+
+        One that launches something itself; or, around what is not known, the next one
+        in which nothing else is.
+        """
+        around = [*self._around(op)]
+        launching = [outer for outer in around if id(outer) in whole]
+        if launching or id(op) in whole:
+            return launching[-1] if launching else None
+        known = next((outer for outer in around if self.key(outer)[0]), None)
+        return None if known is None or id(known) in taken else known
+
+    def _around(self, op: HostOp | None) -> Iterator[HostOp]:
+        outer = None if op is None else self.parents[id(op)]
+        while outer is not None:
+            yield outer
+            outer = self.parents[id(outer)]
 
 
 def _default_dtype(ops: Iterable[HostOp]) -> DType:

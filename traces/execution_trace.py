@@ -32,10 +32,9 @@ _NODES = "nodes"
 _HEAD_CHARACTERS = 4096
 _LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[')
 _SCHEMA = re.compile(r"1\.\d+\.")
-_TENSOR = re.compile(r"Tensor\(([^()]*)\)")
+_TENSOR = re.compile(r"Tensor\(((?:[^()]|\([^()]*\))*)\)|None")
+_UNDEFINED = "nullptr"
 _NONE = "<None>"
-_TENSOR_PARTS = 6
-"""Of a tensor: its number, its storage's, offset, elements, bytes of each, device."""
 
 
 @attrs.frozen
@@ -130,7 +129,7 @@ def _executed(node: Mapping[str, object], order: int, file: str) -> ExecutedOp:
         str(node.get("name", "")),
         tuple(_argument(*place) for place in given.places()),
         head.partition(".")[2] or "default",
-        tuple(tensor for tensors in results for tensor in tensors),
+        tuple(one for tensors in results for one in tensors if one is not None),
         _names(rest),
     )
     return ExecutedOp(number, order, parent, call, _numbers(given), _numbers(made))
@@ -205,14 +204,14 @@ def _is_one(kind: object) -> bool:
 
 def _tensors(
     value: object, shape: object, kind: object, strides: object
-) -> tuple[RecordedTensor, ...]:
-    """Return the tensors of an argument: one, or those of a list."""
+) -> tuple[RecordedTensor | None, ...]:
+    """Return the tensors of an argument, one or those of a list; None for undefined."""
     return tuple(tensor for _, tensor in _numbered(value, shape, kind, strides))
 
 
 def _numbered(
     value: object, shape: object, kind: object, strides: object
-) -> Iterator[tuple[int, RecordedTensor]]:
+) -> Iterator[tuple[int, RecordedTensor | None]]:
     """Yield the numbers of tensors, and what they are."""
     names = _TENSOR.findall(str(kind))
     parts = [[part] for part in (value, shape, strides)]
@@ -220,21 +219,20 @@ def _numbered(
         parts = [listed(part) for part in (value, shape, strides)]
         parts[2] += [None] * (len(parts[1]) - len(parts[2]))
     for tensor, dims, steps, name in zip(*parts, names, strict=False):
-        identity = listed(tensor)
-        if not isinstance(dims, list) or len(identity) != _TENSOR_PARTS:
+        identity = [*listed(tensor), None]
+        absent = not name or name.startswith(_UNDEFINED)
+        if absent or not isinstance(identity[0], int):
+            yield -1, None
             continue
-        number = identity[0] if isinstance(identity[0], int) else -1
-        found = RecordedTensor(
-            whole_numbers(cast("object", dims)),
-            DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None,
-            whole_numbers(steps) or None,
-            on_host=identity[-1] == "cpu",
-        )
-        yield number, found
+        dtype = DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None
+        on_host = identity[-2] == "cpu"
+        found = (whole_numbers(dims), dtype, whole_numbers(steps) or None, on_host)
+        yield identity[0], RecordedTensor(*found)
 
 
 def _numbers(side: _Side) -> tuple[int, ...]:
-    return tuple(number for place in side.places() for number, _ in _numbered(*place))
+    numbered = (pair for place in side.places() for pair in _numbered(*place))
+    return tuple(number for number, tensor in numbered if tensor is not None)
 
 
 def describe(trace: Trace, execution: ExecutionTrace) -> Trace:

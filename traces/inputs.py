@@ -65,6 +65,10 @@ class RecordedTensor:
     strides: tuple[int, ...] | None = None
     on_host: bool = False
 
+    def device_type(self, default: DType) -> TensorType:
+        """Return its type on a device, where kernels are launched for it."""
+        return TensorType(self.dtype or default, self.shape)
+
     def type(self, default: DType) -> TensorType:
         """Return its type, *default* in place of an element type not told."""
         space = MemorySpace.HOST if self.on_host else MemorySpace.DEVICE
@@ -73,7 +77,8 @@ class RecordedTensor:
 
 Plain: TypeAlias = "int | float | bool | str | tuple[Plain, ...] | None"
 RecordedArgument: TypeAlias = (
-    "RecordedTensor | tuple[RecordedTensor, ...] | Plain | Literal[Unrecorded.ARGUMENT]"
+    "RecordedTensor | tuple[RecordedTensor | None, ...] | Plain"
+    " | Literal[Unrecorded.ARGUMENT]"
 )
 
 

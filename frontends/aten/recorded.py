@@ -14,6 +14,7 @@ from perfc.frontends.aten.builder import AtenBuilder
 from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
 from perfc.frontends.aten.node import AtenNode, Misfit, NodeArgument, inferred_types
 from perfc.frontends.aten.op_map import find_handler
+from perfc.frontends.aten.recorded_windows import Windows
 from perfc.frontends.aten.signatures import Signature, find_signature
 from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue, DType, Location, PerfcError, Program, TensorType
@@ -26,6 +27,7 @@ _INDIFFERENT = frozenset(
         *("momentum", "exponential_average_factor", "approximate", "nan", "posinf"),
         *("neginf", "non_blocking", "scalar", "accumulate"),
         *("unsafe", "dtype", "input_dtype", "self_is_result"),
+        *("benchmark", "deterministic", "allow_tf32", "output_padding", "bias_sizes"),
         *("beta1", "beta2", "is_result", "half_to_float", "reduction"),
         *(
             "ignore_index",
@@ -96,12 +98,19 @@ class RecordedGraph:
     name: str
     default: DType
     _builder: AtenBuilder = attrs.field(init=False)
+    _windows: Windows = attrs.field(factory=Windows, init=False)
     _outputs: list[str] = attrs.field(factory=list[str], init=False)
     _count: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin with an empty graph."""
         self._builder = AtenBuilder(self.name)
+
+    def learn(self, op: RecordedOp) -> None:
+        """Note what a call tells of others: do so for all before the first `add`."""
+        signature = find_signature(op)
+        if signature is not None:
+            self._windows.learn(signature.target, _named(signature, op))
 
     def add(self, op: RecordedOp) -> str:
         """Append a call; return what the names of its nodes begin with.
@@ -111,13 +120,17 @@ class RecordedGraph:
 
         """
         signature = find_signature(op)
-        handled = None if signature is None else find_handler(signature.target)
-        if signature is None or handled is None:
-            msg = "perfc does not know it" if signature is None else "perfc has no op"
+        if signature is None:
+            msg = "perfc does not know it"
             raise NotRecordedError(msg)
-        given = _completed(dict(zip(signature.names, op.arguments, strict=False)))
-        _check_recorded(signature, given)
         target, renamed = _OLDER.get(signature.target, (signature.target, {}))
+        if find_handler(target) is None:
+            msg = "perfc has no op"
+            raise NotRecordedError(msg)
+        given = _named(signature, op)
+        self._windows.fill(target, given)
+        given = _completed(given)
+        _check_recorded(signature, given)
         given = {renamed.get(name, name): value for name, value in given.items()}
         results = _results(target, signature, given, op, self.default)
         self._count += 1
@@ -191,6 +204,10 @@ def _is_transposed(tensor: RecordedTensor) -> bool:
     return tensor.strides[-2] == 1 and tensor.strides[-1] >= max(tensor.shape[-2], 2)
 
 
+def _named(signature: Signature, op: RecordedOp) -> dict[str, RecordedArgument]:
+    return dict(zip(signature.names, op.arguments, strict=False))
+
+
 def _completed(
     given: Mapping[str, RecordedArgument],
 ) -> dict[str, RecordedArgument]:
@@ -222,13 +239,13 @@ def _operand_type(
 ) -> TensorType:
     """Return a tensor's type; a number does not widen the tensors beside it."""
     if tensor.shape:
-        return tensor.type(default)
+        return tensor.device_type(default)
     beside = (t for t in given.values() if isinstance(t, RecordedTensor) and t.shape)
     first = next(beside, None)
     return (
-        tensor.type(default)
+        tensor.device_type(default)
         if first is None
-        else TensorType(first.type(default).dtype, ())
+        else TensorType(first.device_type(default).dtype, ())
     )
 
 
@@ -246,7 +263,7 @@ def _results(
 
     """
     if op.results:
-        return tuple(tensor.type(default) for tensor in op.results)
+        return tuple(tensor.device_type(default) for tensor in op.results)
     name = _base(target)
     if name.endswith("_") or name == "_index_put_impl":
         first = next(iter(given.values()))
@@ -264,7 +281,7 @@ def _tensor_type(value: RecordedArgument, default: DType) -> TensorType:
     if not isinstance(value, RecordedTensor):
         msg = "its result is not recorded"
         raise NotRecordedError(msg)
-    return value.type(default)
+    return value.device_type(default)
 
 
 def _like(

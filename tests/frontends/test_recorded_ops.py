@@ -132,3 +132,56 @@ def test_signatures_are_those_of_pytorch() -> None:
             overload = one.target.rpartition(".")[2]
             if overload != "1_9":
                 assert one.names == known[name, overload], one.target
+
+
+CONVOLUTION = _op(
+    "cudnn_convolution",
+    _tensor(2, 3, 224, 224),
+    _tensor(64, 3, 7, 7),
+    *[UNRECORDED] * 7,
+)
+GRADIENT = _op(
+    "cudnn_convolution_backward",
+    *(_tensor(2, 3, 224, 224), _tensor(2, 64, 112, 112), _tensor(64, 3, 7, 7)),
+    *[UNRECORDED] * 8,
+)
+
+
+def test_gradients_tell_the_stride_of_convolutions() -> None:
+    """Shapes of the gradient are those of the result: stride 2 and padding 3 here."""
+    made = RecordedGraph("trace", F32)
+    with pytest.raises(NotRecordedError, match="is not recorded"):
+        made.add(CONVOLUTION)
+
+    made.learn(GRADIENT)
+    made.add(CONVOLUTION)
+    made.add(GRADIENT)
+
+    (rank,) = made.program().classes
+    assert rank.ops is not None
+    forward, backward = rank.ops
+    assert ("conv", "conv_backward") == (forward.op, backward.op)
+    assert str(forward.results[0].type) == "f32[2,64,112,112]"
+    assert (2, 2) == forward.attributes.integers("stride")
+    assert (3, 3, 3, 3) == forward.attributes.integers("padding")
+
+
+def test_gradients_tell_that_batches_are_normalised_in_training() -> None:
+    """Older traces do not say so."""
+    image, channels = _tensor(2, 64, 8, 8), _tensor(64)
+    norm = _op("cudnn_batch_norm", image, *[channels] * 4, *[UNRECORDED] * 3)
+    gradient = _op(
+        "cudnn_batch_norm_backward",
+        *(image, image, *[channels] * 5, UNRECORDED, _tensor(0)),
+    )
+    made = RecordedGraph("trace", F32)
+    with pytest.raises(NotRecordedError, match="'training' is not recorded"):
+        made.add(norm)
+
+    made.learn(gradient)
+    made.add(norm)
+
+    (rank,) = made.program().classes
+    assert rank.ops is not None
+    *_, node = rank.ops
+    assert node.attributes.flag("training")

@@ -150,3 +150,26 @@ def test_a_trace_of_nothing_known_has_no_prices(tmp_path: Path) -> None:
 
     assert prices.ops.program is None
     assert not prices.seconds
+
+
+def test_the_known_op_around_an_unknown_one(tmp_path: Path) -> None:
+    """What an op launches that perfc does not know is of the known one around it.
+
+    Not where that one has launched something of its own by another op that is known.
+    """
+    made = TracedOps()
+    for inner in ("aten::mystery", "aten::mm"):
+        begin_us = made.at_us
+        made.op("aten::mm", [[SIZE, SIZE]] * 2, [])
+        made.made.events[-1]["dur"] = 500
+        for place, name in enumerate(("aten::mystery", inner)):
+            made.at_us = begin_us + 100 + 150 * place
+            made.op(name, [[SIZE, SIZE]] * 2, [(f"kernel of {name}", 20)])
+        made.at_us = begin_us + 1000
+
+    prices = _priced(made, tmp_path)
+
+    names = {task: work.name for task, work in prices.ops.recorded.works.items()}
+    priced = [(names[task], one.is_spread) for task, one in prices.prices.items()]
+    unknown = ("kernel of aten::mystery", True)
+    assert sorted(priced) == [unknown, unknown, ("kernel of aten::mm", False)][::-1]

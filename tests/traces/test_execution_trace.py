@@ -48,12 +48,13 @@ def test_what_a_node_says(tmp_path: Path) -> None:
 def test_lists_of_tensors_and_tensors_that_are_none(tmp_path: Path) -> None:
     """A list has the types of its tensors; a tensor of no type is none."""
     made = Executed()
-    listed = "GenericList[Tensor(float),Tensor(c10::Half)]"
+    undefined = "Tensor(nullptr (uninitialized))"
+    listed = f"GenericList[Tensor(float),{undefined},None,Tensor(c10::Half)]"
     made.op(
         "aten::f(Tensor[] a, Tensor? b=None) -> Tensor",
-        [[tensor(1), tensor(2)], tensor(0)],
-        [[[2], [3]], []],
-        [listed, "Tensor(nullptr (uninitialized))"],
+        [[tensor(1), tensor(0), "<None>", tensor(2)], tensor(0)],
+        [[[2], [], [], [3]], []],
+        [listed, undefined],
         [tensor(3)],
         [[5]],
     )
@@ -62,7 +63,8 @@ def test_lists_of_tensors_and_tensors_that_are_none(tmp_path: Path) -> None:
 
     ((op,),) = trace.threads.values()
     half = RecordedTensor((3,), DTYPES["f16"])
-    assert op.call.arguments == ((RecordedTensor((2,), F32), half), None)
+    assert op.call.arguments == ((RecordedTensor((2,), F32), None, None, half), None)
+    assert op.reads == (1, 2)
     assert op.call.names == ("a", "b")
 
 
