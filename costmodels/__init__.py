@@ -52,10 +52,17 @@ from perfc.costmodels.kernel_fit import (
     family_of,
     fits_of,
 )
+from perfc.costmodels.measured import (
+    MEASURED,
+    MeasuredModel,
+    measured_kernel,
+    measured_signature,
+)
+from perfc.costmodels.measured_rows import MeasuredKernel, MeasuredKernels, Signature
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
-from perfc.costmodels.near_rows import NO_WORD, NearRows, Place
+from perfc.costmodels.near_rows import NEAR_ROWS, NO_WORD, NearRows, Place
 from perfc.costmodels.network import Network
 from perfc.costmodels.product_parameters import (
     SIMT_MODES,
@@ -127,10 +134,12 @@ __all__ = [
     "IN_PLACE",
     "KERNEL_TIMINGS",
     "MATH_MODES",
+    "MEASURED",
     "MEETING_OPS",
     "MEMCPY",
     "MET",
     "MULTI_TENSOR",
+    "NEAR_ROWS",
     "NEW",
     "NO_WORD",
     "PROFILE_SCHEMA",
@@ -160,6 +169,9 @@ __all__ = [
     "KernelFits",
     "KernelTable",
     "Link",
+    "MeasuredKernel",
+    "MeasuredKernels",
+    "MeasuredModel",
     "Memory",
     "NearRows",
     "Network",
@@ -168,6 +180,7 @@ __all__ = [
     "Products",
     "Provenance",
     "RuntimeConstants",
+    "Signature",
     "StreamingModel",
     "Target",
     "TargetError",
@@ -199,6 +212,8 @@ __all__ = [
     "load_profile",
     "load_target",
     "lower_bound",
+    "measured_kernel",
+    "measured_signature",
     "memory_boundedness",
     "parse_profile",
     "price",

@@ -14,6 +14,9 @@ from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.streaming import KINDS
 from perfc.costmodels.target import Target
 
+BESIDE = frozenset({"beside", "beside_bytes"})
+"""Parameters of a product that say what is launched with it."""
+
 
 def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
     """Take off what the kernels beside take; at least the floor of a kernel stays."""

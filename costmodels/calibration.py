@@ -12,6 +12,7 @@
     [kernels.near]                  may be absent, see `near_rows.py`
     octaves, unlike                 how far a row tells of others
     rows = ["-0.21 | 3.0 9.5 | nt"] weight, sizes and words of each
+    [[measured]]                    kernels that were timed, see `measured_section.py`
     [host]                          what `--overheads` takes, see `host_profile.py`
 
 A file may have a device, a host, or both. Keys of this schema that a version of perfc
@@ -27,6 +28,8 @@ from typing import cast
 import attrs
 
 from perfc.costmodels.kernel_fit import FORWARD, Family, KernelFit
+from perfc.costmodels.measured_rows import MeasuredKernels
+from perfc.costmodels.measured_section import measured_kernels, measured_problems
 from perfc.costmodels.near_rows import NO_WORD, NearRows
 from perfc.costmodels.sheet_fields import FieldValue, quoted, shown
 from perfc.costmodels.target import TargetError
@@ -37,7 +40,7 @@ PROFILE_SCHEMA = "perfc.profile/1"
 PROFILE_TEXTS = ("name", "source", "date", "software")
 """What every profile says of itself."""
 
-_KEYS = frozenset({"schema", *PROFILE_TEXTS, "device", "kernels", "host"})
+_KEYS = frozenset({"schema", *PROFILE_TEXTS, "device", "kernels", "measured", "host"})
 _DEVICE_KEYS = frozenset({"target", "fields"})
 _NUMBERS = ("sigma_shared", "sigma_independent")
 _KERNEL_KEYS = frozenset(
@@ -56,6 +59,7 @@ class Calibration:
         target: Name of the sheet that it refines.
         fields: Fields of the sheet that were measured, in its units.
         fits: What was fitted of kernels.
+        measured: Kernels that were timed.
         source: What to cite.
         has_host: Whether the file has a host, too.
 
@@ -65,6 +69,7 @@ class Calibration:
     target: str
     fields: Mapping[str, FieldValue] = attrs.field(hash=False)
     fits: tuple[KernelFit, ...]
+    measured: MeasuredKernels
     source: str
     has_host: bool
 
@@ -89,6 +94,7 @@ def check_profile(document: _Table) -> Iterator[str]:
     device = document.get("device")
     if device is not None:
         yield from _device_problems(device)
+    yield from measured_problems(document.get("measured", []))
     kernels = document.get("kernels", [])
     if not isinstance(kernels, list):
         yield f"kernels is {shown(kernels)}, expected [[kernels]]"
@@ -119,9 +125,25 @@ def parse_calibration(document: _Table, where: str) -> Calibration:
         target=str(device["target"]),
         fields=dict(cast("Mapping[str, FieldValue]", device.get("fields", {}))),
         fits=tuple(map(_fit, entries)),
+        measured=_measured(document, where),
         source=f"{document['source']} ({document['date']}, {document['software']})",
         has_host="host" in document,
     )
+
+
+def _measured(document: _Table, where: str) -> MeasuredKernels:
+    """Return the kernels that were timed.
+
+    Raises:
+        TargetError: one is there twice, with two times.
+
+    """
+    listed = list(measured_kernels(document.get("measured", [])))
+    found = MeasuredKernels.of(listed)
+    if len(found) < len(listed):
+        message = f"{where}: profile: measured has a kernel twice; calibrate again"
+        raise TargetError(message)
+    return found
 
 
 def _shown(value: object) -> str:

@@ -8,7 +8,7 @@ corrected: `start_us` and `scale` times what it says (`select.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -150,13 +150,29 @@ class KernelFits:
     def log_factors(self, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         """Return ln(measured / modelled) as rows near each kernel have it."""
         found = np.zeros(len(kernels))
+        for near, rows in self._near(kernels):
+            found[rows] = near.log_factor([kernels[row] for row in rows])
+        return found
+
+    def near_names(self, kernels: Sequence[Kernel]) -> list[str]:
+        """Return the rows that each kernel lies between; nothing far from all."""
+        found = [""] * len(kernels)
+        for near, rows in self._near(kernels):
+            names = near.names([kernels[row] for row in rows])
+            for row, name in zip(rows, names, strict=True):
+                found[row] = name
+        return found
+
+    def _near(self, kernels: Sequence[Kernel]) -> Iterator[tuple[NearRows, list[int]]]:
+        """Yield the rows of each family that has some, and its kernels."""
         wholes = [family_of(kernel).whole for kernel in kernels]
-        for family in set(wholes):
+        for family in dict.fromkeys(wholes):
             fit = self.by_family.get(family)
             if fit is not None and fit.near is not None:
-                rows = [row for row, whole in enumerate(wholes) if whole == family]
-                found[rows] = fit.near.log_factor([kernels[row] for row in rows])
-        return found
+                yield (
+                    fit.near,
+                    [row for row, whole in enumerate(wholes) if whole == family],
+                )
 
 
 def fits_of(fits: tuple[KernelFit, ...]) -> KernelFits:

@@ -29,6 +29,15 @@ MOST = 1.5
 """Logarithm of the largest factor."""
 
 
+NEAR_ROWS = ", near "
+"""Between the name of a model and those of the rows that correct it."""
+
+_NEAR = 0.5
+"""Likeness from which on a kernel is said to lie near a row."""
+
+_NAMED = 2
+"""Rows that are named."""
+
 _AT_A_TIME = 4096
 """Kernels whose distances to all rows are held at a time."""
 
@@ -116,6 +125,23 @@ class NearRows:
         ]
         factor: Floats = np.clip(np.concatenate(logs), -MOST, MOST)
         return factor
+
+    def names(self, kernels: Sequence[Kernel]) -> list[str]:
+        """Return the rows that *kernels* lie nearest to; nothing far from all."""
+        place, rows = Place.of(kernels), self._place()
+        found: list[str] = []
+        for part in place.parts():
+            likeness = part.likeness(rows, self.octaves, self.unlike)
+            nearest = np.argsort(-likeness, axis=1, kind="stable")[:, :_NAMED]
+            for number, listed in enumerate(nearest.tolist()):
+                near = [row for row in listed if likeness[number, row] >= _NEAR]
+                found.append(" and ".join(map(self._name, near)))
+        return found
+
+    def _name(self, row: int) -> str:
+        sizes = (round(2**size - 1) for size in self.sizes[row])
+        words = [word for word in self.words[row] if word not in {"", "True"}]
+        return " ".join(("x".join(str(size) for size in sizes if size), *words))
 
     def _place(self) -> Place:
         count = len(self.weights)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from perfc.costmodels.bound import at_least_bound
 from perfc.costmodels.intervals import with_intervals
 from perfc.costmodels.kernel_fit import SCALE, START
+from perfc.costmodels.measured import MEASURED
+from perfc.costmodels.near_rows import NEAR_ROWS
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -61,9 +63,11 @@ def price_table(
             with plugin_at_work(f"cost model {model.name!r}", model):
                 estimate = model.estimate(offered, target)
             _check(model, offered, estimate)
-            if is_built_in(model):
-                estimate = with_intervals(estimate, offered, target)
-            result.put(rows, _calibrated(estimate, offered, target))
+            if model is not MEASURED:
+                if is_built_in(model):
+                    estimate = with_intervals(estimate, offered, target)
+                estimate = _calibrated(estimate, offered, target)
+            result.put(rows, estimate)
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]
@@ -97,7 +101,12 @@ def _calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Est
             start_s[row] = fit.values.get(START, 0.0) * 1e-6
     near = np.exp(target.fits.log_factors(kernels.kernels))
     seconds = (start_s + scale * estimate.seconds) * near
-    return Estimate(seconds, shared, own, estimate.model, provenance)
+    names = target.fits.near_names(kernels.kernels)
+    models = [
+        f"{model}{NEAR_ROWS}{name}" if name else model
+        for model, name in zip(estimate.model, names, strict=True)
+    ]
+    return Estimate(seconds, shared, own, models, provenance)
 
 
 _NO_ROWS: Indices = np.empty(0, dtype=np.intp)

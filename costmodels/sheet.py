@@ -13,6 +13,7 @@ import attrs
 from perfc.costmodels.calibration import is_profile, parse_calibration
 from perfc.costmodels.catalog import find_sheet
 from perfc.costmodels.kernel_fit import fits_of
+from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.sheet_fields import (
     FIELDS,
     GRAPH_GAP_SOURCE,
@@ -93,11 +94,17 @@ def _calibrated(
         fields, sources = _override(fields, sources, overrides)
     target = _build(base, fields, sources)
     host = Host(overheads=path) if found.has_host else target.host
+    # What was timed holds for the machine as it is, not for one that is imagined.
+    timed, unused = found.measured, 0
+    if overrides:
+        timed, unused = MeasuredKernels(), len(found.measured)
     return attrs.evolve(
         target,
         host=host,
         profile=found.name,
         fits=fits_of(found.fits),
+        measured=timed,
+        measured_unused=unused,
         spec_sha256=_profile_digest(target, document),
     )
 

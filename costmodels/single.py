@@ -24,7 +24,7 @@ def price_one(
     kernel: Kernel, target: Target, models: Sequence[CostModel]
 ) -> Estimate | None:
     """Return what `price_table` says of a table of one kernel; None: ask that."""
-    if target.fits or not kernel.known:
+    if target.fits or target.measured or not kernel.known:
         return None
     priced = _first_price(kernel, target, models)
     if priced is None:

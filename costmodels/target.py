@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import attrs
 
 from perfc.costmodels.kernel_fit import KernelFits
+from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.ir import MathMode, PerfcError
 
 T = TypeVar("T")
@@ -195,6 +196,10 @@ class Target:
     """Name of the profile that it was calibrated with; empty for a sheet alone."""
     fits: KernelFits = attrs.field(factory=KernelFits, repr=False)
     """What the profile says of kernels."""
+    measured: MeasuredKernels = attrs.field(factory=MeasuredKernels, repr=False)
+    """Kernels that were timed on the machine of the profile."""
+    measured_unused: int = 0
+    """How many of them say nothing here, because fields were set by hand."""
 
     _once: dict[Callable[[Target], Any], Any] = attrs.field(
         factory=dict[Callable[["Target"], Any], Any], init=False, eq=False, repr=False

@@ -9,6 +9,7 @@ from perfc.fitting.gemm_residual import fit_residual, write_networks
 from perfc.fitting.host import HostFit, fit_host
 from perfc.fitting.least_squares import fit_terms
 from perfc.fitting.machine import calibrated_sheet, machine_fields, measured_rates
+from perfc.fitting.measured import measured_table
 from perfc.fitting.observations import (
     DISPATCH_SHARE,
     LONG_EVENT_US,
@@ -17,7 +18,7 @@ from perfc.fitting.observations import (
 )
 from perfc.fitting.product_fit import LeftOut, fit_products, left_out
 from perfc.fitting.profile_file import ProfileHead, profile_text
-from perfc.fitting.scores import GroupKey, GroupScore, score
+from perfc.fitting.scores import HELD, GroupKey, GroupScore, score
 from perfc.fitting.trace_host import (
     BETWEEN_GAPS,
     HostTime,
@@ -31,6 +32,7 @@ from perfc.fitting.trace_host import (
 __all__ = [
     "BETWEEN_GAPS",
     "DISPATCH_SHARE",
+    "HELD",
     "LONG_EVENT_US",
     "DeviceFit",
     "Errors",
@@ -58,6 +60,7 @@ __all__ = [
     "left_out",
     "machine_fields",
     "measured_rates",
+    "measured_table",
     "observe",
     "op_name",
     "profile_text",

@@ -40,6 +40,7 @@ class Observations:
     """Kernels of one target that were timed.
 
     Attributes:
+        rows: What was measured.
         kernels: What ran, one row each.
         measured_s: What the row says that it took.
         offset_s: How much of that is not the kernel: gap, dispatch.
@@ -49,6 +50,7 @@ class Observations:
 
     """
 
+    rows: Sequence[Measurement]
     kernels: KernelTable
     measured_s: Floats
     offset_s: Floats
@@ -66,6 +68,7 @@ class Observations:
     def take(self, rows: NDArray[np.intp]) -> Observations:
         """Return some of the rows."""
         return Observations(
+            [self.rows[row] for row in rows.tolist()],
             self.kernels.take(rows),
             self.measured_s[rows],
             self.offset_s[rows],
@@ -112,6 +115,7 @@ def observe(
     else:
         offsets = _offsets_s(kept, rows, target)
     found = Observations(
+        kept,
         KernelTable(kernels),
         np.array([row.latency_us * 1e-6 for row in kept]),
         offsets,

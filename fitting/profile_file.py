@@ -12,9 +12,12 @@ from perfc.costmodels import (
     PROFILE_SCHEMA,
     HostProfile,
     KernelFit,
+    MeasuredKernel,
+    MeasuredKernels,
     NearRows,
     PerName,
 )
+from perfc.ir import json_of
 
 
 @attrs.frozen(kw_only=True)
@@ -27,12 +30,13 @@ class ProfileHead:
     software: str
 
 
-def profile_text(
+def profile_text(  # noqa: PLR0913 - one argument per section
     head: ProfileHead,
     *,
     target: str = "",
     fields: Mapping[str, float] | None = None,
     fits: Sequence[KernelFit] = (),
+    measured: MeasuredKernels | None = None,
     host: HostProfile | None = None,
 ) -> str:
     """Return the TOML of a profile of a device (if *target* is given), a host, or both.
@@ -42,6 +46,7 @@ def profile_text(
         target: The sheet that it refines.
         fields: Fields of the sheet that were measured, in its units.
         fits: What was fitted of kernels.
+        measured: Kernels that were timed.
         host: Host times.
 
     """
@@ -53,6 +58,7 @@ def profile_text(
         lines += [f"{_text(k)} = {_number(v)}" for k, v in (fields or {}).items()]
         for fit in fits:
             lines += ["", *_kernel_lines(fit)]
+        lines += _measured_lines(measured or MeasuredKernels())
     if host is not None:
         lines += ["", *_host_lines(host)]
     return "\n".join(lines) + "\n"
@@ -83,6 +89,39 @@ def _near_lines(near: NearRows) -> Iterator[str]:
         listed = " ".join(word or NO_WORD for word in words)
         yield f"  {_text(f'{weight:.4f} | {numbers} | {listed}')},"
     yield "]"
+
+
+def _measured_lines(measured: MeasuredKernels) -> Iterator[str]:
+    """Yield the kernels that were timed, together those that differ in sizes only."""
+    alike: dict[tuple[object, ...], list[MeasuredKernel]] = {}
+    for kernel in measured.by_signature.values():
+        op, dtype, math, params = kernel.signature
+        how = (kernel.timing, kernel.source, kernel.repeated)
+        alike.setdefault((op, dtype, math, *how, *params), []).append(kernel)
+    for kernels in alike.values():
+        first = kernels[0]
+        op, dtype, math, params = first.signature
+        yield from ("", "[[measured]]")
+        heads = {"op": op, "dtype": dtype, "math": math}
+        heads |= {"timing": first.timing, "source": first.source}
+        yield from (f"{key} = {_text(value)}" for key, value in heads.items())
+        if first.repeated:
+            yield "repeated = true"
+        yield f"params = [{', '.join(map(_text, params))}]"
+        yield "rows = ["
+        yield from (f"  {_quoted(_measured_row(kernel))}," for kernel in kernels)
+        yield "]"
+
+
+def _measured_row(kernel: MeasuredKernel) -> str:
+    values = kernel.signature.params.values()
+    numbers = (_us(kernel.seconds), _number(kernel.sigma), str(kernel.n))
+    return f"[{', '.join((*numbers, *map(json_of, values)))}]"
+
+
+def _quoted(text: str) -> str:
+    """Quote a text without escapes, if it can be: words in it are quoted, too."""
+    return _text(text) if "'" in text else f"'{text}'"
 
 
 def _host_lines(host: HostProfile) -> Iterator[str]:

@@ -26,6 +26,7 @@ from perfc.costmodels import (
     cost_models,
     is_path,
     load_target,
+    measured_kernel,
     price_table,
 )
 from perfc.fitting.errors import Errors, errors_of
@@ -41,6 +42,9 @@ Z90 = 1.6448536269514722
 
 OWN_SOURCE = "perfc measure"
 """How the source of rows begins that perfc measured."""
+
+HELD = "measured: in the profile's own table"
+"""Why rows are not scored whose kernels a profile does not predict."""
 
 
 @attrs.frozen(order=True)
@@ -201,7 +205,10 @@ class TablePricer:
         if target is None:
             skipped[why_not(key, target)] += len(at)
             return found
-        for rows, table in self.usable_tables(key, at, target, skipped):
+        for usable, signatures in self.usable_tables(key, at, target, skipped):
+            rows, table = _not_held(usable, signatures, target, skipped)
+            if not len(rows):
+                continue
             timed = stated(table, target, models, key.timing)
             found.append(Predicted(timed, self.rows.latency_us[rows] * 1e-6))
         return found
@@ -277,6 +284,19 @@ class TablePricer:
             row[cells[places]] = np.arange(len(table))
         named = {int(cells[place]): why for place, why in faults.items()}
         return _Signatures([table for _, table in tables], part, row, named)
+
+
+def _not_held(
+    rows: Indices, table: KernelTable, target: Target, skipped: Counter[str]
+) -> tuple[Indices, KernelTable]:
+    """Leave out what a profile has measured: it would be compared with itself."""
+    if not target.measured:
+        return rows, table
+    found = [measured_kernel(kernel, target) for kernel in table.kernels]
+    others = np.array([kernel is None for kernel in found])
+    if held := len(rows) - int(others.sum()):
+        skipped[HELD] += held
+    return rows[others], table.take(np.flatnonzero(others))
 
 
 def stated(

@@ -90,6 +90,7 @@ from perfc.ir.record import (
     format_attribute,
     format_items,
 )
+from perfc.ir.record_json import json_of, record_of
 from perfc.ir.type_verifier import verify_types
 from perfc.ir.types import (
     DTYPES,
@@ -185,6 +186,7 @@ __all__ = [
     "inputs_of_backward",
     "is_built_in",
     "is_somebody_elses",
+    "json_of",
     "load_plugin",
     "maximum",
     "normalize_axis",
@@ -200,6 +202,7 @@ __all__ = [
     "print_launches",
     "print_program",
     "product",
+    "record_of",
     "recurrent_sizes",
     "reduced_axes",
     "register_plugin",

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import AttrValue, PerfcError, Record
+from perfc.ir import PerfcError, Record, json_of, record_of
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.split import FIT, TEST
 
@@ -74,19 +74,6 @@ def _params(cell: Cell) -> Record:
     if not isinstance(found, dict):
         raise ValueError  # noqa: TRY004 - one error for all kinds
     return record_of(cast("Mapping[str, Any]", found))
-
-
-def record_of(items: Mapping[str, Any]) -> Record:
-    """Return parsed JSON as a record; lists become tuples, nulls are left out."""
-    return Record({key: _value(v) for key, v in items.items() if v is not None})
-
-
-def _value(value: Any) -> AttrValue:  # noqa: ANN401 - anything that JSON can say
-    if isinstance(value, dict):
-        return record_of(cast("Mapping[str, Any]", value))
-    if isinstance(value, list):
-        return tuple(map(_value, cast("Sequence[Any]", value)))
-    return cast("AttrValue", value)
 
 
 _KINDS: Mapping[str, Kind] = {
@@ -251,17 +238,6 @@ class Schema(Generic[Row]):
                 f"found {', '.join(found) or 'no columns'}"
             )
             raise MeasurementError(msg)
-
-
-def json_of(params: Record) -> str:
-    """Write a record as JSON."""
-    return json.dumps(_plain(params))
-
-
-def _plain(value: AttrValue) -> object:
-    if isinstance(value, Record):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 MEASUREMENTS = Schema("perfc.measurements/1", Measurement)

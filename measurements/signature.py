@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from perfc.costmodels import ColumnTable, KernelColumns, KernelTable
-from perfc.ir import Kernel, PerfcError, Record, Work
+from perfc.ir import Kernel, PerfcError, Record, Work, record_of
 from perfc.measurements.flat_work import FLAT_WORK
 from perfc.measurements.nested_work import NESTED_WORK
 from perfc.measurements.row import Measurement
-from perfc.measurements.schema import MeasurementError, record_of
+from perfc.measurements.schema import MeasurementError
 from perfc.measurements.sizes import Indices, Sizes
 
 BYTES: Mapping[str, float] = {

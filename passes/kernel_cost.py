@@ -32,6 +32,13 @@ class KernelCost(Pass):
             price(graph.kernels, ctx.target, models) for graph in graphs
         ]
         ctx.set(KERNEL_COST, program, tuple(estimates))
+        if unused := ctx.target.measured_unused:
+            ctx.note(
+                "measured-unused",
+                f"{unused} kernels that profile {ctx.target.profile} has measured are "
+                "priced by models: --set describes another machine",
+                ctx.target.name,
+            )
         if remark := extrapolation_remark(ctx.target):
             ctx.note("extrapolated", remark, ctx.target.name)
         for op, count in sorted(_unknown_ops(graphs).items()):

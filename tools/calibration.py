@@ -11,6 +11,7 @@ import attrs
 
 from perfc.costmodels import (
     HostProfile,
+    MeasuredKernels,
     PerName,
     is_possible,
     load_profile,
@@ -26,6 +27,7 @@ from perfc.fitting import (
     fit_host,
     machine_fields,
     measured_rates,
+    measured_table,
     observe,
     profile_text,
 )
@@ -44,6 +46,7 @@ class Calibrated:
         fields: Fields of the sheet that were measured.
         device: Coefficients and errors of the kernels; None without kernel rows.
         host: Host times; None without any.
+        measured: Kernels that were timed, which no model prices any more.
         left_out: Rows that were not used, by reason.
         refused: Fields that were measured to be what cannot be: too few rows, or a
             machine that was busy. The sheet's are kept.
@@ -54,6 +57,7 @@ class Calibrated:
     fields: Mapping[str, float]
     device: DeviceFit | None
     host: HostFit | None
+    measured: MeasuredKernels
     left_out: Counter[str]
     refused: Mapping[str, float] = attrs.field(factory=dict[str, float])
 
@@ -85,11 +89,13 @@ def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
         fields |= {k: v for k, v in rates.items() if k not in refused}
         target = calibrated_sheet(target.name, fields)
     device = fit_device(seen, target) if len(seen) else None
+    measured, decide_none = measured_table(seen, target)
+    left_out += decide_none
     if device is None and host is None:
         why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
         msg = f"no row to fit: {why or 'the tables are empty'}"
         raise PerfcError(msg)
-    return Calibrated(target.name, fields, device, host, left_out, refused)
+    return Calibrated(target.name, fields, device, host, measured, left_out, refused)
 
 
 def _target_of(rows: Sequence[Measurement]) -> str:
@@ -135,6 +141,7 @@ def profile_of(found: Calibrated, name: str, rows: Sequence[Measurement]) -> str
         target=found.target if found.device is not None else "",
         fields=found.fields,
         fits=found.device.fits if found.device is not None else (),
+        measured=found.measured,
         host=found.host.profile if found.host is not None else None,
     )
 
@@ -152,6 +159,7 @@ def summary(found: Calibrated) -> Iterator[str]:
         yield _HEADER
         for family in found.device.families:
             yield _line(family)
+        yield f"measured: {len(found.measured)} kernels that no model prices any more"
     if found.host is not None:
         profile = found.host.profile
         yield (

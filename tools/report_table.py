@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.costmodels import Device
+from perfc.costmodels import NEAR_ROWS, Device
 from perfc.tools.module_names import common_place
 from perfc.tools.report_numbers import (
     format_bytes,
@@ -248,10 +248,19 @@ def _top_ops(report: Json, device: str) -> list[tuple[str, ...]]:
                 f"x {count}" if count > 1 else "",
                 format_us(time_us),
                 format_share(time_us, report["summary"]["gpu_active_us"]),
-                f"{first['cost_model']} ({first['provenance']})",
+                _priced_by(first),
             )
         )
     return rows if times else []
+
+
+def _priced_by(node: Json) -> str:
+    """Return the model and what kind of number it is; the rows are for JSON."""
+    model, near, _ = node["cost_model"].partition(NEAR_ROWS)
+    provenance: str = node["provenance"]
+    if model == provenance:
+        return provenance
+    return f"{model}{' between rows' if near else ''} ({provenance})"
 
 
 def _to_fix(report: Json) -> list[tuple[str, ...]]:

@@ -118,6 +118,50 @@ def test_bad_rows_of_a_profile_are_refused(
         load_target(_write(tmp_path, text))
 
 
+MEASURED = """[[measured]]
+op = "gemm"
+dtype = "fp32"
+math = "fp32"
+timing = "graph"
+source = "a test"
+params = ["m", "n", "k"]
+rows = ["[12.5, 0.01, 30, 511, 511, 511]", "[2, 0, 1, 64, 64, 64]"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("[[measured]]", "[measured]", "expected [[measured]]"),
+        ('op = "gemm"', "", "measured 1: op is None, expected a text"),
+        ("timing =", "timed =", "unknown key timed; it has dtype, math, op"),
+        ('"graph"', '"graph"\nrepeated = 1', "repeated is 1, expected true or false"),
+        ('["m", "n", "k"]', '["m", 3]', "expected a list of names"),
+        ('["m", "n", "k"]', '["m", "n"]', "and 2 values of params"),
+        ("[12.5,", "[0,", "rows has text '[0, 0.01"),
+        ("[12.5,", "[NaN,", "expected '[us, sigma, n, ...]'"),
+        ("0.01,", "-0.01,", "expected '[us, sigma, n, ...]'"),
+        ("30,", "30.5,", "expected '[us, sigma, n, ...]'"),
+        ("30,", "0,", "expected '[us, sigma, n, ...]'"),
+        ("[12.5,", "12.5,", "expected '[us, sigma, n, ...]'"),
+        ('["[12.5', '["{}", "[12.5', "rows has text '{}', expected"),
+        ('["[12.5', '["' + 9999 * "[" + '", "[12.5', "expected '[us, sigma, n"),
+        ("64, 64, 64]", "511, 511, 511]", "measured has a kernel twice"),
+    ],
+)
+def test_bad_measured_kernels_are_refused(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    """The entry, what was expected and what was found, in one line."""
+    sound = HEAD + DEVICE + KERNEL + MEASURED
+    assert 2 == len(load_target(_write(tmp_path, sound)).measured)
+    text = HEAD + DEVICE + KERNEL + MEASURED.replace(old, new, 1)
+    with pytest.raises(TargetError, match=re.escape(expected)) as caught:
+        load_target(_write(tmp_path, text))
+
+    assert "\n" not in str(caught.value)
+
+
 def test_rows_of_other_sizes_are_refused(tmp_path: Path) -> None:
     """A profile whose rows were sized otherwise is to be made again, not ignored."""
     text = (
@@ -135,9 +179,10 @@ def test_rows_of_a_profile_correct_kernels_near_them(tmp_path: Path) -> None:
     far = attrs.evolve(
         PRODUCT, params=PRODUCT.params.updated(b=1, m=1, n=1 << 20, k=4, layout="tt")
     )
-    with_rows, without = (
-        price([PRODUCT, far], target, cost_models()).seconds for target in (near, alone)
-    )
+    priced = [price([PRODUCT, far], t, cost_models()) for t in (near, alone)]
+    with_rows, without = (each.seconds for each in priced)
+    assert ["gemm, near 511x511x511 nn", "gemm"] == list(priced[0].model)
+    assert ["gemm", "gemm"] == list(priced[1].model)
 
     logs = np.log(with_rows / without)
     assert pytest.approx([0.5, 0.0], abs=0.01) == logs.tolist()

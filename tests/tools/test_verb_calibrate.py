@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 from tests.fitting.rows import noisy, products
-from tests.tools.command import Command
+from tests.tools.command import SMALL, Command
 
 from perfc.measurements import MEASUREMENTS, write_rows
 
@@ -37,6 +37,37 @@ def test_a_table_becomes_a_profile(
     )
     assert 0 == analyzed.code
     assert "v100-sxm2-16g" in analyzed.out
+
+
+def test_a_model_of_measured_kernels_is_measured(
+    command: Command, tmp_path: Path
+) -> None:
+    """The report says how much of the device's time was measured, and of which op.
+
+    On a machine that `--set` describes nothing was, which is said.
+    """
+    rows, output = tmp_path / "rows.csv", tmp_path / "mine.toml"
+    layers = [(128, 128), (512, 131), (512, 512), (256, 512), (1, 256)]
+    first = products("v100", lambda _, seconds: seconds)[0]
+    first = attrs.evolve(first, latency_us=100.0, split="fit")
+    linear = first.params.updated(m=64, layout="nt", bias=True)
+    of_layers = [
+        attrs.evolve(first, params=linear.updated(n=n, k=k)) for n, k in layers
+    ]
+    write_rows(rows, of_layers, MEASUREMENTS)
+    made = command("calibrate", "--from", str(rows), "-o", str(output))
+    assert "measured: 5 kernels that no model prices any more" in made.out
+    arguments = ("analyze", *SMALL, "--target", str(output), "--format", "json")
+    report = command(*arguments).report
+    other = command(*arguments, "--set", "gpu.sm_clock_mhz=1000").report
+
+    found = [n for n in report["nodes"] if n["provenance"] == "measured"]
+    assert {"measured"} == {node["cost_model"] for node in found}
+    assert pytest.approx(100.0) in [node["duration_us"] for node in found]
+    # Of two products the parts are joined by kernels that the rows include.
+    assert 780 < report["coverage"]["time_by_provenance"]["measured"] < 800
+    assert "measured" not in other["coverage"]["time_by_provenance"]
+    assert "measured-unused" in {each["code"] for each in other["diagnostics"]}
 
 
 def test_rows_of_a_throttling_device_are_left_out(
