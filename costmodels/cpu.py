@@ -145,6 +145,10 @@ class CpuModel:
         """Claim all kernels of known ops if the device is the host's processor."""
         return kernels.known & target.device.synchronous
 
+    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return kernel.known and target.device.synchronous
+
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows, by the profile's coefficients where it has any."""
         fits = [target.fits.of(kernel) for kernel in kernels.kernels]

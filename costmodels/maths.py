@@ -31,6 +31,9 @@ class Maths(NamedTuple, Generic[Number]):
     most: Callable[[Number | float, Number | float], Number]
     flag: Callable[[Flags | bool], Number]
     """One for true, nought for false."""
+    hypot: Callable[[Number, Number], Number]
+    any: Callable[[Number], object]
+    """Whether it is not nought, somewhere."""
 
 
 def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of many
@@ -38,10 +41,28 @@ def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of
 
 
 ARRAYS: Maths[Floats] = Maths(
-    *(np.ceil, np.floor, np.log10, np.log2, np.tanh),
-    *(np.power, np.minimum, np.maximum, _flags),
+    ceil=np.ceil,
+    floor=np.floor,
+    log10=np.log10,
+    log2=np.log2,
+    tanh=np.tanh,
+    power=np.power,
+    least=np.minimum,
+    most=np.maximum,
+    flag=_flags,
+    hypot=np.hypot,
+    any=np.any,
 )
 FLOATS: Maths[float] = Maths(
-    *(math.ceil, math.floor, math.log10, math.log2, math.tanh),
-    *(math.pow, min, max, float),
+    ceil=math.ceil,
+    floor=math.floor,
+    log10=math.log10,
+    log2=math.log2,
+    tanh=math.tanh,
+    power=math.pow,
+    least=min,
+    most=max,
+    flag=float,
+    hypot=math.hypot,
+    any=bool,
 )

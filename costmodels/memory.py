@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.protocol import Flags, Floats
+from perfc.costmodels.maths import ARRAYS, Maths, Number
+from perfc.costmodels.protocol import Floats
 from perfc.costmodels.target import Target
 
 
@@ -73,42 +74,46 @@ def stream_share(target: Target, rates: MemoryRates = MEMORY_RATES) -> float:
     return rates.stacked_share * (rates.pascal_share if pascal else 1.0)
 
 
-def cached_share(moved_bytes: Floats, target: Target) -> Floats:
+def cached_share(moved_bytes: Number, target: Target, maths: Maths[Number]) -> Number:
     """Return which share of the operands L2 still holds from earlier kernels."""
-    held: Floats = np.clip(
-        2 - moved_bytes * (SHARERS / target.device.l2.capacity_bytes), 0.0, 1.0
-    )
-    return held
+    held = 2 - moved_bytes * (SHARERS / target.device.l2.capacity_bytes)
+    return maths.least(maths.most(held, 0.0), 1.0)
 
 
 def repeated_share(
-    moved_bytes: Floats, target: Target, rates: MemoryRates = MEMORY_RATES
-) -> Floats:
+    moved_bytes: Number, target: Target, rates: MemoryRates, maths: Maths[Number]
+) -> Number:
     """Return the same where one kernel is repeated on the same operands."""
     device = target.device
     halves = L2_PARTITIONS.get(device.compute_capability, 1)
     fits_bytes = rates.l2_held * device.l2.capacity_bytes / halves
     over = moved_bytes / fits_bytes - 1
-    held: Floats = np.clip(1 - over / rates.spill, 0.0, 1.0)
-    return held
+    return maths.least(maths.most(1 - over / rates.spill, 0.0), 1.0)
 
 
-def stream_seconds(
-    moved_bytes: Floats,
+def stream_seconds(moved_bytes: Floats, target: Target) -> Floats:
+    """Return the time to move *moved_bytes* with all SMs, without the start."""
+    cold = np.zeros(len(moved_bytes))
+    return streamed_seconds(moved_bytes, cold, target, MEMORY_RATES, ARRAYS)
+
+
+def streamed_seconds(
+    moved_bytes: Number,
+    repeated: Number,
     target: Target,
-    repeated: Flags | None = None,
-    rates: MemoryRates = MEMORY_RATES,
-) -> Floats:
-    """Return the time to move *moved_bytes* with all SMs, without the start.
+    rates: MemoryRates,
+    maths: Maths[Number],
+) -> Number:
+    """Return the same of one kernel or of many.
 
-    *repeated* says which kernels are timed again and again on the same operands.
+    *repeated* is 1 for kernels that are timed again and again on the same operands.
     """
     device = target.device
     memory_rate = device.memory.bytes_per_s * stream_share(target, rates)
     sm_rate = rates.l2_bytes_per_clock * device.sm_clock_hz
     l2_rate = max(device.sm_count * sm_rate, memory_rate)
-    cached = cached_share(moved_bytes, target)
-    if repeated is not None:
-        held = repeated_share(moved_bytes, target, rates)
-        cached = np.where(repeated, held, cached)
+    cached = cached_share(moved_bytes, target, maths)
+    if maths.any(repeated):
+        held = repeated_share(moved_bytes, target, rates, maths)
+        cached = held * repeated + cached * (1.0 - repeated)
     return moved_bytes * ((1 - cached) / memory_rate + cached / l2_rate)

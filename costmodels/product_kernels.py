@@ -94,11 +94,10 @@ def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
     until the next one cannot be the fastest.
     """
     work = _work(size, machine)
+    batch, m, n, ceil = size.batch, size.m, size.n, math.ceil
     tiles = [
-        math.ceil(size.m * choice.per_row)
-        * math.ceil(size.n * choice.per_column)
-        * size.batch
-        for choice in machine.listed
+        ceil(m * per_row) * ceil(n * per_column) * batch
+        for per_row, per_column in machine.per_tile
     ]
     whole = _uncut(work, machine, tiles)
     best_s, chosen = _first_of(whole, math.inf, work, machine, tiles)
@@ -138,18 +137,21 @@ def _uncut(
     """Return the kernels with the sum in one part.
 
     A kernel takes a round at least, or the time of SMs that are all full, or of bytes
-    that its tiles ask for.
+    that its tiles ask for or load.
     """
-    rates, write_s, moved_s = machine.rates, work.write_s, work.moved_s
+    rates, moved_s, row_bytes = machine.rates, work.moved_s, work.row_bytes
     deep_s = math.ceil(work.size.k * rates.per_step) * work.step_s
+    output_s = work.write_s + (rates.fill_s if rates.stages_again else 0.0)
     per_stream = rates.per_sm * rates.per_stream
     found: list[_Option] = []
-    for number, choice in enumerate(machine.listed):
-        count = tiles[number]
-        outputs = max(count * choice.share, choice.least)
-        busy = min(count * per_stream, 1.0)
-        least_s = max(outputs * (deep_s * choice.step + write_s), moved_s / busy)
-        found.append((least_s * _SURELY, number, None))
+    for number, count in enumerate(tiles):
+        share, least, step, _, load_s = machine.bounds[number]
+        outputs = count * share
+        least_s = max(outputs, least) * (deep_s * step + output_s)
+        busy = count * per_stream
+        read_s = moved_s / busy if busy < 1 else moved_s
+        loaded_s = count * row_bytes * load_s
+        found.append((max(least_s, read_s, loaded_s) * _SURELY, number, None))
     return found
 
 
@@ -157,18 +159,23 @@ def _cuts(
     work: _Work[float], machine: Machine, tiles: Sequence[float]
 ) -> list[_Option]:
     """Return those that can cut the sum into several parts."""
-    rates, write_s, k = machine.rates, work.write_s, work.size.k
+    rates, k = machine.rates, work.size.k
     most = min(k // _LEAST_DEPTH, _MOST_PARTS)
     found: list[_Option] = []
-    for number, choice in enumerate(machine.listed):
-        count = tiles[number]
-        parts = min(math.floor(choice.at_once * machine.sm_count / count), most)
+    if most <= 1:
+        return found
+    step_s = k * rates.per_step * work.step_s
+    output_s = work.write_s + (rates.fill_s if rates.stages_again else 0.0)
+    for number, count in enumerate(tiles):
+        share, least, step, at_once, _ = machine.bounds[number]
+        parts = min(math.floor(at_once / count), most)
         if parts <= 1:
             continue
-        outputs = max(count * parts * choice.share, choice.least)
-        deep_s = k / parts * rates.per_step * work.step_s
-        least_s = outputs * (deep_s * choice.step + write_s)
-        found.append((least_s * _SURELY, number, parts))
+        outputs = count * parts * share
+        each_s = step_s / parts * step + output_s
+        least_s = max(outputs, least) * each_s
+        read_s = work.moved_s + work.partial_s * parts
+        found.append((max(least_s, read_s) * _SURELY, number, parts))
     return found
 
 

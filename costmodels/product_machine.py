@@ -164,6 +164,22 @@ class Machine:
         return tuple(Choice(*numbers) for numbers in zip(*columns, strict=True))
 
     @functools.cached_property
+    def per_tile(self) -> tuple[tuple[float, float], ...]:
+        """One over rows and columns of each kernel's tile."""
+        return tuple((each.per_row, each.per_column) for each in self.listed)
+
+    @functools.cached_property
+    def bounds(self) -> tuple[tuple[float, float, float, float, float], ...]:
+        """What bounds each kernel: share, least, step, tiles that fill, loads."""
+        return tuple(
+            (
+                *(each.share, each.least, each.step),
+                *(each.at_once * self.sm_count, each.loads_s),
+            )
+            for each in self.listed
+        )
+
+    @functools.cached_property
     def _reads(self) -> tuple[float, float, float, float]:
         """What decides how long bytes take to move.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
+from perfc.ir import Kernel, Record
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -138,6 +138,12 @@ class KernelTable:
         """Return some of the rows."""
         indices: list[int] = rows.tolist()
         return KernelTable([self.kernels[i] for i in indices])
+
+
+def number_of(params: Record, name: str, default: float = 0.0) -> float:
+    """Return one numeric parameter of one kernel; *default* if it is none."""
+    value = params.get(name, default)
+    return float(value) if isinstance(value, int | float) else default
 
 
 def _texts(values: Sequence[str]) -> Texts:

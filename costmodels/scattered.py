@@ -7,9 +7,7 @@ result, and have to meet.
 
 from __future__ import annotations
 
-import numpy as np
-
-from perfc.costmodels.protocol import Flags, Floats, KernelTable
+from perfc.costmodels.maths import Number
 from perfc.costmodels.target import Target
 
 SCATTERED = "scattered"
@@ -33,23 +31,19 @@ INTEGER_LANES = 64
 """Integers that an SM works on at a time, since Volta (CUDA C++ Programming Guide)."""
 
 
-def late_start_s(kernels: KernelTable) -> Floats:
-    """Return how much later than others each kernel begins to move bytes, seconds."""
-    scattered = np.where(_scattered(kernels), SCATTERED_START_S, 0.0)
-    over_columns = (kernels.op == "reduction") & (kernels.param("axis", -1.0) == 0)
-    return scattered + np.where(over_columns, COLUMNS_START_S, 0.0)
+def late_start_s(scattered: Number, over_columns: Number) -> Number:
+    """Return how much later than others kernels begin to move bytes, seconds.
+
+    Args:
+        scattered: 1 for an elementwise kernel whose elements lie unlike each other.
+        over_columns: 1 for a sum over columns.
+
+    """
+    return SCATTERED_START_S * scattered + COLUMNS_START_S * over_columns
 
 
-def places_seconds(kernels: KernelTable, target: Target) -> Floats:
-    """Return the time to work out where the elements of each kernel are, seconds."""
-    instructions = (
-        SCATTERED_INSTRUCTIONS * kernels.param("rows") * kernels.param("cols")
-    )
+def places_seconds(rows: Number, cols: Number, target: Target) -> Number:
+    """Return the time to work out where the elements of a matrix are, seconds."""
+    instructions = SCATTERED_INSTRUCTIONS * rows * cols
     device = target.device
-    rate = INTEGER_LANES * device.sm_count * device.sm_clock_hz
-    return np.where(_scattered(kernels), instructions / rate, 0.0)
-
-
-def _scattered(kernels: KernelTable) -> Flags:
-    scattered: Flags = (kernels.op == "elementwise") & kernels.given(SCATTERED)
-    return scattered
+    return instructions / (INTEGER_LANES * device.sm_count * device.sm_clock_hz)

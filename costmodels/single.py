@@ -54,9 +54,16 @@ def _first_price(
         if (estimate_one := getattr(model, "estimate_one", None)) is not None:
             found: Priced | None = estimate_one(kernel, target)
             return None if found is None else (model.name, found)
-        if model.claims(KernelTable([kernel]), target)[0]:
+        if _claims(model, kernel, target):
             return None
     return None
+
+
+def _claims(model: CostModel, kernel: Kernel, target: Target) -> bool:
+    claims_one = getattr(model, "claims_one", None)
+    if claims_one is not None:
+        return bool(claims_one(kernel, target))
+    return bool(model.claims(KernelTable([kernel]), target)[0])
 
 
 def _order(model: CostModel) -> tuple[int, str]:

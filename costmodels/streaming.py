@@ -10,6 +10,7 @@ memory is; on a GPU that was idle their clock has not risen yet.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -20,25 +21,23 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.extrapolation import NOWHERE, trust
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.memory import MEMORY_RATES, MemoryRates, stream_seconds
+from perfc.costmodels.maths import ARRAYS, FLOATS
+from perfc.costmodels.memory import MEMORY_RATES, MemoryRates
 from perfc.costmodels.protocol import (
     Estimate,
     Flags,
     Floats,
     Indices,
     KernelTable,
+    Priced,
+    Provenance,
+    Texts,
+    number_of,
 )
-from perfc.costmodels.scattered import late_start_s, places_seconds
+from perfc.costmodels.scattered import SCATTERED
+from perfc.costmodels.stream_time import Kind, Stream, streaming_seconds
 from perfc.costmodels.target import Target
-
-MISS_STEEPNESS = 2.0
-"""How sharply the second read moves from L2 to memory."""
-
-LOAD_COLUMNS = 512
-"""Elements that the 128 threads of PyTorch's layer norm load at once, four each."""
-
-LOADS = 4
-"""What its loop is unrolled to."""
+from perfc.ir import Kernel
 
 ONE_PASS_COLUMNS = 1024
 """Softmax keeps rows of up to this many elements in registers."""
@@ -83,6 +82,11 @@ class StreamKind:
     idle_slowdown: float = 0.0
     """How much longer SMs take before, over what the boost clock is above the base."""
 
+    @functools.cached_property
+    def numbers(self) -> Kind[float]:
+        """What the formula reads."""
+        return Kind(*(getattr(self, name) for name in Kind._fields))
+
     def fitted(self, values: Mapping[str, float]) -> StreamKind:
         """Return the kind with fitted parameters by name; others stay."""
         changes: Mapping[str, Any] = values
@@ -94,10 +98,6 @@ REPEATED = "repeated"
 
 IDLE = "idle"
 """Parameter of a kernel that begins on a GPU without other work."""
-
-IDLE_STEEPNESS = 4.0
-"""How sharply the clock rises with a kernel's duration."""
-
 
 _ROWS_FP32 = frozenset({"6.0", "7.0", "7.5", "8.0"})
 _ROWS_ALL = _ROWS_FP32 | {"8.9", "9.0"}
@@ -175,30 +175,34 @@ class StreamingModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
         kinds = _Kinds.of(kernels, self.kinds)
-        held = _held(kernels)
-        moved = kernels.bytes + _reread_bytes(kernels, kinds, held, target)
-        repeated = kernels.given(REPEATED)
-        moved_s = stream_seconds(moved, target, repeated, self.memory)
-        moved_s /= kinds.column("share")
-        moved_s = np.maximum(moved_s, places_seconds(kernels, target))
-        started_s = target.device.kernel_floor_s + kinds.column("start_s")
-        started_s += late_start_s(kernels)
-        busy_s = _busy_s(kernels, kinds, held, target)
-        if busy_s.any() and kernels.given(IDLE).any():
-            at_boost_s = started_s + np.hypot(moved_s, busy_s)
-            busy_s = busy_s * _idle_factor(at_boost_s, kernels, kinds, target)
-        trusted = [
-            trust(kind.sigma_shared, kind.fitted_on, target) for kind in kinds.kinds
-        ]
+        seconds = streaming_seconds(
+            _streams(kernels), kinds.columns(), target, self.memory, ARRAYS
+        )
+        trusted = [_trust(kind, target) for kind in kinds.kinds]
         provenances = [provenance for provenance, _ in trusted]
         numbers: list[int] = kinds.at.tolist()
         return Estimate(
-            started_s + np.hypot(moved_s, busy_s),
+            seconds,
             np.array([sigma_shared for _, sigma_shared in trusted])[kinds.at],
             kinds.column("sigma_independent"),
             [self.name] * len(kernels),
             [provenances[number] for number in numbers],
         )
+
+    def estimate_one(self, kernel: Kernel, target: Target) -> Priced | None:
+        """Price one kernel of the device."""
+        if kernel.op == "memcpy" and kernel.params.get("kind") != "d2d":
+            return None
+        kind = self.kinds[kernel.op]
+        seconds = streaming_seconds(
+            _stream(kernel), kind.numbers, target, self.memory, FLOATS
+        )
+        provenance, shared = _trust(kind, target)
+        return Priced(seconds, shared, kind.sigma_independent, provenance)
+
+
+def _trust(kind: StreamKind, target: Target) -> tuple[Provenance, float]:
+    return trust(kind.sigma_shared, kind.fitted_on, target)
 
 
 @attrs.frozen(eq=False)
@@ -219,71 +223,61 @@ class _Kinds:
         ops, at = np.unique(kernels.op, return_inverse=True)
         return cls([known[op] for op in ops.tolist()], at)
 
+    def columns(self) -> Kind[Floats]:
+        """Return the numbers of each kernel's kind."""
+        return Kind(*map(self.column, Kind._fields))
+
     def column(self, name: str) -> Floats:
         """Return one number of each kernel's kind."""
         found: Floats = np.array([getattr(kind, name) for kind in self.kinds])[self.at]
         return found
 
 
-def _held(kernels: KernelTable) -> Flags:
-    """Whether each kernel reads a row once and keeps it in registers."""
-    op = kernels.op
-    held: Flags = (op == "softmax") & (kernels.param("cols", 1.0) <= ONE_PASS_COLUMNS)
-    held |= (op == "triton_red") & (kernels.param("passes") == 1)
-    held |= (op == "batch_norm") & (kernels.text("kind") != "training")
+def _streams(kernels: KernelTable) -> Stream[Floats]:
+    op, cols = kernels.op, kernels.param("cols")
+    held = _held(op, cols, kernels.param("passes"), kernels.text("kind"))
+    flags = (
+        held,
+        (op == "elementwise") & kernels.given(SCATTERED),
+        (op == "reduction") & (kernels.param("axis", -1.0) == 0),
+        kernels.given(REPEATED),
+        kernels.given(IDLE),
+    )
+    return Stream(
+        kernels.bytes,
+        kernels.bytes_read,
+        kernels.param("rows"),
+        cols,
+        *map(ARRAYS.flag, flags),
+    )
+
+
+def _stream(kernel: Kernel) -> Stream[float]:
+    """Return the same of one kernel."""
+    op, params, work = kernel.op, kernel.params, kernel.work
+    cols = number_of(params, "cols")
+    kind = params.get("kind")
+    return Stream(
+        float(work.bytes_read + work.bytes_written),
+        float(work.bytes_read),
+        number_of(params, "rows"),
+        cols,
+        float(_held(op, cols, number_of(params, "passes"), str(kind))),
+        float(op == "elementwise" and bool(params.get(SCATTERED))),
+        float(op == "reduction" and number_of(params, "axis", -1.0) == 0),
+        float(bool(params.get(REPEATED))),
+        float(bool(params.get(IDLE))),
+    )
+
+
+def _held(
+    op: Texts | str, cols: Floats | float, passes: Floats | float, kind: Texts | str
+) -> Flags | bool:
+    """Whether a kernel reads a row once and keeps it in registers."""
+    held: Flags | bool = (op == "softmax") & (cols <= ONE_PASS_COLUMNS)
+    held |= (op == "triton_red") & (passes == 1)
+    held |= (op == "batch_norm") & (kind != "training")
     return held
-
-
-def _reread_bytes(
-    kernels: KernelTable, kinds: _Kinds, held: Flags, target: Target
-) -> Floats:
-    """Return the bytes of rows that are read again, where L2 has lost them."""
-    rereads = kinds.column("rereads")
-    if not rereads.any():
-        return np.zeros(len(kernels))
-    rows = kernels.param("rows", 1.0)
-    in_flight_per_sm = kinds.column("rows_in_flight")
-    row_bytes = kernels.bytes_read / np.maximum(rows, 1.0)
-    in_flight = row_bytes * np.minimum(rows, in_flight_per_sm * target.device.sm_count)
-    pressure = (in_flight / target.device.l2.capacity_bytes) ** MISS_STEEPNESS
-    missed = pressure / (1 + pressure)
-    return np.where(held, 0.0, rereads * kernels.bytes_read * missed)
-
-
-def _busy_s(kernels: KernelTable, kinds: _Kinds, held: Flags, target: Target) -> Floats:
-    """Return what the SMs take for rows and elements, at the boost clock."""
-    row_cycles = kinds.column("row_cycles")
-    element_cycles = kinds.column("element_cycles")
-    if not (row_cycles.any() or element_cycles.any()):
-        return np.zeros(len(kernels))
-    columns = kernels.param("cols")
-    full = np.ceil(columns / LOAD_COLUMNS) % LOADS == 0
-    element_cycles *= 1 + kinds.column("full_loops") * full
-    cycles = kernels.param("rows") * (row_cycles + element_cycles * columns)
-    if target.device.architecture == "Pascal":
-        cycles = cycles * kinds.column("pascal_cycles")
-    sm_clocks_per_s = target.device.sm_count * target.device.sm_clock_hz
-    return np.where(held, 0.0, cycles / sm_clocks_per_s)
-
-
-def _idle_factor(
-    seconds: Floats, kernels: KernelTable, kinds: _Kinds, target: Target
-) -> Floats:
-    """Return how much longer SMs take whose clock has still to rise.
-
-    Args:
-        seconds: What each kernel takes at the boost clock, shape (kernels,).
-        kernels: Which of them begin on an idle GPU, among other things.
-        kinds: Of each.
-        target: Where its maker publishes no base clock, nothing is known of it.
-
-    """
-    device = target.device
-    base_hz = device.base_clock_hz or device.sm_clock_hz
-    low = 1 / (1 + (seconds / kinds.column("idle_s")) ** IDLE_STEEPNESS)
-    above = device.sm_clock_hz / base_hz - 1
-    slower = kinds.column("idle_slowdown") * above * low
-    return np.where(kernels.given(IDLE), 1 + slower, 1.0)
 
 
 STREAMING = StreamingModel()

@@ -6,9 +6,12 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.costmodels.kernels import gemm, over_rows
+from tests.costmodels.kernels import bag, gemm, over_rows
 
 from perfc.costmodels import (
+    IDLE,
+    REPEATED,
+    STREAMING,
     Family,
     KernelFit,
     KernelTable,
@@ -21,7 +24,7 @@ from perfc.costmodels import (
     price_table,
 )
 from perfc.costmodels.single import price_one
-from perfc.ir import Kernel
+from perfc.ir import AttrValue, Kernel
 
 MODELS = cost_models()
 MEASURED = ("p100", "p4", "v100", "t4", "a100", "a100-pcie-40g", "h100", "l40s")
@@ -61,7 +64,41 @@ def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
     assert (table.model, table.provenance) == (alone.model, alone.provenance)
 
 
-@pytest.mark.parametrize("kernel", [gemm(64, 64, 64), over_rows("pool", 8, 8)])
+OPS = sorted(STREAMING.ops - {"memcpy"})
+FLAGS: st.SearchStrategy[dict[str, AttrValue]] = st.sampled_from(
+    [
+        {},
+        {"scattered": True},
+        {"axis": 0},
+        {"kind": "training"},
+        {"phase": "backward"},
+        {"passes": 1},
+        {REPEATED: True},
+        {REPEATED: True, IDLE: True},
+    ]
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(OPS), SIZES, SIZES, FLAGS, st.sampled_from(TARGETS))
+def test_a_stream_alone_as_in_a_table(
+    op: str, rows: int, cols: int, flags: dict[str, AttrValue], target: Target
+) -> None:
+    """To 1e-12, of every op and all that its formula looks at."""
+    kernel = over_rows(op, rows, cols)
+    kernel = attrs.evolve(kernel, params=kernel.params.updated(**flags))
+
+    alone = price_one(kernel, target, MODELS)
+
+    assert alone is not None
+    table = price_table(KernelTable([kernel]), target, MODELS)
+    assert pytest.approx(table.seconds[0], rel=1e-12) == alone.seconds[0]
+    assert table.sigma_shared[0] == alone.sigma_shared[0]
+    assert table.sigma_independent[0] == alone.sigma_independent[0]
+    assert (table.model, table.provenance) == (alone.model, alone.provenance)
+
+
+@pytest.mark.parametrize("kernel", [gemm(64, 64, 64), bag(8, 2, 100, 2, 16)])
 def test_a_table_prices_what_has_no_other_way(kernel: Kernel) -> None:
     """Kernels of a processor, of a calibrated GPU, and those no model does alone."""
     gpu, processor = load_target("v100"), load_target("cpu")
