@@ -32,6 +32,7 @@ from perfc.costmodels.protocol import (
     Priced,
     Provenance,
     Texts,
+    distinct,
     number_of,
 )
 from perfc.costmodels.scattered import SCATTERED
@@ -220,8 +221,8 @@ class _Kinds:
 
     @classmethod
     def of(cls, kernels: KernelTable, known: Mapping[str, StreamKind]) -> _Kinds:
-        ops, at = np.unique(kernels.op, return_inverse=True)
-        return cls([known[op] for op in ops.tolist()], at)
+        ops, at = distinct(kernels.op)
+        return cls([known[op] for op in ops], at)
 
     def columns(self) -> Kind[Floats]:
         """Return the numbers of each kernel's kind."""

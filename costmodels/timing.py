@@ -15,13 +15,22 @@ dispatch before the kernel.
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 import numpy as np
 
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.host_profile import load_profile
 from perfc.costmodels.intervals import call_sigma
-from perfc.costmodels.protocol import Flags, Floats, KernelTable, Texts
+from perfc.costmodels.protocol import (
+    Flags,
+    Floats,
+    Indices,
+    KernelTable,
+    Texts,
+    distinct,
+)
 from perfc.costmodels.target import Target
 
 KERNEL_TIMINGS = frozenset({"kernel", "graph", "event"})
@@ -128,9 +137,9 @@ def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
 def call_shares(kernels: KernelTable) -> Floats:
     """Return which share of each call passes before its kernel starts."""
     shares = fitted("event")["share"]
-    ops, at = np.unique(kernels.op, return_inverse=True)
+    ops, at = distinct(kernels.op)
     default = float(shares["default"])
-    found: Floats = np.array([shares.get(op, default) for op in ops.tolist()])[at]
+    found: Floats = np.array([shares.get(op, default) for op in ops])[at]
     return found
 
 
@@ -141,8 +150,7 @@ def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
     known = hosts.get(target.name)
     factor = parameters["other_host"] if known is None else known
     measured = parameters["call"].get(target.name, {})
-    names, at = np.unique(call_names(kernels), return_inverse=True)
-    listed: list[str] = names.tolist()
+    listed, at = _calls(kernels)
     call_us = [
         measured.get(
             n, factor * floors.get(n, floors.get(n.split()[0], floors["default"]))
@@ -163,8 +171,26 @@ def hidden_kernels(kernel_s: Floats, kernels: KernelTable, target: Target) -> Fl
 
 def call_names(kernels: KernelTable) -> Texts:
     """Return which call each kernel is of: calls of a name take the host alike."""
-    op, kind = kernels.op, kernels.text("kind")
-    scalar = (op == "elementwise") & (kernels.param("tensor_inputs", 2.0) == 1)
-    names = np.where(kind != "", np.char.add(np.char.add(op, " "), kind), op)
-    names = np.where(scalar, np.char.add(names, " 1"), names)
-    return np.where(kernels.given("bias"), np.char.add(names, " bias"), names)
+    names, at = _calls(kernels)
+    return np.array(names, dtype=np.str_)[at]
+
+
+def _calls(kernels: KernelTable) -> tuple[list[str], Indices]:
+    """Return the names of calls that may occur, and which each kernel has."""
+    parts = (
+        distinct(kernels.op),
+        distinct(kernels.text("kind")),
+        (("", "1"), (kernels.op == "elementwise") & _takes_scalar(kernels)),
+        (("", "bias"), kernels.given("bias")),
+    )
+    words = itertools.product(*(words for words, _ in parts))
+    names = [" ".join(filter(None, each)) for each in words]
+    at = np.zeros(len(kernels), dtype=np.intp)
+    for known, each in parts:
+        at = at * len(known) + each
+    return names, at
+
+
+def _takes_scalar(kernels: KernelTable) -> Flags:
+    takes: Flags = kernels.param("tensor_inputs", 2.0) == 1
+    return takes

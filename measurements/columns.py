@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices
-from perfc.measurements.table import csv_columns, parquet_table, read_data
+from perfc.measurements.table import coded_columns, parquet_table, read_data
 
 Params = Mapping[str, Any]
 """A JSON object, parsed."""
@@ -86,17 +85,18 @@ def read_columns(path: str | Path) -> MeasuredColumns:
 
 
 def _from_csv(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
-    cells = csv_columns(data)
+    cells = coded_columns(data)
     schema.require_columns(list(cells))
-    coded = {name: _coded_cells(cells[name]) for name in _WORDS}
-    latency = schema.column(_LATENCY).fields(cells[_LATENCY])
-    return _checked(schema, coded, np.array(latency, dtype=np.float64))
+    coded = {name: _coded_cells(*cells[name]) for name in (*_WORDS, _LATENCY)}
+    values, at = coded.pop(_LATENCY)
+    latency = _each(values, at, schema.column(_LATENCY).field)
+    return _checked(schema, coded, np.array(latency, dtype=np.float64)[at])
 
 
-def _coded_cells(cells: Sequence[object]) -> tuple[list[object], Indices]:
-    known: dict[object, int] = {}
-    at = [known.setdefault(cell, len(known)) for cell in cells]
-    return list(known), np.array(at, dtype=np.intp)
+def _coded_cells(
+    values: Sequence[str], at: Sequence[int]
+) -> tuple[list[object], Indices]:
+    return list[object](values), np.array(at, dtype=np.intp)
 
 
 def _from_parquet(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
@@ -106,19 +106,23 @@ def _from_parquet(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     coded = {name: _coded_arrow(table.column(name)) for name in _WORDS}
     latency = table.column(_LATENCY)
     column = schema.column(_LATENCY)
-    if latency.null_count or latency.to_numpy().dtype.kind not in "iuf":
+    if latency.null_count or np.dtype(latency.type.to_pandas_dtype()).kind not in "iuf":
         numbers = np.array(column.fields(latency.to_pylist()), dtype=np.float64)
     else:
-        numbers = column.numbers(latency.to_numpy())
+        parts = [np.from_dlpack(part) for part in latency.chunks]
+        numbers = column.numbers(np.concatenate([np.empty(0), *parts]))
     return _checked(schema, coded, numbers)
 
 
 def _coded_arrow(column: Any) -> tuple[list[object], Indices]:  # noqa: ANN401 - pyarrow has no types
-    """Return the different cells of a `pyarrow.ChunkedArray`, and where they are."""
+    """Return the different cells of a `pyarrow.ChunkedArray`, and where they are.
+
+    By DLPack: pyarrow's `to_numpy` imports pandas where it is installed, for 0.3 s.
+    """
     if hasattr(column.type, "value_type"):  # a dictionary already, of each chunk
         column = column.cast(column.type.value_type)
     coded = column.dictionary_encode(null_encoding="encode").combine_chunks()
-    at: NDArray[np.intp] = coded.indices.to_numpy().astype(np.intp)
+    at = np.from_dlpack(coded.indices).astype(np.intp)
     return coded.dictionary.to_pylist(), at
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from perfc.ir import UsageError, write_file
 from perfc.measurements.schema import Cell, MeasurementError, Row, Schema
 
 SUFFIXES = (".parquet", ".csv")
+
+_AT_ONCE = 4096
+"""Lines of a CSV file that are coded at a time."""
 
 _SCHEMA_KEY = b"perfc.schema"
 
@@ -107,21 +112,50 @@ def csv_columns(data: bytes) -> Mapping[str, Sequence[Cell]]:
         MeasurementError: it is none.
 
     """
+    return {
+        name: [values[number] for number in at]
+        for name, (values, at) in coded_columns(data).items()
+    }
+
+
+def coded_columns(data: bytes) -> Mapping[str, tuple[list[str], Sequence[int]]]:
+    """Return the different cells of a CSV file, and where they are, by column.
+
+    Lines are coded some thousands at a time: most cells are alike, and what is kept of
+    a file is then small.
+
+    Raises:
+        MeasurementError: it is none.
+
+    """
     try:
-        lines = list(csv.reader(io.StringIO(data.decode()), strict=True))
+        reader = csv.reader(io.StringIO(data.decode()), strict=True)
+        names = next(reader, list[str]())
+        known = [defaultdict[str, int](itertools.count().__next__) for _ in names]
+        at: list[list[int]] = [[] for _ in names]
+        while lines := list(itertools.islice(reader, _AT_ONCE)):
+            _check_cells(lines, len(names), len(at[0]) if at else 0)
+            columns = zip(*lines, strict=True)
+            for codes, numbers, cells in zip(known, at, columns, strict=True):
+                numbers.extend(map(codes.__getitem__, cells))
     except UnicodeDecodeError as error:
         msg = f"not a CSV file: {error.reason} at byte {error.start}"
         raise MeasurementError(msg) from None
     except csv.Error as error:
         msg = f"not a CSV file: {error}"
         raise MeasurementError(msg) from None
-    names = lines[0] if lines else []
-    for number, cells in enumerate(lines[1:], 1):
-        if len(cells) != len(names):
-            msg = f"row {number}: {len(cells)} cells, expected {len(names)}"
-            raise MeasurementError(msg)
-    columns = zip(*lines[1:], strict=True) if len(lines) > 1 else ((),) * len(names)
-    return dict(zip(names, columns, strict=True))
+    coded = zip(map(list, known), at, strict=True)
+    return dict(zip(names, coded, strict=True))
+
+
+def _check_cells(lines: Sequence[Sequence[str]], expected: int, before: int) -> None:
+    """Refuse lines of another number of cells; *before* are how many came before."""
+    if {*map(len, lines)} == {expected}:
+        return
+    number = next(i for i, cells in enumerate(lines) if len(cells) != expected)
+    found = len(lines[number])
+    msg = f"row {before + number + 1}: {found} cells, expected {expected}"
+    raise MeasurementError(msg)
 
 
 def _pyarrow() -> tuple[Any, Any]:
