@@ -27,6 +27,7 @@ from perfc.costmodels.attention_residual import corrected_seconds, measured_rows
 from perfc.costmodels.causal import keys_per_tile
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.gemm import sized
+from perfc.costmodels.maths import ARRAYS
 from perfc.costmodels.memory import stream_seconds
 from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable, Provenance
 from perfc.costmodels.target import Target
@@ -196,7 +197,7 @@ def attention_seconds(
     step_s = pairs * (4 * size / rate + parameters.softmax / exponentials_per_s)
     busy_s = waves * (np.ceil(steps / splits) * step_s + parameters.fill_s)
     busy_s *= np.where(is_backward(kernels), BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
-    moved_s = stream_seconds(kernels.bytes, target) / parameters.memory_share
+    moved_s = stream_seconds(kernels.bytes, target, ARRAYS) / parameters.memory_share
     combine_s = np.where(splits > 1, parameters.combine_s, 0.0)
     around_s = device.kernel_floor_s + parameters.start_s + combine_s
     seconds: Floats = around_s + np.maximum(busy_s, moved_s)

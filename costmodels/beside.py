@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.protocol import Floats, KernelTable, number_of
 from perfc.costmodels.streaming import KINDS
 from perfc.costmodels.target import Target
+from perfc.ir import Kernel
 
 BESIDE = frozenset({"beside", "beside_bytes"})
 """Parameters of a product that say what is launched with it."""
@@ -23,8 +25,28 @@ def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Flo
     count = kernels.param("beside")
     if not count.any():
         return seconds
+    left = _left(seconds, count, kernels.param("beside_bytes"), target, ARRAYS)
+    return np.where(count > 0, left, seconds)
+
+
+def without_beside_one(seconds: float, kernel: Kernel, target: Target) -> float:
+    """Return the same of one kernel."""
+    count = number_of(kernel.params, "beside")
+    if count <= 0:
+        return seconds
+    moved = number_of(kernel.params, "beside_bytes")
+    return _left(seconds, count, moved, target, FLOATS)
+
+
+def _left(
+    seconds: Number,
+    count: Number,
+    moved: Number,
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    """Return what is left of a call without so many kernels that move *moved* bytes."""
     floor_s = target.device.kernel_floor_s
     each_s = floor_s + KINDS["elementwise"].start_s
-    beside_s = count * each_s + stream_seconds(kernels.param("beside_bytes"), target)
-    left: Floats = np.maximum(seconds - beside_s, floor_s)
-    return np.where(count > 0, left, seconds)
+    beside_s = count * each_s + stream_seconds(moved, target, maths)
+    return maths.most(seconds - beside_s, floor_s)

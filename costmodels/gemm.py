@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.beside import without_beside
+from perfc.costmodels.beside import without_beside, without_beside_one
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.gemm_residual import (
     SIGMA_INDEPENDENT,
@@ -84,10 +84,14 @@ class GemmModel:
             _either(simt, on_simt, on_tensor),
         )
 
+    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+        """Claim it, or leave it to a table to say."""
+        return True
+
     def estimate_one(self, kernel: Kernel, target: Target) -> Priced | None:
-        """Price a kernel whose sizes are plain numbers, with nothing beside it."""
+        """Price a kernel whose sizes are plain numbers."""
         size = _size_of(kernel, target)
-        if size is None or kernel.params.get("beside"):
+        if size is None:
             return None
         transposed = kernel.params.get("layout") in _TRANSPOSED
         if kernel.math in SIMT_MODES:
@@ -98,9 +102,10 @@ class GemmModel:
             provenance, shared, own = target.once(_tensor_trust)
         dtype = kernel.math if kernel.math == "tf32" else kernel.dtype
         known = correct_one(seconds, size, dtype, target, transposed=transposed)
-        if known is None:
-            return Priced(seconds, shared, own, provenance)
-        return Priced(known, SIGMA_SHARED, SIGMA_INDEPENDENT, provenance)
+        if known is not None:
+            seconds, shared, own = known, SIGMA_SHARED, SIGMA_INDEPENDENT
+        seconds = without_beside_one(seconds, kernel, target)
+        return Priced(seconds, shared, own, provenance)
 
 
 def _size_of(kernel: Kernel, target: Target) -> Size[float] | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.protocol import (
     Estimate,
+    Flags,
     KernelTable,
+    Priced,
     Provenance,
+    number_of,
     uniform_estimate,
 )
-from perfc.costmodels.target import Target
+from perfc.costmodels.target import HostLink, Target
+from perfc.ir import Kernel
 
 STAGED_BYTES = 256 << 10
 """Of pageable memory that the driver stages before the device begins to copy.
@@ -40,20 +47,51 @@ class MemcpyModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows; a copy that does not say `pinned` is from pinned memory."""
         link = target.host_link
-        rates = {"h2d": link.h2d_bytes_per_s, "d2h": link.d2h_bytes_per_s}
+        rates = _rates(link)
         rate = np.array([rates[k.params.text("kind")] for k in kernels.kernels])
-        pinned = [k.params.flag("pinned", default=True) for k in kernels.kernels]
-        moved = link_bytes(kernels)
-        staged = np.where(pinned, 0.0, np.maximum(moved - STAGED_BYTES, 0.0))
+        pinned = np.array([_is_pinned(k) for k in kernels.kernels], dtype=np.bool_)
         return uniform_estimate(
-            link.latency_s
-            + (moved - staged) / rate
-            + staged / np.minimum(link.pageable_bytes_per_s, rate),
+            _seconds(link_bytes(kernels), rate, pinned, link, ARRAYS),
             model=self.name,
             provenance=Provenance.ANALYTIC,
             sigma_shared=self.sigma_shared,
             sigma_independent=self.sigma_independent,
         )
+
+    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return kernel.params.get("kind") in _rates(target.host_link)
+
+    def estimate_one(self, kernel: Kernel, target: Target) -> Priced:
+        """Price one copy from or to the host."""
+        link, work = target.host_link, kernel.work
+        rate = _rates(link)[kernel.params.text("kind")]
+        listed = number_of(kernel.params, "bytes")
+        moved = max(listed, float(work.bytes_read), float(work.bytes_written))
+        seconds = _seconds(moved, rate, _is_pinned(kernel), link, FLOATS)
+        own = self.sigma_independent
+        return Priced(seconds, self.sigma_shared, own, Provenance.ANALYTIC)
+
+
+def _rates(link: HostLink) -> Mapping[str, float]:
+    return {"h2d": link.h2d_bytes_per_s, "d2h": link.d2h_bytes_per_s}
+
+
+def _is_pinned(kernel: Kernel) -> bool:
+    return kernel.params.flag("pinned", default=True)
+
+
+def _seconds(
+    moved: Number,
+    rate: Number,
+    pinned: Flags | bool,  # noqa: FBT001 - of one copy or of many
+    link: HostLink,
+    maths: Maths[Number],
+) -> Number:
+    pageable = 1 - maths.flag(pinned)
+    staged = pageable * maths.most(moved - STAGED_BYTES, 0.0)
+    staged_s = staged / maths.least(rate, link.pageable_bytes_per_s)
+    return link.latency_s + (moved - staged) / rate + staged_s
 
 
 def link_bytes(kernels: KernelTable) -> NDArray[np.float64]:

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import attrs
-import numpy as np
 
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.maths import ARRAYS, Maths, Number
-from perfc.costmodels.protocol import Floats
+from perfc.costmodels.maths import Maths, Number
 from perfc.costmodels.target import Target
 
 
@@ -91,10 +89,10 @@ def repeated_share(
     return maths.least(maths.most(1 - over / rates.spill, 0.0), 1.0)
 
 
-def stream_seconds(moved_bytes: Floats, target: Target) -> Floats:
+def stream_seconds(moved_bytes: Number, target: Target, maths: Maths[Number]) -> Number:
     """Return the time to move *moved_bytes* with all SMs, without the start."""
-    cold = np.zeros(len(moved_bytes))
-    return streamed_seconds(moved_bytes, cold, target, MEMORY_RATES, ARRAYS)
+    cold = maths.flag(False)
+    return streamed_seconds(moved_bytes, cold, target, MEMORY_RATES, maths)
 
 
 def streamed_seconds(

@@ -13,13 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.extrapolation import trust
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import stream_seconds
 from perfc.costmodels.protocol import (
     Estimate,
     KernelTable,
+    Priced,
+    number_of,
     uniform_estimate,
 )
 from perfc.costmodels.target import Target
+from perfc.ir import Kernel
 
 
 @attrs.frozen
@@ -50,21 +54,43 @@ class MultiTensorModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        moved = kernels.bytes
-        elements = np.maximum(kernels.param("elements", 1.0), 1.0)
-        chunk_bytes = moved / elements * kernels.param("largest_chunk", 1.0)
-        seconds = np.maximum(
-            stream_seconds(moved, target) / self.share,
-            chunk_bytes / self.block_bytes_per_s,
-        )
+        elements = kernels.param("elements", 1.0)
+        chunk = kernels.param("largest_chunk", 1.0)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         return uniform_estimate(
-            target.device.kernel_floor_s + self.start_s + seconds,
+            self._seconds(kernels.bytes, elements, chunk, target, ARRAYS),
             model=self.name,
             provenance=provenance,
             sigma_shared=sigma_shared,
             sigma_independent=self.sigma_independent,
         )
+
+    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+        """Claim it."""
+        return True
+
+    def estimate_one(self, kernel: Kernel, target: Target) -> Priced:
+        """Price one kernel."""
+        moved = float(kernel.work.bytes_read + kernel.work.bytes_written)
+        elements = number_of(kernel.params, "elements", 1.0)
+        chunk = number_of(kernel.params, "largest_chunk", 1.0)
+        seconds = self._seconds(moved, elements, chunk, target, FLOATS)
+        provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
+        return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
+
+    def _seconds(
+        self,
+        moved: Number,
+        elements: Number,
+        chunk: Number,
+        target: Target,
+        maths: Maths[Number],
+    ) -> Number:
+        """Return the duration: *moved* bytes, elements of all and of a chunk."""
+        chunk_bytes = moved / maths.most(elements, 1.0) * chunk
+        streamed_s = stream_seconds(moved, target, maths) / self.share
+        longest_s = maths.most(streamed_s, chunk_bytes / self.block_bytes_per_s)
+        return target.device.kernel_floor_s + self.start_s + longest_s
 
 
 MULTI_TENSOR = MultiTensorModel()

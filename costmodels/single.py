@@ -2,8 +2,9 @@
 
 A model of perfc's own may say what one kernel costs in plain floats: its method
 `estimate_one(kernel, target)` returns a `Priced`, the number that `estimate` has, some
-tens of times sooner, or None. Whatever has no such way, or asks
-for a table (a profile's corrections, kernels beside), is priced in a table of one row.
+tens of times sooner, or None; `claims_one(kernel, target)` says whether it claims it.
+Whatever has no such way, or asks for a table (a profile's corrections), is priced in a
+table of one row.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import numpy as np
 
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.intervals import interval_of
-from perfc.costmodels.protocol import CostModel, Estimate, KernelTable, Priced
+from perfc.costmodels.protocol import (
+    CostModel,
+    Estimate,
+    KernelTable,
+    Priced,
+    number_of,
+)
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel, is_built_in
 
@@ -51,15 +58,16 @@ def _first_price(
     for model in sorted(asked, key=_order):
         if not is_built_in(model):
             return None
-        if (estimate_one := getattr(model, "estimate_one", None)) is not None:
-            found: Priced | None = estimate_one(kernel, target)
-            return None if found is None else (model.name, found)
-        if _claims(model, kernel, target):
-            return None
+        if not _claims(model, kernel, target):
+            continue
+        estimate_one = getattr(model, "estimate_one", None)
+        found: Priced | None = estimate_one and estimate_one(kernel, target)
+        return None if found is None else (model.name, found)
     return None
 
 
 def _claims(model: CostModel, kernel: Kernel, target: Target) -> bool:
+    """Whether a model claims a kernel; one that claims all it is offered says so."""
     claims_one = getattr(model, "claims_one", None)
     if claims_one is not None:
         return bool(claims_one(kernel, target))
@@ -79,4 +87,8 @@ def _roof_seconds(kernel: Kernel, target: Target) -> float:
         if moved <= memory.capacity_bytes:
             rate = memory.bytes_per_s
     peak = device.flops_per_s.get(kernel.math, math.inf)
-    return max(moved / rate, work.flops / peak)
+    roof_s = max(moved / rate, work.flops / peak)
+    if kernel.op != "memcpy" or kernel.params.get("kind") == "d2d":
+        return roof_s
+    crossing = max(moved, number_of(kernel.params, "bytes"))
+    return max(roof_s, crossing / target.host_link.peak_bytes_per_s)

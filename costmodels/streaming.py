@@ -190,10 +190,12 @@ class StreamingModel:
             [provenances[number] for number in numbers],
         )
 
-    def estimate_one(self, kernel: Kernel, target: Target) -> Priced | None:
+    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return kernel.op != "memcpy" or kernel.params.get("kind") == "d2d"
+
+    def estimate_one(self, kernel: Kernel, target: Target) -> Priced:
         """Price one kernel of the device."""
-        if kernel.op == "memcpy" and kernel.params.get("kind") != "d2d":
-            return None
         kind = self.kinds[kernel.op]
         seconds = streaming_seconds(
             _stream(kernel), kind.numbers, target, self.memory, FLOATS

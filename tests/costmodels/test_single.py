@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.costmodels.kernels import bag, gemm, over_rows
+from tests.costmodels.kernels import bag, copy, gemm, over_rows
 
 from perfc.costmodels import (
     IDLE,
@@ -34,16 +34,18 @@ SIZES = st.one_of(st.just(1), st.integers(1, 300), st.integers(1, 70_000))
 
 @st.composite
 def products(draw: st.DrawFn) -> Kernel:
-    """Return a product of any size, type and layout, batched or not."""
+    """Return a product of any size, type and layout, batched, beside another or not."""
     m, n, k = (draw(SIZES) for _ in "mnk")
     math = draw(st.sampled_from(["fp32", "tf32", "bf16", "fp16"]))
-    return gemm(
+    kernel = gemm(
         *(m, n, k),
         b=draw(st.one_of(st.just(1), st.integers(2, 600))),
         dtype="fp32" if math == "tf32" else math,
         math=math,
         layout=draw(st.sampled_from(["nn", "nt", "tn"])),
     )
+    beside = draw(st.sampled_from([{}, {"beside": 1, "beside_bytes": 1 << 20}]))
+    return attrs.evolve(kernel, params=kernel.params.updated(**beside))
 
 
 @settings(deadline=None, max_examples=200)
@@ -96,6 +98,45 @@ def test_a_stream_alone_as_in_a_table(
     assert table.sigma_shared[0] == alone.sigma_shared[0]
     assert table.sigma_independent[0] == alone.sigma_independent[0]
     assert (table.model, table.provenance) == (alone.model, alone.provenance)
+
+
+@settings(deadline=None)
+@given(
+    st.builds(
+        copy,
+        st.integers(1, 1 << 32),
+        st.sampled_from(["h2d", "d2h", "d2d"]),
+        pinned=st.booleans(),
+    ),
+    st.sampled_from([{}, {"host_link.h2d_gb_per_s": "400"}]),
+)
+def test_a_copy_alone_as_in_a_table(kernel: Kernel, changed: dict[str, str]) -> None:
+    """Bit for bit, at the bus's rate where a user asks for more than it has."""
+    target = load_target("v100", changed)
+
+    alone = price_one(kernel, target, MODELS)
+
+    assert alone is not None
+    table = price_table(KernelTable([kernel]), target, MODELS)
+    assert (table.seconds, table.model) == (alone.seconds, alone.model)
+    assert table.sigma_independent == alone.sigma_independent
+
+
+@given(st.sampled_from(TARGETS), SIZES, SIZES)
+def test_a_list_of_tensors_alone_as_in_a_table(
+    target: Target, elements: int, chunk: int
+) -> None:
+    """Bit for bit."""
+    kernel = over_rows("foreach", elements, 1)
+    sizes = {"elements": elements, "largest_chunk": min(chunk, elements)}
+    kernel = attrs.evolve(kernel, params=kernel.params.updated(**sizes))
+
+    alone = price_one(kernel, target, MODELS)
+
+    assert alone is not None
+    table = price_table(KernelTable([kernel]), target, MODELS)
+    assert (table.seconds, table.model) == (alone.seconds, alone.model)
+    assert table.sigma_shared == alone.sigma_shared
 
 
 @pytest.mark.parametrize("kernel", [gemm(64, 64, 64), bag(8, 2, 100, 2, 16)])
