@@ -66,7 +66,7 @@ def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
     assert (table.model, table.provenance) == (alone.model, alone.provenance)
 
 
-OPS = sorted(STREAMING.ops - {"memcpy"})
+OPS = sorted(STREAMING.ops - {"memcpy", "batch_norm"})
 FLAGS: st.SearchStrategy[dict[str, AttrValue]] = st.sampled_from(
     [
         {},
