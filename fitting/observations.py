@@ -67,8 +67,9 @@ class Observations:
 
     def take(self, rows: NDArray[np.intp]) -> Observations:
         """Return some of the rows."""
+        numbers: list[int] = rows.tolist()
         return Observations(
-            [self.rows[row] for row in rows.tolist()],
+            [self.rows[number] for number in numbers],
             self.kernels.take(rows),
             self.measured_s[rows],
             self.offset_s[rows],
