@@ -1,9 +1,11 @@
 """Kernels on a CPU: a sum of terms, each a coefficient times an amount.
 
-    t = start + scalar + fork + lookups * each
+    t = start + scalar + fork + lookups * each + rows looked up first * miss
         + (items * each + rows * each + rows with a tail * each) / cores
         + flops / rate * (slowdown + m_half / m + n_half / n + k_half / k)
-        + m * k * narrow / cores, where n is small
+        + m * (k * narrow + narrow row) / cores, where n is small
+        + m * k * pieces of n * piece / cores
+        + calls of a step * (tensors * each + elements * each)
         + cached bytes / cache rate * passes + other bytes / memory rate * passes
         + new pages * time of a page fault
 
@@ -11,12 +13,14 @@ PyTorch takes all cores from 32768 elements on (`at::internal::GRAIN_SIZE`); for
 takes `fork_us`. A product's rate ramps with its sizes: half of it is reached at
 `m_half` rows, if n and k are large; packing operands and filling registers cost that
 much. With fewer columns than a register has, MKL takes as long for a row of the left
-operand as for many (`narrow`); a matrix times a vector is one core's work. Operands lie
-in the last cache as far as they fit there. glibc maps results of 32 MiB and more anew
-for each call (`M_MMAP_THRESHOLD`, mallopt(3)), and the kernel clears their pages one by
-one. A training step, which holds its activations, makes the heap grow and gives its top
-back: pages that it writes are new, too (`NEW`, set by the lowering), but need no system
-call.
+operand as for many (`narrow`); columns that fill no whole registers are taken in pieces
+of 8, 4, 2 and 1; a matrix times a vector is one core's work. Operands lie in the last
+cache as far as they fit there. Reductions down the columns: `cpu_reductions.py`.
+
+glibc maps results of 32 MiB and more anew for each call (`M_MMAP_THRESHOLD`,
+mallopt(3)), and the kernel clears their pages one by one. A training step, which holds
+its activations, makes the heap grow and gives its top back: pages that it writes are
+new, too (`NEW`, set by the lowering), but need no system call.
 
 The sum is linear in its coefficients, so that a profile's are found by least squares.
 Those here are round numbers for the generic machine of `targets/cpu.toml`.
@@ -51,7 +55,14 @@ _STREAM: Terms = {
 }
 _HEAVY: Terms = {**_STREAM, "item_ns": 1.2}
 _ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 40.0, "tail_ns": 20.0}
-_DOWN: Terms = {"down_item_ns": 0.5, "down_row_ns": 2.0, "down_line_ns": 5.0}
+_DOWN: Terms = {
+    "down_item_ns": 0.5,
+    "down_line_ns": 5.0,
+    "down_tail_ns": 1.0,
+    "singly_row_ns": 150.0,
+    "singly_item_ns": 2.5,
+    "singly_jump_ns": 3.0,
+}
 _PRODUCT: Terms = {
     "start_us": 2.0,
     "fork_us": 4.0,
@@ -66,13 +77,32 @@ _PRODUCT: Terms = {
     "page_us": 0.5,
     "grown_us": 0.4,
 }
-_BAG: Terms = {**_STREAM, "start_us": 4.0, "item_ns": 0.3, "lookup_ns": 10.0}
-_STEP: Terms = {
+_BAG: Terms = {
     **_STREAM,
-    "start_us": 30.0,
-    "single_us": 20.0,
-    "foreach_us": 20.0,
-    "fused_us": 2.0,
+    "start_us": 15.0,
+    "item_ns": 0.3,
+    "lookup_ns": 10.0,
+    "miss_ns": 20.0,
+}
+_BAG_GRADIENT: Terms = {
+    **_BAG,
+    "start_us": 60.0,
+    "fork_us": 10.0,
+    "item_ns": 1.0,
+    "lookup_ns": 50.0,
+}
+_STEP: Terms = {
+    **{name: value for name, value in _STREAM.items() if name != "item_ns"},
+    "start_us": 10.0,
+    "single_start_us": 20.0,
+    "foreach_start_us": 40.0,
+    "fused_start_us": 40.0,
+    "single_us": 5.0,
+    "foreach_us": 3.0,
+    "fused_us": 4.0,
+    "single_item_ns": 0.1,
+    "foreach_item_ns": 0.1,
+    "fused_item_ns": 0.2,
 }
 
 SHIPPED: Mapping[str, Terms] = MappingProxyType(
@@ -85,6 +115,11 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
             "narrow_nt_ns": 0.6,
             "narrow_tn_ns": 3.5,
             "narrow_tt_ns": 3.5,
+            "narrow_row_nn_ns": 10.0,
+            "narrow_row_nt_ns": 25.0,
+            "narrow_row_tn_ns": 10.0,
+            "narrow_row_tt_ns": 25.0,
+            "piece_ns": 0.3,
             "vector_ns": 0.2,
         },
         "conv2d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
@@ -96,11 +131,12 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
         "layer_norm": {**_ROWS, "start_us": 2.0},
         "batch_norm": {**_STREAM, "start_us": 10.0, "item_ns": 0.6},
         "reduction": {**_ROWS, **_DOWN},
-        "gather": {**_STREAM, "row_ns": 5.0},
-        "concat": {**_STREAM, "row_ns": 20.0},
+        "gather": {**_STREAM, "row_ns": 5.0, "miss_ns": 20.0},
+        "concat": {**_STREAM, "row_ns": 5.0},
         "transpose": {**_STREAM, "item_ns": 1.2, "row_ns": 10.0},
         "optimizer_step": _STEP,
         "embedding_bag": _BAG,
+        "embedding_bag backward": _BAG_GRADIENT,
         "embedding_backward": _BAG,
     }
 )

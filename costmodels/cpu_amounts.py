@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
-from perfc.costmodels.embedding_bag import has_tables, lookups_of
+from perfc.costmodels.cpu_reductions import SUMS, goes_down, reduction_amounts
+from perfc.costmodels.embedding_bag import distinct_rows, has_tables, lookups_of
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -25,9 +27,20 @@ PARALLEL_FLOPS = 2e4
 MKL_PARALLEL_FLOPS = 2e3
 """The same of plain products: what MKL 2024.2 does on two cores."""
 
+ENOUGH_FLOPS: Mapping[str, float] = MappingProxyType(
+    {"gemm": MKL_PARALLEL_FLOPS, "optimizer_step": math.inf}
+)
+"""The same by op: tensors of a step are many kernels."""
+
 NARROW = 12
 """Columns of a product from which on MKL's kernels are as fast as they get, about: with
 fewer a row of the left operand takes the same time, however few they are."""
+
+COLUMNS = 16
+"""Columns that a product's kernel takes at once: two vectors of AVX2."""
+
+PIECES = np.array([count.bit_count() for count in range(COLUMNS)])
+"""Pieces of 8, 4, 2 and 1 that so many columns are taken in."""
 
 NEW_BYTES = 32 * 2**20
 """Results of this size are mapped anew (`DEFAULT_MMAP_THRESHOLD_MAX`, 64 bits)."""
@@ -40,6 +53,12 @@ IN_PLACE = "in_place"
 
 PAGE_BYTES = 4096
 
+CACHE_PARTS: Mapping[str, int] = MappingProxyType(
+    {"gemm": 4, "gather": 4, "embedding_bag": 4, "reduction": 4}
+)
+"""Ops that find one such part of the last cache free, others find all: what ran before
+and what other programs use lies there, too. Read off rows of two cores of Zen 3."""
+
 LINE_BYTES = 64
 """Of a cache: a row that is looked up comes in whole lines."""
 
@@ -49,8 +68,17 @@ LANES = 8
 BINARY = frozenset({"add", "sub", "mul", "div", "pow", "remainder", "floor_divide"})
 """Kinds of elementwise kernels that take two operands."""
 
-STEPS = ("single", "foreach", "fused")
+FUSED = "fused"
+STEPS = ("single", "foreach", FUSED)
 """Algorithms of an optimizer's step."""
+
+STEP_CALLS: Mapping[str, int] = MappingProxyType(
+    {"sgd": 1, "adagrad": 5, "adam": 8, "adamw": 9}
+)
+"""Calls of ATen for each tensor of a step, or list of them (`torch/optim/*.py`)."""
+
+MOST_STEP_CALLS = 9
+"""The same of other optimizers."""
 
 
 def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
@@ -61,12 +89,13 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     device = target.device
     bags, rows = _Bags.of(kernels), _rows(kernels)
     items = _items(kernels, bags)
-    enough = np.where(_is_gemm(kernels), MKL_PARALLEL_FLOPS, PARALLEL_FLOPS)
+    enough = np.array([ENOUGH_FLOPS.get(k.op, PARALLEL_FLOPS) for k in kernels.kernels])
     parallel: NDArray[np.bool_] = (items >= GRAIN) | (kernels.flops >= enough)
     parallel &= ~_on_one_core(kernels)
     share: Floats = np.where(parallel, 1.0, 1.0 / device.sm_count)
     cores = share * device.sm_count
-    far = _held_bytes(kernels, bags) / device.l2.capacity_bytes
+    parts = np.array([CACHE_PARTS.get(k.op, 1) for k in kernels.kernels])
+    far = _held_bytes(kernels, bags) / device.l2.capacity_bytes * parts
     outside: Floats = np.clip(far - 0.5, 0.0, 1.0)
     moved = np.maximum(kernels.bytes, _line_bytes(kernels))
     written = kernels.bytes_written
@@ -74,8 +103,7 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     mapped = (written >= NEW_BYTES) & ~_writes_over(kernels)
     mapped_pages: Floats = np.where(mapped, written / PAGE_BYTES, 0.0)
     grown_pages: Floats = np.where(grown, written / PAGE_BYTES, 0.0)
-    down = np.array([kernel.params.get("axis") == 0 for kernel in kernels.kernels])
-    down &= np.array([kernel.op == "reduction" for kernel in kernels.kernels])
+    down = goes_down(kernels)
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(parallel, 1e-6, 0.0),
@@ -83,33 +111,40 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
         "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
         "row_ns": np.where(down, 0.0, rows) / cores * 1e-9,
         "tail_ns": np.where(down, 0.0, _tails(kernels)) / cores * 1e-9,
-        "down_item_ns": np.where(down, items, 0.0) * 1e-9,
-        "down_row_ns": np.where(down, rows, 0.0) * 1e-9,
-        "down_line_ns": np.where(down, kernels.param("cols"), 0.0) * 1e-9,
         "lookup_ns": bags.lookups * 1e-9,
+        "miss_ns": (bags.distinct + _by_op(kernels, _FETCHED)) / cores * 1e-9,
         "cache_passes": moved * (1 - outside) / (device.l2.bytes_per_s * share),
         "memory_passes": moved * outside / device.memory.bytes_per_s,
         "page_us": mapped_pages * 1e-6,
         "grown_us": np.where(mapped_pages > 0, 0.0, grown_pages) * 1e-6,
     }
-    return amounts | _step_amounts(kernels) | _product_amounts(kernels, target, share)
+    amounts |= reduction_amounts(kernels, parallel, device.sm_count)
+    amounts |= _step_amounts(kernels, cores)
+    return amounts | _product_amounts(kernels, target, share)
 
 
-def _step_amounts(kernels: KernelTable) -> dict[str, Floats]:
-    """Return the tensors of an optimizer's step: each is a few calls, by algorithm.
+def _step_amounts(kernels: KernelTable, cores: Floats) -> dict[str, Floats]:
+    """Return what an optimizer's step calls for its tensors, by algorithm.
 
-    Python goes from tensor to tensor, and `torch._foreach_*` does so in ATen; a fused
-    step takes them in one call (`torch/optim`, `aten/src/ATen/native/ForeachOps...`).
+    Python goes from tensor to tensor, and `torch._foreach_*` does so in ATen, kernel by
+    kernel; a fused step takes them in one call, and each element once (`torch/optim`,
+    `aten/src/ATen/native/ForeachOps...`).
     """
-    tensors = kernels.param("tensors") * 1e-6
-    how = [
-        str(k.params.get("algorithm", "fused")) if k.op == "optimizer_step" else ""
-        for k in kernels.kernels
-    ]
-    return {
-        f"{algorithm}_us": np.where([name == algorithm for name in how], tensors, 0.0)
-        for algorithm in STEPS
-    }
+    steps = [k.op == "optimizer_step" for k in kernels.kernels]
+    how = np.array([k.params.get("algorithm", FUSED) for k in kernels.kernels])
+    how = np.where(steps, how, "")
+    kinds = [str(kernel.params.get("kind", "")) for kernel in kernels.kernels]
+    listed = [STEP_CALLS.get(kind, MOST_STEP_CALLS) for kind in kinds]
+    calls = np.where(how == FUSED, 1.0, listed)
+    tensors, elements = kernels.param("tensors"), kernels.param("elements")
+    amounts: dict[str, Floats] = {}
+    for algorithm in STEPS:
+        own = how == algorithm
+        own_s = np.where(own, calls * 1e-6, 0.0)
+        amounts[f"{algorithm}_start_us"] = np.where(own, 1e-6, 0.0)
+        amounts[f"{algorithm}_us"] = own_s * tensors
+        amounts[f"{algorithm}_item_ns"] = own_s * elements / cores * 1e-3
+    return amounts
 
 
 def _product_amounts(
@@ -143,16 +178,23 @@ def _narrow_amounts(
 ) -> dict[str, Floats]:
     """Return left operands of products with few columns, by how the operands lie.
 
-    Fastest where both lie along k, slowest where the left one lies along m.
+    Fastest where both lie along k, slowest where the left one lies along m. Of each
+    element, and of each row: few columns are few instructions between two rows. Columns
+    that fill no whole registers are taken in `PIECES`, each of which reads the left
+    operand once more.
     """
     batch, m, n, k = sizes.reshape(-1, 4).T
-    narrow = _is_gemm(kernels) & ~_by_vectors(kernels) & (n < NARROW)
-    left_s = np.where(narrow, np.maximum(batch, 1) * m * k / cores, 0.0) * 1e-9
-    layouts = [str(kernel.params.get("layout", "nn")) for kernel in kernels.kernels]
-    return {
-        f"narrow_{layout}_ns": np.where([own == layout for own in layouts], left_s, 0.0)
-        for layout in ("nn", "nt", "tn", "tt")
-    }
+    matrices = _is_gemm(kernels) & ~_by_vectors(kernels)
+    rows_s = np.where(matrices, np.maximum(batch, 1) * m / cores, 0.0) * 1e-9
+    narrow_s = np.where(n < NARROW, rows_s, 0.0)
+    pieces = PIECES[n.astype(np.intp) % COLUMNS]
+    layouts = np.array([k.params.get("layout", "nn") for k in kernels.kernels])
+    amounts = {"piece_ns": rows_s * k * pieces}
+    for layout in ("nn", "nt", "tn", "tt"):
+        own_s = np.where(layouts == layout, narrow_s, 0.0)
+        amounts[f"narrow_{layout}_ns"] = own_s * k
+        amounts[f"narrow_row_{layout}_ns"] = own_s
+    return amounts
 
 
 def _is_gemm(kernels: KernelTable) -> NDArray[np.bool_]:
@@ -165,19 +207,21 @@ class _Bags:
 
     Attributes:
         lookups: Rows that are named.
+        distinct: Different rows among them.
         held_bytes: Of all tables.
         found: Which kernels are of embedding bags.
 
     """
 
     lookups: Floats
+    distinct: Floats
     held_bytes: Floats
     found: NDArray[np.bool_]
 
     @classmethod
     def of(cls, kernels: KernelTable) -> _Bags:
         """Return what the kernels look up."""
-        lookups, held_bytes = np.zeros(len(kernels)), np.zeros(len(kernels))
+        lookups, distinct, held_bytes = np.zeros((3, len(kernels)))
         found = np.array(
             [k.op == "embedding_bag" and has_tables(k) for k in kernels.kernels]
         )
@@ -185,16 +229,22 @@ class _Bags:
         if len(rows):
             seen = lookups_of(kernels.take(rows))
             lookups[rows] = seen.per_kernel(seen.count, len(rows))
+            distinct[rows] = seen.per_kernel(seen.distinct(), len(rows))
             tables = seen.per_kernel(seen.rows * seen.row_bytes, len(rows))
             held_bytes[rows] = tables
-        return cls(lookups, held_bytes, found)
+        return cls(lookups, distinct, held_bytes, found)
 
 
 def _items(kernels: KernelTable, bags: _Bags) -> Floats:
-    """Return what a kernel goes over: elements, those of windows, of rows looked up."""
+    """Return what a kernel goes over at once: elements, of windows, of rows looked up.
+
+    An optimizer goes over one tensor after another.
+    """
     items = kernels.param("rows") * kernels.param("cols")
     moved = np.maximum(kernels.bytes_read, kernels.bytes_written) / 4
     items = np.where(items > 0, items, moved)
+    each = kernels.param("elements") / np.maximum(kernels.param("tensors"), 1)
+    items = np.where(each > 0, each, items)
     by_flops = [kernel.op == "pool" for kernel in kernels.kernels]
     return np.where(by_flops | bags.found, kernels.flops, items)
 
@@ -214,8 +264,19 @@ def _rows(kernels: KernelTable) -> Floats:
 
 
 def _tails(kernels: KernelTable) -> Floats:
-    """Return the rows that no whole number of vectors fills."""
-    return np.where(kernels.param("cols") % LANES != 0, kernels.param("rows"), 0.0)
+    """Return the rows that no whole number of vectors fills.
+
+    Reductions go down the columns of rows that are shorter than a vector, but for sums.
+    """
+    columns = kernels.param("cols")
+    short = np.array(
+        [
+            k.op == "reduction" and k.params.get("kind") not in SUMS
+            for k in kernels.kernels
+        ]
+    )
+    rest = (columns % LANES != 0) & ~(short & (columns < LANES))
+    return np.where(rest, kernels.param("rows"), 0.0)
 
 
 def _line_bytes(kernels: KernelTable) -> Floats:
@@ -299,6 +360,16 @@ def _gathered(kernel: Kernel) -> float:
     return float(min(named, kernel.work.bytes_written // 4))
 
 
+def _fetched(kernel: Kernel) -> float:
+    """Return the different rows that are looked up: each is waited for once."""
+    pieces = _gathered(kernel)
+    if not pieces:
+        return 0.0
+    shape, axis = kernel.params.integers("shape"), kernel.params.integer("axis", 0)
+    rows = np.array([math.prod(shape[: axis + 1])], dtype=np.float64)
+    return float(distinct_rows(rows, np.array([pieces]))[0])
+
+
 def _gathered_bytes(kernel: Kernel) -> float:
     """Return the bytes of the lines that the pieces lie in, and of the result."""
     pieces = _gathered(kernel)
@@ -327,6 +398,8 @@ def _turned(kernel: Kernel) -> float:
     whole = perm[-1] == len(perm) - 1
     return float(math.prod(shape[:-1]) if whole else 0)
 
+
+_FETCHED: Mapping[str, Callable[[Kernel], float]] = {"gather": _fetched}
 
 _PIECES: Mapping[str, Callable[[Kernel], float]] = {
     "gather": _gathered,

@@ -88,13 +88,21 @@ def family_of(kernel: Kernel) -> Family:
     return Family(kernel.op, dtype, phase, kind)
 
 
+def is_down(kernel: Kernel) -> bool:
+    """Whether it reduces columns: elements of a single result lie in one, though."""
+    params = kernel.params
+    single = params.get("rows") == 1
+    return kernel.op == "reduction" and params.get("axis") == 0 and not single
+
+
 def _kind(kernel: Kernel) -> str:
     """Return the kind that a kernel says, or what kind of product it is."""
     params = kernel.params
     if kernel.op == "embedding_bag":  # by what is done with the gradients of rows
-        return str(params.get("optimizer", ""))
+        none = "dense" if params.get("phase") == BACKWARD else ""
+        return str(params.get("optimizer", none))
     kind = str(params.get("kind", ""))
-    if kernel.op == "reduction" and params.get("axis") == 0:
+    if is_down(kernel):
         return f"{kind} {DOWN}"
     if kernel.op != "gemm":
         return kind

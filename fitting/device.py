@@ -24,7 +24,7 @@ from perfc.costmodels import (
 )
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.gemm import CALIBRATED, ProductRows, calibrate_gemm
-from perfc.fitting.least_squares import fit_terms
+from perfc.fitting.least_squares import BELIEF, fit_terms
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 
@@ -35,6 +35,10 @@ FEWEST = 5
 
 FEWEST_OF_KIND = 4
 """The same of one kind: it starts from what all kinds of its op say."""
+
+_BELIEF_OF_KIND = 1.0
+"""Rows that all kinds of an op count as in the fit of one: more than what perfc ships,
+for they ran on the machine at hand."""
 
 MOST = 8.0
 """By how much a coefficient may exceed what perfc ships: terms that look alike in the
@@ -171,7 +175,8 @@ def _fit(
     part = rows.part(fitted=True)
     parameters = _parameters(family, part, target, models)
     target = _with_parameters(target, family, parameters)
-    names, values = _coefficients(part, target, models, believed)
+    belief = BELIEF if family == family.whole else _BELIEF_OF_KIND
+    names, values = _coefficients(part, target, models, believed, belief)
     coefficients = {**parameters, **dict(zip(names, values.tolist(), strict=True))}
     return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(part))
 
@@ -213,13 +218,16 @@ def _coefficients(
     target: Target,
     models: Sequence[CostModel],
     believed: Mapping[str, float],
+    belief: float = BELIEF,
 ) -> tuple[tuple[str, ...], Floats]:
     terms = terms_of(part.kernels, target, models)
     shipped = terms.coefficients
     named = zip(terms.names, shipped.tolist(), strict=True)
     before = np.array([believed.get(name, own) for name, own in named])
     most = np.where(shipped > 0, MOST * shipped, np.inf)
-    values = fit_terms(terms.amounts_s, part.measured_s, before, part.offset_s, most)
+    values = fit_terms(
+        terms.amounts_s, part.measured_s, before, part.offset_s, most, belief
+    )
     return terms.names, values
 
 

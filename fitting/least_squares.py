@@ -25,12 +25,13 @@ _SMALL_ERROR = 0.02
 """Rows that are closer than this count alike."""
 
 
-def fit_terms(
+def fit_terms(  # noqa: PLR0913, PLR0917 - all are of one fit
     amounts: Floats,
     measured_s: Floats,
     before: Floats,
     offset_s: Floats | None = None,
     most: Floats | None = None,
+    belief: float = BELIEF,
 ) -> Floats:
     """Return the coefficients that fit measured times best.
 
@@ -41,6 +42,7 @@ def fit_terms(
         before: What the coefficients were believed to be, shape (terms,).
         offset_s: Seconds of each row that no term stands for; 0 if not given.
         most: What each coefficient cannot exceed, shape (terms,); any if not given.
+        belief: Weight of what was believed, in rows.
 
     Returns:
         Coefficients, shape (terms,), from 0 to *most*. A term without an amount in any
@@ -60,8 +62,8 @@ def fit_terms(
     found = believed
     for _ in range(_ROUNDS):
         rows = scaled * weight[:, np.newaxis]
-        normal = rows.T @ rows + BELIEF * np.eye(len(believed))
-        right = rows.T @ (wanted * weight) + BELIEF * believed
+        normal = rows.T @ rows + belief * np.eye(len(believed))
+        right = rows.T @ (wanted * weight) + belief * believed
         found = _bounded(normal, right, found, limit)
         error = np.abs(scaled @ found - wanted)
         weight = 1 / np.sqrt(np.maximum(error, _SMALL_ERROR))

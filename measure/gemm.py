@@ -41,7 +41,7 @@ class Gemm(Family):
     """C[m,n] = A[m,k] B[k,n], with a bias for half of them, as a linear layer has."""
 
     op = "gemm"
-    turns = 14
+    turns = 16
 
     def space(self, device: Device) -> Space:
         """Return all dtypes, and every layout: gradients transpose.

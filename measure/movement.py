@@ -15,7 +15,7 @@ class Gather(Family):
     """Rows of a matrix, by their numbers."""
 
     op = "gather"
-    turns = 2
+    turns = 4
 
     def space(self, device: Device) -> Space:
         """Return matrices of a few rows to ten million."""
@@ -50,7 +50,7 @@ class Concat(Family):
     """Matrices side by side or one below the other."""
 
     op = "concat"
-    turns = 2
+    turns = 3
 
     def space(self, device: Device) -> Space:
         """Return two to 27 matrices: what DLRM joins."""

@@ -27,7 +27,7 @@ _FEWEST_SETS = 2
 _PREPARE_SECONDS = 0.01
 """Sets of operands are made for so long, two at least."""
 
-ROUNDS = 16
+ROUNDS = 12
 """Of a CPU."""
 
 _SURE_ROUNDS = 4

@@ -177,7 +177,7 @@ class Reduction(Family):
     """
 
     op = "reduction"
-    turns = 5
+    turns = 8
 
     def space(self, device: Device) -> Space:
         """Return every kind over both axes."""

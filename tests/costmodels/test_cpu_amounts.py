@@ -34,13 +34,28 @@ def _amounts(op: str, **params: AttrValue) -> dict[str, float]:
 
 @pytest.mark.parametrize("algorithm", ["single", "foreach", "fused"])
 def test_a_step_counts_its_tensors(algorithm: str) -> None:
-    """Each tensor of an optimizer's step is a call of that algorithm, and no other."""
+    """Adam calls eight ops for each tensor, one if fused, of that algorithm alone."""
     found = _amounts(
         "optimizer_step", kind="adam", algorithm=algorithm, tensors=12, elements=1200
     )
-    steps = {name: found[f"{name}_us"] for name in ("single", "foreach", "fused")}
+    calls = 1 if algorithm == "fused" else 8
+    for name in ("single", "foreach", "fused"):
+        own = float(name == algorithm)
 
-    assert {name: 12.0 * (name == algorithm) for name in steps} == pytest.approx(steps)
+        assert pytest.approx(12 * calls * own) == found[f"{name}_us"]
+        assert pytest.approx(1200 * calls * own) == found[f"{name}_item_ns"]
+        assert pytest.approx(own) == found[f"{name}_start_us"]
+
+
+def test_a_step_takes_all_cores_for_large_tensors_alone() -> None:
+    """Tensors are taken one after another: many small ones are work of one core."""
+    many, one = (
+        _amounts("optimizer_step", algorithm="single", tensors=n, elements=1 << 16)
+        for n in (64, 1)
+    )
+
+    assert [0.0, 1.0] == pytest.approx([many["fork_us"], one["fork_us"]])
+    assert pytest.approx(CORES) == many["single_item_ns"] / one["single_item_ns"]
 
 
 def test_a_transposition_that_keeps_rows_moves_rows() -> None:
@@ -65,13 +80,11 @@ def test_a_matrix_is_transposed_by_one_core() -> None:
 def test_rows_that_are_gathered_come_in_lines() -> None:
     """Four bytes of a row cost a line of the cache; the table is what is held."""
     narrow = _amounts(
-        "gather", kind="gather", axis=0, shape=(100, 1), indices=(100_000,)
+        "gather", kind="gather", axis=0, shape=(100, 1), indices=(33_000,)
     )
-    wide = _amounts(
-        "gather", kind="gather", axis=0, shape=(100, 16), indices=(100_000,)
-    )
+    wide = _amounts("gather", kind="gather", axis=0, shape=(100, 16), indices=(33_000,))
 
-    assert pytest.approx(100_000 / CORES) == narrow["row_ns"]
+    assert pytest.approx(33_000 / CORES) == narrow["row_ns"]
     assert (64 + 64) / (64 + 4) == pytest.approx(
         wide["cache_passes"] / narrow["cache_passes"], rel=0.2
     )
@@ -81,10 +94,72 @@ def test_sums_down_the_columns_are_their_own() -> None:
     """Only where the elements of a result lie apart."""
     along = _amounts("reduction", rows=64, cols=32, kind="sum")
     down = _amounts("reduction", rows=64, cols=32, kind="sum", axis=0)
-    names = ("down_row_ns", "down_line_ns", "down_item_ns")
+    single = _amounts("reduction", rows=1, cols=2048, kind="sum", axis=0)
+    names = ("down_line_ns", "down_item_ns")
 
-    assert [0.0, 0.0, 0.0] == [along[name] for name in names]
-    assert [64, 32, 64 * 32] == pytest.approx([down[name] for name in names])
+    assert [0.0, 0.0] == [along[name] for name in names]
+    assert [0.0, 0.0] == [single[name] for name in names]
+    assert [32, 64 * 32] == pytest.approx([down[name] for name in names])
+
+
+def test_columns_are_split_between_cores_in_blocks() -> None:
+    """Fewer than a block of 32 for each core are work of one."""
+    narrow = _amounts("reduction", rows=32, cols=1 << 16, kind="sum", axis=0)
+    wide = _amounts("reduction", rows=32 * CORES, cols=1 << 16, kind="sum", axis=0)
+
+    assert pytest.approx(narrow["down_item_ns"]) == wide["down_item_ns"]
+
+
+@pytest.mark.parametrize(("kind", "left"), [("max", 5), ("sum", 0), ("arg_max", 0)])
+def test_columns_that_fill_no_block_are_compared_one_by_one(
+    kind: str, left: int
+) -> None:
+    """Sums have vectors for these, too, and what goes singly has no blocks."""
+    found = _amounts("reduction", rows=37, cols=100, kind=kind, axis=0)
+
+    assert pytest.approx(left * 100) == found["down_tail_ns"]
+
+
+def test_some_kinds_go_from_result_to_result() -> None:
+    """An index beside each maximum: no block of columns, and long jumps of many."""
+    few = _amounts("reduction", rows=63, cols=100, kind="arg_max", axis=0)
+    many = _amounts("reduction", rows=64, cols=100, kind="arg_max", axis=0)
+    rows, items, jumps = (f"singly_{name}_ns" for name in ("row", "item", "jump"))
+
+    assert [63, 6300, 0] == pytest.approx([few[rows], few[items], few[jumps]])
+    assert [64, 6400, 6400] == pytest.approx([many[rows], many[items], many[jumps]])
+    assert 0.0 == few["down_item_ns"] == few["down_line_ns"]
+
+
+@pytest.mark.parametrize(("kind", "tails"), [("sum", 8), ("max", 0)])
+def test_short_rows_have_a_tail_in_sums_alone(kind: str, tails: int) -> None:
+    """Others take rows of fewer numbers than a vector has column by column."""
+    found = _amounts("reduction", rows=8, cols=5, kind=kind)
+
+    assert pytest.approx(tails) == found["tail_ns"]
+
+
+@pytest.mark.parametrize(("columns", "pieces"), [(16, 0), (24, 1), (31, 4), (3, 2)])
+def test_columns_beyond_registers_are_taken_in_pieces(
+    columns: int, pieces: int
+) -> None:
+    """Of 8, 4, 2 and 1, each of which goes over the left operand."""
+    found = _amounts("gemm", b=1, m=512, n=columns, k=64)
+
+    assert pytest.approx(pieces * 512 * 64 / CORES) == found["piece_ns"]
+
+
+def test_rows_looked_up_again_are_there() -> None:
+    """A hundred look-ups of one row fetch one; of a large table, as many."""
+    one = _amounts("gather", kind="gather", axis=0, shape=(1, 4), indices=(100,))
+    many = _amounts(
+        "gather", kind="gather", axis=0, shape=(10_000_000, 4), indices=(100,)
+    )
+    table = Record({"rows": 1, "dim": 16, "pooling": 5})
+    bags = _amounts("embedding_bag", batch=32, tables=(table, table))
+
+    assert [1, 100] == pytest.approx([one["miss_ns"], many["miss_ns"]], rel=1e-4)
+    assert pytest.approx(2) == bags["miss_ns"]
 
 
 def test_pieces_that_are_joined() -> None:
@@ -122,8 +197,11 @@ def test_few_columns_cost_rows_of_the_left_operand(layout: str) -> None:
     many = _amounts("gemm", b=2, m=512, n=12, k=64, layout=layout)
     names = [name for name in three if name.startswith("narrow_")]
 
-    assert [f"narrow_{layout}_ns"] == [name for name in names if three[name]]
-    assert pytest.approx(2 * 512 * 64 / CORES) == three[f"narrow_{layout}_ns"]
+    own = [f"narrow_{layout}_ns", f"narrow_row_{layout}_ns"]
+    assert own == [name for name in names if three[name]]
+    assert [2 * 512 * 64 / CORES, 2 * 512 / CORES] == pytest.approx(
+        [three[name] for name in own]
+    )
     assert [] == [name for name in names if many[name]]
 
 
