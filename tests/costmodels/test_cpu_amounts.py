@@ -49,8 +49,9 @@ def test_a_step_counts_its_tensors(algorithm: str) -> None:
 
 def test_a_step_takes_all_cores_for_large_tensors_alone() -> None:
     """Tensors are taken one after another: many small ones are work of one core."""
+    size = {"elements": 1 << 16}
     many, one = (
-        _amounts("optimizer_step", algorithm="single", tensors=n, elements=1 << 16)
+        _amounts("optimizer_step", kind="sgd", algorithm="single", tensors=n, **size)
         for n in (64, 1)
     )
 
