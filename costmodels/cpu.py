@@ -130,7 +130,7 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
         "softmax backward": {**_ROWS, "item_ns": 0.5, "row_ns": 10.0},
         "layer_norm": {**_ROWS, "start_us": 2.0},
         "batch_norm": {**_STREAM, "start_us": 10.0, "item_ns": 0.6},
-        "reduction": {**_ROWS, **_DOWN},
+        "reduction": {**_ROWS, "tail_ns": 3.0, **_DOWN},
         "gather": {**_STREAM, "row_ns": 5.0, "miss_ns": 20.0},
         "concat": {**_STREAM, "row_ns": 5.0},
         "transpose": {**_STREAM, "item_ns": 1.2, "row_ns": 10.0},

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perfc.costmodels.causal import executed_share
 from perfc.costmodels.cpu_reductions import SUMS, goes_down, reduction_amounts
 from perfc.costmodels.embedding_bag import distinct_rows, has_tables, lookups_of
+from perfc.costmodels.kernel_fit import BACKWARD
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -94,7 +95,7 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     parallel &= ~_on_one_core(kernels)
     share: Floats = np.where(parallel, 1.0, 1.0 / device.sm_count)
     cores = share * device.sm_count
-    parts = np.array([CACHE_PARTS.get(k.op, 1) for k in kernels.kernels])
+    parts = np.array([_cache_parts(kernel) for kernel in kernels.kernels])
     far = _held_bytes(kernels, bags) / device.l2.capacity_bytes * parts
     outside: Floats = np.clip(far - 0.5, 0.0, 1.0)
     moved = np.maximum(kernels.bytes, _line_bytes(kernels))
@@ -121,6 +122,12 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     amounts |= reduction_amounts(kernels, parallel, device.sm_count)
     amounts |= _step_amounts(kernels, cores)
     return amounts | _product_amounts(kernels, target, share)
+
+
+def _cache_parts(kernel: Kernel) -> int:
+    """Return the parts of the last cache of which it has one; gradients have all."""
+    backward = kernel.params.get("phase") == BACKWARD
+    return 1 if backward else CACHE_PARTS.get(kernel.op, 1)
 
 
 def _step_amounts(kernels: KernelTable, cores: Floats) -> dict[str, Floats]:

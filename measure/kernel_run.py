@@ -30,7 +30,7 @@ _BATCH = 1024
 """Most cases of a CPU that are timed in turn: as many as memory holds, for what slows
 the machine for seconds then slows all of them alike."""
 
-_GROWTH = 8
+_GROWTH = 4
 """Times as many cases as in the last batch are in the next: the first rows come soon.
 """
 
