@@ -99,10 +99,10 @@ _STEP: Terms = {
     "fused_start_us": 40.0,
     "single_us": 5.0,
     "foreach_us": 3.0,
-    "fused_us": 4.0,
+    "fused_us": 2.0,
     "single_item_ns": 0.1,
     "foreach_item_ns": 0.1,
-    "fused_item_ns": 0.2,
+    "fused_item_ns": 0.05,
 }
 
 SHIPPED: Mapping[str, Terms] = MappingProxyType(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
-from perfc.costmodels.cpu_reductions import SUMS, goes_down, reduction_amounts
+from perfc.costmodels.cpu_reductions import goes_down, reduction_amounts
 from perfc.costmodels.embedding_bag import distinct_rows, has_tables, lookups_of
 from perfc.costmodels.kernel_fit import BACKWARD
 from perfc.costmodels.product_sizes import product_sizes
@@ -68,6 +68,9 @@ LANES = 8
 
 BINARY = frozenset({"add", "sub", "mul", "div", "pow", "remainder", "floor_divide"})
 """Kinds of elementwise kernels that take two operands."""
+
+ELEMENT_BYTES = 4
+"""Of fp32, in which parameters are."""
 
 FUSED = "fused"
 STEPS = ("single", "foreach", FUSED)
@@ -134,16 +137,17 @@ def _step_amounts(kernels: KernelTable, cores: Floats) -> dict[str, Floats]:
     """Return what an optimizer's step calls for its tensors, by algorithm.
 
     Python goes from tensor to tensor, and `torch._foreach_*` does so in ATen, kernel by
-    kernel; a fused step takes them in one call, and each element once (`torch/optim`,
-    `aten/src/ATen/native/ForeachOps...`).
+    kernel; a fused step takes them in one call, and goes over each list that it reads
+    or writes once (`torch/optim`, `aten/src/ATen/native/ForeachOps...`).
     """
     steps = [k.op == "optimizer_step" for k in kernels.kernels]
     how = np.array([k.params.get("algorithm", FUSED) for k in kernels.kernels])
     how = np.where(steps, how, "")
     kinds = [str(kernel.params.get("kind", "")) for kernel in kernels.kernels]
     listed = [STEP_CALLS.get(kind, MOST_STEP_CALLS) for kind in kinds]
-    calls = np.where(how == FUSED, 1.0, listed)
     tensors, elements = kernels.param("tensors"), kernels.param("elements")
+    lists = kernels.bytes / (ELEMENT_BYTES * np.maximum(elements, 1.0))
+    calls = np.where(how == FUSED, lists, listed)
     amounts: dict[str, Floats] = {}
     for algorithm in STEPS:
         own = how == algorithm
@@ -273,16 +277,11 @@ def _rows(kernels: KernelTable) -> Floats:
 def _tails(kernels: KernelTable) -> Floats:
     """Return the rows that no whole number of vectors fills.
 
-    Reductions go down the columns of rows that are shorter than a vector, but for sums.
+    Reductions go down the columns of rows that are shorter than a vector.
     """
     columns = kernels.param("cols")
-    short = np.array(
-        [
-            k.op == "reduction" and k.params.get("kind") not in SUMS
-            for k in kernels.kernels
-        ]
-    )
-    rest = (columns % LANES != 0) & ~(short & (columns < LANES))
+    reduced = np.array([kernel.op == "reduction" for kernel in kernels.kernels])
+    rest = (columns % LANES != 0) & ~(reduced & (columns < LANES))
     return np.where(rest, kernels.param("rows"), 0.0)
 
 
