@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from perfc.costmodels import CostModel, cost_models
 from perfc.fitting import errors_of, left_out
 from perfc.fitting.baselines import lin_formula_s
-from perfc.fitting.intervals import PricedRows, named, unseen_coverage
-from perfc.fitting.samples import TEST, Floats, Sample
+from perfc.fitting.priced_rows import LEVEL, PricedRows, different
+from perfc.fitting.samples import TEST, Flags, Floats, Sample
 from perfc.fitting.unseen import Unseen
+from perfc.fitting.unseen_intervals import unseen_coverage, unseen_sigmas
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 
@@ -39,10 +41,10 @@ def write_table(text: str, name: str) -> None:
 def known_lines(samples: Sequence[Sample]) -> Iterator[str]:
     """Yield the table of GPUs with rows: those that are only reported."""
     yield (
-        "| rows | n | MAPE | GMAE | p90 | max | bias | in 90 % | width | "
+        "| rows | n | MAPE | GMAE | p90 | max | bias | in 90 % | chance | width | "
         "roofline/0.8 + 3 µs: MAPE | formulas of Lin et al.: MAPE |"
     )
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     models = cost_models()
     for sample in samples:
         rows = sample.of(TEST)
@@ -55,7 +57,8 @@ def _known_line(rows: Sample, models: Sequence[CostModel]) -> str:
     formula_s = lin_formula_s(rows)
     cells = [
         *_errors(seconds, rows),
-        inside,
+        float(inside.mean()),
+        chance(rows, inside),
         width,
         _mape(rows.roofline_s(), rows),
         None if formula_s is None else _mape(formula_s, rows),
@@ -66,23 +69,42 @@ def _known_line(rows: Sample, models: Sequence[CostModel]) -> str:
 
 def unseen_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
     """Yield the table of GPUs left out of the fit, and of its interval."""
-    yield "| left out | n | MAPE | GMAE | p90 | max | bias | in 90 % | width |"
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
-    calibrating = unseen.calibrating()
+    yield "| left out | n | MAPE | GMAE | p90 | max | bias | in 90 % | chance | width |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    stated = {
+        gpu: unseen_sigmas(unseen.calibrating(frozenset({gpu})))
+        for gpu in sorted({sample.key.target for sample in samples})
+    }
     for sample in samples:
-        priced = unseen.priced(sample, TEST)
+        priced = unseen.priced(sample, {TEST})
         if priced is None:
             continue
-        for name, at in named(priced.sample):
-            yield _unseen_line(name, priced.take(at), calibrating.get(name, {}))
+        for name, rows in priced.named():
+            yield _unseen_line(name, rows, stated[sample.key.target].get(name))
 
 
-def _unseen_line(name: str, priced: PricedRows, same: Mapping[str, PricedRows]) -> str:
+def _unseen_line(name: str, priced: PricedRows, known: Sequence[float] | None) -> str:
     rows = priced.sample
-    others = [part for gpu, part in same.items() if gpu != rows.target.name]
-    stated = unseen_coverage(priced, others) if others else (None, None)
-    cells = [*_errors(rows.timed_s(priced.kernel_s), rows), *stated]
+    cells = _errors(rows.timed_s(priced.kernel_s), rows)
+    if known is None:
+        cells += [None] * 3
+    else:
+        inside, width = unseen_coverage(priced, known)
+        cells += [float(inside.mean()), chance(rows, inside), width]
     return _line(f"{name}, {rows.target.name}", rows, cells)
+
+
+def chance(rows: Sample, inside: Flags) -> float:
+    """Return how far off nine in ten the share of rows inside is by chance alone.
+
+    Twice the standard deviation. Rows of one (n, k) are inside together, so they count
+    as fewer: by the ratio of what their sums vary to what as many rows would.
+    """
+    off = inside - inside.mean()
+    alone = float(np.square(off).sum())
+    together = float(np.square(np.bincount(different(rows), off)).sum())
+    more = max(together / alone, 1.0) if alone else 1.0
+    return 2 * math.sqrt(LEVEL * (1 - LEVEL) * more / len(inside))
 
 
 def product_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:

@@ -33,10 +33,11 @@ from perfc.fitting.attention import fit_attention, fit_attention_residual
 from perfc.fitting.calls import fit_calls, fit_gaps
 from perfc.fitting.conv import fit_convolutions
 from perfc.fitting.fitted_text import Tables, fitted_text
-from perfc.fitting.intervals import call_sigmas, kernel_sigmas, unseen_sigmas
+from perfc.fitting.intervals import call_sigmas, kernel_sigmas
 from perfc.fitting.samples import FITTED, Sample, samples_of
 from perfc.fitting.streams import KINDS, fit_kind, fit_memory
 from perfc.fitting.unseen import MEMORY_OPS, Unseen, of_ops
+from perfc.fitting.unseen_intervals import unseen_sigmas
 from perfc.measurements import read_columns
 
 STEPS = (

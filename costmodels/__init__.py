@@ -44,7 +44,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
-from perfc.costmodels.intervals import BATCHED, interval_rows
+from perfc.costmodels.intervals import interval_rows, interval_sizes
 from perfc.costmodels.kernel_fit import (
     Family,
     KernelFit,
@@ -119,7 +119,6 @@ from perfc.costmodels.wave_scaling import (
 __all__ = [
     "ATTENTION",
     "ATTENTION_RESIDUAL_FILE",
-    "BATCHED",
     "BATCH_NORM",
     "COMPILED_GRAPH",
     "CONV",
@@ -206,6 +205,7 @@ __all__ = [
     "has_network",
     "hidden_kernels",
     "interval_rows",
+    "interval_sizes",
     "is_path",
     "is_possible",
     "launches_winograd",

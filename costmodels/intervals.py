@@ -3,25 +3,47 @@
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
 measured rows, op and dtype, nine in ten rows of a part that is neither fitted nor
 reported lie inside the interval, of batched products and of others. Shared is what
-their mean is off, which all kernels share; own is the rest. A GPU without rows has the
-same of GPUs that were left out of the fit, one after the other, or what a model says
-where that was not done.
+their mean is off, which all kernels share; own is the rest. Short kernels are farther
+off than long ones: both grow with a power of what memory moves in a kernel's time
+(normalised scores: Papadopoulos et al., ICTAI 2008). A GPU without rows has the same of
+GPUs that were left out of the fit, one after the other, widened as it may differ from
+all of them, or what a model says where that was not done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
+import numpy as np
 
 from perfc.costmodels.attention_residual import measured_rows as measured_attention
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.protocol import Estimate, Flags, KernelTable
+from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel
 
 BATCHED = " batched"
 """In the names of batched products."""
+
+OLD = " before Volta"
+"""In the names of other products there, whose fp32 kernels are Maxwell's: of no fit."""
+
+_OLD = frozenset({"Maxwell", "Pascal"})
+
+SIZE = 1e8
+"""Bytes that memory moves in the time of a kernel which errs as the file says."""
+
+SIZES = (0.03, 30.0)
+"""Sizes, in those, beyond which kernels err alike: few rows are smaller or larger."""
+
+FASTEST = 1e12
+"""Bytes a second beyond which a faster memory makes no kernel longer by that measure:
+kernels begin and end as slowly on fast GPUs."""
+
+Stated: TypeAlias = tuple[float, float, float]
+"""Shared, own, and the power of the size with which both grow."""
 
 
 def with_intervals(
@@ -34,28 +56,45 @@ def with_intervals(
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
     for name, rows in interval_rows(kernels, target):
         if (found := _of(known, name)) is not None:
-            shared[rows], own[rows] = found
+            factors = interval_sizes(estimate.seconds[rows], target) ** found[2]
+            shared[rows], own[rows] = found[0] * factors, found[1] * factors
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
 
 
-def _of(
-    known: Mapping[str, tuple[float, float]], name: str
-) -> tuple[float, float] | None:
-    """Return shared and own of a name; of batched products else those of others."""
+def interval_sizes(seconds: Floats, target: Target) -> Floats:
+    """Return what memory moves in the time of kernels, by which they err more or less.
+
+    Args:
+        seconds: Of each kernel, shape (rows,); so is what is returned, in `SIZE`.
+        target: Whose memory.
+
+    """
+    found: Floats = np.clip(seconds * _sizes_per_s(target), *SIZES)
+    return found
+
+
+def _sizes_per_s(target: Target) -> float:
+    return min(target.device.memory.bytes_per_s, FASTEST) / SIZE
+
+
+def _of(known: Mapping[str, Stated], name: str) -> Stated | None:
+    """Return what is stated of a name; of batched products else that of others."""
     return known.get(name, known.get(name.replace(BATCHED, "")))
 
 
-def _known(target: Target) -> Mapping[str, tuple[float, float]]:
-    """Return shared and own by op and dtype: of the GPU, or of GPUs left out."""
+def _known(target: Target) -> Mapping[str, Stated]:
+    """Return what is stated by op and dtype: of the GPU, or of GPUs left out."""
     intervals = fitted("intervals")
-    measured: Mapping[str, Mapping[str, tuple[float, float]]] = intervals["kernel"]
-    unseen: Mapping[str, tuple[float, float]] = intervals["unseen"]
+    measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
+    unseen: Mapping[str, Stated] = intervals["unseen"]
     guessed = target.device.runs_cuda and not target.profile
     return measured.get(target.name, unseen if guessed else {})
 
 
-def interval_of(kernel: Kernel, target: Target) -> tuple[float, float] | None:
-    """Return shared and own of one kernel; None: what its model says.
+def interval_of(
+    kernel: Kernel, target: Target, seconds: float
+) -> tuple[float, float] | None:
+    """Return shared and own of one kernel that lasts *seconds*; None: by its model.
 
     Not of attention, whose rows are told by more than their type.
     """
@@ -63,9 +102,20 @@ def interval_of(kernel: Kernel, target: Target) -> tuple[float, float] | None:
     if params.get("phase", "forward") != "forward":
         return None
     stored = kernel.math if kernel.math == "tf32" else kernel.dtype
-    batched = kernel.op == "gemm" and params.get("b", 1) != 1
-    name = f"{kernel.op}{BATCHED if batched else ''} {stored}"
-    return _of(target.once(_known), name)
+    kind = ""
+    if kernel.op == "gemm":
+        kind = BATCHED if params.get("b", 1) != 1 else _kind(target)
+    found = _of(target.once(_known), f"{kernel.op}{kind} {stored}")
+    if found is None:
+        return None
+    size = seconds * _sizes_per_s(target)
+    factor = min(max(size, SIZES[0]), SIZES[1]) ** found[2]
+    return found[0] * factor, found[1] * factor
+
+
+def _kind(target: Target) -> str:
+    """Return what tells products that are not batched from those on other GPUs."""
+    return OLD if target.device.architecture in _OLD else ""
 
 
 def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
@@ -87,4 +137,5 @@ def interval_rows(kernels: KernelTable, target: Target) -> Iterator[tuple[str, F
             batched = rows & (kernels.param("b", 1.0) != 1)
             yield f"{op}{BATCHED} {stored}", batched
             rows &= ~batched
-        yield f"{op} {stored}", rows
+        kind = _kind(target) if op == "gemm" else ""
+        yield f"{op}{kind} {stored}", rows

@@ -37,8 +37,8 @@ def price_one(
     if priced is None:
         return None
     name, found = priced
-    shared, own = interval_of(kernel, target) or found[1:3]
     seconds = found.seconds
+    shared, own = interval_of(kernel, target, seconds) or found[1:3]
     if seconds < _roof_seconds(kernel, target):
         seconds = max(seconds, float(lower_bound(KernelTable([kernel]), target)[0]))
     return Estimate(

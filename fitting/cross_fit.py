@@ -1,7 +1,7 @@
 """Fitted rows as if they were not: each part predicted by a fit to the others.
 
-A type with few (n, k) has only some in the part for the intervals, and how far off the
-fit is differs from one to the next more than within one. Its fitted rows say it, too
+An eighth of the (n, k) is for the intervals, some twenty to forty, and how far off the
+fit is differs from one to the next more than within one. Fitted rows say it, too
 (cross-conformal prediction: Vovk, Annals of Mathematics and AI 2015).
 """
 
@@ -21,16 +21,14 @@ from perfc.fitting.samples import FITTED, Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 
-FEW = 100
-"""(n, k) below which a type is cross-fitted."""
-
 _FOLDS = 5
 
 
 def cross_fitted(sample: Sample) -> list[tuple[Sample, Floats]]:
     """Return fitted rows with what their kernels take by networks that lack them.
 
-    Nothing of an op without networks, nor of a type with many (n, k).
+    Nothing of an op without networks, nor of products without tensor cores, which are
+    split by all of their sizes.
     """
     key = sample.key
     if key.op != "gemm" or key.dtype in SIMT_MODES:
@@ -39,8 +37,6 @@ def cross_fitted(sample: Sample) -> list[tuple[Sample, Floats]]:
         return []
     fitted = sample.of(FITTED)
     folds = np.array([_fold(*weight) for weight in _weights(fitted)])
-    if len(set(_weights(fitted))) > FEW:
-        return []
     rows = ProductRows.of(fitted)
     seconds = rows.kernel_s(tensor_parameters(sample.target.device.architecture))
     found = seconds.copy()

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import BATCHED, SIMT_MODES, GemmParameters, Network, Target
+from perfc.costmodels import SIMT_MODES, GemmParameters, Network
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.gemm import (
     SIMT_FITTED,
@@ -98,31 +98,21 @@ def fit_tensor(samples: Sequence[Sample]) -> GemmParameters:
     return fit_gemm(_to_fit(_tensor(samples)), TENSOR_START, TENSOR_FITTED)
 
 
-def tells_of_others(target: Target, name: str) -> bool:
-    """Whether products on a GPU, by the name of their interval, say what others take.
-
-    Those that no fit has do not: P4's, and Pascal's that are not batched.
-    """
-    if target.name in UNSEEN:
-        return False
-    return target.device.architecture != "Pascal" or BATCHED in name
-
-
 def left_out(
-    samples: Sequence[Sample], without: Callable[[str, str], GemmParameters]
+    samples: Sequence[Sample], without: Callable[[frozenset[str], str], GemmParameters]
 ) -> list[LeftOut]:
     """Return the errors on all rows of each GPU with parameters of the others.
 
     Args:
         samples: Rows of all GPUs.
-        without: From the name of a GPU and a type to the parameters of the others.
+        without: From names of GPUs and a type to the parameters of the others.
 
     """
     found: list[LeftOut] = []
     for kind in (_simt(samples), _tensor(samples)):
         for name, parts in _by_target(kind).items():
             dtype = parts[0].key.dtype
-            parameters = without(name, dtype)
+            parameters = without(frozenset({name}), dtype)
             rows = [ProductRows.of(sample) for sample in parts]
             errors = _errors(rows, parameters)
             few = [_with_few(parts, parameters, seed) for seed in range(_DRAWS)]

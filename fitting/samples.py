@@ -31,6 +31,7 @@ from perfc.fitting.scores import (
 from perfc.measurements import MeasuredColumns
 
 Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.intp]
 
 FITTED, CALIBRATION, TEST = 0, 1, 2
@@ -125,8 +126,8 @@ class Sample:
         timing = self.key.timing
         return as_timed(kernel_s, none, self.table, self.target, timing).seconds
 
-    def stated(self, models: Sequence[CostModel]) -> tuple[Floats, float, float]:
-        """Return predicted times, the share of rows inside 90 %, and its width."""
+    def stated(self, models: Sequence[CostModel]) -> tuple[Floats, Flags, float]:
+        """Return predicted times, which rows are inside 90 %, and its median width."""
         timed = stated(self.table, self.target, models, self.key.timing)
         inside, width = coverage(timed.seconds, timed.sigma, self.measured_s)
         return timed.seconds, inside, width

@@ -34,6 +34,7 @@ from perfc.ir import UsageError
 from perfc.measurements import BYTES, KERNEL_OPS, MeasuredColumns, kernel_tables
 
 Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.intp]
 
 Z90 = 1.6448536269514722
@@ -336,14 +337,15 @@ def _scored(
     sigma = np.concatenate([part.timed.sigma for part in parts])
     measured_s = np.concatenate([part.measured_s for part in parts])
     inside, width = coverage(seconds, sigma, measured_s)
-    return GroupScore(key, errors_of(seconds, measured_s), inside, width, skipped)
+    errors, covered = errors_of(seconds, measured_s), float(inside.mean())
+    return GroupScore(key, errors, covered, width, skipped)
 
 
-def coverage(seconds: Floats, sigma: Floats, measured_s: Floats) -> tuple[float, float]:
-    """Return the share of rows inside the 90 % interval, and its median width.
+def coverage(seconds: Floats, sigma: Floats, measured_s: Floats) -> tuple[Flags, float]:
+    """Return which rows are inside the 90 % interval, and its median width.
 
     The width is that of the interval over the prediction.
     """
-    inside = np.abs(np.log(measured_s / seconds)) <= Z90 * sigma
+    inside: Flags = np.abs(np.log(measured_s / seconds)) <= Z90 * sigma
     width = 2 * np.sinh(Z90 * sigma)
-    return float(inside.mean()), float(np.median(width))
+    return inside, float(np.median(width))

@@ -15,14 +15,19 @@ from perfc.costmodels import SIMT_MODES, GemmParameters, lower_bound
 from perfc.fitting.attention import fit_attention, formula_s
 from perfc.fitting.conv import conv_seconds, fit_convolutions
 from perfc.fitting.gemm import ProductRows
-from perfc.fitting.intervals import PricedRows, named
 from perfc.fitting.observations import LONG_EVENT_US
-from perfc.fitting.product_fit import fit_simt, fit_tensor, tells_of_others
+from perfc.fitting.priced_rows import Misses, PricedRows
+from perfc.fitting.product_fit import fit_simt, fit_tensor
 from perfc.fitting.samples import CALIBRATION, FITTED, Floats, Sample
 from perfc.fitting.streams import KINDS, StreamFit, fit_kind, fit_memory
 
 MEMORY_OPS = frozenset({"elementwise"})
 """Ops whose rows say what memory gives."""
+
+Gpus: TypeAlias = frozenset[str]
+"""Names of targets."""
+
+NO_MORE: Gpus = frozenset()
 
 Fit: TypeAlias = Callable[[Sequence[Sample]], Any]
 """From the rows of other GPUs to parameters."""
@@ -49,93 +54,110 @@ class Unseen:
     """
 
     samples: Sequence[Sample]
-    _known: dict[tuple[str, str], Any] = attrs.field(
-        factory=dict[tuple[str, str], Any], init=False
+    _known: dict[tuple[str, Gpus], Any] = attrs.field(
+        factory=dict[tuple[str, Gpus], Any], init=False
     )
 
-    def kernel_s(self, rows: Sample) -> Floats | None:
-        """Return what the kernels of *rows* take, or None: their op has no such fit."""
-        op, target = rows.key.op, rows.key.target
-        price = self._prices.get(op)
+    def kernel_s(self, rows: Sample, without: Gpus = NO_MORE) -> Floats | None:
+        """Return what the kernels of *rows* take, or None: their op has no such fit.
+
+        Args:
+            rows: Of one GPU, which is left out.
+            without: GPUs that are left out besides.
+
+        """
+        price = self._prices.get(rows.key.op)
         if price is None:
             return None
-        seconds: Floats = price(rows, target)
+        seconds: Floats = price(rows, without | {rows.key.target})
         return np.maximum(seconds, lower_bound(rows.table, rows.target))
 
-    def priced(self, sample: Sample, part: int) -> PricedRows | None:
-        """Return the rows that are for one thing; None: none, or no such fit."""
-        rows = sample.of(part)
-        seconds = self.kernel_s(rows) if len(rows) else None
+    def priced(
+        self, sample: Sample, parts: Collection[int], without: Gpus = NO_MORE
+    ) -> PricedRows | None:
+        """Return the rows that are for some things; None: none, or no such fit."""
+        rows = sample.take(np.flatnonzero(np.isin(sample.part, list(parts))))
+        seconds = self.kernel_s(rows, without) if len(rows) else None
         return None if seconds is None else PricedRows.of(rows, seconds)
 
-    def calibrating(self) -> dict[str, dict[str, PricedRows]]:
-        """Return the rows for intervals, by the name of the interval, then GPU.
+    def calibrating(self, without: Gpus = NO_MORE) -> dict[str, dict[str, Misses]]:
+        """Return how far off rows are, by the name of their interval, then GPU.
 
-        Not of attention: two GPUs with two libraries do not say how far off a third is.
+        All that show their kernel but those that are reported: of a GPU left out, none
+        is fitted. Not of attention: two GPUs with two libraries do not say how far off
+        a third is.
+
+        Args:
+            without: GPUs that neither parameters nor intervals shall have seen.
+
         """
-        found: dict[str, dict[str, PricedRows]] = {}
+        found: dict[str, dict[str, list[PricedRows]]] = {}
         for sample in self.samples:
-            if sample.key.op == "attention":
+            target, op = sample.key.target, sample.key.op
+            if op == "attention" or target in without:
                 continue
-            if (rows := self.priced(sample, CALIBRATION)) is None:
-                continue
-            for name, at in named(rows.sample):
-                if sample.key.op == "gemm" and not tells_of_others(sample.target, name):
-                    continue
-                of_name = found.setdefault(name, {})
-                before = of_name.get(sample.target.name)
-                if before is None or len(before.sample) < len(at):
-                    of_name[sample.target.name] = rows.take(at)
-        return found
+            rows = self.priced(sample, (FITTED, CALIBRATION), without)
+            for name, mine in rows.named() if rows else ():
+                found.setdefault(name, {}).setdefault(target, []).append(mine)
+        return {
+            name: {gpu: Misses.of(parts, hidden=False) for gpu, parts in gpus.items()}
+            for name, gpus in found.items()
+        }
 
-    def products(self, target: str, dtype: str) -> GemmParameters:
-        """Return the parameters of products of a type by the GPUs beside one."""
+    def products(self, gone: Gpus, dtype: str) -> GemmParameters:
+        """Return the parameters of products of a type by the GPUs beside some."""
         simt = dtype in SIMT_MODES
         name, fit = ("simt", fit_simt) if simt else ("tensor", fit_tensor)
-        found: GemmParameters = self._fit(f"gemm {name}", target, {"gemm"}, fit)
+        found: GemmParameters = self._fit(f"gemm {name}", gone, {"gemm"}, fit)
         return found
 
     @property
-    def _prices(self) -> Mapping[str, Callable[[Sample, str], Floats]]:
+    def _prices(self) -> Mapping[str, Callable[[Sample, Gpus], Floats]]:
         return {
             "attention": self._attention_s,
             "conv2d": self._conv_s,
             "gemm": self._product_s,
-            "elementwise": lambda rows, target: _stream_s(self._memory(target), rows),
+            "elementwise": lambda rows, gone: _stream_s(self._memory(gone), rows),
             **dict.fromkeys(KINDS, self._kind_s),
         }
 
-    def _attention_s(self, rows: Sample, target: str) -> Floats:
-        found = self._fit("attention", target, {"attention"}, fit_attention)
+    def _attention_s(self, rows: Sample, gone: Gpus) -> Floats:
+        found = self._fit("attention", gone, {"attention"}, fit_attention)
         return formula_s(rows, found)
 
-    def _conv_s(self, rows: Sample, target: str) -> Floats:
-        found = self._fit("conv2d", target, {"conv2d"}, fit_convolutions)
+    def _conv_s(self, rows: Sample, gone: Gpus) -> Floats:
+        found = self._fit("conv2d", gone, {"conv2d"}, fit_convolutions)
         return conv_seconds(rows, found.kernel)
 
-    def _product_s(self, rows: Sample, target: str) -> Floats:
-        return ProductRows.of(rows).kernel_s(self.products(target, rows.key.dtype))
+    def _product_s(self, rows: Sample, gone: Gpus) -> Floats:
+        return ProductRows.of(rows).kernel_s(self.products(gone, rows.key.dtype))
 
-    def _memory(self, target: str) -> StreamFit:
-        found: StreamFit = self._fit("memory", target, MEMORY_OPS, fit_memory)
+    def _memory(self, gone: Gpus) -> StreamFit:
+        found: StreamFit = self._fit("memory", gone, MEMORY_OPS, fit_memory)
         return found
 
-    def _kind_s(self, rows: Sample, target: str) -> Floats:
-        op, memory = rows.key.op, self._memory(target).model
+    def _kind_s(self, rows: Sample, gone: Gpus) -> Floats:
+        op, memory = rows.key.op, self._memory(gone).model
         found: StreamFit = self._fit(
-            op, target, {op}, lambda others: fit_kind(op, others, memory)
+            op,
+            gone,
+            {op} | MEMORY_OPS,
+            lambda others: fit_kind(op, of_ops(others, {op}), memory),
         )
         return _stream_s(found, rows)
 
-    def _fit(self, name: str, target: str, ops: Collection[str], fit: Fit) -> Any:  # noqa: ANN401 - parameters of any op
-        if (name, target) not in self._known:
+    def _fit(self, name: str, gone: Gpus, ops: Collection[str], fit: Fit) -> Any:  # noqa: ANN401 - parameters of any op
+        rows = of_ops(self.samples, ops)
+        # GPUs without such rows change no fit.
+        known = name, gone & {sample.key.target for sample in rows}
+        if known not in self._known:
             others = [
                 long_rows(sample).of(FITTED) if name in LONG_ONLY else sample
-                for sample in of_ops(self.samples, ops)
-                if sample.key.target != target
+                for sample in rows
+                if sample.key.target not in gone
             ]
-            self._known[name, target] = fit(others)
-        return self._known[name, target]
+            self._known[known] = fit(others)
+        return self._known[known]
 
 
 LONG_ONLY = frozenset({"attention", "conv2d"})

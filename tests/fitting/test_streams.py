@@ -18,12 +18,7 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.fitting.baselines import lin_formula_s
-from perfc.fitting.intervals import (
-    PricedRows,
-    unseen_coverage,
-    unseen_sigmas,
-)
-from perfc.fitting.samples import CALIBRATION, FITTED, Sample
+from perfc.fitting.samples import FITTED, Sample
 from perfc.fitting.scores import GroupKey
 from perfc.fitting.streams import fit_kind, fit_memory
 from perfc.fitting.unseen import Unseen
@@ -119,34 +114,6 @@ def test_a_gpu_left_out_says_nothing() -> None:
         assert second is not None
         assert (sample.key.target == "t4") == np.array_equal(first, second)
     assert one.kernel_s(rows_of("t4", "reduction", STREAMING)) is None
-
-
-def _scattered(sample: Sample) -> Sample:
-    """Return rows whose kernels scatter by 5 %, half of them for intervals."""
-    random = np.random.default_rng(len(sample.key.target))
-    kernel_s = STREAMING.estimate(sample.table, sample.target).seconds
-    kernel_s *= np.exp(random.normal(0, 0.05, ROWS))
-    parts = np.arange(ROWS) % 2 * CALIBRATION
-    return attrs.evolve(sample, measured_s=sample.timed_s(kernel_s), part=parts)
-
-
-def test_intervals_of_gpus_left_out() -> None:
-    """Rows that scatter alike on all GPUs are inside what the others say."""
-    samples = [_scattered(rows_of(gpu, "elementwise", STREAMING)) for gpu in GPUS]
-    unseen = Unseen(samples)
-    left_out = unseen.calibrating()["elementwise fp32"]
-
-    shared, own = unseen_sigmas({"elementwise fp32": left_out})["elementwise fp32"]
-    one, *others = left_out.values()
-    visible = one.sample.take(np.flatnonzero(~one.hidden))
-    seconds = unseen.kernel_s(visible)
-    assert seconds is not None
-    inside, width = unseen_coverage(PricedRows.of(visible, seconds), others)
-
-    assert set(GPUS) == set(left_out)
-    assert pytest.approx(0.05, rel=0.4) == np.hypot(shared, own)
-    assert pytest.approx(0.9, abs=0.07) == inside
-    assert pytest.approx(2 * 1.645 * 0.05, rel=0.4) == width
 
 
 def test_formulas_of_lin() -> None:
