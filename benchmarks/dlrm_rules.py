@@ -165,7 +165,7 @@ def _linear(place: Place) -> Found:
     m, k, n = place.layer
     if "elementwise" in place.row["kernel"]:
         moved = ITEM * (n + m * n)
-        bias = elementwise(m, n, 1, "copy", bytes=moved, scattered=n > 1)
+        bias = elementwise(m, n, 1, "copy", bytes=moved, scattered=True)
         return "elementwise", (bias,)
     return "product forward", (made("gemm", b=1, m=m, n=n, k=k, layout="nt"),)
 

@@ -166,6 +166,7 @@ def _as_products(kernels: KernelTable, target: Target) -> Products:
         kernels.bytes,
         kernels.peak_flops_per_s(target),
         np.zeros(len(kernels), dtype=np.bool_),
+        np.zeros(len(kernels), dtype=np.bool_),
     )
 
 

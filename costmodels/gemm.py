@@ -19,6 +19,7 @@ from perfc.costmodels.gemm_residual import (
     correct,
     correct_one,
 )
+from perfc.costmodels.product_layouts import across, is_across
 from perfc.costmodels.product_machine import Size
 from perfc.costmodels.product_parameters import (
     SIMT_FITTED_ON,
@@ -95,7 +96,9 @@ class GemmModel:
             return None
         transposed = kernel.params.get("layout") in _TRANSPOSED
         if kernel.math in SIMT_MODES:
-            seconds = simt_second(size, target, transposed=transposed)
+            seconds = simt_second(
+                size, target, transposed=transposed, across=is_across(kernel)
+            )
             provenance, shared, own = target.once(_simt_trust)
         else:
             seconds = tensor_second(size, target)
@@ -172,6 +175,7 @@ def products_of(kernels: KernelTable, target: Target) -> Products:
         kernels.bytes,
         kernels.peak_flops_per_s(target),
         one_of(kernels.text("layout"), _TRANSPOSED),
+        across(kernels),
     )
 
 

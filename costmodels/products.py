@@ -76,6 +76,7 @@ class Products:
         bytes: Bytes that must move.
         peak: FLOP/s.
         transposed: Whether one operand is stored transposed.
+        across: Whether a matrix is summed across its lines, times a vector.
 
     """
 
@@ -83,6 +84,7 @@ class Products:
     bytes: Floats
     peak: Floats
     transposed: NDArray[np.bool_]
+    across: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.bytes)
@@ -100,13 +102,15 @@ class Products:
             self.bytes[rows],
             self.peak[rows],
             self.transposed[rows],
+            self.across[rows],
         )
 
 
 def simt_seconds(products: Products, target: Target, p: GemmParameters) -> Floats:
     """Return the duration of products without tensor cores, in seconds.
 
-    A product with a vector is a kernel of its own, which reads the matrix once.
+    A product with a vector is a kernel of its own, which reads the matrix once; a sum
+    across the matrix's lines is one of parts, which a second kernel adds up.
     """
     seconds = np.empty(len(products))
     several = products.sizes[0] > 1
@@ -123,6 +127,8 @@ def simt_seconds(products: Products, target: Target, p: GemmParameters) -> Float
         machine = _simt_machine(target, p, SIMT_TILES)
         streamed_s = machine.moved_seconds(products.size) + machine.start_s
         seconds[vectors] = np.minimum(seconds, streamed_s)[vectors]
+        in_parts = streamed_s + machine.split_s
+        seconds[products.across] = in_parts[products.across]
     return seconds
 
 
@@ -131,14 +137,19 @@ def tensor_seconds(products: Products, target: Target, p: GemmParameters) -> Flo
     return _seconds(products, _tensor_machine(target, p), splits=True)
 
 
-def simt_second(size: Size[float], target: Target, *, transposed: bool) -> float:
+def simt_second(
+    size: Size[float], target: Target, *, transposed: bool, across: bool
+) -> float:
     """Return what `simt_seconds` says of one product with the shipped parameters."""
     batched = size.batch > 1
     machine = target.once(_SIMT[batched, transposed])
     seconds = best_of_one(size, machine, splits=not batched)
     if size.m == 1 or size.n == 1:
         machine = target.once(_SIMT[False, False])
-        seconds = min(seconds, machine.moved_seconds(size) + machine.start_s)
+        streamed_s = machine.moved_seconds(size) + machine.start_s
+        seconds = min(seconds, streamed_s)
+        if across:
+            seconds = streamed_s + machine.split_s
     return seconds
 
 

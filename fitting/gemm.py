@@ -202,6 +202,7 @@ class ProductRows:
                 np.concatenate([each.bytes for each in products]),
                 np.concatenate([each.peak for each in products]),
                 np.concatenate([each.transposed for each in products]),
+                np.concatenate([each.across for each in products]),
             ),
             measured_s=np.concatenate([part.measured_s for part in parts]),
             before_s=np.concatenate([part.before_s for part in parts]),

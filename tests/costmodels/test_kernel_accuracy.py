@@ -47,7 +47,7 @@ def _ratios(
 
 @pytest.mark.parametrize(
     ("workload", "mape", "total"),
-    [("DLRM_MLPerf", 0.18, 0.04), ("DLRM_default", 0.17, 0.05), ("FB RM", 0.26, 0.20)],
+    [("DLRM_MLPerf", 0.18, 0.04), ("DLRM_default", 0.17, 0.05), ("FB RM", 0.25, 0.20)],
 )
 def test_products_in_traces_of_v100(workload: str, mape: float, total: float) -> None:
     """GEMM kernels of DLRM training: each within tens, together within a fifth."""
@@ -150,13 +150,13 @@ FAMILIES = {
     "copy d2d": 0.04,
     "copy d2h": 0.04,
     "copy h2d": 0.07,
-    "elementwise": 0.10,
+    "elementwise": 0.09,
     "embedding bag": 0.08,
     "embedding bag + SGD": 0.17,
     "gather": 0.07,
     "index add": 0.05,
     "optimizer": 0.06,
-    "product backward": 0.16,
+    "product backward": 0.13,
     "product batched": 0.21,
     "product forward": 0.08,
     "reduction": 0.08,

@@ -37,6 +37,7 @@ def one_product(m: int, n: int, k: int, target: Target) -> float:
         np.array([moved]),
         np.array([target.peak("bf16")]),
         np.array([False]),
+        np.array([False]),
     )
     return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
 
@@ -89,3 +90,37 @@ def test_a_profile_gives_parameters() -> None:
     assert after.seconds[1] == before.seconds[1]
     assert after.provenance[0] is Provenance.FITTED
     assert (0.02, 0.03) == (after.sigma_shared[0], after.sigma_independent[0])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout", "across"),
+    [
+        ((1, 1024, 2048), "tn", True),
+        ((1, 1024, 2048), "nn", True),
+        ((1, 1024, 2048), "nt", False),
+        ((1024, 1, 2048), "tn", True),
+        ((1024, 1, 2048), "nn", False),
+        ((64, 1024, 2048), "tn", False),
+    ],
+)
+def test_sums_across_the_lines_of_a_matrix_need_a_second_kernel(
+    sizes: tuple[int, int, int], layout: str, *, across: bool
+) -> None:
+    """Of a matrix times a vector; as a linear layer the same is one kernel."""
+    v100 = load_target("v100")
+    kernels = [gemm(*sizes, layout=layout), gemm(*sizes, layout="nt")]
+
+    product, in_line = price(kernels, v100, cost_models()).seconds.tolist()
+
+    assert across == (product > in_line + 1e-6)
+
+
+def test_a_linear_layer_with_a_bias_is_in_line() -> None:
+    """Measured rows name its layout in the columns of cuBLAS: `tn`."""
+    kernel = gemm(1, 1024, 2048, layout="tn")
+    linear = attrs.evolve(kernel, params=kernel.params.updated(bias=True))
+    turned = attrs.evolve(linear, params=linear.params.updated(layout="nt"))
+
+    named, said = price([linear, turned], load_target("v100"), cost_models()).seconds
+
+    assert named == said
