@@ -6,6 +6,7 @@ from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.checkpoint_activations import CheckpointActivations
 from perfc.passes.columns import integers
+from perfc.passes.contention import solve_contended
 from perfc.passes.convert_dtype import LOW as LOW_DTYPES
 from perfc.passes.convert_dtype import ConvertDtype
 from perfc.passes.critical_path import CriticalPath
@@ -66,7 +67,7 @@ from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.time_interval import TimeInterval
-from perfc.passes.timeline import TimeConstants, link_graphs, solve
+from perfc.passes.timeline import TimeConstants, Timeline, link_graphs, solve
 from perfc.passes.training import Training
 from perfc.passes.training_joint import has_optimizer, is_training_step
 from perfc.passes.training_optimizer import OPTIMIZERS
@@ -139,6 +140,7 @@ __all__ = [
     "StreamSchedule",
     "TimeConstants",
     "TimeInterval",
+    "Timeline",
     "Timing",
     "Training",
     "Transform",
@@ -162,5 +164,6 @@ __all__ = [
     "print_analysis",
     "read_pipeline",
     "solve",
+    "solve_contended",
     "task_mask",
 ]

@@ -12,7 +12,8 @@ import attrs
 from perfc.costmodels import HostProfile
 from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import BUSY_KINDS, TaskKind
-from perfc.passes import TimeConstants, link_graphs, solve
+from perfc.passes import TimeConstants, Timeline, link_graphs, solve, solve_contended
+from perfc.tools.room import full_shares, urgent_kernels
 from perfc.traces import Gap, Recorded, StepMark, align_collectives, covered
 
 
@@ -90,6 +91,8 @@ def replay_alone(
     host: HostProfile | None = None,
     steps: Collection[int] | None = None,
     kernels: Sequence[KernelSeconds] | None = None,
+    *,
+    contention: bool = True,
 ) -> list[Replayed]:
     """Schedule each trace on its own: collectives take as long as they took.
 
@@ -98,13 +101,14 @@ def replay_alone(
         host: Host times to use; None for those of the traces.
         steps: Numbers of the steps to report; None for all.
         kernels: Durations to use instead of measured ones, one mapping a trace.
+        contention: Whether kernels wait for those of other streams that leave no room.
 
     """
     instead = kernels or [_AS_MEASURED] * len(traces)
     return [
         one
         for trace, own in zip(traces, instead, strict=True)
-        for one in _run([trace], host, steps, [own])
+        for one in _run([trace], host, steps, [own], contention=contention)
     ]
 
 
@@ -113,6 +117,8 @@ def replay_joint(
     host: HostProfile | None = None,
     steps: Collection[int] | None = None,
     kernels: Sequence[KernelSeconds] | None = None,
+    *,
+    contention: bool = True,
 ) -> list[Replayed]:
     """Schedule the ranks of one run together.
 
@@ -124,6 +130,7 @@ def replay_joint(
         host: Host times to use; None for those of the traces.
         steps: Numbers of the steps to report; None for all.
         kernels: Durations to use instead of measured ones, one mapping a rank.
+        contention: Whether kernels wait for those of other streams that leave no room.
 
     Raises:
         TraceError: the ranks do not run the same collectives.
@@ -131,7 +138,8 @@ def replay_joint(
 
     """
     instead = kernels or [_AS_MEASURED] * len(ranks)
-    return _run(align_collectives(ranks).ranks, host, steps, instead)
+    aligned = align_collectives(ranks).ranks
+    return _run(aligned, host, steps, instead, contention=contention)
 
 
 def _run(
@@ -139,6 +147,8 @@ def _run(
     host: HostProfile | None,
     steps: Collection[int] | None,
     kernels: Sequence[KernelSeconds],
+    *,
+    contention: bool,
 ) -> list[Replayed]:
     graphs = tuple(rank.graph for rank in ranks)
     seconds = [
@@ -152,7 +162,7 @@ def _run(
         launch_latency_s=_mean(rank.launch_latency_us for rank in ranks) * 1e-6,
     )
     timeline = link_graphs(graphs, constants)
-    start_s, end_s, cause = solve(timeline, seconds)
+    start_s, end_s, cause = _solve(ranks, timeline, seconds, contention=contention)
     found: list[Replayed] = []
     for rank, first in zip(ranks, timeline.offsets, strict=True):
         mine = slice(first, first + len(rank.graph))
@@ -161,6 +171,25 @@ def _run(
         causes = [_own(c, first, len(rank.graph)) for c in cause[mine]]
         found.append(_replayed(rank, starts, ends, causes, steps))
     return found
+
+
+def _solve(
+    ranks: Sequence[Recorded],
+    timeline: Timeline,
+    seconds: Sequence[float],
+    *,
+    contention: bool,
+) -> tuple[list[float], list[float], list[int]]:
+    """Schedule, with contention where any kernel leaves others no room."""
+    full_s: dict[int, float] = {}
+    urgent: set[int] = set()
+    for rank, first in zip(ranks, timeline.offsets, strict=True):
+        shares = full_shares(rank) if contention else {}
+        full_s |= {first + t: share * seconds[first + t] for t, share in shares.items()}
+        urgent |= {first + task for task in urgent_kernels(rank)} if shares else set()
+    if not full_s:
+        return solve(timeline, seconds)
+    return solve_contended(timeline, seconds, full_s, urgent)
 
 
 _ELSEWHERE = 1 << 60

@@ -58,6 +58,12 @@ if TYPE_CHECKING:
     "there.",
 )
 @click.option(
+    "--contention/--no-contention",
+    default=True,
+    show_default=True,
+    help="Kernels wait for those of other streams that fill the device.",
+)
+@click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "json"]),
@@ -80,6 +86,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     host: str,
     steps: range | None,
     joint: bool,
+    contention: bool,
     format_: str,
     output: Path | None,
     debug: bool,
@@ -107,7 +114,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     run = replay_joint if joint else replay_alone
     predicted = _predicted(recorded, target) if kernels == "predicted" else []
     instead = [one.seconds for one in predicted] or None
-    replayed = run(recorded, profile, steps, instead)
+    replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
     write = replay_json if format_ == "json" else replay_text
     write_result(write(replayed, times, predicted), output)

