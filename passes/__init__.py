@@ -31,6 +31,7 @@ from perfc.passes.facts import (
 from perfc.passes.fold_shapes import FoldShapes
 from perfc.passes.fuse_kernels import FuseKernels
 from perfc.passes.fused_kernel import fused_nodes
+from perfc.passes.host_waits import waits_for_inputs, waits_inside
 from perfc.passes.instruments import (
     DumpDir,
     Instrument,
@@ -44,6 +45,7 @@ from perfc.passes.manager import Analysis, PassManager, find_fact
 from perfc.passes.memory import Memory
 from perfc.passes.memory_use import LASTING, MEMORY, Buffer, BufferKind, MemoryUse
 from perfc.passes.overhead import Overhead, host_launches
+from perfc.passes.pin_copies import PinCopies
 from perfc.passes.pipeline_spec import (
     PassRequest,
     format_pipeline,
@@ -62,6 +64,7 @@ from perfc.passes.raise_index import RaiseIndex
 from perfc.passes.raise_linear import RaiseLinear
 from perfc.passes.raise_norm import RaiseNorm
 from perfc.passes.raise_rotary import RaiseRotary
+from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.stream_schedule import StreamSchedule
@@ -121,6 +124,7 @@ __all__ = [
     "PassManager",
     "PassRequest",
     "Path",
+    "PinCopies",
     "RaiseActivation",
     "RaiseAttention",
     "RaiseEmbeddingBag",
@@ -129,6 +133,7 @@ __all__ = [
     "RaiseLinear",
     "RaiseNorm",
     "RaiseRotary",
+    "RemoveSyncs",
     "Reproducer",
     "ResolveControlFlow",
     "Savings",
@@ -166,4 +171,6 @@ __all__ = [
     "solve",
     "solve_contended",
     "task_mask",
+    "waits_for_inputs",
+    "waits_inside",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import attrs
 
@@ -36,6 +35,7 @@ from perfc.passes import (
 from perfc.tools.model import GIVEN, Model, load
 from perfc.tools.modes import INFERENCE
 from perfc.tools.report import Report
+from perfc.tools.variants import Variant, graph_variant, launch_variants
 
 RUNTIMES = ("eager", "cudagraph", "compiled")
 INPUTS = ("host-pinned", "host-pageable", "device")
@@ -266,10 +266,10 @@ _RUNTIME_PASSES: Mapping[str, type[Pass]] = {
 """The pass that makes the launches of a runtime out of eager PyTorch's."""
 
 
-def _with(passes: Sequence[Pass], added: type[Pass]) -> list[Pass]:
+def _with(passes: Sequence[Pass], added: str) -> list[Pass]:
     """Return *passes* with one more, behind those that make the launches."""
     result = list(passes)
-    _insert(result, *read_pipeline(added.name))
+    _insert(result, *read_pipeline(added))
     return result
 
 
@@ -347,11 +347,26 @@ def _run(
         remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
         analysis = attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
     dtype = model.dtype or ("tf32" if tf32 else "fp32")
-    replay = None
-    lowered = any(isinstance(p, LowerKernels) for p in passes)
-    given = any(rank.launches is not None for rank in model.program.classes)
-    capturable = runtime != "cudagraph" and not target.device.synchronous
-    if capturable and lowered and not given:
-        replay = partial(_run, model, target, _with(passes, CaptureGraph), ())
+    changes = () if _is_given(model) else _variants(model, target, passes)
     profile = profile or target.profile or target.host.overheads
-    return Report(model, target, runtime, dtype, profile, analysis, replay)
+    return Report(model, target, runtime, dtype, profile, analysis, changes)
+
+
+def _is_given(model: Model) -> bool:
+    """Whether any launches are the source's own."""
+    return any(rank.launches is not None for rank in model.program.classes)
+
+
+def _variants(model: Model, target: Target, passes: Sequence[Pass]) -> list[Variant]:
+    """Return what could be changed; of a CPU, or of other passes' launches, nothing."""
+
+    def again(changed: Model, name: str) -> Report:
+        return _run(changed, target, _with(passes, name) if name else passes, ())
+
+    lowered = any(isinstance(p, LowerKernels) for p in passes)
+    if target.device.synchronous or not lowered:
+        return []
+    found = launch_variants(model, again)
+    if _runtime(passes) != "cudagraph":
+        found.append(graph_variant(model, again))
+    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -86,6 +86,9 @@ numbers of symbols, these are bound after it, and each binding runs the others.
 """
 
 
+Change: TypeAlias = Callable[[Sequence[Pass]], Sequence[Pass]]
+"""What else could have been done to a model; nothing if it does not apply."""
+
 RECORDED_PIPELINE: tuple[Pass, ...] = (ShapeInference(),)
 """What the op graph of a recording goes through."""
 
@@ -107,6 +110,7 @@ class Model:
         source: The file that it was read from, if there is one.
         late: What runs after binding, where the ops depend on the numbers.
         dtype: What it was converted to; empty for what the source says.
+        recipe: How to load it again; None if it cannot be.
 
     """
 
@@ -117,6 +121,22 @@ class Model:
     source: Path | None = None
     late: _Late | None = None
     dtype: str = ""
+    recipe: _Recipe | None = None
+
+    def changed(self, change: Change) -> Model | None:
+        """Load the model once more, with other transforms.
+
+        Args:
+            change: Turns the transforms it was loaded with into others; nothing for
+                no change.
+
+        Returns:
+            The other model with the same dimensions bound, None if there is none.
+
+        """
+        if self.recipe is None:
+            return None
+        return self.recipe.changed(change, self.program.bindings)
 
     def converted(self, conversion: ConvertDtype) -> Model:
         """Return a copy of the model that computes in another type.
@@ -151,6 +171,7 @@ class Model:
             unbound=unbound,
             late=late,
             dtype=conversion.dtype_name,
+            recipe=None,
         )
 
     @property
@@ -243,7 +264,34 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     if not any(isinstance(p, Training) for p in transforms):
         program = _remarked(program)
     source = Path(str(model)) if program.sha256 else None
-    return prepare(program, wanted, source, transforms, instruments)
+    made = prepare(program, wanted, source, transforms, instruments)
+    if not isinstance(model, str | Path) or is_factory(str(model)):
+        return made
+    return attrs.evolve(made, recipe=_Recipe(str(model), source, tuple(transforms)))
+
+
+@attrs.frozen
+class _Recipe:
+    """How a model was loaded.
+
+    Attributes:
+        name: What `read_program` takes.
+        source: The file that it was read from, if there is one.
+        transforms: Passes that changed the graph.
+
+    """
+
+    name: str
+    source: Path | None
+    transforms: tuple[Pass, ...]
+
+    def changed(self, change: Change, bindings: Mapping[str, int]) -> Model | None:
+        """Load it with other transforms."""
+        transforms = change(self.transforms)
+        if not transforms:
+            return None
+        wanted = Dimensions(dims=bindings)
+        return prepare(read_program(self.name), wanted, self.source, transforms)
 
 
 def _remarked(program: Program) -> Program:

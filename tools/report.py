@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,6 +36,7 @@ from perfc.tools.exporter import find_exporter
 from perfc.tools.model import Model
 from perfc.tools.report_nodes import NODE_KEYS
 from perfc.tools.results import Results
+from perfc.tools.variants import Variant
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -61,7 +62,7 @@ class Report:
         dtype: What the model computes in, as `--dtype` says it.
         profile: Name of the host profile.
         analysis: The facts it is made from.
-        replay: Analyzes the same as one CUDA graph; None for a report of one.
+        variants: What could be changed, and analyzed again.
 
     """
 
@@ -71,7 +72,7 @@ class Report:
     dtype: str
     profile: str
     analysis: Analysis
-    replay: Callable[[], Report] | None = attrs.field(default=None, repr=False)
+    variants: Sequence[Variant] = attrs.field(default=(), repr=False)
 
     @functools.cached_property
     def results(self) -> Results:
@@ -148,26 +149,32 @@ class Report:
 
     @functools.cached_property
     def what_if(self) -> Json:
-        """What to fix next, and what each node, the host and a CUDA graph save."""
+        """What to fix next, and what each node, the host and other changes save."""
         return report_what_if.what_if_report(
-            self.results, self.savings, self._graph, self.to_fix
+            self.results, self.savings, self._changes, self.to_fix
         )
 
     @functools.cached_property
     def to_fix(self) -> list[Json]:
         """What to fix next, best first."""
-        return report_what_if.ranked(self.results, self.savings, self._graph)
+        return report_what_if.ranked(self.results, self.savings, self._changes)
 
     @functools.cached_property
-    def _graph(self) -> Json:
-        """What replaying the iteration as a CUDA graph saves, or why it cannot be."""
-        if self.replay is None:
-            return {}
+    def _changes(self) -> list[Json]:
+        """What each change that applies saves, or why it cannot be made."""
+        found = [v for v in self.variants if v.applies(self)]
+        return [
+            {"pass": v.name, "what": v.what, "where": v.where, "reason": v.reason, **s}
+            for v, s in zip(found, map(self._saved, found), strict=True)
+            if s
+        ]
+
+    def _saved(self, variant: Variant) -> Json:
         try:
-            saved_us = self.time_us - self.replay().time_us
+            report = variant.analyze()
         except PerfcError as error:
             return {"refused": str(error)}
-        return {"saved_us": saved_us}
+        return {} if report is None else {"saved_us": self.time_us - report.time_us}
 
     @functools.cached_property
     def coverage(self) -> Json:

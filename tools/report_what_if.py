@@ -9,6 +9,7 @@ from perfc.passes import HostSaving, OpSaving, Savings, SiteSaving
 from perfc.tools.module_names import common_place
 from perfc.tools.report_nodes import node_modules
 from perfc.tools.results import Results
+from perfc.tools.variants import CUDA_GRAPH
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
@@ -16,20 +17,25 @@ ALL = "all"
 
 
 def what_if_report(
-    results: Results, savings: Savings, graph: Json, ranking: list[Json]
+    results: Results, savings: Savings, changes: list[Json], ranking: list[Json]
 ) -> Json:
     """Return the `what_if` of a report; times are savings in microseconds.
 
     Args:
         results: The analysis.
         savings: What the pass `what-if` found.
+        changes: `saved_us` of each change that applies, or why it is `refused`.
         ranking: What to fix next, from `ranked`.
-        graph: `saved_us` of a CUDA graph, or why it is `refused`; nothing if it
-            already is one, or its launches are given.
 
     """
+    graphs = [change for change in changes if change["pass"] == CUDA_GRAPH]
+    told = ("saved_us", "refused")
     return {
-        "cuda_graph": graph,
+        "changes": [
+            {k: v for k, v in change.items() if k in ("pass", "what", *told)}
+            for change in changes
+        ],
+        "cuda_graph": {k: v for g in graphs for k, v in g.items() if k in told},
         "host": {
             saving.detail: {
                 "saved_2x_us": saving.twice_s * US,
@@ -42,7 +48,7 @@ def what_if_report(
     }
 
 
-def ranked(results: Results, savings: Savings, graph: Json) -> list[Json]:
+def ranked(results: Results, savings: Savings, changes: list[Json]) -> list[Json]:
     """Return what to fix next, best first.
 
     Ops count as far as they can get: twice as fast, but no faster than their flops
@@ -50,12 +56,10 @@ def ranked(results: Results, savings: Savings, graph: Json) -> list[Json]:
     """
     rows = [_site(results, site) for site in savings.sites if site.reachable_s]
     rows += [_host(savings, all_) for all_ in savings.host if all_.detail == ALL]
-    if graph.get("saved_us", 0.0) > 0:
-        reason = (
-            "one launch for all kernels, no host time between ops (--runtime cudagraph)"
-        )
-        row = _row("runtime", "CUDA graph", "whole iteration", reason)
-        rows.append({**row, "saved_us": graph["saved_us"]})
+    for change in changes:
+        if change.get("saved_us", 0.0) > 0:
+            row = _row("runtime", change["what"], change["where"], change["reason"])
+            rows.append({**row, "saved_us": change["saved_us"]})
     return sorted(rows, key=lambda row: (-row["saved_us"], row["what"], row["where"]))
 
 

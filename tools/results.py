@@ -65,6 +65,11 @@ class Results:
     path: Path
     interval: Interval
 
+    @property
+    def graphs(self) -> list[LaunchGraph]:
+        """The launch graph of each rank class, with what the host does."""
+        return [launches.graph for launches in self.hosted]
+
     @classmethod
     def of(cls, analysis: Analysis) -> Results:
         """Collect the facts of *analysis*."""

@@ -107,6 +107,7 @@ SCHEMA: Schema = {
         }
     ],
     "what_if": {
+        "changes": [{"pass": str, "what": str, "saved_us": float}],
         "cuda_graph": {"*": float},
         "host": {"*": {"saved_2x_us": float, "saved_if_free_us": float}},
         "nodes": [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import perfc
+from perfc.tools.analyzer import split_passes
 from perfc.tools.module_names import common_name, common_place
 
 
@@ -37,6 +38,51 @@ def test_a_graph_that_cannot_be_captured_is_refused(tmp_path: Path) -> None:
 
     assert "aten::to (%d)" in report.what_if["cuda_graph"]["refused"]
     assert "CUDA graph" not in str(report)
+
+
+LOOP = "training{read-loss=true,late-labels=true}"
+
+
+def _saved(report: perfc.Report) -> dict[str, float]:
+    changes = report.what_if["changes"]
+    return {c["pass"]: c["saved_us"] for c in changes if "refused" not in c}
+
+
+def _step(
+    *, passes: tuple[str, ...] = (LOOP,), inputs: str = "host-pageable"
+) -> perfc.Report:
+    model, others = "dlrm-ddp", [p for p in passes if not p.startswith("training")]
+    transforms, _ = split_passes([p for p in passes if p.startswith("training")])
+    loaded = perfc.load(model, batch=2048, mode="training", transforms=transforms)
+    return perfc.analyze(loaded, "v100", inputs=inputs, passes=others)
+
+
+def test_changes_save_what_their_analyses_say() -> None:
+    """Each is the other report, made by the pass that it names."""
+    report = _step()
+    saved = _saved(report)
+    fused = "training{read-loss=true,late-labels=true,fused=true}"
+    others = {
+        "pin-copies": _step(passes=(LOOP, "pin-copies")),
+        "remove-syncs": _step(passes=(LOOP, "remove-syncs")),
+        "training{fused=true}": _step(passes=(fused,)),
+    }
+
+    assert {*others} == saved.keys()
+    for name, other in others.items():
+        assert saved[name] == pytest.approx(report.time_us - other.time_us)
+    assert saved["pin-copies"] > 0
+    assert saved["remove-syncs"] > 0
+
+
+def test_changes_that_nothing_asks_for() -> None:
+    """Inputs are pinned, nothing waits, the optimizer is fused; and of a replay."""
+    fused = _step(passes=("training{fused=true}",), inputs="host-pinned")
+    model = perfc.load("dlrm-ddp", batch=256)
+    replay = perfc.analyze(model, "v100", runtime="cudagraph")
+
+    assert {"capture-graph"} == _saved(fused).keys()
+    assert {} == _saved(replay)
 
 
 def test_host_times_that_are_lost_in_rounding(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Changes to an iteration that somebody could make; the report says what they gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from perfc.passes import Pass, Training, waits_for_inputs, waits_inside
+from perfc.tools.model import Model
+
+if TYPE_CHECKING:
+    from perfc.tools.report import Report
+
+CUDA_GRAPH = "capture-graph"
+
+LEAST_SHARE = 0.02
+"""An optimizer that takes less of the time is not worth analyzing another one."""
+
+
+@attrs.frozen
+class Variant:
+    """A change.
+
+    Attributes:
+        name: The pass that makes it, as `--pass` takes it.
+        what: What a table calls it.
+        where: What it is made to.
+        reason: A sentence for people.
+        analyze: Analyzes the changed iteration; None if it comes to nothing.
+        applies: Whether a report gives a reason for it.
+
+    """
+
+    name: str
+    what: str
+    where: str
+    reason: str
+    analyze: Callable[[], Report | None] = attrs.field(repr=False)
+    applies: Callable[[Report], bool] = attrs.field(repr=False)
+
+
+Analyze = Callable[[Model, str], "Report"]
+"""Analyzes a model with one more pass, by name; "" for no more."""
+
+
+def launch_variants(model: Model, analyze: Analyze) -> list[Variant]:
+    """Return the changes to launches that were lowered here.
+
+    Args:
+        model: What is analyzed.
+        analyze: Analyzes it again.
+
+    """
+    return [
+        Variant(
+            "pin-copies",
+            "pinned inputs",
+            "copies to the device",
+            "the host waits for copies from pageable memory (--pass pin-copies)",
+            lambda: analyze(model, "pin-copies"),
+            lambda report: any(map(waits_for_inputs, report.results.graphs)),
+        ),
+        Variant(
+            "remove-syncs",
+            "no waits",
+            "whole iteration",
+            "the host waits for the device before the end (--pass remove-syncs)",
+            lambda: analyze(model, "remove-syncs"),
+            _waits,
+        ),
+        Variant(
+            "training{fused=true}",
+            "fused optimizer",
+            "optimizer",
+            "one kernel over all parameters (--pass 'training{fused=true}')",
+            lambda: _with_fused_optimizer(model, analyze),
+            _has_optimizer,
+        ),
+    ]
+
+
+def graph_variant(model: Model, analyze: Analyze) -> Variant:
+    """Return the replay as a CUDA graph."""
+    return Variant(
+        CUDA_GRAPH,
+        "CUDA graph",
+        "whole iteration",
+        "one launch for all kernels, no host time between ops (--runtime cudagraph)",
+        lambda: analyze(model, CUDA_GRAPH),
+        lambda report: True,
+    )
+
+
+def _waits(report: Report) -> bool:
+    """Whether the host waits for anything but pageable inputs."""
+    return any(waits_inside(g) - waits_for_inputs(g) for g in report.results.graphs)
+
+
+def _has_optimizer(report: Report) -> bool:
+    time_us = sum(p["time_us"] for p in report.phases if p["phase"] == "optimizer")
+    return bool(time_us > LEAST_SHARE * report.time_us)
+
+
+def _with_fused_optimizer(model: Model, analyze: Analyze) -> Report | None:
+    changed = model.changed(_fused)
+    return None if changed is None else analyze(changed, "")
+
+
+def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Fuse the optimizer of the step that is derived; nothing if none is."""
+    steps = [p for p in transforms if isinstance(p, Training) and not p.fused]
+    if not steps:
+        return ()
+    return [
+        attrs.evolve(p, fused=True, foreach=True) if p in steps else p
+        for p in transforms
+    ]
