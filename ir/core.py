@@ -339,6 +339,14 @@ class Graph:
                 del self.nest.readers[parameter], self._by_name[parameter.name]
         self.parameters = kept
 
+    def erase_unused_inputs(self, inputs: Iterable[Value]) -> None:
+        """Remove those of *inputs* that nobody reads or returns."""
+        returned = self._returned()
+        unused = {v for v in inputs if not self.nest.readers[v] and not returned[v]}
+        for value in unused:
+            del self.nest.readers[value], self._by_name[value.name]
+        self.inputs = [value for value in self.inputs if value not in unused]
+
     def erase_dead(self, keep: Callable[[Node], bool]) -> int:
         """Remove, from the end, nodes nobody reads unless *keep* says so.
 

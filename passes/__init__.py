@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfc.passes.base import Pass, PassContext, Transform
+from perfc.passes.batch_embeddings import BatchEmbeddings, can_batch
 from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.checkpoint_activations import CheckpointActivations
 from perfc.passes.columns import integers
@@ -100,6 +101,7 @@ __all__ = [
     "TYPED",
     "WHAT_IF",
     "Analysis",
+    "BatchEmbeddings",
     "Buffer",
     "BufferKind",
     "CaptureGraph",
@@ -151,6 +153,7 @@ __all__ = [
     "Transform",
     "VerifyEach",
     "WhatIf",
+    "can_batch",
     "detail_mask",
     "find_fact",
     "format_pipeline",

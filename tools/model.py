@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from perfc.frontends import Frontend, build_workload, find_workload
 from perfc.ir import (
-    FRONTENDS,
     Annotations,
     AnyKey,
     Diagnostic,
     Level,
-    PerfcError,
     Program,
-    UnsupportedModelError,
     UsageError,
     bound_copy,
-    load_plugin,
     paused_collector,
-    plugin_at_work,
-    plugin_names,
 )
 from perfc.passes import (
     ELEMENTS,
@@ -58,6 +51,7 @@ from perfc.tools.binding import (
     classify_program,
 )
 from perfc.tools.modes import INFERENCE, TRAINING, check_mode, training_passes
+from perfc.tools.program import read_program
 from perfc.tools.torch_source import is_factory, read_torch
 
 if TYPE_CHECKING:
@@ -91,11 +85,6 @@ Change: TypeAlias = Callable[[Sequence[Pass]], Sequence[Pass]]
 
 RECORDED_PIPELINE: tuple[Pass, ...] = (ShapeInference(),)
 """What the op graph of a recording goes through."""
-
-
-@runtime_checkable
-class _FrontendClass(Protocol):
-    def __call__(self) -> Frontend: ...
 
 
 @attrs.frozen(eq=False)
@@ -397,40 +386,6 @@ class _Late:
         program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
         program = bind_dimensions(program, Dimensions(dims=of_data))
         return Model(program, analysis.annotations, unbound, symbols, late=self)
-
-
-def read_program(text: str) -> Program:
-    """Read a file with the frontend of its suffix, or build a workload.
-
-    Raises:
-        UsageError: nothing has this name, or no frontend reads this suffix.
-        UnsupportedModelError: the file does not exist or is damaged.
-
-    """
-    path = Path(text)
-    if not text or path.is_dir():
-        msg = f"{text}: is a folder, not a model file" if text else "no model is named"
-        raise UnsupportedModelError(msg) if text else UsageError(msg)
-    suffix = path.suffix.removeprefix(".")
-    if find_workload(text) is not None or not (suffix or path.exists()):
-        return build_workload(text)
-    if suffix not in plugin_names(FRONTENDS):
-        known = ", ".join(f".{name}" for name in plugin_names(FRONTENDS))
-        what = f"{path.suffix} files" if suffix else "files without a suffix"
-        msg = f"{text}: no frontend reads {what}; known: {known}, and `perfc models`"
-        if suffix.removesuffix(":") == "py":
-            msg = f"{text}: say which function makes the model: {path.stem}.py:NAME"
-        raise UsageError(msg)
-    if not path.is_file():
-        msg = f"{text}: no such file"
-        raise UnsupportedModelError(msg)
-    frontend = load_plugin(FRONTENDS, suffix)
-    if not isinstance(frontend, _FrontendClass):
-        msg = f"frontend {suffix!r} is not callable: {frontend!r}"
-        raise PerfcError(msg)
-    reader = frontend()
-    with plugin_at_work(f"frontend {suffix!r}", reader):
-        return reader.load(path)
 
 
 def _prepare(

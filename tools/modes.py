@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import UsageError
-from perfc.passes import ConvertDtype, Pass, Training
+from perfc.passes import BatchEmbeddings, ConvertDtype, Pass, Training
 
 INFERENCE, TRAINING = "inference", "training"
 MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
+
+
+_EARLY = (BatchEmbeddings, ConvertDtype)
+"""What changes forward, of which backward is derived: what autocast casts is what
+backward reads."""
 
 
 def check_mode(mode: str, optimizer: str | None) -> None:
@@ -42,9 +47,8 @@ def training_passes(
     if mode == INFERENCE:
         return transforms
     if not any(isinstance(p, Training) for p in transforms):
-        # What autocast casts in forward is what backward reads, so it comes first.
-        early = [p for p in transforms if isinstance(p, ConvertDtype)]
-        late = [p for p in transforms if not isinstance(p, ConvertDtype)]
+        early = [p for p in transforms if isinstance(p, _EARLY)]
+        late = [p for p in transforms if not isinstance(p, _EARLY)]
         transforms = [*early, Training(), *late]
     if optimizer is None:
         return transforms

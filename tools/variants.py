@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from perfc.passes import Pass, Training, waits_for_inputs, waits_inside
+from perfc.passes import BatchEmbeddings, Pass, Training, waits_for_inputs, waits_inside
 from perfc.tools.model import Model
 
 if TYPE_CHECKING:
@@ -78,6 +78,14 @@ def launch_variants(model: Model, analyze: Analyze) -> list[Variant]:
             lambda: _with_fused_optimizer(model, analyze),
             _has_optimizer,
         ),
+        Variant(
+            "batch-embeddings",
+            "batched tables",
+            "embedding bags",
+            "one lookup kernel for all tables (--pass batch-embeddings)",
+            lambda: _with_batched_tables(model, analyze),
+            _has_tables,
+        ),
     ]
 
 
@@ -101,6 +109,17 @@ def _waits(report: Report) -> bool:
 def _has_optimizer(report: Report) -> bool:
     time_us = sum(p["time_us"] for p in report.phases if p["phase"] == "optimizer")
     return bool(time_us > LEAST_SHARE * report.time_us)
+
+
+def _has_tables(report: Report) -> bool:
+    """Whether several ops look tables up; what that takes is mostly the host's."""
+    ops = [op.name for graph in report.results.graphs for op in graph.ops]
+    return ops.count("aten::embedding_bag") > 1
+
+
+def _with_batched_tables(model: Model, analyze: Analyze) -> Report | None:
+    changed = model.changed(lambda transforms: (BatchEmbeddings(), *transforms))
+    return None if changed is None else analyze(changed, "")
 
 
 def _with_fused_optimizer(model: Model, analyze: Analyze) -> Report | None:

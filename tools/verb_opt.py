@@ -21,8 +21,8 @@ from perfc.passes import (
 )
 from perfc.tools.arguments import integers, log_timing
 from perfc.tools.files import write_result
-from perfc.tools.model import read_program
 from perfc.tools.plugin_option import plugin_option
+from perfc.tools.program import read_program
 
 
 @click.command(

@@ -21,7 +21,7 @@ def test_a_graph_saves_what_the_analysis_of_one_says() -> None:
 
     assert {"saved_us": saved_us} == eager.what_if["cuda_graph"]
     assert {} == replay.what_if["cuda_graph"]
-    (row,) = [r for r in eager.what_if["ranked"] if r["kind"] == "runtime"]
+    (row,) = [r for r in eager.what_if["ranked"] if r["what"] == "CUDA graph"]
     assert saved_us == row["saved_us"]
 
 
@@ -51,9 +51,8 @@ def _saved(report: perfc.Report) -> dict[str, float]:
 def _step(
     *, passes: tuple[str, ...] = (LOOP,), inputs: str = "host-pageable"
 ) -> perfc.Report:
-    model, others = "dlrm-ddp", [p for p in passes if not p.startswith("training")]
-    transforms, _ = split_passes([p for p in passes if p.startswith("training")])
-    loaded = perfc.load(model, batch=2048, mode="training", transforms=transforms)
+    transforms, others = split_passes(passes)
+    loaded = perfc.load("dlrm-ddp", batch=2048, mode="training", transforms=transforms)
     return perfc.analyze(loaded, "v100", inputs=inputs, passes=others)
 
 
@@ -66,6 +65,7 @@ def test_changes_save_what_their_analyses_say() -> None:
         "pin-copies": _step(passes=(LOOP, "pin-copies")),
         "remove-syncs": _step(passes=(LOOP, "remove-syncs")),
         "training{fused=true}": _step(passes=(fused,)),
+        "batch-embeddings": _step(passes=("batch-embeddings", LOOP)),
     }
 
     assert {*others} == saved.keys()
@@ -76,13 +76,13 @@ def test_changes_save_what_their_analyses_say() -> None:
 
 
 def test_changes_that_nothing_asks_for() -> None:
-    """Inputs are pinned, nothing waits, the optimizer is fused; and of a replay."""
+    """Inputs are pinned, nothing waits, the optimizer is fused; or it is a replay."""
     fused = _step(passes=("training{fused=true}",), inputs="host-pinned")
     model = perfc.load("dlrm-ddp", batch=256)
     replay = perfc.analyze(model, "v100", runtime="cudagraph")
 
-    assert {"capture-graph"} == _saved(fused).keys()
-    assert {} == _saved(replay)
+    assert {"capture-graph", "batch-embeddings"} == _saved(fused).keys()
+    assert {"batch-embeddings"} == _saved(replay).keys()
 
 
 def test_host_times_that_are_lost_in_rounding(tmp_path: Path) -> None:

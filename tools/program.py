@@ -1,0 +1,57 @@
+"""Reading what the user names as a program: a file, or a built-in workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from perfc.frontends import Frontend, build_workload, find_workload
+from perfc.ir import (
+    FRONTENDS,
+    PerfcError,
+    Program,
+    UnsupportedModelError,
+    UsageError,
+    load_plugin,
+    plugin_at_work,
+    plugin_names,
+)
+
+
+@runtime_checkable
+class _FrontendClass(Protocol):
+    def __call__(self) -> Frontend: ...
+
+
+def read_program(text: str) -> Program:
+    """Read a file with the frontend of its suffix, or build a workload.
+
+    Raises:
+        UsageError: nothing has this name, or no frontend reads this suffix.
+        UnsupportedModelError: the file does not exist or is damaged.
+
+    """
+    path = Path(text)
+    if not text or path.is_dir():
+        msg = f"{text}: is a folder, not a model file" if text else "no model is named"
+        raise UnsupportedModelError(msg) if text else UsageError(msg)
+    suffix = path.suffix.removeprefix(".")
+    if find_workload(text) is not None or not (suffix or path.exists()):
+        return build_workload(text)
+    if suffix not in plugin_names(FRONTENDS):
+        known = ", ".join(f".{name}" for name in plugin_names(FRONTENDS))
+        what = f"{path.suffix} files" if suffix else "files without a suffix"
+        msg = f"{text}: no frontend reads {what}; known: {known}, and `perfc models`"
+        if suffix.removesuffix(":") == "py":
+            msg = f"{text}: say which function makes the model: {path.stem}.py:NAME"
+        raise UsageError(msg)
+    if not path.is_file():
+        msg = f"{text}: no such file"
+        raise UnsupportedModelError(msg)
+    frontend = load_plugin(FRONTENDS, suffix)
+    if not isinstance(frontend, _FrontendClass):
+        msg = f"frontend {suffix!r} is not callable: {frontend!r}"
+        raise PerfcError(msg)
+    reader = frontend()
+    with plugin_at_work(f"frontend {suffix!r}", reader):
+        return reader.load(path)
