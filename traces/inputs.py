@@ -76,10 +76,8 @@ class RecordedTensor:
 
 
 Plain: TypeAlias = "int | float | bool | str | tuple[Plain, ...] | None"
-RecordedArgument: TypeAlias = (
-    "RecordedTensor | tuple[RecordedTensor | None, ...] | Plain"
-    " | Literal[Unrecorded.ARGUMENT]"
-)
+RecordedTensors: TypeAlias = "RecordedTensor | tuple[RecordedTensor | None, ...]"
+RecordedArgument: TypeAlias = "RecordedTensors | Plain | Literal[Unrecorded.ARGUMENT]"
 
 
 @attrs.frozen(cache_hash=True)

@@ -170,10 +170,8 @@ def test_gradients_tell_that_batches_are_normalised_in_training() -> None:
     """Older traces do not say so."""
     image, channels = _tensor(2, 64, 8, 8), _tensor(64)
     norm = _op("cudnn_batch_norm", image, *[channels] * 4, *[UNRECORDED] * 3)
-    gradient = _op(
-        "cudnn_batch_norm_backward",
-        *(image, image, *[channels] * 5, UNRECORDED, _tensor(0)),
-    )
+    given: list[RecordedArgument] = [image, image, *[channels] * 5]
+    gradient = _op("cudnn_batch_norm_backward", *given, UNRECORDED, _tensor(0))
     made = RecordedGraph("trace", F32)
     with pytest.raises(NotRecordedError, match="'training' is not recorded"):
         made.add(norm)
