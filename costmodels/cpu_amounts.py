@@ -40,7 +40,7 @@ fewer a row of the left operand takes the same time, however few they are."""
 COLUMNS = 16
 """Columns that a product's kernel takes at once: two vectors of AVX2."""
 
-PIECES = np.array([count.bit_count() for count in range(COLUMNS)])
+COLUMN_PIECES = np.array([count.bit_count() for count in range(COLUMNS)])
 """Pieces of 8, 4, 2 and 1 that so many columns are taken in."""
 
 NEW_BYTES = 32 * 2**20
@@ -191,14 +191,14 @@ def _narrow_amounts(
 
     Fastest where both lie along k, slowest where the left one lies along m. Of each
     element, and of each row: few columns are few instructions between two rows. Columns
-    that fill no whole registers are taken in `PIECES`, each of which reads the left
-    operand once more.
+    that fill no whole registers are taken in `COLUMN_PIECES`, each of which reads the
+    left operand once more.
     """
     batch, m, n, k = sizes.reshape(-1, 4).T
     matrices = _is_gemm(kernels) & ~_by_vectors(kernels)
     rows_s = np.where(matrices, np.maximum(batch, 1) * m / cores, 0.0) * 1e-9
     narrow_s = np.where(n < NARROW, rows_s, 0.0)
-    pieces = PIECES[n.astype(np.intp) % COLUMNS]
+    pieces = COLUMN_PIECES[n.astype(np.intp) % COLUMNS]
     layouts = np.array([k.params.get("layout", "nn") for k in kernels.kernels])
     amounts = {"piece_ns": rows_s * k * pieces}
     for layout in ("nn", "nt", "tn", "tt"):
