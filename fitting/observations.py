@@ -24,6 +24,9 @@ from perfc.measurements import (
 
 Floats: TypeAlias = NDArray[np.float64]
 
+LEAST_US = 1e-6
+"""Nothing takes less than a picosecond: such a row is no measurement."""
+
 LONG_EVENT_US = 150.0
 """Event pairs on a GPU hold the host's dispatch, which ends before a long kernel."""
 
@@ -136,7 +139,7 @@ def _why_not(row: Measurement, target: Target) -> str:
         (row.target != target.name, f"of target {row.target}"),
         (row.op not in KERNEL_OPS, f"op {row.op} is no kernel"),
         (bool(row.throttled), "throttled"),
-        (row.latency_us <= 0, "took no time"),
+        (row.latency_us < LEAST_US, "took no time"),
         (row.timing in {"host", "nccl"}, f"timing {row.timing}"),
         (
             event and row.latency_us < LONG_EVENT_US,

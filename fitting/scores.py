@@ -30,6 +30,7 @@ from perfc.costmodels import (
     price_table,
 )
 from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.observations import LEAST_US
 from perfc.ir import UsageError
 from perfc.measurements import BYTES, KERNEL_OPS, MeasuredColumns, kernel_tables
 
@@ -315,7 +316,7 @@ def usable_rows(
     """Return which rows can be scored, and how many cannot, by reason."""
     modes = np.array(sorted(target.device.flops_per_s))
     checks = (
-        (latency_us <= 0, "took no time"),
+        (latency_us < LEAST_US, "took no time"),
         (table.bytes_written <= 0, "computes nothing: a size is 0"),
         (~np.isin(table.math, modes), f"{target.name} has no {table.math[0]}"),
     )

@@ -34,6 +34,8 @@ from perfc.ir import (
 LAUNCH_KERNEL = "cudaLaunchKernel"
 MEMCPY = "cudaMemcpyAsync"
 MEMSET = "cudaMemsetAsync"
+"""Detail of a call that clears memory."""
+
 STREAM_SYNC = "cudaStreamSynchronize"
 DEVICE_SYNC = "cudaDeviceSynchronize"
 
