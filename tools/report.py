@@ -162,7 +162,7 @@ class Report:
     @functools.cached_property
     def _changes(self) -> list[Json]:
         """What each change that applies saves, or why it cannot be made."""
-        found = [v for v in self.variants if v.applies(self)]
+        found = [v for v in self.variants if v.applies(self.results, self.phases)]
         return [
             {"pass": v.name, "what": v.what, "where": v.where, "reason": v.reason, **s}
             for v, s in zip(found, map(self._saved, found), strict=True)
@@ -171,10 +171,10 @@ class Report:
 
     def _saved(self, variant: Variant) -> Json:
         try:
-            report = variant.analyze()
+            time_us = variant.time_us()
         except PerfcError as error:
             return {"refused": str(error)}
-        return {} if report is None else {"saved_us": self.time_us - report.time_us}
+        return {} if time_us is None else {"saved_us": self.time_us - time_us}
 
     @functools.cached_property
     def coverage(self) -> Json:

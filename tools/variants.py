@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 
 from perfc.passes import BatchEmbeddings, Pass, Training, waits_for_inputs, waits_inside
 from perfc.tools.model import Model
-
-if TYPE_CHECKING:
-    from perfc.tools.report import Report
+from perfc.tools.results import Results
 
 CUDA_GRAPH = "capture-graph"
 
 LEAST_SHARE = 0.02
 """An optimizer that takes less of the time is not worth analyzing another one."""
+
+Phases: TypeAlias = Sequence[Mapping[str, Any]]
+"""The `phases` of a report."""
 
 
 @attrs.frozen
@@ -28,8 +29,8 @@ class Variant:
         what: What a table calls it.
         where: What it is made to.
         reason: A sentence for people.
-        analyze: Analyzes the changed iteration; None if it comes to nothing.
-        applies: Whether a report gives a reason for it.
+        time_us: Analyzes the changed iteration; None if it comes to nothing.
+        applies: Whether what was found gives a reason for it.
 
     """
 
@@ -37,20 +38,20 @@ class Variant:
     what: str
     where: str
     reason: str
-    analyze: Callable[[], Report | None] = attrs.field(repr=False)
-    applies: Callable[[Report], bool] = attrs.field(repr=False)
+    time_us: Callable[[], float | None] = attrs.field(repr=False)
+    applies: Callable[[Results, Phases], bool] = attrs.field(repr=False)
 
 
-Analyze = Callable[[Model, str], "Report"]
+TimeUs: TypeAlias = Callable[[Model, str], float]
 """Analyzes a model with one more pass, by name; "" for no more."""
 
 
-def launch_variants(model: Model, analyze: Analyze) -> list[Variant]:
+def launch_variants(model: Model, time_us: TimeUs) -> list[Variant]:
     """Return the changes to launches that were lowered here.
 
     Args:
         model: What is analyzed.
-        analyze: Analyzes it again.
+        time_us: Analyzes it again.
 
     """
     return [
@@ -59,15 +60,15 @@ def launch_variants(model: Model, analyze: Analyze) -> list[Variant]:
             "pinned inputs",
             "copies to the device",
             "the host waits for copies from pageable memory (--pass pin-copies)",
-            lambda: analyze(model, "pin-copies"),
-            lambda report: any(map(waits_for_inputs, report.results.graphs)),
+            lambda: time_us(model, "pin-copies"),
+            lambda results, _: any(map(waits_for_inputs, results.graphs)),
         ),
         Variant(
             "remove-syncs",
             "no waits",
             "whole iteration",
             "the host waits for the device before the end (--pass remove-syncs)",
-            lambda: analyze(model, "remove-syncs"),
+            lambda: time_us(model, "remove-syncs"),
             _waits,
         ),
         Variant(
@@ -75,7 +76,7 @@ def launch_variants(model: Model, analyze: Analyze) -> list[Variant]:
             "fused optimizer",
             "optimizer",
             "one kernel over all parameters (--pass 'training{fused=true}')",
-            lambda: _with_fused_optimizer(model, analyze),
+            lambda: _with_fused_optimizer(model, time_us),
             _has_optimizer,
         ),
         Variant(
@@ -83,48 +84,52 @@ def launch_variants(model: Model, analyze: Analyze) -> list[Variant]:
             "batched tables",
             "embedding bags",
             "one lookup kernel for all tables (--pass batch-embeddings)",
-            lambda: _with_batched_tables(model, analyze),
+            lambda: _with_batched_tables(model, time_us),
             _has_tables,
         ),
     ]
 
 
-def graph_variant(model: Model, analyze: Analyze) -> Variant:
+def graph_variant(model: Model, time_us: TimeUs) -> Variant:
     """Return the replay as a CUDA graph."""
     return Variant(
         CUDA_GRAPH,
         "CUDA graph",
         "whole iteration",
         "one launch for all kernels, no host time between ops (--runtime cudagraph)",
-        lambda: analyze(model, CUDA_GRAPH),
-        lambda report: True,
+        lambda: time_us(model, CUDA_GRAPH),
+        _always,
     )
 
 
-def _waits(report: Report) -> bool:
+def _always(_results: Results, _phases: Phases) -> bool:
+    return True
+
+
+def _waits(results: Results, _: Phases) -> bool:
     """Whether the host waits for anything but pageable inputs."""
-    return any(waits_inside(g) - waits_for_inputs(g) for g in report.results.graphs)
+    return any(waits_inside(g) - waits_for_inputs(g) for g in results.graphs)
 
 
-def _has_optimizer(report: Report) -> bool:
-    time_us = sum(p["time_us"] for p in report.phases if p["phase"] == "optimizer")
-    return bool(time_us > LEAST_SHARE * report.time_us)
+def _has_optimizer(results: Results, phases: Phases) -> bool:
+    time_us = sum(p["time_us"] for p in phases if p["phase"] == "optimizer")
+    return bool(time_us > LEAST_SHARE * results.path.time_s * 1e6)
 
 
-def _has_tables(report: Report) -> bool:
+def _has_tables(results: Results, _: Phases) -> bool:
     """Whether several ops look tables up; what that takes is mostly the host's."""
-    ops = [op.name for graph in report.results.graphs for op in graph.ops]
+    ops = [op.name for graph in results.graphs for op in graph.ops]
     return ops.count("aten::embedding_bag") > 1
 
 
-def _with_batched_tables(model: Model, analyze: Analyze) -> Report | None:
+def _with_batched_tables(model: Model, time_us: TimeUs) -> float | None:
     changed = model.changed(lambda transforms: (BatchEmbeddings(), *transforms))
-    return None if changed is None else analyze(changed, "")
+    return None if changed is None else time_us(changed, "")
 
 
-def _with_fused_optimizer(model: Model, analyze: Analyze) -> Report | None:
+def _with_fused_optimizer(model: Model, time_us: TimeUs) -> float | None:
     changed = model.changed(_fused)
-    return None if changed is None else analyze(changed, "")
+    return None if changed is None else time_us(changed, "")
 
 
 def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
