@@ -39,6 +39,10 @@ _AROUND = 0.25
 """How uncertain what is around a kernel is, on a GPU: gaps differ from library to
 library by a part of a microsecond, dispatches from op to op."""
 
+_LOST = 0.5
+"""Relative uncertainty from which a row says less of its kernel than a model does: of a
+call of microseconds, what is left without the host's part may be nothing."""
+
 _ALIKE = 0.01
 """Difference of two times that are called the same."""
 
@@ -68,7 +72,14 @@ def measured_table(
             left_out[f"decide no kernel: {why}"] += 1
             continue
         by_signature.setdefault(found.signature, []).append(found)
-    return MeasuredKernels.of(map(_together, by_signature.values())), left_out
+    sure: list[MeasuredKernel] = []
+    for same in by_signature.values():
+        kernel = _together(same)
+        if kernel.sigma > _LOST:
+            left_out["decide no kernel: its time is lost in the host's"] += len(same)
+            continue
+        sure.append(kernel)
+    return MeasuredKernels.of(sure), left_out
 
 
 def _timed(rows: Observations, target: Target) -> Iterator[MeasuredKernel]:

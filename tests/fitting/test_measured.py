@@ -156,3 +156,16 @@ def test_calls_whose_host_time_is_not_known_decide_nothing() -> None:
     assert 1 == len(_table(own)[0])
     _, left_out = _table(attrs.evolve(own, source="a table"))
     assert {"decide no kernel: what the host takes is not known": 1} == left_out
+
+
+def test_a_row_that_is_lost_in_its_noise() -> None:
+    """What may be twice as long, or nothing, decides no kernel; the model does."""
+    sure = _product()
+    lost = attrs.evolve(
+        sure, p10_us=0.1 * sure.latency_us, p90_us=3 * sure.latency_us, n=1
+    )
+
+    assert len(_table(sure)[0]) == 1
+    table, left_out = _table(lost)
+    assert not table
+    assert {"decide no kernel: its time is lost in the host's": 1} == left_out
