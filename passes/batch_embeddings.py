@@ -16,6 +16,7 @@ from perfc.ir import (
     Graph,
     Node,
     Program,
+    Record,
     Replacement,
     TensorType,
     Value,
@@ -90,14 +91,21 @@ def _groups(graph: Graph) -> Iterator[_Group]:
             first += len(found)
 
 
-_Key: TypeAlias = tuple[DType, Dim, DType, DType, Dim]
+_Key: TypeAlias = tuple[DType, Dim, DType, DType, Dim, Record]
 
 
 def _key(bag: Node) -> _Key:
     """Return what bags share that are looked up together."""
     weight, indices, offsets = (_typed(value) for value in bag.operands)
-    shape = weight.shape[1], offsets.shape[0]
-    return weight.dtype, shape[0], indices.dtype, offsets.dtype, shape[1]
+    others = Record({k: v for k, v in bag.attributes.items() if k != "tables"})
+    return (
+        weight.dtype,
+        weight.shape[1],
+        indices.dtype,
+        offsets.dtype,
+        offsets.shape[0],
+        others,
+    )
 
 
 def _is_plain(graph: Graph, node: Node) -> bool:

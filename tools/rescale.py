@@ -126,8 +126,7 @@ class Rescaling:
         measured_s = self.ops.recorded.graph.stated_s[task]
         work = self.ops.recorded.works[task]
         before, after = self.origin.prices.get(task), there.prices.get(task)
-        both = before is not None and after is not None
-        if both and before is not None and after is not None:
+        if before is not None and after is not None:
             by_model = before.by is By.MODEL and after.by is By.MODEL
             if not by_model or self.method is Method.MODEL:
                 return _by_ratio(measured_s, before, after)

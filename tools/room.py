@@ -56,12 +56,13 @@ def _urgent_streams(trace: Trace) -> set[tuple[int, int]]:
     labels = [op for op in trace.ops if op.name.startswith(URGENT_LABEL)]
     if not labels:
         return set()
-    streams = {work.correlation: work.stream for work in trace.works}
-    collectives = {work.correlation for work in trace.works if work.is_collective}
+    streams = {
+        work.correlation: work.stream for work in trace.works if not work.is_collective
+    }
     return {
         streams[call.correlation]
         for call in trace.calls
-        if call.correlation in streams.keys() - collectives
+        if call.correlation in streams
         and any(_holds(label, call.thread, call.start_us) for label in labels)
     }
 

@@ -161,7 +161,7 @@ def test_channels_that_fill_the_tiles_of_winograd() -> None:
 def test_batch_norms_of_resnet50(
     channels: int, side: int, forward_us: float, backward_us: float
 ) -> None:
-    """In a trace that nothing was fitted to (PyTorch 2.3, HolisticTraceAnalysis)."""
+    """In a trace that no batch norm was fitted to (PyTorch 2.3, HTA)."""
     rows = 32 * side * side
     size = 4 * rows * channels
     params: dict[str, AttrValue] = {"rows": rows, "cols": channels, "kind": "training"}

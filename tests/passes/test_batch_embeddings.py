@@ -70,6 +70,7 @@ MEAN = BAG.replace("sum", "mean")
     ("second", "changes"),
     [
         (MEAN, {}),
+        (BAG.replace("true}", 'true, popularity = "zipf"}'), {}),
         (BAG, {"joined": "%a, %x, %b"}),
         (BAG, {"axis": 0}),
         (BAG, {"returned": "%y, %b"}),
