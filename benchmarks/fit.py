@@ -2,10 +2,11 @@
 
     python benchmarks/fit.py DATA [--what STEP]
 
-DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`. The same data
-give the same files: nothing is random, and rows are split by a hash of their sizes.
-Half of them are fitted, a quarter sets the intervals, a quarter is only reported; the
-shares are others for products on tensor cores (`perfc.fitting.samples`).
+DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`, and for host
+profiles `traces` and `dlrm_v100`. The same data give the same files: nothing is random,
+and rows are split by a hash of their sizes. Half of them are fitted, a quarter sets
+the intervals, a quarter is only reported; the shares are others for products on tensor
+cores (`perfc.fitting.samples`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from pathlib import Path
 import attrs
 import numpy as np
 from accuracy_tables import write_tables
+from fit_collectives import set_collectives
+from fit_hosts import set_hosts
 
 from perfc.costmodels import (
     ATTENTION_RESIDUAL_FILE,
+    COLLECTIVES,
     RESIDUAL_FILE,
     cost_models,
 )
@@ -41,7 +45,7 @@ from perfc.fitting.unseen_intervals import unseen_sigmas
 from perfc.measurements import read_columns
 
 STEPS = (
-    *("streams", "products", "attention", "convolutions"),
+    *("hosts", "streams", "products", "attention", "convolutions", "collectives"),
     "accuracy",
 )
 SOURCES = (
@@ -158,7 +162,7 @@ def write_fitted(name: str, tables: Tables, source: str = SOURCES) -> None:
 @functools.cache
 def _shipped(name: str) -> Parameters:
     """Return what a file holds before this step writes it, perhaps in two goes."""
-    return fitted(name)
+    return fitted(name) if (FOLDER / f"{name}.toml").is_file() else {}
 
 
 def set_accuracy(samples: Sequence[Sample]) -> None:
@@ -180,8 +184,15 @@ def main() -> None:
             command = [sys.executable, __file__, str(options.data), "--what", step]
             subprocess.run(command, check=True)  # noqa: S603 - our own
         return
+    if options.what == "hosts":
+        set_hosts(options.data)
+        return
+    if options.what == "collectives":
+        set_collectives(options.data, write_fitted)
+        return
     files = sorted((options.data / "measurements").glob("*.parquet"))
     samples = [s for file in files for s in samples_of(read_columns(file))]
+    samples = [s for s in samples if s.key.op not in COLLECTIVES]
     steps = {
         "streams": set_streams,
         "products": set_products,

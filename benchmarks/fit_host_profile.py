@@ -1,6 +1,6 @@
-"""Print the host profile `lin-v100` from measured tables of overheads.
+"""The host profile `lin-v100` from measured tables of overheads, a step of `make fit`.
 
-    python benchmarks/fit_host_profile.py FOLDER > costmodels/profiles/lin-v100.toml
+    python benchmarks/fit_host_profile.py FOLDER
 
 FOLDER holds the overheads that owensgroup/ml_perf_model measured on one V100 host
 (columns type, op, model, batch_size, mean_us). Each value is the mean over the
@@ -51,7 +51,7 @@ _UPDATES = frozenset({"aten::add_", "aten::zero_"})
 _FIELDS = {"T2": "t2_us", "T3": "t3_us", "T5": "t5_us"}
 
 HEADER = """\
-# Written by benchmarks/fit_host_profile.py; do not edit.
+# Written by `make fit`; do not edit.
 # Microseconds: means over the DLRM workloads of the source (batch 512 to 4096).
 # A value marked "mean of its kind" was not measured for that op.
 name = "lin-v100"
@@ -70,12 +70,11 @@ Values = Mapping[tuple[str, str], float]
 """Microseconds by type and op."""
 
 
-def main(folder: Path) -> None:
-    """Print the profile."""
+def profile_lines(folder: Path) -> Iterable[str]:
+    """Yield the lines of the profile."""
     tables = [_read(folder / name) for name in TABLES]
     values = merge([_means(table) for table in tables])
-    spread = _spread(tables[1])
-    print("\n".join(lines(values, spread)))
+    return lines(values, _spread(tables[1]))
 
 
 def _read(path: Path) -> list[dict[str, str]]:
@@ -170,4 +169,4 @@ def _table(
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    print("\n".join(profile_lines(Path(sys.argv[1]))))

@@ -14,8 +14,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from perfc.measurements import kernel_tables, read_columns
 
 ONE_US, ROW_US, ROWS_PER_S = 30.0, 2.0, 200_000.0
 """Bars: a kernel alone, a row of a table, rows of a file."""
+
+Params = dict[str, Any]
 
 ROWS, ALONE, SHAPES = 4096, 15, 8_000
 REPEATS = 25
@@ -38,29 +41,58 @@ KINDS = (
     ("elementwise", "fp32", "v100-sxm2-16g", False),
     ("softmax", "fp32", "v100-sxm2-16g", False),
     ("layer_norm", "fp32", "v100-sxm2-16g", False),
+    ("batch_norm", "fp32", "v100-sxm2-16g", False),
+    ("attention", "bf16", "a100-sxm-80g", False),
+    ("attention", "bf16", "h100-sxm-80g", False),
+    ("conv2d", "fp32", "v100-sxm2-16g", False),
+    ("conv2d", "bf16", "a100-sxm-80g", False),
+    ("embedding_bag", "fp32", "v100-sxm2-16g", False),
 )
 """Op, type, target, and whether products are batched."""
 
+WORDS: Mapping[str, Params] = {
+    "elementwise": {"kind": "add", "tensor_inputs": 2},
+    "batch_norm": {"kind": "training"},
+    "gemm": {"layout": "nn"},
+    "conv2d": {"kernel": 3, "stride": 1, "padding": 1, "groups": 1},
+}
+"""Parameters that are alike in all rows of an op."""
+
+RANGES: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "gemm": {"m": (5, 12), "n": (5, 12), "k": (5, 12)},
+    "attention": {"batch": (0, 5), "heads": (2, 6), "q_len": (4, 13)},
+    "conv2d": {"n": (0, 7), "c_in": (2, 9), "c_out": (4, 9), "size": (3, 8)},
+    "embedding_bag": {"rows": (10, 24), "pooling": (0, 7), "batch": (4, 14)},
+}
+"""Exponents of two that sizes lie between; of other ops, rows and columns."""
+
 TARGETS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
 """Of the file, each with the same shapes."""
-
-Params = dict[str, int | str]
 
 
 def shapes(op: str, rows: int, *, batched: bool = False) -> list[Params]:
     """Return parameters as measured rows have them."""
     draw = np.random.default_rng(len(op))
-    if op != "gemm":
-        sizes = np.exp2(draw.uniform(5, 13, (rows, 2))).astype(int).tolist()
-        more: Params = (
-            {"kind": "add", "tensor_inputs": 2} if op == "elementwise" else {}
-        )
-        return [{**more, "rows": a, "cols": b} for a, b in sizes]
-    sizes = np.exp2(draw.uniform(5, 12, (rows, 4))).astype(int).tolist()
-    return [
-        {"b": b // 8 + 1 if batched else 1, "m": m, "n": n, "k": k, "layout": "nn"}
-        for b, m, n, k in sizes
+    ranges = RANGES.get(op, {"rows": (5, 13), "cols": (5, 13)})
+    if op == "gemm":
+        ranges = {"b": (2, 9) if batched else (0, 0), **ranges}
+    sizes = {
+        name: np.exp2(draw.uniform(*ends, rows)).astype(int).tolist()
+        for name, ends in ranges.items()
+    }
+    each = [
+        dict(zip(sizes, row, strict=True)) for row in zip(*sizes.values(), strict=True)
     ]
+    return [_row(op, {**WORDS.get(op, {}), **row}) for row in each]
+
+
+def _row(op: str, params: Params) -> Params:
+    if op == "attention":
+        return {**params, "kv_len": params["q_len"], "head_dim": 64}
+    if op == "embedding_bag":
+        table = {"rows": params["rows"], "dim": 64, "pooling": params["pooling"]}
+        return {"batch": params["batch"], "tables": [table]}
+    return params
 
 
 def best_s(call: Callable[[], object], repeats: int = REPEATS) -> float:

@@ -15,7 +15,27 @@ from perfc.costmodels.attention_residual import (
 from perfc.costmodels.batch_norm import BATCH_NORM
 from perfc.costmodels.bound import lower_bound
 from perfc.costmodels.calibration import PROFILE_SCHEMA
-from perfc.costmodels.catalog import is_path, target_names
+from perfc.costmodels.catalog import is_path, system_names, target_names
+from perfc.costmodels.collective import (
+    COLLECTIVE,
+    MAKERS_SYSTEMS,
+    CollectiveModel,
+    collective_links,
+    collective_parameters,
+    joins_nodes,
+)
+from perfc.costmodels.collective_rows import (
+    CollectiveRows,
+    collective_rows_of,
+    left_out_one_by_one,
+    weighed,
+)
+from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_time import (
+    CollectiveParameters,
+    Links,
+    collective_seconds,
+)
 from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
@@ -37,6 +57,7 @@ from perfc.costmodels.gemm_residual import (
 from perfc.costmodels.host_profile import (
     COMPILED_GRAPH,
     GRAPH_LAUNCH,
+    GRAPH_NODE_US,
     HostProfile,
     HostProfileError,
     PerName,
@@ -51,6 +72,12 @@ from perfc.costmodels.kernel_fit import (
     KernelFits,
     family_of,
     fits_of,
+)
+from perfc.costmodels.madmax import (
+    MadMaxModel,
+    MadMaxSystem,
+    madmax_model,
+    madmax_system,
 )
 from perfc.costmodels.measured import (
     MEASURED,
@@ -83,6 +110,8 @@ from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.sheet_fields import is_possible
 from perfc.costmodels.streaming import IDLE, REPEATED, STREAMING, StreamingModel
+from perfc.costmodels.system import System
+from perfc.costmodels.system_sheet import assumed_system
 from perfc.costmodels.target import (
     MATH_MODES,
     Device,
@@ -96,6 +125,7 @@ from perfc.costmodels.target import (
 )
 from perfc.costmodels.terms import Terms, terms_of
 from perfc.costmodels.timing import (
+    COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
     MEETING_OPS,
     MET,
@@ -120,6 +150,9 @@ __all__ = [
     "ATTENTION",
     "ATTENTION_RESIDUAL_FILE",
     "BATCH_NORM",
+    "COLLECTIVE",
+    "COLLECTIVES",
+    "COLLECTIVE_TIMINGS",
     "COMPILED_GRAPH",
     "CONV",
     "CPU",
@@ -129,9 +162,11 @@ __all__ = [
     "FITTED_FOLDER",
     "GEMM",
     "GRAPH_LAUNCH",
+    "GRAPH_NODE_US",
     "IDLE",
     "IN_PLACE",
     "KERNEL_TIMINGS",
+    "MAKERS_SYSTEMS",
     "MATH_MODES",
     "MEASURED",
     "MEETING_OPS",
@@ -152,6 +187,10 @@ __all__ = [
     "WALK",
     "WAVE_SIGMA",
     "AttentionParameters",
+    "CollectiveModel",
+    "CollectiveParameters",
+    "CollectiveRows",
+    "Collectives",
     "ColumnTable",
     "ConvParameters",
     "CostModel",
@@ -168,6 +207,9 @@ __all__ = [
     "KernelFits",
     "KernelTable",
     "Link",
+    "Links",
+    "MadMaxModel",
+    "MadMaxSystem",
     "MeasuredKernel",
     "MeasuredKernels",
     "MeasuredModel",
@@ -181,17 +223,23 @@ __all__ = [
     "RuntimeConstants",
     "Signature",
     "StreamingModel",
+    "System",
     "Target",
     "TargetError",
     "Terms",
     "TimedEstimate",
     "as_timed",
+    "assumed_system",
     "attention_features",
     "attention_seconds",
     "attention_sizes",
     "blocks_per_sm",
     "call_names",
     "call_seconds",
+    "collective_links",
+    "collective_parameters",
+    "collective_rows_of",
+    "collective_seconds",
     "cost_models",
     "describe",
     "distinct_rows",
@@ -208,10 +256,14 @@ __all__ = [
     "interval_sizes",
     "is_path",
     "is_possible",
+    "joins_nodes",
     "launches_winograd",
+    "left_out_one_by_one",
     "load_profile",
     "load_target",
     "lower_bound",
+    "madmax_model",
+    "madmax_system",
     "measured_kernel",
     "measured_signature",
     "memory_boundedness",
@@ -223,6 +275,7 @@ __all__ = [
     "ranged",
     "simt_parameters",
     "simt_seconds",
+    "system_names",
     "target_names",
     "target_of_device",
     "tensor_parameters",
@@ -230,4 +283,5 @@ __all__ = [
     "terms_of",
     "uniform_estimate",
     "wave_ratio",
+    "weighed",
 ]

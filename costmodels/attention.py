@@ -21,18 +21,32 @@ import functools
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from perfc.costmodels.attention_residual import corrected_seconds, measured_rows
+from perfc.costmodels.attention_residual import (
+    corrected_second,
+    corrected_seconds,
+    is_measured,
+    measured_rows,
+)
 from perfc.costmodels.causal import keys_per_tile
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.gemm import sized
-from perfc.costmodels.maths import ARRAYS
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable, Provenance
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import (
+    Estimate,
+    Flags,
+    Floats,
+    KernelTable,
+    Priced,
+    Provenance,
+    Signatures,
+    one_of,
+)
 from perfc.costmodels.target import Target
 
-HEAD_DIMS = np.array([64.0, 96.0, 128.0, 192.0, 256.0])
+HEAD_DIMS = (64.0, 96.0, 128.0, 192.0, 256.0)
 """Sizes of heads that kernels are made for; others are padded."""
 
 EXPONENTIALS_PER_CLOCK = 16.0
@@ -46,6 +60,9 @@ BACKWARD_RATE = 0.86
 arXiv 2307.08691)."""
 
 TENSOR_MODES = ("bf16", "fp16", "fp8")
+
+_SIZES = ("batch", "heads", "q_len", "kv_len", "head_dim")
+_BACKWARD = "backward"
 
 
 @attrs.frozen(kw_only=True)
@@ -134,14 +151,13 @@ class AttentionModel:
     priority: int = 50
     ops: frozenset[str] = frozenset({"attention"})
 
-    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+    def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim attention with sizes, in any math mode that the target has."""
-        names = ("batch", "heads", "q_len", "kv_len", "head_dim")
-        return sized(kernels, target, names)
+        return np.asarray(sized(kernels.signatures, target, _SIZES), dtype=np.bool_)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        narrow = np.isin(kernels.math, TENSOR_MODES)
+        narrow = one_of(kernels.math, TENSOR_MODES)
         flash = flash_parameters(target.device.architecture)
         seconds = attention_seconds(kernels, target, flash)
         if not narrow.all():
@@ -153,7 +169,7 @@ class AttentionModel:
             part = kernels.take(rows)
             seconds[rows] = corrected_seconds(seconds[rows], part, target)
         known = target.device.architecture in fitted("attention")
-        fitted_here = narrow & ~is_backward(kernels) & known
+        fitted_here = narrow & (kernels.text("phase") != _BACKWARD) & known
         unseen = np.where(narrow, UNSEEN_SIGMA, EFFICIENT.sigma_shared)
         return Estimate(
             seconds,
@@ -166,48 +182,71 @@ class AttentionModel:
             ],
         )
 
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return bool(sized(one, target, _SIZES))
 
-def is_backward(kernels: KernelTable) -> Flags:
-    """Whether each kernel computes gradients."""
-    backward: Flags = kernels.text("phase") == "backward"
-    return backward
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        narrow = one.math in TENSOR_MODES
+        flash = flash_parameters(target.device.architecture)
+        parameters = flash if narrow else EFFICIENT
+        seconds = _formula_seconds(one, target, parameters, FLOATS)
+        if is_measured(one, target):
+            seconds = corrected_second(seconds, one, target)
+        known = target.device.architecture in fitted("attention")
+        if narrow and known and one.text("phase") != _BACKWARD:
+            sigmas = flash.sigma_shared, flash.sigma_independent
+            return Priced(seconds, *sigmas, Provenance.FITTED)
+        shared = UNSEEN_SIGMA if narrow else EFFICIENT.sigma_shared
+        return Priced(seconds, shared, UNSEEN_SIGMA, Provenance.ANALYTIC)
 
 
 def attention_seconds(
     kernels: KernelTable, target: Target, parameters: AttentionParameters
 ) -> Floats:
     """Return the duration of each kernel by the formula of this file."""
-    device = target.device
+    return _formula_seconds(kernels.signatures, target, parameters, ARRAYS)
+
+
+def _formula_seconds(
+    kernels: Signatures[Number],
+    target: Target,
+    parameters: AttentionParameters,
+    maths: Maths[Number],
+) -> Number:
+    device, ceil, where = target.device, maths.ceil, maths.where
     tiles = TILES.get(device.architecture, FLASH_2)
     q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
-    size = _padded(kernels.param("head_dim", 1.0))
-    queries = np.where(size <= 96, tiles.narrow_queries, tiles.queries)  # noqa: PLR2004
+    size = _padded(kernels.param("head_dim", 1.0), maths)
+    queries = where(size <= 96, tiles.narrow_queries, tiles.queries)  # noqa: PLR2004
     heads = kernels.param("batch", 1.0) * kernels.param("heads", 1.0)
-    blocks = heads * np.ceil(q_len / queries)
-    keys = keys_per_tile(kernels, queries)
-    steps = np.ceil(keys * (1 / tiles.keys))
+    blocks = heads * ceil(q_len / queries)
+    keys = keys_per_tile(kernels, queries, maths)
+    steps = ceil(keys * (1 / tiles.keys))
 
-    splits = np.clip(np.floor(device.sm_count / blocks), 1.0, steps)
-    splits = np.where(tiles.splits | (q_len < kv_len), splits, 1.0)
+    splits = maths.least(maths.most(maths.floor(device.sm_count / blocks), 1.0), steps)
+    splits = where(tiles.splits | (q_len < kv_len), splits, 1.0)
     waves = blocks * splits / device.sm_count
-    waves = np.where(waves > 4, waves, np.ceil(waves))  # noqa: PLR2004 - blocks drift
+    waves = where(waves > 4, waves, ceil(waves))  # noqa: PLR2004 - blocks drift
     pairs = queries * tiles.keys
     rate = kernels.peak_flops_per_s(target) * (parameters.share / device.sm_count)
     exponentials_per_s = EXPONENTIALS_PER_CLOCK * device.sm_clock_hz
     step_s = pairs * (4 * size / rate + parameters.softmax / exponentials_per_s)
-    busy_s = waves * (np.ceil(steps / splits) * step_s + parameters.fill_s)
-    busy_s *= np.where(is_backward(kernels), BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
-    moved_s = stream_seconds(kernels.bytes, target, ARRAYS) / parameters.memory_share
-    combine_s = np.where(splits > 1, parameters.combine_s, 0.0)
+    busy_s = waves * (ceil(steps / splits) * step_s + parameters.fill_s)
+    backward = kernels.text("phase") == _BACKWARD
+    busy_s = busy_s * where(backward, BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
+    moved_s = stream_seconds(kernels.bytes, target, maths) / parameters.memory_share
+    combine_s = where(splits > 1, parameters.combine_s, 0.0)
     around_s = device.kernel_floor_s + parameters.start_s + combine_s
-    seconds: Floats = around_s + np.maximum(busy_s, moved_s)
-    return seconds
+    return around_s + maths.most(busy_s, moved_s)
 
 
-def _padded(head_dim: Floats) -> Floats:
+def _padded(head_dim: Number, maths: Maths[Number]) -> Number:
     """Return the size of heads that a kernel computes; larger ones as they are."""
-    at = np.minimum(np.searchsorted(HEAD_DIMS, head_dim), len(HEAD_DIMS) - 1)
-    padded: Floats = np.maximum(HEAD_DIMS[at], head_dim)
+    padded = head_dim
+    for size in reversed(HEAD_DIMS):
+        padded = maths.where(head_dim <= size, size, padded)
     return padded
 
 

@@ -12,11 +12,15 @@ aiconfigurator's rows (Apache-2.0; CUDA graphs, vLLM 0.24: FlashAttention 3 on H
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from perfc.costmodels.fitted_file import FOLDER
-from perfc.costmodels.network import networks
-from perfc.costmodels.protocol import Flags, Floats, KernelTable
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.network import Network, networks
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import Flags, Floats, KernelTable, Signatures
 from perfc.costmodels.target import Target
 
 ATTENTION_RESIDUAL_FILE = FOLDER / "attention_residual.npz"
@@ -25,49 +29,92 @@ ATTENTION_RESIDUAL_FILE = FOLDER / "attention_residual.npz"
 ATTENTION_TYPE = "bf16"
 """The type that was measured; fp16 takes the same kernels."""
 
-_TILES = np.array([[64.0], [64.0], [128.0], [128.0], [192.0], [192.0]])
-_PER_SM = np.array([[1.0], [2.0], [1.0], [2.0], [1.0], [2.0]])
+_TILES = ((64, 1), (64, 2), (128, 1), (128, 2), (192, 1), (192, 2))
 """Tiles of queries, and how many run on an SM at a time, whose waves it sees."""
 
-_HEIGHTS = np.array([[64.0], [128.0], [144.0], [192.0]])
+_HEIGHTS = (64, 128, 144, 192)
 """Tiles whose padding it sees."""
 
 
 def attention_sizes(kernels: KernelTable) -> Floats:
     """Return what the range that was measured is told by, shape (4, rows)."""
+    return np.array(_sizes(kernels.signatures))
+
+
+def _sizes(kernels: Signatures[Number]) -> tuple[Number, ...]:
     names = ("batch", "heads", "q_len", "head_dim")
-    return np.stack([kernels.param(name, 1.0) for name in names])
+    return tuple(kernels.param(name, 1.0) for name in names)
 
 
 def measured_rows(kernels: KernelTable, target: Target) -> Flags:
     """Return which kernels are of sizes that were measured on this GPU."""
-    network = networks(ATTENTION_RESIDUAL_FILE).get((target.name, ATTENTION_TYPE))
+    network = target.once(_own_network)
     if network is None:
         return np.zeros(len(kernels), dtype=np.bool_)
     sizes = attention_sizes(kernels)
     found = ((sizes >= network.least) & (sizes <= network.most)).all(axis=0)
-    found &= kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
-    found &= np.isin(kernels.math, (ATTENTION_TYPE, "fp16")) & ~kernels.given("causal")
-    inside: Flags = found & (kernels.text("phase", "forward") == "forward")
-    return inside
+    return np.logical_and(found, _is_alike(kernels.signatures))
+
+
+def is_measured(kernel: OneSignature, target: Target) -> bool:
+    """Whether one kernel is."""
+    network = target.once(_own_network)
+    if network is None or not _is_alike(kernel):
+        return False
+    return network.covers(_sizes(kernel))
+
+
+def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether kernels are such as were measured, but for their sizes."""
+    mode = kernels.math
+    found: Flags | bool = kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
+    found = found & ((mode == ATTENTION_TYPE) | (mode == "fp16"))
+    found = found & (kernels.param("causal") == 0)
+    forward: Flags | bool = kernels.text("phase", "forward") == "forward"
+    return found & forward
+
+
+def _own_network(target: Target) -> Network | None:
+    return networks(ATTENTION_RESIDUAL_FILE).get((target.device.name, ATTENTION_TYPE))
 
 
 def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
     """Return the formula's *seconds* of measured sizes as the rows correct them."""
-    network = networks(ATTENTION_RESIDUAL_FILE)[target.name, ATTENTION_TYPE]
+    network = networks(ATTENTION_RESIDUAL_FILE)[target.device.name, ATTENTION_TYPE]
     features = attention_features(seconds, kernels, target)
     return seconds * np.exp(network(features))
 
 
+def corrected_second(seconds: float, kernel: OneSignature, target: Target) -> float:
+    """Return the same of one kernel."""
+    network = networks(ATTENTION_RESIDUAL_FILE)[target.device.name, ATTENTION_TYPE]
+    features = _features(seconds, kernel, target, FLOATS)
+    return seconds * math.exp(network.of_one(features))
+
+
 def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
     """Return what a network sees of each kernel, shape (features, rows)."""
-    batch, heads, q_len, head_dim = attention_sizes(kernels)
+    return np.array(_features(seconds, kernels.signatures, target, ARRAYS))
+
+
+def _features(
+    seconds: Number,
+    kernels: Signatures[Number],
+    target: Target,
+    maths: Maths[Number],
+) -> list[Number]:
+    log2, ceil = maths.log2, maths.ceil
+    batch, heads, q_len, head_dim = _sizes(kernels)
     amounts = (batch, heads, batch * heads, q_len, seconds * 1e6)
-    logs = np.log2(np.stack(amounts))
-    whole = np.stack((head_dim % 64 == 0, head_dim % 16 == 0))
-    blocks = batch * heads * np.ceil(q_len / _TILES)
-    waves = blocks / (target.device.sm_count * _PER_SM)
-    tail = np.where(waves > 1, np.log2(np.ceil(waves) / waves), 0.0)
-    filled = np.clip(np.log2(waves), -3.0, 3.0)
-    padding = np.log2(np.ceil(q_len / _HEIGHTS) * _HEIGHTS / q_len)
-    return np.concatenate((logs, whole, tail, filled, padding))
+    found = [log2(amount) for amount in amounts]
+    found += [maths.flag(head_dim % width == 0) for width in (64, 16)]
+    waves = [
+        batch * heads * ceil(q_len / tile) / (target.device.sm_count * per_sm)
+        for tile, per_sm in _TILES
+    ]
+    for count in waves:
+        found.append(maths.where(count > 1, log2(ceil(count) / count), 0.0))
+    filled = [log2(count) for count in waves]
+    found += [maths.least(maths.most(each, -3.0), 3.0) for each in filled]
+    found += [log2(ceil(q_len / height) * height / q_len) for height in _HEIGHTS]
+    return found

@@ -19,7 +19,16 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.extrapolation import trust
-from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import (
+    Estimate,
+    Flags,
+    KernelTable,
+    Priced,
+    Signatures,
+    uniform_estimate,
+)
 from perfc.costmodels.target import Target
 
 HELD_BYTES = 48 << 10
@@ -65,28 +74,39 @@ class BatchNormModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        channels = np.maximum(kernels.param("cols", 1.0), 1.0)
-        backward = kernels.text("phase", "forward") == "backward"
-        held = kernels.bytes_read / channels <= HELD_BYTES
-        moved = kernels.bytes + np.where(held, 0.0, kernels.bytes_read)
-        share = np.where(held, self.held_share, self.share)
-        share = share * self._drawn(channels, backward, target)
-        floor_s = target.device.kernel_floor_s + self.start_s
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
-        return Estimate(
-            floor_s + moved / (target.device.memory.bytes_per_s * share),
-            np.full(len(kernels), sigma_shared),
-            np.full(len(kernels), self.sigma_independent),
-            [self.name] * len(kernels),
-            [provenance] * len(kernels),
+        return uniform_estimate(
+            self._seconds(kernels.signatures, target, ARRAYS),
+            model=self.name,
+            provenance=provenance,
+            sigma_shared=sigma_shared,
+            sigma_independent=self.sigma_independent,
         )
 
-    def _drawn(self, channels: Floats, backward: Flags, target: Target) -> Floats:
-        """Return the share of the memory's rate that so many blocks draw."""
-        blocks = np.minimum(channels / target.device.sm_count, BLOCKS_PER_SM)
-        spread = np.where(backward, self.spread_backward, self.spread)
-        drawn: Floats = blocks / (blocks + spread)
-        return drawn
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        training = one.kernel.params.get("kind") == "training"
+        return training and not target.device.synchronous
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        seconds = self._seconds(one, target, FLOATS)
+        provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
+        return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
+
+    def _seconds(
+        self, kernels: Signatures[Number], target: Target, maths: Maths[Number]
+    ) -> Number:
+        channels = maths.most(kernels.param("cols", 1.0), 1.0)
+        held = kernels.bytes_read / channels <= HELD_BYTES
+        moved = kernels.bytes + maths.where(held, 0.0, kernels.bytes_read)
+        backward = kernels.text("phase", "forward") == "backward"
+        spread = maths.where(backward, self.spread_backward, self.spread)
+        blocks = maths.least(channels / target.device.sm_count, BLOCKS_PER_SM)
+        share = maths.where(held, self.held_share, self.share)
+        share = share * (blocks / (blocks + spread))
+        floor_s = target.device.kernel_floor_s + self.start_s
+        return floor_s + moved / (target.device.memory.bytes_per_s * share)
 
 
 BATCH_NORM = BatchNormModel()

@@ -11,10 +11,10 @@ import numpy as np
 
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.protocol import Floats, KernelTable, number_of
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.streaming import KINDS
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 BESIDE = frozenset({"beside", "beside_bytes"})
 """Parameters of a product that say what is launched with it."""
@@ -29,12 +29,12 @@ def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Flo
     return np.where(count > 0, left, seconds)
 
 
-def without_beside_one(seconds: float, kernel: Kernel, target: Target) -> float:
+def without_beside_one(seconds: float, one: OneSignature, target: Target) -> float:
     """Return the same of one kernel."""
-    count = number_of(kernel.params, "beside")
+    count = one.param("beside")
     if count <= 0:
         return seconds
-    moved = number_of(kernel.params, "beside_bytes")
+    moved = one.param("beside_bytes")
     return _left(seconds, count, moved, target, FLOATS)
 
 

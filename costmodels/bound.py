@@ -8,9 +8,17 @@ from types import MappingProxyType
 import numpy as np
 
 from perfc.costmodels.causal import executed_share
-from perfc.costmodels.embedding_bag import has_tables, lookups_of
+from perfc.costmodels.embedding_bag import (
+    Each,
+    Lookups,
+    has_tables,
+    lookups_of,
+    lookups_of_one,
+)
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memcpy import link_bytes
-from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import Floats, KernelTable, Signatures
 from perfc.costmodels.target import Target
 
 _MIN_INDEX_BYTES = 4
@@ -30,7 +38,7 @@ def at_least_bound(seconds: Floats, kernels: KernelTable, target: Target) -> Flo
     """
     # Bytes that count every lookup bound the bound: unique rows, which take
     # longer to count, matter only to kernels that are faster than that.
-    doubtful = seconds < _bound_s(kernels, kernels.bytes, target)
+    doubtful = seconds < _bound_s(kernels.signatures, kernels.bytes, target, ARRAYS)
     if not doubtful.any():
         return seconds
     rows = np.flatnonzero(doubtful)
@@ -50,71 +58,99 @@ def lower_bound(kernels: KernelTable, target: Target) -> Floats:
         PerfcError: a kernel computes in a mode that the target has not.
 
     """
-    return _bound_s(kernels, _unavoidable_bytes(kernels), target)
+    moved = kernels.bytes.copy()
+    looks_up = kernels.op == "embedding_bag"
+    if looks_up.any():
+        bags = np.flatnonzero(looks_up)
+        bags = bags[[has_tables(kernels.kernels[i]) for i in bags.tolist()]]
+        if len(bags):
+            part = kernels.take(bags)
+            moved[bags] = _bytes_of_bags(part.signatures, lookups_of(part), ARRAYS)
+    return _bound_s(kernels.signatures, moved, target, ARRAYS)
 
 
-def _bound_s(kernels: KernelTable, moved: Floats, target: Target) -> Floats:
+def at_least_bound_of_one(seconds: float, one: OneSignature, target: Target) -> float:
+    """Raise *seconds* of one kernel to its lower bound; as `at_least_bound`."""
     device = target.device
-    rate = np.full(len(kernels), device.memory.bytes_per_s)
+    rate = device.memory.bytes_per_s
     for memory in reversed(device.memories):
-        rate = np.where(moved <= memory.capacity_bytes, memory.bytes_per_s, rate)
-    seconds: Floats = moved / rate
-    flops = _unavoidable_flops(kernels)
-    computing = np.flatnonzero(flops > 0)
-    if len(computing):
-        peak = kernels.take(computing).peak_flops_per_s(target)
-        seconds[computing] = np.maximum(seconds[computing], flops[computing] / peak)
-    copies = kernels.op == "memcpy"
-    if copies.any():
-        crossing = np.flatnonzero(copies & (kernels.text("kind") != "d2d"))
-        crossed = link_bytes(kernels.take(crossing))
-        seconds[crossing] = crossed / target.host_link.peak_bytes_per_s
-    return seconds
+        if one.bytes <= memory.capacity_bytes:
+            rate = memory.bytes_per_s
+    # All work, nothing saved: no bound is above. It is sooner found, and rarely higher.
+    roof_s = max(one.bytes / rate, one.flops / device.flops_per_s.get(one.math, 1.0))
+    if seconds >= roof_s and one.op != "memcpy":
+        return seconds
+    return max(seconds, lower_bound_of_one(one, target))
 
 
-def _unavoidable_flops(kernels: KernelTable) -> Floats:
+def lower_bound_of_one(one: OneSignature, target: Target) -> float:
+    """Return the lower bound of one kernel, in seconds.
+
+    Raises:
+        PerfcError: as `lower_bound`.
+
+    """
+    moved = one.bytes
+    if one.op == "embedding_bag" and has_tables(one.kernel):
+        moved = _bytes_of_bags(one, one.once(lookups_of_one), FLOATS)
+    return _bound_s(one, moved, target, FLOATS)
+
+
+def _bound_s(
+    kernels: Signatures[Number], moved: Number, target: Target, maths: Maths[Number]
+) -> Number:
+    device, op = target.device, kernels.op
+    moved_s = moved / device.memory.bytes_per_s
+    for memory in reversed(device.memories):
+        held = moved <= memory.capacity_bytes
+        moved_s = maths.where(held, moved / memory.bytes_per_s, moved_s)
+    flops = _unavoidable_flops(kernels, maths)
+    computed_s = flops / kernels.limit_flops_per_s(target)
+    seconds = maths.most(moved_s, computed_s)
+    crossing = (op == "memcpy") & (kernels.text("kind") != "d2d")
+    if not maths.any(crossing):
+        return seconds
+    crossed_s = link_bytes(kernels, maths) / target.host_link.peak_bytes_per_s
+    return maths.where(crossing, crossed_s, seconds)
+
+
+def _unavoidable_flops(kernels: Signatures[Number], maths: Maths[Number]) -> Number:
     """Flops of the work, but for those that an algorithm saves.
 
     What a causal mask hides need not be computed, nor what Winograd's algorithm trades
     for additions of its transforms, which are kernels of their own.
     """
-    masked = np.flatnonzero(kernels.op == "attention")
-    convolutions = kernels.op == "conv2d"
-    if not len(masked) and not convolutions.any():
-        return kernels.flops
-    flops = kernels.flops.copy()
-    if len(masked):
-        flops[masked] *= executed_share(kernels.take(masked))
+    flops, op = kernels.flops, kernels.op
+    masked, convolves = op == "attention", op == "conv2d"
+    if maths.any(masked):
+        flops = flops * maths.where(masked, executed_share(kernels, maths), 1.0)
+    if not maths.any(convolves):
+        return flops
     algorithm = kernels.text("algorithm")
     # Where nothing names the algorithm it may be the one with the fewest.
     window = (kernels.param("kernel") == 3) & (kernels.math == "fp32")  # noqa: PLR2004
     window &= kernels.param("stride", 1.0) * kernels.param("dilation", 1.0) == 1
-    free = convolutions & (algorithm == "") & window
-    flops[free] /= max(WINOGRAD_SAVES.values())
-    for name, saved in WINOGRAD_SAVES.items():
-        flops[convolutions & (algorithm == name)] /= saved
-    return flops
+    free = convolves & (algorithm == "") & window
+    saved = maths.where(free, max(WINOGRAD_SAVES.values()), 1.0)
+    for name, times in WINOGRAD_SAVES.items():
+        saved = maths.where(convolves & (algorithm == name), times, saved)
+    return flops / saved
 
 
-def _unavoidable_bytes(kernels: KernelTable) -> Floats:
+def _bytes_of_bags(
+    kernels: Signatures[Number],
+    lookups: Lookups[Each, Number],
+    maths: Maths[Number],
+) -> Number:
     """Bytes of the work, but a row looked up twice need not be read twice."""
-    moved = kernels.bytes
-    bags = np.flatnonzero(kernels.op == "embedding_bag")
-    bags = bags[[has_tables(kernels.kernels[i]) for i in bags.tolist()]]
-    if not len(bags):
-        return moved
-    part = kernels.take(bags)
-    lookups = lookups_of(part)
+    each = lookups.maths
     # Whatever the popularity, one row per table must be read.
-    distinct = np.where(
-        lookups.uniform, lookups.distinct(), np.minimum(lookups.count, 1.0)
+    distinct = each.where(
+        lookups.uniform, lookups.distinct(), each.least(lookups.count, 1.0)
     )
-    forward = part.text("phase", "forward") == "forward"
+    forward = kernels.text("phase", "forward") == "forward"
     # A gradient writes the rows that it reads, and its own rows are read, too.
-    times = np.where(forward, 1, 2)[lookups.kernel]
+    times = lookups.spread(maths.where(forward, 1.0, 2.0))
     needed = times * distinct * lookups.row_bytes + lookups.count * _MIN_INDEX_BYTES
-    written = np.where(forward, part.bytes_written, 0.0)
-    least = lookups.per_kernel(needed, len(bags)) + written
-    moved = moved.copy()
-    moved[bags] = np.minimum(moved[bags], least)
-    return moved
+    written = maths.where(forward, kernels.bytes_written, 0.0)
+    return maths.least(kernels.bytes, lookups.per_kernel(needed) + written)

@@ -12,6 +12,9 @@
     [kernels.near]                  may be absent, see `near_rows.py`
     octaves, unlike                 how far a row tells of others
     rows = ["-0.21 | 3.0 9.5 | nt"] weight, sizes and words of each
+    [collectives]                   may be absent, see `collective_rows.py`
+    rows = ["all_reduce fp16 4096 2 1 2 0.3"]   op, dtype, bytes, ranks, nodes, GPUs of
+                                    a node, weight
     [[measured]]                    kernels that were timed, see `measured_section.py`
     [host]                          what `--overheads` takes, see `host_profile.py`
 
@@ -27,6 +30,7 @@ from typing import cast
 
 import attrs
 
+from perfc.costmodels.collective_rows import CollectiveRows, collective_rows_of
 from perfc.costmodels.kernel_fit import FORWARD, Family, KernelFit
 from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.measured_section import measured_kernels, measured_problems
@@ -40,7 +44,9 @@ PROFILE_SCHEMA = "perfc.profile/1"
 PROFILE_TEXTS = ("name", "source", "date", "software")
 """What every profile says of itself."""
 
-_KEYS = frozenset({"schema", *PROFILE_TEXTS, "device", "kernels", "measured", "host"})
+_KEYS = frozenset(
+    {"schema", *PROFILE_TEXTS, "device", "kernels", "collectives", "measured", "host"}
+)
 _DEVICE_KEYS = frozenset({"target", "fields"})
 _NUMBERS = ("sigma_shared", "sigma_independent")
 _KERNEL_KEYS = frozenset(
@@ -60,6 +66,7 @@ class Calibration:
         fields: Fields of the sheet that were measured, in its units.
         fits: What was fitted of kernels.
         measured: Kernels that were timed.
+        collectives: What measured collectives say; None if none were.
         source: What to cite.
         has_host: Whether the file has a host, too.
 
@@ -70,6 +77,7 @@ class Calibration:
     fields: Mapping[str, FieldValue] = attrs.field(hash=False)
     fits: tuple[KernelFit, ...]
     measured: MeasuredKernels
+    collectives: CollectiveRows | None
     source: str
     has_host: bool
 
@@ -95,6 +103,7 @@ def check_profile(document: _Table) -> Iterator[str]:
     if device is not None:
         yield from _device_problems(device)
     yield from measured_problems(document.get("measured", []))
+    yield from _collective_problems(document.get("collectives"))
     kernels = document.get("kernels", [])
     if not isinstance(kernels, list):
         yield f"kernels is {shown(kernels)}, expected [[kernels]]"
@@ -126,6 +135,7 @@ def parse_calibration(document: _Table, where: str) -> Calibration:
         fields=dict(cast("Mapping[str, FieldValue]", device.get("fields", {}))),
         fits=tuple(map(_fit, entries)),
         measured=_measured(document, where),
+        collectives=_collectives(document.get("collectives")),
         source=f"{document['source']} ({document['date']}, {document['software']})",
         has_host="host" in document,
     )
@@ -144,6 +154,31 @@ def _measured(document: _Table, where: str) -> MeasuredKernels:
         message = f"{where}: profile: measured has a kernel twice; calibrate again"
         raise TargetError(message)
     return found
+
+
+def _collective_problems(entry: object) -> Iterator[str]:
+    if entry is None:
+        return
+    text = shown(entry)
+    table: _Table = cast("_Table", entry) if isinstance(entry, dict) else {}
+    rows = table.get("rows")
+    listed = cast("list[object]", rows) if isinstance(rows, list) else []
+    if {*table} != {"rows"} or not listed:
+        yield f"collectives is {text}, expected a table of rows"
+        return
+    try:
+        collective_rows_of(map(str, listed))
+    except ValueError as error:
+        yield (
+            f"collectives.rows has {shown(str(error))}, expected 'op dtype bytes ranks "
+            "nodes gpus-per-node weight'"
+        )
+
+
+def _collectives(entry: object) -> CollectiveRows | None:
+    if entry is None:
+        return None
+    return collective_rows_of(cast("Mapping[str, list[str]]", entry)["rows"])
 
 
 def _shown(value: object) -> str:

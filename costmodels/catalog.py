@@ -29,7 +29,6 @@ BUILTIN_ALIASES: Mapping[str, str] = {
     "b200": "b200-sxm-180g",
     "b200-sxm": "b200-sxm-180g",
     "gb200-186g": "gb200",
-    "gb200-nvl72": "gb200",
     "h100": "h100-sxm-80g",
     "h100-80g": "h100-sxm-80g",
     "h100-pcie": "h100-pcie-80g",
@@ -60,7 +59,27 @@ BUILTIN_ALIASES: Mapping[str, str] = {
 }
 """The `aliases` of the built-in sheets, here so that a look-up reads one file."""
 
+SYSTEM_ALIASES: Mapping[str, str] = {
+    "a2-highgpu": "a2-highgpu-8g",
+    "a3-high": "a3-highgpu-8g",
+    "a3-mega": "a3-megagpu-8g",
+    "dgx-1": "dgx-v100",
+    "nvl72": "gb200-nvl72",
+    "nd-a100-v4": "nd96asr-a100-v4",
+    "nd-h100-v5": "nd96isr-h100-v5",
+    "ndm-a100-v4": "nd96amsr-a100-v4",
+    "nd-h200-v5": "nd96isr-h200-v5",
+    "p3": "p3.16xlarge",
+    "p3dn": "p3dn.24xlarge",
+    "p4d": "p4d.24xlarge",
+    "p4de": "p4de.24xlarge",
+    "p5": "p5.48xlarge",
+    "p5en": "p5en.48xlarge",
+}
+"""The `aliases` of the built-in systems."""
+
 _FOLDER = Path(__file__).with_name("targets")
+_SYSTEMS = Path(__file__).with_name("systems")
 _SUFFIX = ".toml"
 
 SheetText = str | Mapping[str, object]
@@ -72,15 +91,22 @@ def target_names() -> list[str]:
     return sorted({*_builtin_names(), *plugin_names(TARGETS)})
 
 
+def system_names() -> list[str]:
+    """Return the names of the built-in systems, sorted."""
+    return sorted(path.stem for path in _SYSTEMS.glob(f"*{_SUFFIX}"))
+
+
 def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     """Return where a sheet is (for messages) and its content."""
     if is_path(name_or_path):
         return shown_path(name_or_path), _read(name_or_path)
     name = name_or_path.strip().lower()
     name = BUILTIN_ALIASES.get(name, name)
-    path = _FOLDER / f"{name}{_SUFFIX}"
-    if name and path.is_file():
-        return f"target {name}", _read(path)
+    name = SYSTEM_ALIASES.get(name, name)
+    for folder, what in ((_FOLDER, "target"), (_SYSTEMS, "system")):
+        path = folder / f"{name}{_SUFFIX}"
+        if name and path.is_file():
+            return f"{what} {name}", _read(path)
     return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
 
 
@@ -127,11 +153,14 @@ def _plain_tables(content: object, where: str) -> Mapping[str, object]:
 
 def _unknown(name: str) -> str:
     known = sorted(_builtin_names())
-    near = difflib.get_close_matches(name.lower(), [*known, *BUILTIN_ALIASES], n=1)
+    systems = system_names()
+    guesses = [*known, *BUILTIN_ALIASES, *systems, *SYSTEM_ALIASES]
+    near = difflib.get_close_matches(name.lower(), guesses, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     plugins = "".join(f", {plugin}" for plugin in sorted(plugin_names(TARGETS)))
     quoted = name if name.isprintable() and name else repr(name)
     return (
         f"unknown target {quoted}; {hint}known targets: {', '.join(known)}{plugins}; "
+        f"systems: {', '.join(systems)}; "
         "or the path of a .toml sheet"
     )

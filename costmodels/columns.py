@@ -188,6 +188,10 @@ class ColumnTable(KernelTable):
         """Peak rate of *target* in the math mode of all kernels, FLOP/s."""
         return np.full(len(self), target.peak(self.columns.math))
 
+    def runs_on(self, target: Target) -> Flags:
+        """Whether a target has the math mode of all kernels."""
+        return np.full(len(self), self.columns.math in target.device.flops_per_s)
+
     def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
         """Return the table with one more parameter."""
         params = {**self.columns.params, name: values}

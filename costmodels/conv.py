@@ -13,10 +13,9 @@ import math
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from perfc.costmodels.beside import without_beside
-from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.beside import without_beside, without_beside_one
+from perfc.costmodels.bound import at_least_bound_of_one, lower_bound
 from perfc.costmodels.conv_simt import (
     ALGORITHMS,
     DIRECT,
@@ -25,18 +24,31 @@ from perfc.costmodels.conv_simt import (
     conv_parameters,
 )
 from perfc.costmodels.extrapolation import trust
-from perfc.costmodels.gemm import math_seconds, sized, uses_simt
+from perfc.costmodels.gemm import (
+    math_second,
+    math_seconds,
+    sized,
+    uses_simt,
+)
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.product_machine import Size
+from perfc.costmodels.product_parameters import SIMT_MODES
 from perfc.costmodels.products import Products
 from perfc.costmodels.protocol import (
     Estimate,
     Flags,
     Floats,
     KernelTable,
+    Priced,
     Provenance,
+    Signatures,
+    one_of,
 )
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel, Record
 
+_SIZES = ("n", "c_in", "c_out", "kernel")
 _WINOGRAD_KERNEL = 3
 _WINOGRAD_CHANNELS = 32.0
 
@@ -72,22 +84,25 @@ class ConvModel:
     fitted_on: frozenset[str] = frozenset({"6.0", "6.1", "7.0", "7.5"})
     """Compute capabilities of the GPUs of these rows."""
 
-    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+    def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim convolutions with sizes, in a math mode that the target has."""
-        return sized(kernels, target, ("n", "c_in", "c_out", "kernel"))
+        return np.asarray(sized(kernels.signatures, target, _SIZES), dtype=np.bool_)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        simt = uses_simt(kernels)
-        tiled = _is_tiled(kernels)
+        simt, windows = uses_simt(kernels), _windows(kernels)
+        tiled = np.asarray(_is_tiled(kernels.signatures, windows), dtype=np.bool_)
         seconds = np.empty(len(kernels))
-        for chosen, price in (
-            (tiled, self._tiled_seconds),
-            (~tiled, self._product_seconds),
-        ):
-            if chosen.any():
-                rows = np.flatnonzero(chosen)
-                seconds[rows] = price(kernels.take(rows), target)
+        if len(rows := np.flatnonzero(tiled)):
+            part, sides = kernels.take(rows), windows[rows]
+            seconds[rows] = self._tiled_seconds(part.signatures, sides, target, ARRAYS)
+        if len(rows := np.flatnonzero(~tiled)):
+            part, sides = kernels.take(rows), windows[rows]
+            products = _as_products(part, sides, target)
+            plain_s = math_seconds(products, simt[rows], target)
+            seconds[rows] = self._as_convolution(
+                plain_s, part.signatures, target, ARRAYS
+            )
         seconds = np.maximum(seconds, lower_bound(kernels, target))
         # Of kernels on tensor cores the rows are plain products, without layouts.
         left_s = np.where(simt, without_beside(seconds, kernels, target), seconds)
@@ -102,96 +117,138 @@ class ConvModel:
             [Provenance.ANALYTIC if b else provenance for b in backward.tolist()],
         )
 
-    def _product_seconds(self, kernels: KernelTable, target: Target) -> Floats:
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return bool(sized(one, target, _SIZES))
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        window = _window(one.kernel)
+        tiled = _is_tiled(one, window)
+        if tiled:
+            seconds = self._tiled_seconds(one, window, target, FLOATS)
+        else:
+            size = _as_product(one, window, target, FLOATS)
+            plain_s = math_second(size, one.math, target)
+            seconds = self._as_convolution(plain_s, one, target, FLOATS)
+        seconds = at_least_bound_of_one(seconds, one, target)
+        if one.math in SIMT_MODES:
+            seconds = without_beside_one(seconds, one, target)
+        provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
+        if one.text("phase", "forward") != "forward":
+            shared = max(shared, self.sigma_backward)
+            return Priced(seconds, shared, self.sigma_product, Provenance.ANALYTIC)
+        own = self.sigma_independent if tiled else self.sigma_product
+        return Priced(seconds, shared, own, provenance)
+
+    def _as_convolution(
+        self,
+        seconds: Number,
+        kernels: Signatures[Number],
+        target: Target,
+        maths: Maths[Number],
+    ) -> Number:
+        """Return what the convolution takes that a plain product takes *seconds* of."""
         start_s = target.device.kernel_floor_s
-        products = _as_products(kernels, target)
-        simt = uses_simt(kernels)
-        seconds = math_seconds(products, simt, target)
-        slower = np.where(simt, self._gradient_factors(kernels), 1.0)
-        slower *= self.direct_overhead
-        found: Floats = start_s + (seconds - start_s) * slower
-        return found
+        simt = one_of(kernels.math, SIMT_MODES)
+        slower = maths.where(simt, self._gradient_factors(kernels, maths), 1.0)
+        return start_s + (seconds - start_s) * (slower * self.direct_overhead)
 
-    def _gradient_factors(self, kernels: KernelTable) -> Floats:
+    def _gradient_factors(
+        self, kernels: Signatures[Number], maths: Maths[Number]
+    ) -> Number:
         forward = kernels.text("phase", "forward") == "forward"
-        return np.where(forward, 1.0, self.gradient_overhead)
+        return maths.where(forward, 1.0, self.gradient_overhead)
 
-    def _tiled_seconds(self, kernels: KernelTable, target: Target) -> Floats:
+    def _tiled_seconds(
+        self,
+        kernels: Signatures[Number],
+        window: Number,
+        target: Target,
+        maths: Maths[Number],
+    ) -> Number:
         """Return what the algorithm takes that the launch names, or the fastest."""
         p = self.parameters or conv_parameters()
-        sizes = _sizes_of(kernels)
+        sizes = _sizes_of(kernels, window, maths)
         named = kernels.text("algorithm")
-        unnamed = ~np.isin(named, list(ALGORITHMS))
-        winograd = fits_winograd(kernels)
+        known = one_of(named, ALGORITHMS)
+        winograd = fits_winograd(kernels) & (named == "")
         filled = (sizes.c_in % _FILLED == 0) & (sizes.c_out % _FILLED == 0)
-        aligned = np.where(filled, self.aligned, 1.0)
-        gradient = self._gradient_factors(kernels)
-        fastest = np.full(len(kernels), np.inf)
+        aligned = maths.where(filled, self.aligned, 1.0)
+        fastest = window * math.inf
         for name, seconds_of in ALGORITHMS.items():
-            free = unnamed if name == DIRECT else winograd & (named == "")
-            found = seconds_of(sizes, target, p)
-            found = found * (gradient if name == DIRECT else aligned)
-            fastest = np.where(
-                free | (named == name), np.minimum(fastest, found), fastest
-            )
-        seconds: Floats = target.device.kernel_floor_s + p.start_s + fastest
-        return seconds
+            asked = named == name
+            if name == DIRECT:
+                factor = self._gradient_factors(kernels, maths)
+                taken = known == asked  # by name, or where nothing known is named
+            else:
+                factor, taken = aligned, winograd | asked
+            if maths.any(taken):
+                found = seconds_of(sizes, target, p, maths) * factor
+                fastest = maths.where(taken, maths.least(fastest, found), fastest)
+        return target.device.kernel_floor_s + p.start_s + fastest
 
 
-def _is_tiled(kernels: KernelTable) -> Flags:
+def _is_tiled(kernels: Signatures[Number], window: Number) -> Flags | bool:
     """Whether each kernel is an ungrouped fp32 convolution with a window."""
-    windows = _window_points(kernels) > 1
-    plain = windows & (kernels.param("groups", 1.0) <= 1)
-    tiled: Flags = plain & (kernels.math == "fp32") & (kernels.op == "conv2d")
+    plain = (window > 1) & (kernels.param("groups", 1.0) <= 1)
+    tiled: Flags | bool = plain & (kernels.math == "fp32") & (kernels.op == "conv2d")
     return tiled
 
 
-def _sizes_of(kernels: KernelTable) -> Convolutions:
-    images = np.maximum(kernels.param("n", 1.0), 1.0)
+def _sizes_of(
+    kernels: Signatures[Number], window: Number, maths: Maths[Number]
+) -> Convolutions[Number]:
+    images = maths.most(kernels.param("n", 1.0), 1.0)
     c_in, c_out = kernels.param("c_in", 1.0), kernels.param("c_out", 1.0)
-    window = _window_points(kernels)
     # The pixels follow from the flops, whatever the padding and the stride.
-    pixels = np.maximum(1.0, kernels.flops / (2 * c_in * c_out * window))
-    return Convolutions(images, c_in, c_out, np.sqrt(pixels / images), window)
+    pixels = maths.most(kernels.flops / (2 * c_in * c_out * window), 1.0)
+    return Convolutions(images, c_in, c_out, maths.sqrt(pixels / images), window)
 
 
-def _as_products(kernels: KernelTable, target: Target) -> Products:
-    groups = np.maximum(kernels.param("groups", 1.0), 1.0)
+def _as_product(
+    kernels: Signatures[Number], window: Number, target: Target, maths: Maths[Number]
+) -> Size[Number]:
+    groups = maths.most(kernels.param("groups", 1.0), 1.0)
     columns = kernels.param("c_out") / groups
-    depth = kernels.param("c_in") / groups * _window_points(kernels)
+    depth = kernels.param("c_in") / groups * window
     # The pixels follow from the flops, whatever the padding and the stride.
-    pixels = np.maximum(1.0, kernels.flops / (2 * groups * columns * depth))
-    return Products(
-        np.stack([groups, pixels, columns, depth]),
-        kernels.bytes,
-        kernels.peak_flops_per_s(target),
-        np.zeros(len(kernels), dtype=np.bool_),
-        np.zeros(len(kernels), dtype=np.bool_),
-    )
+    pixels = maths.most(kernels.flops / (2 * groups * columns * depth), 1.0)
+    peak = kernels.peak_flops_per_s(target)
+    return Size(groups, pixels, columns, depth, kernels.bytes, peak)
 
 
-def _window_points(kernels: KernelTable) -> Floats:
-    """Return how many points a window has; one number is the size of each axis."""
+def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Products:
+    *sizes, moved, peak = _as_product(kernels.signatures, windows, target, ARRAYS)
+    nowhere = np.zeros(len(kernels), dtype=np.bool_)
+    return Products(np.stack(sizes), moved, peak, nowhere, nowhere)
+
+
+def _windows(kernels: KernelTable) -> Floats:
+    """Return how many points each window has; one number is the size of each axis."""
     side = kernels.param("kernel", 0.0)
     points = np.where(kernels.op == "conv3d", side**3, side**2)
     # A record of columns has one number; only kernels made by hand have more.
     for row in np.flatnonzero(side == 0).tolist():
-        points[row] = _points(kernels.kernels[row])
+        points[row] = _window(kernels.kernels[row])
     return points
 
 
-def _points(kernel: Kernel) -> float:
+def _window(kernel: Kernel) -> float:
+    """Return the same of one kernel."""
     sizes = kernel.params.get("kernel")
+    if isinstance(sizes, int | float):
+        return float(sizes) ** (3 if kernel.op == "conv3d" else 2)
     if isinstance(sizes, tuple):
-        return math.prod(size for size in sizes if isinstance(size, int))
+        return float(math.prod(size for size in sizes if isinstance(size, int)))
     return 1.0
 
 
-def fits_winograd(kernels: KernelTable) -> Flags:
+def fits_winograd(kernels: Signatures[Number]) -> Flags | bool:
     """Whether Winograd's algorithm computes these in fp32: 3x3 windows, one by one."""
-    found: Flags = kernels.param("kernel") == _WINOGRAD_KERNEL
+    found: Flags | bool = kernels.param("kernel") == _WINOGRAD_KERNEL
     for name in ("stride", "dilation", "groups"):
-        found &= kernels.param(name, 1.0) == 1
+        found = found & (kernels.param(name, 1.0) == 1)
     return found
 
 

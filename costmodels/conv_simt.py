@@ -19,13 +19,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Generic, NamedTuple, Protocol
 
 import attrs
-import numpy as np
 
 from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.maths import Maths, Number
 from perfc.costmodels.memory import stream_share
-from perfc.costmodels.protocol import Floats
 from perfc.costmodels.target import Target
 
 FUSED_BLOCKS: Mapping[str, tuple[tuple[int, int, int], ...]] = MappingProxyType(
@@ -99,27 +99,21 @@ def conv_parameters() -> ConvParameters:
     return ConvParameters(**fitted("conv")["kernel"])
 
 
-@attrs.frozen(eq=False)
-class Convolutions:
-    """Sizes of 2-d convolutions; each of shape (rows,).
+class Convolutions(NamedTuple, Generic[Number]):
+    """Sizes of a 2-d convolution, or of many, each of shape (rows,)."""
 
-    Attributes:
-        images: How many.
-        c_in: Channels of an image.
-        c_out: Channels of a result.
-        side: Rows of a result, and columns.
-        window: Points of the window.
-
-    """
-
-    images: Floats
-    c_in: Floats
-    c_out: Floats
-    side: Floats
-    window: Floats
+    images: Number
+    c_in: Number
+    """Channels of an image."""
+    c_out: Number
+    """Channels of a result."""
+    side: Number
+    """Rows of a result, and columns."""
+    window: Number
+    """Points of the window."""
 
     @property
-    def pixels(self) -> Floats:
+    def pixels(self) -> Number:
         """Pixels of all results."""
         return self.images * self.side * self.side
 
@@ -133,17 +127,12 @@ class _Rates:
     numbers: float
     """Of 4 bytes that move."""
 
-    @classmethod
-    def of(cls, target: Target) -> _Rates:
-        sms = target.device.sm_count
-        flops_per_s = target.device.flops_per_s["fp32"] * clock_share(target)
-        bytes_per_s = target.device.memory.bytes_per_s * stream_share(target)
-        return cls(sms, flops_per_s / sms, bytes_per_s / 4)
 
-    def waves(self, blocks: Floats) -> Floats:
-        """Return how many blocks one SM works through."""
-        found: Floats = np.ceil(blocks * (1 / self.sms))
-        return found
+def _rates_of(target: Target) -> _Rates:
+    sms = target.device.sm_count
+    flops_per_s = target.device.flops_per_s["fp32"] * clock_share(target)
+    bytes_per_s = target.device.memory.bytes_per_s * stream_share(target)
+    return _Rates(sms, flops_per_s / sms, bytes_per_s / 4)
 
 
 def clock_share(target: Target) -> float:
@@ -157,65 +146,87 @@ def clock_share(target: Target) -> float:
     return float(min(1.0, target.watts / wanted) ** (1 / 3))
 
 
-def implicit_seconds(sizes: Convolutions, target: Target, p: ConvParameters) -> Floats:
+def implicit_seconds(
+    sizes: Convolutions[Number], target: Target, p: ConvParameters, maths: Maths[Number]
+) -> Number:
     """Return the duration as an implicit product, without what moves beside it."""
-    rates = _Rates.of(target)
+    rates, ceil = target.once(_rates_of), maths.ceil
     depth = sizes.c_in * sizes.window
-    heights = np.ceil(sizes.pixels / _PIXEL_TILE)
-    found: list[Floats] = []
+    heights = ceil(sizes.pixels / _PIXEL_TILE)
+    found: list[Number] = []
     for tile in _CHANNEL_TILES:
         slower = p.implicit * (1 + p.narrow_tile * (_CHANNEL_TILES[-1] / tile - 1))
         tile_s = depth * (2 * _PIXEL_TILE * tile * slower / rates.sm_flops)
-        waves = rates.waves(heights * np.ceil(sizes.c_out / tile))
+        waves = ceil(heights * ceil(sizes.c_out / tile) * (1 / rates.sms))
         found.append(waves * (tile_s + p.tile_fill_s))
-    whole: Floats = np.minimum.reduce(found) + _moved_seconds(sizes, rates, p)
-    return whole
+    return functools.reduce(maths.least, found) + _moved_seconds(sizes, rates, p)
 
 
-def fused_seconds(sizes: Convolutions, target: Target, p: ConvParameters) -> Floats:
+def fused_seconds(
+    sizes: Convolutions[Number], target: Target, p: ConvParameters, maths: Maths[Number]
+) -> Number:
     """Return the duration in F(2x2, 3x3), one kernel behind that of the filters."""
-    rates = _Rates.of(target)
-    across = np.ceil(sizes.side / 2)
-    columns = np.ceil(sizes.c_out / _FUSED_CHANNELS)
+    rates, ceil = target.once(_rates_of), maths.ceil
+    across = ceil(sizes.side / 2)
+    columns = ceil(sizes.c_out / _FUSED_CHANNELS)
     shapes = FUSED_BLOCKS.get(target.device.architecture, _ONE_BLOCK)
-    blocks = np.minimum.reduce(
+    blocks = functools.reduce(
+        maths.least,
         [
-            np.ceil(sizes.images / n) * np.ceil(across / h) * np.ceil(across / w)
+            ceil(sizes.images / n) * ceil(across / h) * ceil(across / w)
             for n, h, w in shapes
-        ]
+        ],
     )
     flops = 2 * 16 * _FUSED_TILES * _FUSED_CHANNELS * sizes.c_in
     block_s = flops * (p.fused / rates.sm_flops) + p.block_fill_s
     filters = (9 + 16) * sizes.c_in * sizes.c_out
-    seconds: Floats = rates.waves(blocks * columns) * block_s
-    seconds += filters * (p.fused_filters / rates.numbers)
+    seconds = ceil(blocks * columns * (1 / rates.sms)) * block_s
+    seconds = seconds + filters * (p.fused_filters / rates.numbers)
     return seconds + _moved_seconds(sizes, rates, p)
 
 
-def winograd_seconds(sizes: Convolutions, target: Target, p: ConvParameters) -> Floats:
+def winograd_seconds(
+    sizes: Convolutions[Number], target: Target, p: ConvParameters, maths: Maths[Number]
+) -> Number:
     """Return the duration in F(4x4, 3x3), its transforms included."""
-    rates = _Rates.of(target)
-    tiles = sizes.images * np.square(np.ceil(sizes.side / 4))
-    rows, columns = np.ceil(tiles / _PRODUCT_TILE), np.ceil(sizes.c_out / _PRODUCT_TILE)
-    waves = rates.waves(36 * rows * columns / _PER_SM) * _PER_SM
+    rates, ceil, pixels = target.once(_rates_of), maths.ceil, sizes.pixels
+    across = ceil(sizes.side / 4)
+    tiles = sizes.images * (across * across)
+    rows, columns = ceil(tiles / _PRODUCT_TILE), ceil(sizes.c_out / _PRODUCT_TILE)
+    waves = ceil(36 * rows * columns / _PER_SM * (1 / rates.sms)) * _PER_SM
     tile_s = sizes.c_in * (2 * _PRODUCT_TILE**2 * p.product / rates.sm_flops)
     moved = p.filters * (9 + 36) * sizes.c_in * sizes.c_out
-    moved += p.images * (sizes.pixels + 36 * tiles) * sizes.c_in
-    moved += p.results * (sizes.pixels + 36 * tiles) * sizes.c_out
-    seconds: Floats = waves * tile_s + moved / rates.numbers
-    return seconds
+    moved = moved + p.images * (pixels + 36 * tiles) * sizes.c_in
+    moved = moved + p.results * (pixels + 36 * tiles) * sizes.c_out
+    return waves * tile_s + moved / rates.numbers
 
 
-def _moved_seconds(sizes: Convolutions, rates: _Rates, p: ConvParameters) -> Floats:
+def _moved_seconds(
+    sizes: Convolutions[Number], rates: _Rates, p: ConvParameters
+) -> Number:
     numbers = sizes.pixels * (sizes.c_in + sizes.c_out)
-    found: Floats = numbers * (p.tensors / rates.numbers)
-    return found
+    return numbers * (p.tensors / rates.numbers)
+
+
+class _Seconds(Protocol):
+    """A formula of one convolution or of many."""
+
+    def __call__(
+        self,
+        sizes: Convolutions[Number],
+        target: Target,
+        p: ConvParameters,
+        maths: Maths[Number],
+        /,
+    ) -> Number:
+        """Return seconds."""
+        ...
 
 
 DIRECT = "implicit"
 """The algorithm that computes any window."""
 
-ALGORITHMS = {
+ALGORITHMS: Mapping[str, _Seconds] = {
     DIRECT: implicit_seconds,
     "fused_winograd": fused_seconds,
     "winograd": winograd_seconds,

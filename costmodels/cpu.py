@@ -37,7 +37,14 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.cpu_amounts import amounts_of
 from perfc.costmodels.kernel_fit import SERIES_KINDS, family_of
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import (
+    Estimate,
+    Floats,
+    KernelTable,
+    Priced,
+    Provenance,
+)
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel
 
@@ -181,9 +188,13 @@ class CpuModel:
         """Claim all kernels of known ops if the device is the host's processor."""
         return kernels.known & target.device.synchronous
 
-    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return kernel.known and target.device.synchronous
+        return one.kernel.known and target.device.synchronous
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Leave it to a table: a program does not ask for kernels of a CPU alone."""
+        return None
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows, by the profile's coefficients where it has any."""

@@ -14,6 +14,7 @@ from perfc.costmodels.causal import executed_share
 from perfc.costmodels.cpu_reductions import goes_down, reduction_amounts
 from perfc.costmodels.embedding_bag import distinct_rows, has_tables, lookups_of
 from perfc.costmodels.kernel_fit import BACKWARD
+from perfc.costmodels.maths import ARRAYS
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -167,7 +168,7 @@ def _product_amounts(
     flops_s = kernels.flops / (rate * share)
     attention = np.flatnonzero([k.op == "attention" for k in kernels.kernels])
     if len(attention):
-        flops_s[attention] *= executed_share(kernels.take(attention))
+        flops_s[attention] *= executed_share(kernels.take(attention).signatures, ARRAYS)
     sizes = np.array([product_sizes(k) for k in kernels.kernels], dtype=np.float64)
     batch, m, n, k = sizes.reshape(-1, 4).T
     bias = [k.op == "gemm" and k.params.flag("bias") for k in kernels.kernels]
@@ -239,9 +240,9 @@ class _Bags:
         rows = np.flatnonzero(found)
         if len(rows):
             seen = lookups_of(kernels.take(rows))
-            lookups[rows] = seen.per_kernel(seen.count, len(rows))
-            distinct[rows] = seen.per_kernel(seen.distinct(), len(rows))
-            tables = seen.per_kernel(seen.rows * seen.row_bytes, len(rows))
+            lookups[rows] = seen.per_kernel(seen.count)
+            distinct[rows] = seen.per_kernel(seen.distinct())
+            tables = seen.per_kernel(seen.rows * seen.row_bytes)
             held_bytes[rows] = tables
         return cls(lookups, distinct, held_bytes, found)
 

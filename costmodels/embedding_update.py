@@ -22,6 +22,10 @@ smaller share of the memory rate than streams do: `UPDATE_SHARE`, `SORTED_SHARE`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +35,26 @@ from perfc.costmodels.embedding_bag import (
     SECTOR_BYTES,
     START_S,
     USABLE_L2,
+    Each,
     Lookups,
-    distinct_rows,
     has_tables,
     lookups_of,
+    lookups_of_one,
+    touched_rows,
 )
 from perfc.costmodels.extrapolation import NOWHERE, trust
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import L2_SHARE, stream_share
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import (
+    Estimate,
+    KernelTable,
+    Priced,
+    Signatures,
+    distinct,
+    one_of,
+    uniform_estimate,
+)
 from perfc.costmodels.target import Target
 from perfc.ir import OPTIMIZER_STATES, Kernel
 
@@ -90,6 +106,9 @@ V100, and were seen before this was chosen.
 """
 
 
+_BAG = "embedding_bag"
+
+
 @attrs.frozen
 class EmbeddingUpdateModel:
     """Traffic of gradients and updated rows; latency where few blocks run."""
@@ -97,7 +116,7 @@ class EmbeddingUpdateModel:
     name: str = "embedding-update"
     priority: int = 61
     ops: frozenset[str] = frozenset(
-        {"embedding_bag", "embedding_backward", "linearize_indices", "index_add"}
+        {_BAG, "embedding_backward", "linearize_indices", "index_add"}
     )
     sigma_shared: float = 0.25
     sigma_independent: float = 0.3
@@ -109,137 +128,168 @@ class EmbeddingUpdateModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        count = len(kernels)
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
-        ops = np.array([kernel.op for kernel in kernels.kernels])
-        busy_s = np.zeros(count)
-        for op, seconds in (
-            ("embedding_bag", _update_seconds),
-            ("embedding_backward", _feature_seconds),
-            ("linearize_indices", _linearize_seconds),
-            ("index_add", _added_seconds),
-        ):
-            rows = np.flatnonzero(ops == op)
-            if len(rows):
-                busy_s[rows] = seconds(kernels.take(rows), target)
-        return Estimate(
+        busy_s = np.zeros(len(kernels))
+        for op in distinct(kernels.op)[0]:
+            rows = np.flatnonzero(kernels.op == op)
+            part = kernels.take(rows)
+            busy_s[rows] = (
+                _update_seconds(part.signatures, lookups_of(part), target, ARRAYS)
+                if op == _BAG
+                else _SECONDS[op](part.signatures, target, ARRAYS)
+            )
+        return uniform_estimate(
             target.device.kernel_floor_s + START_S + busy_s,
-            np.full(count, sigma_shared),
-            np.full(count, self.sigma_independent),
-            [self.name] * count,
-            [provenance] * count,
+            model=self.name,
+            provenance=provenance,
+            sigma_shared=sigma_shared,
+            sigma_independent=self.sigma_independent,
         )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return _is_update(one.kernel)
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        busy_s = (
+            _update_seconds(one, one.once(lookups_of_one), target, FLOATS)
+            if one.op == _BAG
+            else _SECONDS[one.op](one, target, FLOATS)
+        )
+        seconds = target.device.kernel_floor_s + START_S + busy_s
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
 
 
 def _is_update(kernel: Kernel) -> bool:
-    if kernel.op != "embedding_bag":
+    if kernel.op != _BAG:
         return True
     phase = kernel.params.get("phase", "forward")
     return phase != "forward" and has_tables(kernel)
 
 
-def _state_bytes(optimizer: str, row_bytes: Floats) -> Floats:
-    """Return the bytes of the states of one row; a single number takes a sector."""
-    states = OPTIMIZER_STATES.get(optimizer, ())
-    elements, rows = states.count("element"), states.count("row")
-    found: Floats = elements * row_bytes + rows * SECTOR_BYTES
-    return found
-
-
-def _update_seconds(kernels: KernelTable, target: Target) -> Floats:
-    count, device = len(kernels), target.device
-    lookups = lookups_of(kernels)
-    row = np.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
+def _update_seconds(
+    kernels: Signatures[Number],
+    lookups: Lookups[Each, Number],
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    device, each, spread = target.device, lookups.maths, lookups.spread
+    row = each.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
     held = USABLE_L2 * device.l2.capacity_bytes / row
-    batch = np.maximum(kernels.param("batch", 1.0), 1.0)[lookups.kernel]
-    atomic = _is(kernels, "atomic")[lookups.kernel]
-    distinct = lookups.distinct()
-    row_misses = _misses(lookups.rows, lookups.count, held)
-    state = _states(kernels, lookups, row)
-    updated = np.where(atomic, row_misses * row, distinct * (row + state))
-    gradient = np.where(atomic, batch, _misses(batch, lookups.count, held)) * row
+    batch = spread(maths.most(kernels.param("batch", 1.0), 1.0))
+    algorithm = kernels.text("algorithm")
+    atomic = spread(maths.flag(algorithm == "atomic")) > 0
+    row_misses = _misses(lookups.rows, lookups.count, held, each)
+    changed = lookups.distinct() * (row + _state_bytes(kernels, lookups, row, maths))
+    updated = each.where(atomic, row_misses * row, changed)
+    gradients = _misses(batch, lookups.count, held, each)
+    gradient = each.where(atomic, batch, gradients) * row
     listed = lookups.count * _INFO_BYTES
     memory_rate = device.memory.bytes_per_s * stream_share(target)
-    share = np.where(atomic, UPDATE_SHARE, SORTED_SHARE)
+    share = each.where(atomic, UPDATE_SHARE, SORTED_SHARE)
     moved_s = (gradient + listed + 2 * updated / share) / memory_rate
-    from_l2 = row * lookups.count * np.where(atomic, 2.0, 1.0) + listed
+    from_l2 = row * lookups.count * each.where(atomic, 2.0, 1.0) + listed
     l2_s = from_l2 / (device.l2.bytes_per_s * L2_SHARE)
-    busy_s = np.maximum(
-        lookups.per_kernel(moved_s, count), lookups.per_kernel(l2_s, count)
-    )
-    whole = ~_is(kernels, "atomic", *SORTED)
-    return busy_s + np.where(whole, _sort_seconds(lookups, count, target), 0.0)
+    busy_s = maths.most(lookups.per_kernel(moved_s), lookups.per_kernel(l2_s))
+    apart = one_of(algorithm, ("atomic", *SORTED))
+    return busy_s + maths.where(apart, 0.0, _sort_seconds(lookups, target, maths))
 
 
-def _is(kernels: KernelTable, *algorithms: str) -> NDArray[np.bool_]:
-    named = (kernel.params.get("algorithm") for kernel in kernels.kernels)
-    return np.array([name in algorithms for name in named])
-
-
-def _states(kernels: KernelTable, lookups: Lookups, row: Floats) -> Floats:
-    found = np.zeros_like(row)
-    for index, kernel in enumerate(kernels.kernels):
-        mine = lookups.kernel == index
-        found[mine] = _state_bytes(kernel.params.text("optimizer", ""), row[mine])
+def _state_bytes(
+    kernels: Signatures[Number],
+    lookups: Lookups[Each, Number],
+    row_bytes: Each,
+    maths: Maths[Number],
+) -> Each:
+    """Return the bytes of the states of one row; a single number takes a sector."""
+    optimizer, found = kernels.text("optimizer"), 0.0 * row_bytes
+    for name, states in OPTIMIZER_STATES.items():
+        elements, rows = states.count("element"), states.count("row")
+        takes = lookups.spread(maths.flag(optimizer == name))
+        found = found + takes * (elements * row_bytes + rows * SECTOR_BYTES)
     return found
 
 
-def _misses(rows: Floats, count: Floats, held: Floats) -> Floats:
+def _misses(rows: Each, count: Each, held: Each, maths: Maths[Each]) -> Each:
     """Return how many of *count* reads of *rows* find their row not in L2."""
-    distinct = distinct_rows(rows, count)
-    misses: Floats = distinct + (count - distinct) * (1 - np.minimum(1.0, held / rows))
-    return misses
+    distinct = touched_rows(rows, count, maths)
+    return distinct + (count - distinct) * (1 - maths.least(held / rows, 1.0))
 
 
-def _sort_seconds(lookups: Lookups, count: int, target: Target) -> Floats:
+def _sort_seconds(
+    lookups: Lookups[Each, Number], target: Target, maths: Maths[Number]
+) -> Number:
     """Sort all lookups of a kernel by table and row, and find the runs."""
     device = target.device
-    items = lookups.per_kernel(lookups.count, count)
-    rows = np.maximum(lookups.per_kernel(lookups.rows, count), 2.0)
-    passes = np.ceil((np.floor(np.log2(rows)) + 1) / 8)
+    items = lookups.per_kernel(lookups.count)
+    rows = maths.most(lookups.per_kernel(lookups.rows), 2.0)
+    passes = maths.ceil((maths.floor(maths.log2(rows)) + 1) / 8)
     moved = items * (_SORT_PASS_BYTES * passes + _OTHER_SORT_BYTES)
     rate = device.memory.bytes_per_s * stream_share(target) * _SORT_SHARE
     launches = _SORT_LAUNCHES + 2 * passes
-    seconds: Floats = moved / rate + launches * (device.kernel_floor_s + START_S)
-    return seconds
+    return moved / rate + launches * (device.kernel_floor_s + START_S)
 
 
-def _feature_seconds(kernels: KernelTable, target: Target) -> Floats:
+def _feature_seconds(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
     """`embedding_dense_backward` of few indices: a block for each 32 columns.
 
     A block goes over all indices, 32 at a time; each time a load of the gradient is
     followed by one of the row that it is added to.
     """
-    rounds = np.ceil(kernels.param("lookups") / _ROWS_OF_A_BLOCK)
-    chained_s: Floats = 2 * LOAD_LATENCY_S * rounds
-    return chained_s
+    rounds = maths.ceil(kernels.param("lookups") / _ROWS_OF_A_BLOCK)
+    return 2 * LOAD_LATENCY_S * rounds
 
 
-def _linearize_seconds(kernels: KernelTable, target: Target) -> Floats:
+def _linearize_seconds(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
     """A thread finds a bag; its warp writes the bags one after another."""
     device = target.device
     threads = device.sm_count * device.max_threads_per_sm
-    rounds = np.maximum(1.0, kernels.param("bags") / threads)
+    rounds = maths.most(kernels.param("bags") / threads, 1.0)
     rate = device.memory.bytes_per_s * stream_share(target)
-    seconds: Floats = rounds * _BAGS_OF_A_WARP * LOAD_LATENCY_S + kernels.bytes / rate
-    return seconds
+    return rounds * _BAGS_OF_A_WARP * LOAD_LATENCY_S + kernels.bytes / rate
 
 
-def _added_seconds(kernels: KernelTable, target: Target) -> Floats:
+def _added_seconds(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
     """`index_put_` that accumulates: a warp for each sorted index, and row before it.
 
     A warp adds up to 128 numbers, however few there are; what it waits for comes one
     after another.
     """
     device = target.device
-    pieces = np.ceil(kernels.param("inner", 1.0) / _NUMBERS_OF_A_WARP)
+    pieces = maths.ceil(kernels.param("inner", 1.0) / _NUMBERS_OF_A_WARP)
     warps = kernels.param("indices") * kernels.param("outer", 1.0) * pieces
     live = device.sm_count * device.max_threads_per_sm / device.warp_size
     rate = device.memory.bytes_per_s * stream_share(target)
-    waited_s = np.ceil(warps / live) * (_WAITS_OF_AN_INDEX * LOAD_LATENCY_S)
-    seconds: Floats = np.maximum(waited_s, kernels.bytes / rate)
-    return seconds
+    waited_s = maths.ceil(warps / live) * (_WAITS_OF_AN_INDEX * LOAD_LATENCY_S)
+    return maths.most(waited_s, kernels.bytes / rate)
 
+
+class _Seconds(Protocol):
+    """A formula of one kernel or of many."""
+
+    def __call__(
+        self, kernels: Signatures[Number], target: Target, maths: Maths[Number]
+    ) -> Number:
+        """Return seconds, beside the start."""
+        ...
+
+
+_SECONDS: Mapping[str, _Seconds] = MappingProxyType(
+    {
+        "embedding_backward": _feature_seconds,
+        "linearize_indices": _linearize_seconds,
+        "index_add": _added_seconds,
+    }
+)
+"""By op, but for those that look tables up."""
 
 EMBEDDING_UPDATE = EmbeddingUpdateModel()
 """The built-in instance."""

@@ -5,8 +5,6 @@ Where products of a GPU were measured in thousands, `gemm_residual` corrects the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,8 @@ from perfc.costmodels.gemm_residual import (
     correct,
     correct_one,
 )
+from perfc.costmodels.maths import Number
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_layouts import across, is_across
 from perfc.costmodels.product_machine import Size
 from perfc.costmodels.product_parameters import (
@@ -43,10 +43,10 @@ from perfc.costmodels.protocol import (
     KernelTable,
     Priced,
     Provenance,
-    Texts,
+    Signatures,
+    one_of,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 _TRANSPOSED = ("nt", "tn")
 """Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
@@ -62,7 +62,9 @@ class GemmModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim products with sizes, in any math mode that the target has."""
-        return sized(kernels, target, ("m", "n", "k"))
+        return np.asarray(
+            sized(kernels.signatures, target, ("m", "n", "k")), dtype=np.bool_
+        )
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
@@ -85,43 +87,41 @@ class GemmModel:
             _either(simt, on_simt, on_tensor),
         )
 
-    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Claim it, or leave it to a table to say."""
         return True
 
-    def estimate_one(self, kernel: Kernel, target: Target) -> Priced | None:
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
         """Price a kernel whose sizes are plain numbers."""
-        size = _size_of(kernel, target)
+        size = _size_of(one, target)
         if size is None:
             return None
-        transposed = kernel.params.get("layout") in _TRANSPOSED
-        if kernel.math in SIMT_MODES:
-            seconds = simt_second(
-                size, target, transposed=transposed, across=is_across(kernel)
-            )
-            provenance, shared, own = target.once(_simt_trust)
-        else:
-            seconds = tensor_second(size, target)
-            provenance, shared, own = target.once(_tensor_trust)
-        dtype = kernel.math if kernel.math == "tf32" else kernel.dtype
+        transposed = one.kernel.params.get("layout") in _TRANSPOSED
+        seconds = math_second(
+            size,
+            one.math,
+            target,
+            transposed=transposed,
+            across=(size.m == 1 or size.n == 1) and is_across(one.kernel),
+        )
+        trust_of = _simt_trust if one.math in SIMT_MODES else _tensor_trust
+        provenance, shared, own = target.once(trust_of)
+        dtype = one.math if one.math == "tf32" else one.kernel.dtype
         known = correct_one(seconds, size, dtype, target, transposed=transposed)
         if known is not None:
             seconds, shared, own = known, SIGMA_SHARED, SIGMA_INDEPENDENT
-        seconds = without_beside_one(seconds, kernel, target)
+        seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, shared, own, provenance)
 
 
-def _size_of(kernel: Kernel, target: Target) -> Size[float] | None:
+def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
     """Return the product that a kernel computes; None: not claimed, or no numbers."""
-    peak = target.device.flops_per_s.get(kernel.math, 0.0)
-    params = kernel.params
-    given = (params.get("b", 1), params.get("m"), params.get("n"), params.get("k"))
-    sizes = [float(size) for size in given if isinstance(size, int)]
-    moved = float(kernel.work.bytes_read + kernel.work.bytes_written)
-    if len(sizes) < len(given) or not (all(sizes) and peak and moved):
+    peak = target.device.flops_per_s.get(one.math, 0.0)
+    param = one.param
+    b, m, n, k = param("b", 1.0), param("m"), param("n"), param("k")
+    if not (b and m and n and k and peak and one.bytes):
         return None
-    b, m, n, k = sizes
-    return Size(b, m, n, k, moved, peak)
+    return Size(b, m, n, k, one.bytes, peak)
 
 
 def _either(rows: Flags, one: Provenance, other: Provenance) -> list[Provenance]:
@@ -158,12 +158,12 @@ def _put_calibrated(
 
 
 def sized(
-    kernels: KernelTable, target: Target, names: tuple[str, ...]
-) -> NDArray[np.bool_]:
+    kernels: Signatures[Number], target: Target, names: tuple[str, ...]
+) -> Flags | bool:
     """Whether each kernel gives its sizes, in a math mode that the target has."""
-    found = one_of(kernels.math, target.device.flops_per_s)
+    found = kernels.runs_on(target)
     for name in names:
-        found &= kernels.given(name)
+        found = found & kernels.given(name)
     return found
 
 
@@ -185,14 +185,6 @@ def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
     return np.array([math in SIMT_MODES for _, _, math in kinds], dtype=np.bool_)[at]
 
 
-def one_of(words: Texts, chosen: Iterable[str]) -> Flags:
-    """Whether each word is one of those chosen: few, so that comparing is quick."""
-    found = np.zeros(len(words), dtype=np.bool_)
-    for word in chosen:
-        found |= words == word
-    return found
-
-
 def math_seconds(products: Products, simt: NDArray[np.bool_], target: Target) -> Floats:
     """Return the duration of each product, with the parameters of its math mode."""
     vector, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
@@ -202,6 +194,20 @@ def math_seconds(products: Products, simt: NDArray[np.bool_], target: Target) ->
     if simt.any():
         seconds[simt] = simt_seconds(products.part(simt), target, vector)
     return seconds
+
+
+def math_second(
+    size: Size[float],
+    math: str,
+    target: Target,
+    *,
+    transposed: bool = False,
+    across: bool = False,
+) -> float:
+    """Return the duration of one product; as `math_seconds`."""
+    if math in SIMT_MODES:
+        return simt_second(size, target, transposed=transposed, across=across)
+    return tensor_second(size, target)
 
 
 GEMM = GemmModel()

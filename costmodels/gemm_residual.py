@@ -16,7 +16,7 @@ of NeuSight's (MIT; fp32; event pairs whose kernel the host's call does not hide
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,11 @@ _TILES = (
 )
 """Tiles whose waves the network sees."""
 
+_PER_HEIGHT = tuple(1 / height for height in _HEIGHTS)
+_PER_WIDTH = tuple(1 / width for width in _WIDTHS)
+_TILES_AT = tuple((_HEIGHTS.index(h), _WIDTHS.index(w)) for h, w in _TILES)
+"""Where the height and the width of each are."""
+
 _PADDED = (128, 192)
 """Tile heights whose padding it sees."""
 
@@ -60,7 +65,9 @@ _AT_ONCE = 1024
 
 def has_network(target: Target, dtype: str) -> bool:
     """Whether products of a type were measured on a GPU in thousands."""
-    return (target.name, SAME_KERNELS.get(dtype, dtype)) in networks(RESIDUAL_FILE)
+    return (target.device.name, SAME_KERNELS.get(dtype, dtype)) in networks(
+        RESIDUAL_FILE
+    )
 
 
 def correct(
@@ -144,7 +151,7 @@ def _own_networks(target: Target) -> Mapping[str, Network]:
     found = {
         dtype: network
         for (name, dtype), network in networks(RESIDUAL_FILE).items()
-        if name == target.name
+        if name == target.device.name
     }
     alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
     return found | alike
@@ -168,36 +175,36 @@ def _features(
     m, n, k, moved = size.m, size.n, size.k, size.bytes
     per_l2 = 1 / device.l2.capacity_bytes
     held = log2(moved * per_l2)
-    found: list[Number] = [log2(m), log2(n), log2(k), log2(seconds * 1e6)]
-    found += [log2(size.batch), transposed, held]
+    ceil, flag = maths.ceil, maths.flag
     flops = size.batch * m * n * k * 2
-    found.append(log2(flops / size.peak / seconds))
-    found.append(log2(moved * (1 / device.memory.bytes_per_s) / seconds))
-    found.append(tanh((held + _LOG2_6) * _WARM))
-    found.append(tanh((held + 1.0) * (2 * _WARM)))
     width = size.batch * mean_width(size) * per_l2
-    for elements in (m * k, k * n, m * n):
-        found.append(tanh((log2(elements * width) + _LOG2_6) * _WARM))
-    found.extend(_waves(size, 1 / device.sm_count, maths))
-    found.extend(
-        1.0 - m / (maths.ceil(m * (1 / height)) * height) for height in _PADDED
-    )
-    found.extend(maths.flag(m <= step) for step in _STEPS)
-    found.append(maths.flag(m % 2 == 1))
-    found.append(maths.flag(m % 16 == 0))
+    found: list[Number] = [log2(m), log2(n), log2(k), log2(seconds * 1e6)]
+    found += [
+        log2(size.batch),
+        transposed,
+        held,
+        log2(flops / size.peak / seconds),
+        log2(moved * (1 / device.memory.bytes_per_s) / seconds),
+        tanh((held + _LOG2_6) * _WARM),
+        tanh((held + 1.0) * (2 * _WARM)),
+        tanh((log2(m * k * width) + _LOG2_6) * _WARM),
+        tanh((log2(k * n * width) + _LOG2_6) * _WARM),
+        tanh((log2(m * n * width) + _LOG2_6) * _WARM),
+    ]
+    found += _waves(size, 1 / device.sm_count, maths)
+    found += [1.0 - m / (ceil(m * (1 / height)) * height) for height in _PADDED]
+    found += [flag(m <= step) for step in _STEPS]
+    found += [flag(m % 2 == 1), flag(m % 16 == 0)]
     return found
 
 
-def _waves(size: Size[Number], per_sm: float, maths: Maths[Number]) -> Iterator[Number]:
-    """Yield how empty the last wave of each tile is, then how full all waves are."""
+def _waves(size: Size[Number], per_sm: float, maths: Maths[Number]) -> list[Number]:
+    """Return how empty the last wave of each tile is, then how full all waves are."""
     ceil, most = maths.ceil, maths.most
-    rows = {height: ceil(size.m * (1 / height)) for height in _HEIGHTS}
-    columns = {
-        width: ceil(size.n * (1 / width)) * (size.batch * per_sm) for width in _WIDTHS
-    }
-    waves = [rows[height] * columns[width] for height, width in _TILES]
-    for count in waves:
-        several = most(count, 1.0)
-        yield ceil(several) / several - 1.0
-    for count in waves:
-        yield count / (count + 1.0)
+    each = size.batch * per_sm
+    rows = [ceil(size.m * per_height) for per_height in _PER_HEIGHT]
+    columns = [ceil(size.n * per_width) * each for per_width in _PER_WIDTH]
+    waves = [rows[height] * columns[width] for height, width in _TILES_AT]
+    several = [most(count, 1.0) for count in waves]
+    empty = [ceil(count) / count - 1.0 for count in several]
+    return empty + [count / (count + 1.0) for count in waves]

@@ -70,13 +70,15 @@ REQUIRED_CALLS = (
 """Calls that every profile has to time, besides `default`."""
 
 _DEFAULT = "default"
+_SHARED = "shared"
 _SUFFIX = ".toml"
 _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
 _COMPILED = "compiled_us"
 _BETWEEN = "between_us"
-_OPTIONAL = (_GRAPH_NODE, _COMPILED, _BETWEEN)
+_SCALED = "sigma_scaled"
+_OPTIONAL = (_GRAPH_NODE, _COMPILED, _BETWEEN, _SCALED)
 _FIELDS = frozenset(
     {*PROFILE_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL}
 )
@@ -134,6 +136,8 @@ class HostProfile:
         between_s: What of `BETWEEN` was measured, by name.
         sigma_shared: Relative uncertainty that all host times share (standard
             deviation of the logarithm): another CPU, another PyTorch.
+        sigma_scaled: What `sigma_shared` is instead once it is known how fast a host
+            is beside this one; None if that has not been tried.
         sigma_independent: Relative spread of one host time around its mean.
         source: Where the numbers come from.
         date: When they were fitted.
@@ -156,10 +160,40 @@ class HostProfile:
         converter=_copied, factory=dict[str, float], hash=False
     )
     sigma_shared: float
+    sigma_scaled: float | None = None
     sigma_independent: float
     source: str
     date: str
     software: str
+
+    def at_speed(self, speed: float) -> HostProfile:
+        """Return the profile of a host that is *speed* times as fast.
+
+        One factor does not tell all: what hosts still differ by is in `sigma_shared`.
+        """
+        shared = _builtin(_SHARED).sigma_scaled or 0.0
+        own = self.sigma_scaled or math.hypot(self.sigma_shared, shared)
+
+        def faster(seconds: Mapping[str, float]) -> dict[str, float]:
+            return {name: s / speed for name, s in seconds.items()}
+
+        def per_name(table: PerName) -> PerName:
+            return PerName(table.default_s / speed, faster(table.named_s))
+
+        return attrs.evolve(
+            self,
+            t1_s=self.t1_s / speed,
+            t2_s=per_name(self.t2_s),
+            t3_s=per_name(self.t3_s),
+            t5_s=per_name(self.t5_s),
+            t0_s=per_name(self.t0_s),
+            calls_s=per_name(self.calls_s),
+            graph_node_s=self.graph_node_s / speed,
+            compiled_s=faster(self.compiled_s),
+            between_s=faster(self.between_s),
+            sigma_shared=min(own, 1.0),
+            sigma_scaled=None,
+        )
 
 
 def profile_names() -> list[str]:
@@ -251,7 +285,8 @@ def _problems(document: _Table) -> Iterator[str]:
         value = document.get(field)
         if not isinstance(value, str) or not value.strip():
             yield f"{field} is missing; expected text"
-    for field in _SIGMAS:
+    scaled = (_SCALED,) if _SCALED in document else ()
+    for field in (*_SIGMAS, *scaled):
         value = document.get(field)
         if not _is_number(value) or not 0 < float(value) <= 1:
             yield f"{field} = {_shown(value)}; expected a fraction above 0, at most 1"
@@ -333,6 +368,7 @@ def _profile(document: _Table) -> HostProfile:
         compiled_s=some(_COMPILED),
         between_s=some(_BETWEEN),
         sigma_shared=number("sigma_shared"),
+        sigma_scaled=number(_SCALED) if _SCALED in document else None,
         sigma_independent=number("sigma_independent"),
         source=text("source"),
         date=text("date"),

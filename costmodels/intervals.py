@@ -18,11 +18,12 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
+from perfc.costmodels.attention_residual import is_measured
 from perfc.costmodels.attention_residual import measured_rows as measured_attention
 from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 BATCHED = " batched"
 """In the names of batched products."""
@@ -79,7 +80,8 @@ def _sizes_per_s(target: Target) -> float:
 
 def _of(known: Mapping[str, Stated], name: str) -> Stated | None:
     """Return what is stated of a name; of batched products else that of others."""
-    return known.get(name, known.get(name.replace(BATCHED, "")))
+    found = known.get(name)
+    return known.get(name.replace(BATCHED, "")) if found is None else found
 
 
 def _known(target: Target) -> Mapping[str, Stated]:
@@ -88,27 +90,25 @@ def _known(target: Target) -> Mapping[str, Stated]:
     measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
     unseen: Mapping[str, Stated] = intervals["unseen"]
     guessed = target.device.runs_cuda and not target.profile
-    return measured.get(target.name, unseen if guessed else {})
+    return measured.get(target.device.name, unseen if guessed else {})
 
 
 def interval_of(
-    kernel: Kernel, target: Target, seconds: float
+    one: OneSignature, target: Target, seconds: float
 ) -> tuple[float, float] | None:
-    """Return shared and own of one kernel that lasts *seconds*; None: by its model.
-
-    Not of attention, whose rows are told by more than their type.
-    """
-    params = kernel.params
-    if params.get("phase", "forward") != "forward":
+    """Return shared and own of one kernel that lasts *seconds*; None: by its model."""
+    if one.text("phase", "forward") != "forward":
         return None
-    stored = kernel.math if kernel.math == "tf32" else kernel.dtype
+    if one.op == "attention" and not is_measured(one, target):
+        return None
+    stored = one.math if one.math == "tf32" else one.kernel.dtype
     kind = ""
-    if kernel.op == "gemm":
-        kind = BATCHED if params.get("b", 1) != 1 else _kind(target)
-    found = _of(target.once(_known), f"{kernel.op}{kind} {stored}")
+    if one.op == "gemm":
+        kind = BATCHED if one.param("b", 1.0) != 1 else _kind(target)
+    found = _of(target.once(_known), f"{one.op}{kind} {stored}")
     if found is None:
         return None
-    size = seconds * _sizes_per_s(target)
+    size = seconds * target.once(_sizes_per_s)
     factor = min(max(size, SIZES[0]), SIZES[1]) ** found[2]
     return found[0] * factor, found[1] * factor
 
@@ -120,7 +120,7 @@ def _kind(target: Target) -> str:
 
 def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
     """Return how uncertain an eager call's time is, for rows of one op."""
-    known = fitted("intervals")["call"].get(target.name, {})
+    known = fitted("intervals")["call"].get(target.device.name, {})
     return float(known.get(str(kernels.op[0]), default)) if len(kernels) else default
 
 

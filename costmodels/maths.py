@@ -32,8 +32,21 @@ class Maths(NamedTuple, Generic[Number]):
     flag: Callable[[Flags | bool], Number]
     """One for true, nought for false."""
     hypot: Callable[[Number, Number], Number]
-    any: Callable[[Number], object]
+    where: Callable[[Flags | bool, Number | float, Number | float], Number]
+    """The one where it is true, the other elsewhere."""
+    any: Callable[[Number | Flags | bool], object]
     """Whether it is not nought, somewhere."""
+    sqrt: Callable[[Number], Number]
+    log1p: Callable[[Number], Number]
+    expm1: Callable[[Number], Number]
+
+
+def _one_where(
+    truth: Flags | bool,  # noqa: FBT001 - of one kernel or of many
+    chosen: float,
+    other: float,
+) -> float:
+    return chosen if truth else other
 
 
 def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of many
@@ -51,7 +64,11 @@ ARRAYS: Maths[Floats] = Maths(
     most=np.maximum,
     flag=_flags,
     hypot=np.hypot,
+    where=np.where,
     any=np.any,
+    sqrt=np.sqrt,
+    log1p=np.log1p,
+    expm1=np.expm1,
 )
 FLOATS: Maths[float] = Maths(
     ceil=math.ceil,
@@ -64,5 +81,9 @@ FLOATS: Maths[float] = Maths(
     most=max,
     flag=float,
     hypot=math.hypot,
+    where=_one_where,
     any=bool,
+    sqrt=math.sqrt,
+    log1p=math.log1p,
+    expm1=math.expm1,
 )

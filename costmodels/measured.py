@@ -77,10 +77,6 @@ class MeasuredModel:
                 claimed[row] = measured_kernel(kernel, target) is not None
         return claimed
 
-    def claims_one(self, kernel: Kernel, target: Target) -> bool:
-        """Whether it claims one kernel."""
-        return measured_kernel(kernel, target) is not None
-
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Say what was measured, without what the launch graph has beside it."""
         found = [

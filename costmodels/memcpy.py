@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
     Flags,
     KernelTable,
     Priced,
     Provenance,
-    number_of,
+    Signatures,
     uniform_estimate,
 )
 from perfc.costmodels.target import HostLink, Target
@@ -51,24 +52,25 @@ class MemcpyModel:
         rate = np.array([rates[k.params.text("kind")] for k in kernels.kernels])
         pinned = np.array([_is_pinned(k) for k in kernels.kernels], dtype=np.bool_)
         return uniform_estimate(
-            _seconds(link_bytes(kernels), rate, pinned, link, ARRAYS),
+            _seconds(
+                link_bytes(kernels.signatures, ARRAYS), rate, pinned, link, ARRAYS
+            ),
             model=self.name,
             provenance=Provenance.ANALYTIC,
             sigma_shared=self.sigma_shared,
             sigma_independent=self.sigma_independent,
         )
 
-    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return kernel.params.get("kind") in _rates(target.host_link)
+        return one.kernel.params.get("kind") in _rates(target.host_link)
 
-    def estimate_one(self, kernel: Kernel, target: Target) -> Priced:
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one copy from or to the host."""
-        link, work = target.host_link, kernel.work
-        rate = _rates(link)[kernel.params.text("kind")]
-        listed = number_of(kernel.params, "bytes")
-        moved = max(listed, float(work.bytes_read), float(work.bytes_written))
-        seconds = _seconds(moved, rate, _is_pinned(kernel), link, FLOATS)
+        link = target.host_link
+        rate = _rates(link)[one.kernel.params.text("kind")]
+        moved = link_bytes(one, FLOATS)
+        seconds = _seconds(moved, rate, _is_pinned(one.kernel), link, FLOATS)
         own = self.sigma_independent
         return Priced(seconds, self.sigma_shared, own, Provenance.ANALYTIC)
 
@@ -94,11 +96,10 @@ def _seconds(
     return link.latency_s + (moved - staged) / rate + staged_s
 
 
-def link_bytes(kernels: KernelTable) -> NDArray[np.float64]:
+def link_bytes(kernels: Signatures[Number], maths: Maths[Number]) -> Number:
     """Return the bytes that cross the link; work counts them read and written."""
-    return np.maximum(
-        kernels.param("bytes"), np.maximum(kernels.bytes_read, kernels.bytes_written)
-    )
+    counted = maths.most(kernels.bytes_read, kernels.bytes_written)
+    return maths.most(kernels.param("bytes"), counted)
 
 
 MEMCPY = MemcpyModel()

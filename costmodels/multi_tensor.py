@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import stream_seconds
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
     KernelTable,
     Priced,
-    number_of,
+    Signatures,
     uniform_estimate,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 
 @attrs.frozen
@@ -54,40 +54,31 @@ class MultiTensorModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        elements = kernels.param("elements", 1.0)
-        chunk = kernels.param("largest_chunk", 1.0)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         return uniform_estimate(
-            self._seconds(kernels.bytes, elements, chunk, target, ARRAYS),
+            self._seconds(kernels.signatures, target, ARRAYS),
             model=self.name,
             provenance=provenance,
             sigma_shared=sigma_shared,
             sigma_independent=self.sigma_independent,
         )
 
-    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Claim it."""
         return True
 
-    def estimate_one(self, kernel: Kernel, target: Target) -> Priced:
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
-        moved = float(kernel.work.bytes_read + kernel.work.bytes_written)
-        elements = number_of(kernel.params, "elements", 1.0)
-        chunk = number_of(kernel.params, "largest_chunk", 1.0)
-        seconds = self._seconds(moved, elements, chunk, target, FLOATS)
+        seconds = self._seconds(one, target, FLOATS)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
 
     def _seconds(
-        self,
-        moved: Number,
-        elements: Number,
-        chunk: Number,
-        target: Target,
-        maths: Maths[Number],
+        self, kernels: Signatures[Number], target: Target, maths: Maths[Number]
     ) -> Number:
-        """Return the duration: *moved* bytes, elements of all and of a chunk."""
-        chunk_bytes = moved / maths.most(elements, 1.0) * chunk
+        moved = kernels.bytes
+        elements = maths.most(kernels.param("elements", 1.0), 1.0)
+        chunk_bytes = moved / elements * kernels.param("largest_chunk", 1.0)
         streamed_s = stream_seconds(moved, target, maths) / self.share
         longest_s = maths.most(streamed_s, chunk_bytes / self.block_bytes_per_s)
         return target.device.kernel_floor_s + self.start_s + longest_s

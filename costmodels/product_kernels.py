@@ -142,16 +142,16 @@ def _uncut(
     rates, moved_s, row_bytes = machine.rates, work.moved_s, work.row_bytes
     deep_s = math.ceil(work.size.k * rates.per_step) * work.step_s
     output_s = work.write_s + (rates.fill_s if rates.stages_again else 0.0)
-    per_stream = rates.per_sm * rates.per_stream
+    per_stream, bounds = rates.per_sm * rates.per_stream, machine.bounds
     found: list[_Option] = []
     for number, count in enumerate(tiles):
-        share, least, step, _, load_s = machine.bounds[number]
-        outputs = count * share
-        least_s = max(outputs, least) * (deep_s * step + output_s)
+        share, least, step, _, load_s = bounds[number]
+        each_s = deep_s * step + output_s
         busy = count * per_stream
         read_s = moved_s / busy if busy < 1 else moved_s
         loaded_s = count * row_bytes * load_s
-        found.append((max(least_s, read_s, loaded_s) * _SURELY, number, None))
+        least_s = max(count * share * each_s, least * each_s, read_s, loaded_s)
+        found.append((least_s * _SURELY, number, None))
     return found
 
 
@@ -160,6 +160,7 @@ def _cuts(
 ) -> list[_Option]:
     """Return those that can cut the sum into several parts."""
     rates, k = machine.rates, work.size.k
+    moved_s, partial_s = work.moved_s, work.partial_s
     most = min(k // _LEAST_DEPTH, _MOST_PARTS)
     found: list[_Option] = []
     if most <= 1:
@@ -168,14 +169,13 @@ def _cuts(
     output_s = work.write_s + (rates.fill_s if rates.stages_again else 0.0)
     for number, count in enumerate(tiles):
         share, least, step, at_once, _ = machine.bounds[number]
-        parts = min(math.floor(at_once / count), most)
-        if parts <= 1:
+        if at_once < 2 * count:
             continue
-        outputs = count * parts * share
+        parts = min(int(at_once / count), most)
         each_s = step_s / parts * step + output_s
-        least_s = max(outputs, least) * each_s
-        read_s = work.moved_s + work.partial_s * parts
-        found.append((max(least_s, read_s) * _SURELY, number, parts))
+        read_s = moved_s + partial_s * parts
+        least_s = max(count * parts * share * each_s, least * each_s, read_s)
+        found.append((least_s * _SURELY, number, parts))
     return found
 
 

@@ -44,8 +44,9 @@ from perfc.costmodels.product_tiles import (
 from perfc.costmodels.protocol import Floats
 from perfc.costmodels.target import Target
 
-CHUNK = 1024
-"""Rows priced at a time: the arrays of candidates then stay in a CPU's cache."""
+CHUNK = 4096
+"""Rows priced at a time: arrays of candidates are then large enough that the C library
+keeps their memory. A quarter as many gave it back, and took a fifth longer."""
 
 NATURAL_WATTS_PER_TFLOPS: Mapping[str, float] = MappingProxyType(
     {

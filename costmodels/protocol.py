@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel, Record
+from perfc.ir import Kernel
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Texts = NDArray[np.str_]
 Flags = NDArray[np.bool_]
+
+_NUMBERS = (int, float)
 
 Kind: TypeAlias = tuple[str, str, str]
 """Op, dtype and math mode."""
@@ -30,6 +32,72 @@ class Provenance(enum.Enum):
     FITTED = "fitted"
     ANALYTIC = "analytic"
     ASSUMED = "assumed"
+
+
+Number_co = TypeVar("Number_co", float, Floats, covariant=True)
+"""Of one kernel, or of many."""
+
+
+class Signatures(Protocol[Number_co]):
+    """Kernel signatures as formulas read them: one in numbers, many in arrays.
+
+    A formula that reads these and computes by `maths` is written once: it takes a table
+    (`KernelTable.signatures`), and one kernel (`OneSignature`).
+    """
+
+    @property
+    def op(self) -> Texts | str:
+        """Canonical name."""
+        ...
+
+    @property
+    def math(self) -> Texts | str:
+        """Math mode."""
+        ...
+
+    @property
+    def flops(self) -> Number_co:
+        """Flops."""
+        ...
+
+    @property
+    def bytes_read(self) -> Number_co:
+        """Bytes that must be read."""
+        ...
+
+    @property
+    def bytes_written(self) -> Number_co:
+        """Bytes that must be written."""
+        ...
+
+    @property
+    def bytes(self) -> Number_co:
+        """Bytes that must move, both ways."""
+        ...
+
+    def param(self, name: str, default: float = 0.0) -> Number_co:
+        """Return a numeric parameter."""
+        ...
+
+    def text(self, name: str, default: str = "") -> Texts | str:
+        """Return a parameter that is a word."""
+        ...
+
+    def given(self, name: str) -> Flags | bool:
+        """Whether there is a parameter, not none, zero, false or empty."""
+        ...
+
+    def runs_on(self, target: Target) -> Flags | bool:
+        """Whether a target has the math mode."""
+        ...
+
+    def peak_flops_per_s(self, target: Target) -> Number_co:
+        """Peak rate of a target in the math mode, FLOP/s."""
+        ...
+
+    def limit_flops_per_s(self, target: Target) -> Number_co:
+        """Return the same, but no limit of what does not compute."""
+        ...
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +117,12 @@ class KernelTable:
 
     def __len__(self) -> int:
         return len(self.kernels)
+
+    @property
+    def signatures(self) -> Signatures[Floats]:
+        """The table as formulas read it."""
+        # pyright takes no cached property for the property of a protocol.
+        return cast("Signatures[Floats]", self)
 
     @functools.cached_property
     def flops(self) -> Floats:
@@ -99,23 +173,27 @@ class KernelTable:
         ]
         return list(known), np.array(at, dtype=np.intp)
 
+    @functools.cached_property
+    def _readers(self) -> list[Callable[[str, object], object]]:
+        return [kernel.params.reader for kernel in self.kernels]
+
     def param(self, name: str, default: float = 0.0) -> Floats:
         """Return one numeric parameter of every kernel."""
-        values = [k.params.get(name, default) for k in self.kernels]
+        values = [read(name, default) for read in self._readers]
         return np.array(
-            [v if isinstance(v, int | float) else default for v in values],
+            [v if isinstance(v, _NUMBERS) else default for v in values],
             dtype=np.float64,
         )
 
     def text(self, name: str, default: str = "") -> Texts:
         """Return one parameter of every kernel that is a word."""
-        values = [k.params.get(name, default) for k in self.kernels]
+        values = [read(name, default) for read in self._readers]
         return _texts([v if isinstance(v, str) else default for v in values])
 
     def given(self, name: str) -> Flags:
         """Whether every kernel has a parameter, not none, zero, false or empty."""
         return np.array(
-            [bool(k.params.get(name)) for k in self.kernels], dtype=np.bool_
+            [bool(read(name, None)) for read in self._readers], dtype=np.bool_
         )
 
     def peak_flops_per_s(self, target: Target) -> Floats:
@@ -123,6 +201,23 @@ class KernelTable:
         modes, at = distinct(self.math)
         peaks = [target.peak(mode) for mode in modes]
         return np.array(peaks, dtype=np.float64)[at]
+
+    def runs_on(self, target: Target) -> Flags:
+        """Whether a target has each kernel's math mode."""
+        modes, at = distinct(self.math)
+        has = [mode in target.device.flops_per_s for mode in modes]
+        return np.array(has, dtype=np.bool_)[at]
+
+    def limit_flops_per_s(self, target: Target) -> Floats:
+        """Return the peak rate of each kernel, but no limit of what does not compute.
+
+        A math mode that the target has not matters only to kernels that compute.
+        """
+        limit = np.full(len(self), np.inf)
+        computing = np.flatnonzero(self.flops > 0)
+        if len(computing):
+            limit[computing] = self.take(computing).peak_flops_per_s(target)
+        return limit
 
     def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
         """Return the table with one more parameter of every kernel."""
@@ -140,22 +235,36 @@ class KernelTable:
         return KernelTable([self.kernels[i] for i in indices])
 
 
-def number_of(params: Record, name: str, default: float = 0.0) -> float:
-    """Return one numeric parameter of one kernel; *default* if it is none."""
-    value = params.get(name, default)
-    return float(value) if isinstance(value, int | float) else default
-
-
 def distinct(words: Texts) -> tuple[list[str], Indices]:
     """Return the few words that occur, and which of them each one is.
 
     Comparing with each takes a tenth of the sorting that `return_inverse` does.
     """
-    found: list[str] = np.unique(words).tolist()
     at = np.zeros(len(words), dtype=np.intp)
+    if len(words) and (words == words[0]).all():  # the usual one: no table is needed
+        return [str(words[0])], at
+    found: list[str] = np.unique(words).tolist()
     for number, word in enumerate(found[1:], 1):
         at[words == word] = number
     return found, at
+
+
+@overload
+def one_of(words: str, chosen: Collection[str]) -> bool: ...
+
+
+@overload
+def one_of(words: Texts, chosen: Collection[str]) -> Flags: ...
+
+
+def one_of(words: Texts | str, chosen: Collection[str]) -> Flags | bool:
+    """Whether each word is one of those chosen: few, so that comparing is quick."""
+    if isinstance(words, str):
+        return words in chosen
+    found = np.zeros(len(words), dtype=np.bool_)
+    for word in chosen:
+        found |= words == word
+    return found
 
 
 def _texts(values: Sequence[str]) -> Texts:

@@ -6,8 +6,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.bound import lower_bound
-from perfc.costmodels.protocol import Estimate, KernelTable, Provenance
+from perfc.costmodels.bound import lower_bound, lower_bound_of_one
+from perfc.costmodels.maths import Number
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.protocol import Estimate, KernelTable, Priced, Provenance
 from perfc.costmodels.target import Target
 
 
@@ -33,13 +35,32 @@ class RooflineModel:
         """Price the rows."""
         known = kernels.known
         return Estimate(
-            lower_bound(kernels, target) / self.efficiency
-            + target.device.kernel_floor_s,
+            self._seconds(lower_bound(kernels, target), target),
             np.full(len(known), self.sigma_shared),
             np.where(known, self.sigma_known, self.sigma_unknown),
             [self.name] * len(known),
-            [Provenance.ANALYTIC if k else Provenance.ASSUMED for k in known.tolist()],
+            [self._provenance(known=k) for k in known.tolist()],
         )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Claim it."""
+        return True
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        return Priced(
+            self._seconds(lower_bound_of_one(one, target), target),
+            self.sigma_shared,
+            self.sigma_known if one.kernel.known else self.sigma_unknown,
+            self._provenance(known=one.kernel.known),
+        )
+
+    def _seconds(self, bound_s: Number, target: Target) -> Number:
+        return bound_s / self.efficiency + target.device.kernel_floor_s
+
+    @staticmethod
+    def _provenance(*, known: bool) -> Provenance:
+        return Provenance.ANALYTIC if known else Provenance.ASSUMED
 
 
 ROOFLINE = RooflineModel()

@@ -26,6 +26,7 @@ from perfc.costmodels.sheet_fields import (
     quoted,
 )
 from perfc.costmodels.sheet_lint import (
+    TARGET,
     Table,
     check_sheet,
     field_values,
@@ -33,6 +34,7 @@ from perfc.costmodels.sheet_lint import (
     parse_sheet,
 )
 from perfc.costmodels.sheet_physics import Fields
+from perfc.costmodels.system_sheet import is_system, system_of, with_target
 from perfc.costmodels.target import (
     MATH_MODES,
     Device,
@@ -65,11 +67,22 @@ def load_target(
     Raises `UsageError` for an unknown target or a bad override, `TargetError`
     for a sheet that cannot be read or fails the linter.
     """
-    where, content = find_sheet(name_or_path)
-    document = parse_sheet(content, where) if isinstance(content, str) else content
+    where, document = _document(name_or_path)
     if is_profile(document):
         return _calibrated(document, where, name_or_path, overrides)
     return build_target(document, where, overrides)
+
+
+def _document(name_or_path: str) -> tuple[str, Table]:
+    """Return where a sheet or a profile is, and its tables.
+
+    A system's sheet has those of its GPUs, too.
+    """
+    where, content = find_sheet(name_or_path)
+    document = parse_sheet(content, where) if isinstance(content, str) else content
+    if is_system(document) and not is_profile(document):
+        document = with_target(document, where)
+    return where, document
 
 
 def _calibrated(
@@ -78,8 +91,7 @@ def _calibrated(
     """Return the target of a profile: its sheet, with what was measured."""
     found = parse_calibration(document, where)
     try:
-        base_where, content = find_sheet(found.target)
-        base = parse_sheet(content, base_where) if isinstance(content, str) else content
+        base_where, base = _document(found.target)
         if is_profile(base):
             message = f"device.target is {found.target!r}, expected a sheet"
             raise UsageError(message)
@@ -93,10 +105,12 @@ def _calibrated(
     if overrides:
         fields, sources = _override(fields, sources, overrides)
     target = _build(base, fields, sources)
-    host = Host(overheads=path) if found.has_host else target.host
+    host = target.host
+    if found.has_host:
+        host = attrs.evolve(host, overheads=path)
     # What was timed holds for the machine as it is, not for one that is imagined.
     timed, unused = found.measured, 0
-    if overrides:
+    if any(not name.startswith("host.") for name in overrides):
         timed, unused = MeasuredKernels(), len(found.measured)
     return attrs.evolve(
         target,
@@ -104,6 +118,7 @@ def _calibrated(
         profile=found.name,
         fits=fits_of(found.fits),
         measured=timed,
+        collectives=found.collectives,
         measured_unused=unused,
         spec_sha256=_profile_digest(target, document),
     )
@@ -213,7 +228,8 @@ def _check_overridden(fields: Fields) -> None:
         begun = any(FIELDS[other].section == section for other in fields)
         wanted = begun and is_required(field, synchronous=is_synchronous(fields))
         if wanted and name not in fields:
-            message = f"--set {section}: this target has no [{section}]; set {name} too"
+            do = "name a system (`perfc targets`)" if field.text else f"set {name} too"
+            message = f"--set {section}: this target has no [{section}]; {do}"
             raise UsageError(message)
     usable, capacity = (
         float(fields.get(name, fields["gpu.memory_gib"]))
@@ -230,13 +246,18 @@ def _check_overridden(fields: Fields) -> None:
 def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
     name = cast("str", document["name"])
     price = fields.get("price.usd")
+    device = _device(str(document.get(TARGET, name)), fields)
+    links = _links(fields)
     return Target(
         name=name,
         aliases=tuple(cast("list[str]", document.get("aliases", []))),
-        device=_device(name, fields),
-        host=Host(overheads=str(fields.get("host.overheads", "shared"))),
+        device=device,
+        host=_host(fields),
         host_link=_host_link(fields),
-        links=_links(fields),
+        links=links,
+        system=system_of(name, fields, next(iter(links), None), device)
+        if "node.gpus" in fields
+        else None,
         runtime=RuntimeConstants(
             launch_latency_s=_si(fields, "runtime.launch_latency_us", 1e-6, 0)
         ),
@@ -308,6 +329,14 @@ def _memories(fields: Fields) -> tuple[Memory, ...]:
             usable_bytes=_bytes(fields, usable_gib, 2**30),
             bytes_per_s=_si(fields, "gpu.memory_gb_per_s", 1e9),
         ),
+    )
+
+
+def _host(fields: Fields) -> Host:
+    speed = fields.get("host.speed")
+    return Host(
+        overheads=str(fields.get("host.overheads", "shared")),
+        speed=None if speed is None else float(speed),
     )
 
 

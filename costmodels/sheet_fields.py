@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc.costmodels.system import FABRICS, TOPOLOGIES
 from perfc.costmodels.target import MATH_MODES
 
 FieldValue: TypeAlias = float | str
@@ -117,8 +118,10 @@ def quoted(key: str) -> str:
     return key if bare.isalnum() and bare.isascii() else shown(key)
 
 
-def _text(name: str) -> SheetField:
-    return SheetField(name=name, unit="", text=True)
+def _text(
+    name: str, choices: tuple[str, ...] = (), *, required: bool = True
+) -> SheetField:
+    return SheetField(name=name, unit="", text=True, choices=choices, required=required)
 
 
 def _number(
@@ -184,14 +187,16 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
     _number("runtime.stream_gap_us", "us", 0.001, 10_000),
     _number("runtime.graph_gap_us", "us", 0.0001, 10_000, required=False),
-    SheetField(
-        name=LAUNCH,
-        unit="",
-        text=True,
-        choices=("asynchronous", SYNCHRONOUS),
-        required=False,
-    ),
-    SheetField(name="host.overheads", unit="", text=True, required=False),
+    _text(LAUNCH, ("asynchronous", SYNCHRONOUS), required=False),
+    _text("host.overheads", required=False),
+    _number("host.speed", "", 0.01, 100, required=False),
+    _count("node.gpus", "", 1, 1024),
+    _text("node.topology", TOPOLOGIES),
+    _text("node.host", required=False),
+    _text("network.fabric", FABRICS),
+    _count("network.nics", "", 1, 1024),
+    _number("network.nic_gbit_per_s", "Gbit/s", 1, 10_000),
+    _number("network.latency_us", "us", 0.01, 10_000, required=False),
 )
 
 FIELDS: Mapping[str, SheetField] = {field.name: field for field in _FIELDS}
@@ -205,7 +210,7 @@ def is_possible(name: str, value: object) -> bool:
 
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIELDS))
 
-OPTIONAL_SECTIONS = frozenset({"nvlink", "xgmi", "price", "host"})
+OPTIONAL_SECTIONS = frozenset({"nvlink", "xgmi", "price", "host", "node", "network"})
 """May be left out as a whole; one that is there has its required fields."""
 
 _ASYNCHRONOUS_ONLY = frozenset(

@@ -23,6 +23,9 @@ from perfc.costmodels.target import TargetError
 
 Table: TypeAlias = Mapping[str, object]
 
+TARGET = "target"
+"""Key of a system's sheet: the sheet of its GPUs."""
+
 
 def parse_sheet(text: str, where: str) -> Table:
     """Return the TOML tables of a sheet's text."""
@@ -104,7 +107,7 @@ def _in_head(document: Table) -> Iterator[Problem]:
 
 
 def _in_structure(document: Table) -> Iterator[Problem]:
-    known: dict[str, set[str]] = {"": {"name", "aliases", "sources"}}
+    known: dict[str, set[str]] = {"": {"name", "aliases", "sources", TARGET}}
     for section in SECTIONS:
         parent, _, key = section.rpartition(".")
         known.setdefault(parent, set()).add(key)

@@ -1,27 +1,28 @@
 """The price of one kernel, without tables: what an editor of graphs asks for.
 
 A model of perfc's own may say what one kernel costs in plain floats: its method
-`estimate_one(kernel, target)` returns a `Priced`, the number that `estimate` has, some
-tens of times sooner, or None; `claims_one(kernel, target)` says whether it claims it.
+`estimate_one(one, target)` returns a `Priced`, the number that `estimate` has, some
+tens of times sooner, or None; `claims_one(one, target)` says whether it claims it.
 Whatever has no such way, or asks for a table (a profile's corrections), is priced in a
 table of one row.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import Protocol, cast
 
+import attrs
 import numpy as np
 
-from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.bound import at_least_bound_of_one
 from perfc.costmodels.intervals import interval_of
+from perfc.costmodels.measured import MEASURED
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
-    KernelTable,
     Priced,
-    number_of,
 )
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel, is_built_in
@@ -31,64 +32,71 @@ def price_one(
     kernel: Kernel, target: Target, models: Sequence[CostModel]
 ) -> Estimate | None:
     """Return what `price_table` says of a table of one kernel; None: ask that."""
-    if target.fits or target.measured or not kernel.known:
+    if target.fits or target.measured:
         return None
-    priced = _first_price(kernel, target, models)
-    if priced is None:
-        return None
-    name, found = priced
-    seconds = found.seconds
-    shared, own = interval_of(kernel, target, seconds) or found[1:3]
-    if seconds < _roof_seconds(kernel, target):
-        seconds = max(seconds, float(lower_bound(KernelTable([kernel]), target)[0]))
-    return Estimate(
-        np.array([seconds]),
-        np.array([shared]),
-        np.array([own]),
-        [name],
-        [found.provenance],
-    )
-
-
-def _first_price(
-    kernel: Kernel, target: Target, models: Sequence[CostModel]
-) -> tuple[str, Priced] | None:
-    """Return what the first model says that claims a kernel; None: not one by one."""
-    asked = [model for model in models if model.ops is None or kernel.op in model.ops]
-    for model in sorted(asked, key=_order):
-        if not is_built_in(model):
+    one = OneSignature(kernel)
+    # An unknown op is a matter of models for any op.
+    for model in _ORDER.of(models, one.op if kernel.known else ""):
+        if model is None:
             return None
-        if not _claims(model, kernel, target):
-            continue
-        estimate_one = getattr(model, "estimate_one", None)
-        found: Priced | None = estimate_one and estimate_one(kernel, target)
-        return None if found is None else (model.name, found)
-    return None
+        if model.claims_one(one, target):
+            break
+    else:
+        return None
+    try:
+        found = model.estimate_one(one, target)
+    except (ArithmeticError, ValueError):  # of a size of 0, say: arrays go on
+        return None
+    if found is None:
+        return None
+    seconds, shared, own, provenance = found
+    shared, own = interval_of(one, target, seconds) or (shared, own)
+    seconds = at_least_bound_of_one(seconds, one, target)
+    column, *sigmas = np.array([[seconds], [shared], [own]])
+    return Estimate(column, sigmas[0], sigmas[1], [model.name], [provenance])
 
 
-def _claims(model: CostModel, kernel: Kernel, target: Target) -> bool:
-    """Whether a model claims a kernel; one that claims all it is offered says so."""
-    claims_one = getattr(model, "claims_one", None)
-    if claims_one is not None:
-        return bool(claims_one(kernel, target))
-    return bool(model.claims(KernelTable([kernel]), target)[0])
+class _OneByOne(CostModel, Protocol):
+    """A model that has such a way."""
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it prices a kernel."""
+        ...
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Price it; None: a table has to."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Order:
+    """Which models are asked, and in which order: of those asked last, by op."""
+
+    kept: tuple[Sequence[CostModel], dict[str, list[_OneByOne | None]]] = ((), {})
+
+    def of(self, models: Sequence[CostModel], op: str) -> list[_OneByOne | None]:
+        """Return the models for an op; None: one that prices tables only."""
+        last, by_op = self.kept
+        if models is not last:
+            by_op = {}
+            if isinstance(models, tuple):  # which does not change
+                self.kept = (models, by_op)
+        if op not in by_op:
+            asked = [model for model in models if model.ops is None or op in model.ops]
+            # No target that comes here has a table of measured kernels.
+            asked = [model for model in asked if model is not MEASURED]
+            by_op[op] = [_one_by_one(model) for model in sorted(asked, key=_order)]
+        return by_op[op]
+
+
+_ORDER = _Order()
+
+
+def _one_by_one(model: CostModel) -> _OneByOne | None:
+    if not is_built_in(model) or not hasattr(model, "estimate_one"):
+        return None
+    return cast("_OneByOne", model)
 
 
 def _order(model: CostModel) -> tuple[int, str]:
     return -model.priority, model.name
-
-
-def _roof_seconds(kernel: Kernel, target: Target) -> float:
-    """Return a time above which no lower bound is: all work, nothing saved."""
-    device, work = target.device, kernel.work
-    moved = work.bytes_read + work.bytes_written
-    rate = device.memory.bytes_per_s
-    for memory in reversed(device.memories):
-        if moved <= memory.capacity_bytes:
-            rate = memory.bytes_per_s
-    peak = device.flops_per_s.get(kernel.math, math.inf)
-    roof_s = max(moved / rate, work.flops / peak)
-    if kernel.op != "memcpy" or kernel.params.get("kind") == "d2d":
-        return roof_s
-    crossing = max(moved, number_of(kernel.params, "bytes"))
-    return max(roof_s, crossing / target.host_link.peak_bytes_per_s)

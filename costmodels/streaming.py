@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.extrapolation import NOWHERE, trust
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.maths import ARRAYS, FLOATS
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import MEMORY_RATES, MemoryRates
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
     Flags,
@@ -31,14 +32,13 @@ from perfc.costmodels.protocol import (
     KernelTable,
     Priced,
     Provenance,
+    Signatures,
     Texts,
     distinct,
-    number_of,
 )
 from perfc.costmodels.scattered import SCATTERED
 from perfc.costmodels.stream_time import Kind, Stream, streaming_seconds
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 ONE_PASS_COLUMNS = 1024
 """Softmax keeps rows of up to this many elements in registers."""
@@ -177,7 +177,11 @@ class StreamingModel:
         """Price the rows."""
         kinds = _Kinds.of(kernels, self.kinds)
         seconds = streaming_seconds(
-            _streams(kernels), kinds.columns(), target, self.memory, ARRAYS
+            _streams(kernels.signatures, ARRAYS),
+            kinds.columns(),
+            target,
+            self.memory,
+            ARRAYS,
         )
         trusted = [_trust(kind, target) for kind in kinds.kinds]
         provenances = [provenance for provenance, _ in trusted]
@@ -190,15 +194,15 @@ class StreamingModel:
             [provenances[number] for number in numbers],
         )
 
-    def claims_one(self, kernel: Kernel, target: Target) -> bool:
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return kernel.op != "memcpy" or kernel.params.get("kind") == "d2d"
+        return one.op != "memcpy" or one.kernel.params.get("kind") == "d2d"
 
-    def estimate_one(self, kernel: Kernel, target: Target) -> Priced:
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel of the device."""
-        kind = self.kinds[kernel.op]
+        kind = self.kinds[one.op]
         seconds = streaming_seconds(
-            _stream(kernel), kind.numbers, target, self.memory, FLOATS
+            _streams(one, FLOATS), kind.numbers, target, self.memory, FLOATS
         )
         provenance, shared = _trust(kind, target)
         return Priced(seconds, shared, kind.sigma_independent, provenance)
@@ -236,40 +240,18 @@ class _Kinds:
         return found
 
 
-def _streams(kernels: KernelTable) -> Stream[Floats]:
-    op, cols = kernels.op, kernels.param("cols")
-    held = _held(op, cols, kernels.param("passes"), kernels.text("kind"))
-    flags = (
-        held,
-        (op == "elementwise") & kernels.given(SCATTERED),
-        (op == "reduction") & (kernels.param("axis", -1.0) == 0),
-        kernels.given(REPEATED),
-        kernels.given(IDLE),
-    )
+def _streams(kernels: Signatures[Number], maths: Maths[Number]) -> Stream[Number]:
+    op, cols, flag = kernels.op, kernels.param("cols"), maths.flag
     return Stream(
         kernels.bytes,
         kernels.bytes_read,
         kernels.param("rows"),
         cols,
-        *map(ARRAYS.flag, flags),
-    )
-
-
-def _stream(kernel: Kernel) -> Stream[float]:
-    """Return the same of one kernel."""
-    op, params, work = kernel.op, kernel.params, kernel.work
-    cols = number_of(params, "cols")
-    kind = params.get("kind")
-    return Stream(
-        float(work.bytes_read + work.bytes_written),
-        float(work.bytes_read),
-        number_of(params, "rows"),
-        cols,
-        float(_held(op, cols, number_of(params, "passes"), str(kind))),
-        float(op == "elementwise" and bool(params.get(SCATTERED))),
-        float(op == "reduction" and number_of(params, "axis", -1.0) == 0),
-        float(bool(params.get(REPEATED))),
-        float(bool(params.get(IDLE))),
+        flag(_held(op, cols, kernels.param("passes"), kernels.text("kind"))),
+        flag((op == "elementwise") & kernels.given(SCATTERED)),
+        flag((op == "reduction") & (kernels.param("axis", -1.0) == 0)),
+        flag(kernels.given(REPEATED)),
+        flag(kernels.given(IDLE)),
     )
 
 

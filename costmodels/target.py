@@ -8,13 +8,17 @@ makers print; `load_target` converts once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from perfc.costmodels.kernel_fit import KernelFits
 from perfc.costmodels.measured_rows import MeasuredKernels
+from perfc.costmodels.system import System
 from perfc.ir import MathMode, PerfcError
+
+if TYPE_CHECKING:
+    from perfc.costmodels.collective_rows import CollectiveRows
 
 T = TypeVar("T")
 
@@ -128,6 +132,8 @@ class Host:
 
     overheads: str = "shared"
     """Name of the built-in overhead profile."""
+    speed: float | None = None
+    """How fast it is beside the host of the profile; None if that is not known."""
 
 
 @attrs.frozen(kw_only=True)
@@ -173,12 +179,16 @@ class Target:
     """A machine to predict for, and where each of its numbers comes from."""
 
     name: str
+    """What it is called in reports. Kernels go by `device.name`: a system's are priced
+    as those of the sheet of its GPUs."""
     aliases: tuple[str, ...]
     device: Device
     host: Host
     host_link: HostLink
     links: tuple[Link, ...]
     """To other GPUs, fastest first; empty where only the host link leads there."""
+    system: System | None = None
+    """The nodes and the network around the GPU, where it is named with them."""
     runtime: RuntimeConstants
     watts: float
     """Power limit of the board."""
@@ -198,6 +208,8 @@ class Target:
     """What the profile says of kernels."""
     measured: MeasuredKernels = attrs.field(factory=MeasuredKernels, repr=False)
     """Kernels that were timed on the machine of the profile."""
+    collectives: CollectiveRows | None = attrs.field(default=None, eq=False, repr=False)
+    """What the profile says of collectives."""
     measured_unused: int = 0
     """How many of them say nothing here, because fields were set by hand."""
 

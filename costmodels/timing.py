@@ -36,6 +36,9 @@ from perfc.costmodels.target import Target
 KERNEL_TIMINGS = frozenset({"kernel", "graph", "event"})
 """Timings that say what one kernel takes."""
 
+COLLECTIVE_TIMINGS = frozenset({"kernel", "nccl"})
+"""Timings that say what a collective takes: nccl-tests' hold its launch, which its
+fitted start holds, too."""
 
 MET = "met"
 """Parameter of a kernel: how many of its op the process has called before it."""
@@ -80,7 +83,7 @@ def as_timed(
     if target.device.synchronous:
         before_s, beside_s = load_profile(target.host.overheads).t2_s.default_s, 0.0
         return _around(kernel_s, sigma, np.full(len(kernels), before_s), beside_s, 0.0)
-    if timing == "kernel":
+    if timing in COLLECTIVE_TIMINGS:
         return TimedEstimate(kernel_s, sigma)
     if timing == "graph":
         return _around(kernel_s, sigma, graph_gaps_s(kernels, target), 0.0, 0.0)
@@ -115,7 +118,7 @@ def met_seconds(kernels: KernelTable, target: Target) -> Floats:
     if not met.any():
         return met
     known = fitted("conv")["met_s"]
-    return met * float(known.get(target.name, known["other"]))
+    return met * float(known.get(target.device.name, known["other"]))
 
 
 def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
@@ -128,7 +131,7 @@ def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
     software = kernels.text(SOFTWARE)
     gaps_us = fitted("event")["graph_gap_us"]
     for name in np.unique(software).tolist():
-        gap_us = gaps_us.get(f"{name}, {target.name}", gaps_us.get(name))
+        gap_us = gaps_us.get(f"{name}, {target.device.name}", gaps_us.get(name))
         if gap_us is not None:
             found[software == name] = gap_us * 1e-6
     return found
@@ -147,9 +150,9 @@ def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
     """Return what the host takes for each eager call, and its uncertainty."""
     parameters = fitted("event")
     floors, hosts = parameters["call_us"], parameters["host"]
-    known = hosts.get(target.name)
+    known = hosts.get(target.device.name)
     factor = parameters["other_host"] if known is None else known
-    measured = parameters["call"].get(target.name, {})
+    measured = parameters["call"].get(target.device.name, {})
     listed, at = _calls(kernels)
     call_us = [
         measured.get(

@@ -12,11 +12,15 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.bound import lower_bound, lower_bound_of_one
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
     KernelTable,
+    Priced,
     Provenance,
+    Signatures,
     uniform_estimate,
 )
 from perfc.costmodels.target import Target
@@ -50,22 +54,40 @@ class WalkModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows: `rows` sequences of `cols` values at each of `steps`."""
-        device = target.device
-        columns = np.maximum(kernels.param("cols", 1.0), 1.0)
-        turns = np.ceil(columns / THREADS)
-        threads = np.minimum(2 ** np.ceil(np.log2(columns)), THREADS)
-        together = np.maximum(THREADS // threads, 1)
-        rounds = np.ceil(kernels.param("rows", 1.0) / together / device.sm_count)
-        steps = kernels.param("steps", 1.0) * turns * rounds
-        walked_s = steps * CYCLES / device.sm_clock_hz
+        walked_s = _walked_seconds(kernels.signatures, target, ARRAYS)
         moved_s = lower_bound(kernels, target) / self.efficiency
         return uniform_estimate(
-            device.kernel_floor_s + np.maximum(walked_s, moved_s),
+            target.device.kernel_floor_s + np.maximum(walked_s, moved_s),
             model=self.name,
             provenance=Provenance.ANALYTIC,
             sigma_shared=self.sigma_shared,
             sigma_independent=self.sigma_independent,
         )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return not target.device.synchronous
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        walked_s = _walked_seconds(one, target, FLOATS)
+        moved_s = lower_bound_of_one(one, target) / self.efficiency
+        seconds = target.device.kernel_floor_s + max(walked_s, moved_s)
+        own = self.sigma_independent
+        return Priced(seconds, self.sigma_shared, own, Provenance.ANALYTIC)
+
+
+def _walked_seconds(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
+    device = target.device
+    columns = maths.most(kernels.param("cols", 1.0), 1.0)
+    turns = maths.ceil(columns / THREADS)
+    threads = maths.least(maths.power(2.0, maths.ceil(maths.log2(columns))), THREADS)
+    together = maths.most(THREADS // threads, 1.0)
+    rounds = maths.ceil(kernels.param("rows", 1.0) / together / device.sm_count)
+    steps = kernels.param("steps", 1.0) * turns * rounds
+    return steps * CYCLES / device.sm_clock_hz
 
 
 WALK = WalkModel()

@@ -63,6 +63,10 @@ def _section(report: Report) -> Iterator[str]:
         yield f"</table><h2>Device memory at its peak: {at}</h2><table>"
         yield from _bars(tables.memory, format_bytes)
         yield "</table>"
+    if tables.ranks:
+        yield "<h2>Ranks</h2><table>"
+        yield from (_row(row, numbers=range(2, len(row))) for row in tables.ranks)
+        yield "</table>"
     if tables.to_fix:
         yield "<h2>What to fix next</h2><table>"
         yield from (_row(row, numbers=(3, 4, 5)) for row in tables.to_fix)

@@ -44,7 +44,8 @@ def _document(report: Report) -> str:
     for rank in ranks:
         pieces += rank_slices(rank, report.results)
     pieces += path_arrows(ranks, report.results)
-    pieces += memory_counters(ranks[0], report)
+    for rank, use in zip(ranks, report.memory_uses, strict=True):
+        pieces += memory_counters(rank, use)
     pieces.append("\n]}\n")
     return "".join(pieces)
 

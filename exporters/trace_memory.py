@@ -8,10 +8,11 @@ import numpy as np
 
 from perfc.exporters.trace_events import events, microseconds
 from perfc.exporters.trace_rank import RankTrace
-from perfc.tools import Report, memory_timeline
+from perfc.passes import MemoryUse
+from perfc.tools import memory_timeline
 
 
-def memory_counters(rank: RankTrace, report: Report) -> Sequence[str]:
+def memory_counters(rank: RankTrace, use: MemoryUse) -> Sequence[str]:
     """Return the allocated bytes of a rank, where they change."""
     pid = next((lane.pid for lane in rank.lanes if lane.device >= 0), None)
     if pid is None:
@@ -21,7 +22,7 @@ def memory_counters(rank: RankTrace, report: Report) -> Sequence[str]:
     nodes = [rank.graph.ops[number].node for number in numbers]
     times_ns = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
     spans = dict(zip(nodes, times_ns, strict=True))
-    points = memory_timeline(report.memory_use, spans)
+    points = memory_timeline(use, spans)
     head = f',\n{{"ph":"C","name":"device memory (bytes)","pid":{pid},"tid":0,"ts":'
     return events(
         [head] * len(points),

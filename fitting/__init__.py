@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfc.fitting.collective_profile import CollectiveFit, fit_collectives
 from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.gemm import ProductRows, fit_gemm
@@ -34,6 +35,7 @@ __all__ = [
     "DISPATCH_SHARE",
     "HELD",
     "LONG_EVENT_US",
+    "CollectiveFit",
     "DeviceFit",
     "Errors",
     "FamilyFit",
@@ -49,6 +51,7 @@ __all__ = [
     "TraceHost",
     "calibrated_sheet",
     "errors_of",
+    "fit_collectives",
     "fit_device",
     "fit_gemm",
     "fit_host",

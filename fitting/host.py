@@ -56,7 +56,10 @@ def fit_host(rows: Sequence[Measurement], base: HostProfile) -> HostFit | None:
     spread = [_sigma(row) for row in found if row.p10_us and row.p90_us]
     own = float(np.median(spread)) if spread else base.sigma_independent
     profile = attrs.evolve(
-        profile, sigma_shared=_SHARED, sigma_independent=min(max(own, 0.01), 1.0)
+        profile,
+        sigma_shared=_SHARED,
+        sigma_scaled=None,  # that is the base's
+        sigma_independent=min(max(own, 0.01), 1.0),
     )
     remarks = () if t1 is not None else (f"no T1 row: {base.name}'s is kept",)
     return HostFit(profile, len(found), remarks)

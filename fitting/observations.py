@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Family, KernelTable, Target, family_of
+from perfc.costmodels import COLLECTIVES, Family, KernelTable, Target, family_of
 from perfc.ir import Kernel
 from perfc.measurements import (
     FIT,
@@ -135,8 +135,10 @@ def observe(
 def _why_not(row: Measurement, target: Target) -> str:
     """Return why a row says nothing of a kernel of *target*; empty if it does."""
     event = row.timing == "event" and not target.device.synchronous
+    names = {target.name, target.device.name}
     reasons = (
-        (row.target != target.name, f"of target {row.target}"),
+        (row.target not in names, f"of target {row.target}"),
+        (row.op in COLLECTIVES, "of collectives, which are fitted apart"),
         (row.op not in KERNEL_OPS, f"op {row.op} is no kernel"),
         (bool(row.throttled), "throttled"),
         (row.latency_us < LEAST_US, "took no time"),
@@ -155,7 +157,7 @@ def _offsets_s(
     """Return what is around the kernel in each row of a GPU."""
     shortest_us: dict[str, float] = {}
     for row in rows:
-        if row.timing == "event" and row.target == target.name:
+        if row.timing == "event" and row.target == target.device.name:
             known_us = shortest_us.get(row.op, row.latency_us)
             shortest_us[row.op] = min(known_us, row.latency_us)
     around_s: Mapping[str, Callable[[str], float]] = {

@@ -10,6 +10,7 @@ import attrs
 from perfc.costmodels import (
     NO_WORD,
     PROFILE_SCHEMA,
+    CollectiveRows,
     HostProfile,
     KernelFit,
     MeasuredKernel,
@@ -37,6 +38,7 @@ def profile_text(  # noqa: PLR0913 - one argument per section
     fields: Mapping[str, float] | None = None,
     fits: Sequence[KernelFit] = (),
     measured: MeasuredKernels | None = None,
+    collectives: CollectiveRows | None = None,
     host: HostProfile | None = None,
 ) -> str:
     """Return the TOML of a profile of a device (if *target* is given), a host, or both.
@@ -47,6 +49,7 @@ def profile_text(  # noqa: PLR0913 - one argument per section
         fields: Fields of the sheet that were measured, in its units.
         fits: What was fitted of kernels.
         measured: Kernels that were timed.
+        collectives: What measured collectives say.
         host: Host times.
 
     """
@@ -58,6 +61,10 @@ def profile_text(  # noqa: PLR0913 - one argument per section
         lines += [f"{_text(k)} = {_number(v)}" for k, v in (fields or {}).items()]
         for fit in fits:
             lines += ["", *_kernel_lines(fit)]
+        if collectives is not None:
+            lines += ["", "[collectives]", "rows = ["]
+            lines += [f"  {_text(row)}," for row in collectives.texts()]
+            lines += ["]"]
         lines += _measured_lines(measured or MeasuredKernels())
     if host is not None:
         lines += ["", *_host_lines(host)]
@@ -127,6 +134,8 @@ def _quoted(text: str) -> str:
 def _host_lines(host: HostProfile) -> Iterator[str]:
     yield "[host]"
     yield f"sigma_shared = {_number(host.sigma_shared)}"
+    if host.sigma_scaled is not None:
+        yield f"sigma_scaled = {_number(host.sigma_scaled)}"
     yield f"sigma_independent = {_number(host.sigma_independent)}"
     yield f"t1_us = {_us(host.t1_s)}"
     yield f"graph_node_us = {_us(host.graph_node_s)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
+    COLLECTIVE_TIMINGS,
+    COLLECTIVES,
     IDLE,
     KERNEL_TIMINGS,
     MEETING_OPS,
@@ -25,6 +28,7 @@ from perfc.costmodels import (
     as_timed,
     cost_models,
     is_path,
+    joins_nodes,
     load_target,
     measured_kernel,
     price_table,
@@ -115,18 +119,32 @@ def score(
     chosen = cost_models() if models is None else models
     found: dict[GroupKey, list[Predicted]] = {}
     skipped: dict[GroupKey, Counter[str]] = {}
+    target_of = functools.cache(known_target)  # of this call: sheets may change
     for rows in tables:
         pricer = TablePricer(rows)
         for key, at in groups_of(rows):
-            target = known_target(key.target)
-            if targets is not None:
-                name = key.target if target is None else target.name
-                if (target := targets.get(name)) is None:
-                    continue
+            target = _chosen(key.target, target_of(key.target), targets)
+            if target is None and targets is not None:
+                continue
             parts = found.setdefault(key, [])
             why = skipped.setdefault(key, Counter())
             parts += pricer.predict(key, at, target, chosen, why)
     return [_scored(key, found[key], skipped[key]) for key in sorted(found)]
+
+
+def _chosen(
+    name: str, known: Target | None, targets: Mapping[str, Target] | None
+) -> Target | None:
+    """Return the target to price rows of a name with: a GPU's rows are a system's, too.
+
+    None where perfc knows none, or none of *targets* is meant.
+    """
+    if targets is None:
+        return known
+    if known is None:
+        return targets.get(name)
+    systems = {target.device.name: target for target in targets.values()}
+    return targets.get(known.name) or systems.get(known.name)
 
 
 def known_target(name: str) -> Target | None:
@@ -141,11 +159,13 @@ def known_target(name: str) -> Target | None:
 
 def why_not(key: GroupKey, target: Target | None) -> str:
     """Return why no row of a group can be scored; empty if some can."""
+    timings = COLLECTIVE_TIMINGS if key.op in COLLECTIVES else KERNEL_TIMINGS
+    what = "collective" if key.op in COLLECTIVES else "kernel"
     reasons = (
         (target is None, f"unknown target {key.target}"),
         (key.op not in KERNEL_OPS, f"unknown op {key.op}"),
         (key.dtype not in BYTES, f"unknown dtype {key.dtype}"),
-        (key.timing not in KERNEL_TIMINGS, f"timing {key.timing} is of no kernel"),
+        (key.timing not in timings, f"timing {key.timing} is of no {what}"),
     )
     return next((reason for applies, reason in reasons if applies), "")
 
@@ -258,7 +278,8 @@ class TablePricer:
         foreign = ~np.array(own)[self.rows.source.at[rows]]
         table = table.with_param(REPEATED, foreign)
         table = table.with_param(IDLE, foreign & (key.timing == "event"))
-        if key.timing == "graph" and key.op in SOFTWARE_OPS:
+        replayed = key.timing == "graph" and key.op in SOFTWARE_OPS
+        if replayed or key.op in COLLECTIVES:
             software = np.array(self.rows.source.values)[self.rows.source.at[rows]]
             return table.with_param(SOFTWARE, software)
         if key.timing != "event" or key.op not in MEETING_OPS:
@@ -314,11 +335,16 @@ def usable_rows(
     table: KernelTable, latency_us: Floats, target: Target
 ) -> tuple[Indices, Counter[str]]:
     """Return which rows can be scored, and how many cannot, by reason."""
-    modes = np.array(sorted(target.device.flops_per_s))
+    modes = np.array(["", *sorted(target.device.flops_per_s)])
+    apart = (table.param("nodes", 1.0) > 1) & np.isin(table.op, list(COLLECTIVES))
     checks = (
         (latency_us < LEAST_US, "took no time"),
         (table.bytes_written <= 0, "computes nothing: a size is 0"),
         (~np.isin(table.math, modes), f"{target.name} has no {table.math[0]}"),
+        (
+            apart if not joins_nodes(target) else np.zeros_like(apart),
+            f"{target.name} has no network: name a system",
+        ),
     )
     left_out: Counter[str] = Counter()
     usable = np.ones(len(table), dtype=np.bool_)

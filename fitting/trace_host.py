@@ -20,7 +20,7 @@ import attrs
 
 from perfc.costmodels import HostProfile, PerName
 from perfc.ir import TaskKind
-from perfc.traces import LOADER, Gap, Recorded, is_memory
+from perfc.traces import LOADER, Gap, Recorded, is_memory, waits_for
 
 _AUTOGRAD = "autograd::engine::evaluate_function: "
 _EVENT_TIME = "EventElapsedTime"
@@ -30,6 +30,9 @@ _LAZY_US = 10_000.0
 or starts up something."""
 
 _LAZY_TIMES = 20.0
+_NO_FLOOR_US = 100.0
+"""A wait for nothing takes 2 to 9 us; one that takes longer waited for something."""
+
 _FIRST_STEP = 1.25
 _FEWEST_STEPS = 3
 _LEAST_SHARED = 0.1
@@ -47,6 +50,7 @@ class Stall(enum.Enum):
     LAZY = "lazy initialisation"
     FIRST_STEP = "first step"
     STATISTICS = "DDP statistics"
+    UNSEEN = "waits for work of before the trace"
 
 
 BETWEEN_GAPS = {
@@ -198,6 +202,8 @@ def _stall(
     at = bisect_left(timed, start_us)
     if time.kind in ("T4", "sync") and is_memory(time.name):
         return Stall.ALLOCATOR
+    if time.kind == "T4" and waits_for(time.name) and time.us > _NO_FLOOR_US:
+        return Stall.UNSEEN
     if name.startswith(LOADER):
         return Stall.DATA_LOADER
     if time.kind in _GAPS and at < len(timed) and timed[at] < end_us:
@@ -246,6 +252,7 @@ def fit_trace_host(
             if kinds[gap.value]
         },
         sigma_shared=_shared(recorded, steps),
+        sigma_scaled=None,  # that is the base's
         sigma_independent=_independent(kinds),
     )
     return TraceHost(profile, times)

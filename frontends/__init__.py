@@ -15,10 +15,13 @@ from perfc.frontends.workloads import (
     Workload,
     build_workload,
     find_workload,
+    widths_of,
 )
 
 if TYPE_CHECKING:
     from perfc.frontends.aten.recorded import NotRecordedError, RecordedGraph
+    from perfc.frontends.madmax import MadMaxStep
+    from perfc.frontends.madmax_strategy import Strategy, read_strategy, strategies
     from perfc.frontends.torch import (
         CustomStep,
         Label,
@@ -47,11 +50,13 @@ __all__ = [
     "Frontend",
     "Label",
     "Loss",
+    "MadMaxStep",
     "Made",
     "NotRecordedError",
     "Optimizer",
     "RecordedGraph",
     "Source",
+    "Strategy",
     "TextFrontend",
     "Workload",
     "build_workload",
@@ -64,19 +69,26 @@ __all__ = [
     "make_optimizer",
     "raised_by",
     "read_exported",
+    "read_strategy",
     "run_factory",
     "settled_loss",
+    "strategies",
     "weightless_onnx",
+    "widths_of",
 ]
 
 _HOMES = {
     "NotRecordedError": "perfc.frontends.aten.recorded",
     "RecordedGraph": "perfc.frontends.aten.recorded",
+    "MadMaxStep": "perfc.frontends.madmax",
+    "Strategy": "perfc.frontends.madmax_strategy",
+    "read_strategy": "perfc.frontends.madmax_strategy",
+    "strategies": "perfc.frontends.madmax_strategy",
     "TRANSLATION": "perfc.frontends.torch.embedding_bag_op",
     "weightless_onnx": "perfc.frontends.torch.onnx_file",
 }
-"""Where what does not lie in `perfc.frontends.torch` is: ops of traces, which need no
-PyTorch, and what needs its ONNX exporter besides."""
+"""Where what does not lie in `perfc.frontends.torch` is: ops of traces and the rules of
+MAD-Max, which need no PyTorch, and what needs its ONNX exporter besides."""
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -61,7 +61,7 @@ _OF_THE_MACHINE = frozenset(
 
 @attrs.frozen
 class ExecutionTraceFrontend:
-    """Reads `.json` and `.json.gz` files of `torch.profiler.ExecutionTraceObserver`."""
+    """Reads what `torch.profiler.ExecutionTraceObserver` writes, and Chakra's `.et`."""
 
     def load(self, path: Path) -> Program:
         """Read an execution trace into a program.
@@ -83,8 +83,10 @@ class ExecutionTraceFrontend:
         trace = read_execution_trace(path)
         every = [op for ops in trace.threads.values() for op in ops]
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        name = path.name.removesuffix(".gz").removesuffix(".json")
-        return _Importing(AtenBuilder(name), _sorted(every)).program(str(path), digest)
+        name = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".et")
+        importing = _Importing(AtenBuilder(name), _sorted(every))
+        importing.leave_out(trace.collectives)
+        return importing.program(str(path), digest)
 
 
 def _sorted(ops: Sequence[ExecutedOp]) -> list[ExecutedOp]:
@@ -104,6 +106,10 @@ class _Importing:
     _made: int = attrs.field(default=0, init=False)
     _unread: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     _left_out: Counter[str] = attrs.field(factory=Counter[str], init=False)
+
+    def leave_out(self, calls: Iterable[str]) -> None:
+        """Say that these are left out."""
+        self._left_out.update(calls)
 
     def program(self, file: str, digest: str) -> Program:
         """Write every op that computes, in the order in which they began."""

@@ -13,10 +13,12 @@ from perfc.ir.dims import (
     Expr,
     ceil_div,
     evaluate,
+    floor_div,
     maximum,
     product,
     symbol,
     symbols_of,
+    total,
 )
 from perfc.ir.errors import (
     ParseError,
@@ -49,6 +51,7 @@ from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
 from perfc.ir.ops.activation_backward import KINDS as ACTIVATION_GRADIENTS
+from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM, communicator_ranks
 from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
@@ -110,6 +113,8 @@ __all__ = [
     "ACTIVATION_GRADIENTS",
     "BUILTIN_OPS",
     "BUSY_KINDS",
+    "COLLECTIVES",
+    "COMM_STREAM",
     "COST_MODELS",
     "DTYPES",
     "ELEMENTWISE_OPS",
@@ -177,10 +182,12 @@ __all__ = [
     "bind_record",
     "bound_copy",
     "ceil_div",
+    "communicator_ranks",
     "einsum_labels",
     "einsum_sizes",
     "entry_points",
     "evaluate",
+    "floor_div",
     "format_attribute",
     "format_items",
     "inputs_of_backward",
@@ -211,6 +218,7 @@ __all__ = [
     "state_types",
     "symbol",
     "symbols_of",
+    "total",
     "verify",
     "verify_launches",
     "verify_types",

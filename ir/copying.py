@@ -1,4 +1,4 @@
-"""Copies of graphs with numbers in place of symbols."""
+"""Copies of graphs with numbers, or other dimensions, in place of symbols."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from perfc.ir.record import AttrValue, Record
 from perfc.ir.types import TensorType
 
 
-def bound_copy(graph: Graph, bindings: Mapping[str, int]) -> Graph:
+def bound_copy(graph: Graph, bindings: Mapping[str, Dim]) -> Graph:
     """Return a copy of *graph*; dimensions whose symbols are all bound are numbers.
 
-    Without bindings it is a copy as it is.
+    Symbols bound to expressions become these. Without bindings it is a copy as it is.
 
     Raises:
         VerifyError: a bound shape is negative or overflows.
@@ -30,7 +30,7 @@ def bound_copy(graph: Graph, bindings: Mapping[str, int]) -> Graph:
 class _Copy:
     """One copy of a graph and its regions."""
 
-    bindings: Mapping[str, int]
+    bindings: Mapping[str, Dim]
     values: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
 
     def fill(self, made: Graph, graph: Graph) -> None:
@@ -74,22 +74,22 @@ class _Copy:
 
     def _number(self, dim: Dim) -> Dim:
         if isinstance(dim, Expr) and dim.symbols() <= self.bindings.keys():
-            number: int = evaluate(dim, self.bindings)
+            number: Dim = evaluate(dim, self.bindings)
             return number
         return dim
 
 
-def bind_record(record: Record, bindings: Mapping[str, int]) -> Record:
-    """Put numbers in place of the symbols of an attribute record."""
+def bind_record(record: Record, bindings: Mapping[str, Dim]) -> Record:
+    """Put numbers, or expressions, in place of the symbols of an attribute record."""
     if not record.is_symbolic:
         return record
     return Record({name: _bind(value, bindings) for name, value in record.items()})
 
 
-def _bind(value: AttrValue, bindings: Mapping[str, int]) -> AttrValue:
+def _bind(value: AttrValue, bindings: Mapping[str, Dim]) -> AttrValue:
     match value:
         case Expr():
-            number: int = evaluate(value, bindings)
+            number: Dim = evaluate(value, bindings)
             return number
         case Record():
             return bind_record(value, bindings)

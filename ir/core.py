@@ -66,8 +66,8 @@ class Node:
 
     @property
     def has_effect(self) -> bool:
-        """Whether the node does something besides making its results."""
-        return not self.results or bool(self.attributes.get("in_place"))
+        """Whether it does more than make results; others wait for a collective."""
+        return not self.results or any(map(self.attributes.get, ("in_place", "group")))
 
 
 @attrs.define(eq=False)

@@ -55,6 +55,9 @@ class Program:
             declares, which then is reported, instead of refusing them.
         recorded: Whether the source says call by call what runs. Then nothing is
             raised, folded or dropped, not even what nobody reads.
+        replicas: How many of its ranks have a batch of their own; the batch is that of
+            one. The other ranks share one's work.
+        divided: Symbols that are divided into microbatches, and into how many.
 
     """
 
@@ -65,6 +68,8 @@ class Program:
     sha256: str = ""
     types_are_hints: bool = False
     recorded: bool = False
+    replicas: int = 1
+    divided: tuple[tuple[str, int], ...] = ()
 
     @property
     def bindings(self) -> dict[str, int]:
@@ -75,8 +80,21 @@ class Program:
         return f"program {self.name}"
 
     def bind(self, bindings: Mapping[str, int]) -> Program:
-        """Return the same graphs with more symbols bound."""
-        return attrs.evolve(self, bound=tuple({**self.bindings, **bindings}.items()))
+        """Return the same graphs with more symbols bound.
+
+        Raises:
+            VerifyError: a number does not divide into the microbatches there are.
+
+        """
+        bound = {**self.bindings, **bindings}
+        for name, parts in self.divided:
+            if bound.get(name, 0) % parts:
+                msg = (
+                    f"{name}={bound[name]} does not divide into {parts} microbatches: "
+                    f"expected a multiple of {parts}"
+                )
+                raise VerifyError(msg)
+        return attrs.evolve(self, bound=tuple(bound.items()))
 
 
 def single(graph: Graph | LaunchGraph) -> Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeGuard, TypeVar, overload
 
 from perfc.ir.dims import Dim, Expr
@@ -48,6 +48,11 @@ class Record(Mapping[str, AttrValue]):
     def get(self, key: str, default: object = None, /) -> object:
         """Return an item, or *default*; quicker than what `Mapping` has."""
         return self._items.get(key, default)
+
+    @property
+    def reader(self) -> Callable[[str, object], object]:
+        """What `get` does, sooner: for who reads many items of one record."""
+        return self._items.get
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

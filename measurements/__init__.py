@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfc.measurements.columns import Coded, MeasuredColumns, read_columns
+from perfc.measurements.nccl_log import NcclLogError, is_nccl_log, read_nccl_log
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.schema import (
     MEASUREMENTS,
@@ -36,14 +37,17 @@ __all__ = [
     "MeasuredColumns",
     "Measurement",
     "MeasurementError",
+    "NcclLogError",
     "RowWriter",
     "Schema",
     "WorkloadMeasurement",
     "bytes_of",
+    "is_nccl_log",
     "kernel_columns",
     "kernel_of",
     "kernel_tables",
     "read_columns",
+    "read_nccl_log",
     "read_rows",
     "split_of",
     "write_rows",

@@ -174,7 +174,7 @@ def _all_params(cells: Sequence[object]) -> list[object] | None:
         found: list[object] = json.loads(f"[{','.join(texts)}]")
     except (ValueError, RecursionError):
         return None
-    plain = len(found) == len(cells) and all(isinstance(each, dict) for each in found)
+    plain = len(found) == len(cells) and {*map(type, found)} <= {dict}
     return found if plain else None
 
 

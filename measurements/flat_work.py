@@ -115,6 +115,23 @@ def _memcpy(sizes: Sizes, size: float, dtype: str) -> Amounts:
     return np.zeros(len(moved)), moved, moved
 
 
+def _sent(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    """Of a collective: read and write the larger of what goes in and comes out."""
+    moved = sizes.whole("bytes")
+    ranks = sizes.whole("ranks")
+    return np.zeros(len(moved)), np.where(ranks > 0, moved, 0.0), moved
+
+
+def _gathered(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    flops, read, written = _sent(sizes, size, dtype)
+    return flops, read / np.maximum(sizes.whole("ranks"), 1), written
+
+
+def _scattered(sizes: Sizes, size: float, dtype: str) -> Amounts:
+    flops, read, written = _sent(sizes, size, dtype)
+    return flops, read, written / np.maximum(sizes.whole("ranks"), 1)
+
+
 FLAT_WORK: Mapping[str, FlatWork] = {
     "gemm": _gemm,
     "conv2d": _conv2d,
@@ -125,5 +142,11 @@ FLAT_WORK: Mapping[str, FlatWork] = {
     "reduction": _reduction,
     "attention": _attention,
     "memcpy": _memcpy,
+    "all_gather": _gathered,
+    "all_reduce": _sent,
+    "all_to_all": _sent,
+    "broadcast": _sent,
+    "reduce_scatter": _scattered,
+    "send_recv": _sent,
 }
 """By op."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from perfc.costmodels import ColumnTable, KernelColumns, KernelTable
+from perfc.costmodels import COLLECTIVES, ColumnTable, KernelColumns, KernelTable
 from perfc.ir import Kernel, PerfcError, Record, Work, record_of
 from perfc.measurements.flat_work import FLAT_WORK
 from perfc.measurements.nested_work import NESTED_WORK
@@ -123,6 +124,8 @@ def kernel_columns(
 def _mode(op: str, dtype: str) -> str:
     if op in _PRODUCTS:
         return _PRODUCT_MATH.get(dtype, dtype)
+    if op in COLLECTIVES:
+        return ""
     return "fp64" if dtype == "fp64" else "fp32"
 
 
@@ -133,7 +136,7 @@ def _stored(dtype: str) -> str:
 _PRODUCTS = frozenset({"gemm", "conv2d", "attention"})
 
 KERNEL_OPS = (*FLAT_WORK, *NESTED_WORK)
-"""Ops of measured rows that are kernels or copies; collectives are not."""
+"""Ops of measured rows that are kernels, copies or collectives."""
 
 
 Part = tuple[Indices, KernelTable]
@@ -152,9 +155,9 @@ def kernel_tables(
         number.
 
     """
-    by_names: dict[tuple[str, ...], list[int]] = {}
-    for row, given in enumerate(params):
-        by_names.setdefault(tuple(given), []).append(row)
+    by_names: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, names in enumerate(map(tuple, params)):
+        by_names[names].append(row)
     parts: list[Part] = []
     faults: dict[int, str] = {}
     for rows in by_names.values():

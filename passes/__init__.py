@@ -11,7 +11,9 @@ from perfc.passes.contention import solve_contended
 from perfc.passes.convert_dtype import LOW as LOW_DTYPES
 from perfc.passes.convert_dtype import ConvertDtype
 from perfc.passes.critical_path import CriticalPath
+from perfc.passes.data_parallel import MAX_RANKS, DataParallel
 from perfc.passes.eager import MEMSET
+from perfc.passes.eager_collective import WORK_WAIT
 from perfc.passes.facts import (
     CRITICAL_PATH,
     ELEMENTS,
@@ -29,7 +31,9 @@ from perfc.passes.facts import (
     Segment,
     SegmentKind,
 )
+from perfc.passes.faster_host import FasterHost
 from perfc.passes.fold_shapes import FoldShapes
+from perfc.passes.fsdp import Fsdp
 from perfc.passes.fuse_kernels import FuseKernels
 from perfc.passes.fused_kernel import fused_nodes
 from perfc.passes.host_waits import waits_for_inputs, waits_inside
@@ -47,6 +51,7 @@ from perfc.passes.memory import Memory
 from perfc.passes.memory_use import LASTING, MEMORY, Buffer, BufferKind, MemoryUse
 from perfc.passes.overhead import Overhead, host_launches
 from perfc.passes.pin_copies import PinCopies
+from perfc.passes.pipeline_parallel import PipelineParallel
 from perfc.passes.pipeline_spec import (
     PassRequest,
     format_pipeline,
@@ -65,13 +70,23 @@ from perfc.passes.raise_index import RaiseIndex
 from perfc.passes.raise_linear import RaiseLinear
 from perfc.passes.raise_norm import RaiseNorm
 from perfc.passes.raise_rotary import RaiseRotary
+from perfc.passes.regather import Regather
 from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
+from perfc.passes.shard_embeddings import ShardEmbeddings
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
+from perfc.passes.tensor_parallel import TensorParallel
 from perfc.passes.time_interval import TimeInterval
-from perfc.passes.timeline import TimeConstants, Timeline, link_graphs, solve
+from perfc.passes.timeline import (
+    TIMELINE,
+    TimeConstants,
+    Timeline,
+    arrival,
+    link_graphs,
+    solve,
+)
 from perfc.passes.training import Training
 from perfc.passes.training_joint import has_optimizer, is_training_step
 from perfc.passes.training_optimizer import OPTIMIZERS
@@ -93,13 +108,16 @@ __all__ = [
     "LASTING",
     "LAUNCHES",
     "LOW_DTYPES",
+    "MAX_RANKS",
     "MEMORY",
     "MEMSET",
     "OPTIMIZERS",
     "SCHEDULE",
     "SEGMENT_KINDS",
+    "TIMELINE",
     "TYPED",
     "WHAT_IF",
+    "WORK_WAIT",
     "Analysis",
     "BatchEmbeddings",
     "Buffer",
@@ -108,8 +126,11 @@ __all__ = [
     "CheckpointActivations",
     "ConvertDtype",
     "CriticalPath",
+    "DataParallel",
     "DumpDir",
+    "FasterHost",
     "FoldShapes",
+    "Fsdp",
     "FuseKernels",
     "HostSaving",
     "HostedLaunches",
@@ -127,6 +148,7 @@ __all__ = [
     "PassRequest",
     "Path",
     "PinCopies",
+    "PipelineParallel",
     "RaiseActivation",
     "RaiseAttention",
     "RaiseEmbeddingBag",
@@ -135,6 +157,7 @@ __all__ = [
     "RaiseLinear",
     "RaiseNorm",
     "RaiseRotary",
+    "Regather",
     "RemoveSyncs",
     "Reproducer",
     "ResolveControlFlow",
@@ -143,8 +166,10 @@ __all__ = [
     "Segment",
     "SegmentKind",
     "ShapeInference",
+    "ShardEmbeddings",
     "SiteSaving",
     "StreamSchedule",
+    "TensorParallel",
     "TimeConstants",
     "TimeInterval",
     "Timeline",
@@ -153,6 +178,7 @@ __all__ = [
     "Transform",
     "VerifyEach",
     "WhatIf",
+    "arrival",
     "can_batch",
     "detail_mask",
     "find_fact",

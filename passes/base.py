@@ -57,8 +57,14 @@ class Pass(abc.ABC):
                 raise PassContractError(msg)
 
     @abc.abstractmethod
-    def run(self, program: Program, ctx: PassContext) -> None:
-        """Analyse *program*, reading `requires` and writing `provides`."""
+    def run(self, program: Program, ctx: PassContext) -> Program | None:
+        """Analyse *program*, reading `requires` and writing `provides`.
+
+        Returns:
+            The program to go on with, if a transform makes another: one of more
+            ranks, of other classes of ranks. None otherwise.
+
+        """
 
 
 def _are_keys(declared: object) -> bool:
@@ -136,8 +142,13 @@ class PassContext:
 
     def warn(self, code: str, message: str, where: str = "") -> None:
         """Tell the user something that may make the result wrong."""
-        self.diagnostics.append(Diagnostic(Level.WARNING, code, message, where))
+        self._say(Diagnostic(Level.WARNING, code, message, where))
 
     def note(self, code: str, message: str, where: str = "") -> None:
         """Tell the user something worth knowing."""
-        self.diagnostics.append(Diagnostic(Level.NOTE, code, message, where))
+        self._say(Diagnostic(Level.NOTE, code, message, where))
+
+    def _say(self, remark: Diagnostic) -> None:
+        """Keep a remark, once: classes of ranks may give rise to the same."""
+        if remark not in self.diagnostics:
+            self.diagnostics.append(remark)

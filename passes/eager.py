@@ -15,6 +15,7 @@ from typing import TypeAlias, cast
 
 import attrs
 
+from perfc.costmodels import System
 from perfc.ir import (
     BUILTIN_OPS,
     EMPTY,
@@ -150,6 +151,7 @@ class Settings:
         newer_than_volta: Whether kernels for Ampere and later run: flash attention.
         on_cpu: Whether the device is the host's own processor (`eager_cpu.py`).
         training: Whether the iteration has a backward pass, on a CPU.
+        system: The nodes and the network around the device, if there are any.
 
     """
 
@@ -164,6 +166,7 @@ class Settings:
     newer_than_volta: bool = True
     on_cpu: bool = False
     training: bool = False
+    system: System | None = None
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import EMPTY, Kernel
+from perfc.ir import COLLECTIVES, EMPTY, Kernel
 from perfc.passes import (
     eager_attention,
     eager_attention_backward,
     eager_backward,
+    eager_bags,
+    eager_collective,
     eager_convolution,
     eager_ctc,
     eager_distance,
@@ -69,6 +71,8 @@ RULES: Mapping[str, Rule] = {
     **eager_attention.RULES,
     **eager_attention_backward.RULES,
     **eager_backward.RULES,
+    **eager_bags.RULES,
+    **eager_collective.RULES,
     **eager_convolution.RULES,
     **eager_ctc.RULES,
     **eager_distance.RULES,
@@ -97,6 +101,8 @@ def eager_launches(site: Site) -> Eager:
     eager = RULES.get(site.op, _unmodelled)(site)
     if site.settings.on_cpu:
         eager = on_cpu(eager, training=site.settings.training)
+    if site.op in COLLECTIVES:
+        return eager  # the others wait for this rank, whatever it has to say
     if eager.launches and site.results and not any(_numels(site)):
         return attrs.evolve(eager, launches=())  # empty tensors launch nothing
     return eager

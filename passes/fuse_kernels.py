@@ -13,6 +13,7 @@ from perfc.costmodels import COMPILED_GRAPH, GRAPH_LAUNCH
 from perfc.ir import (
     BUILTIN_OPS,
     BUSY_KINDS,
+    COLLECTIVES,
     AnyKey,
     AttrValue,
     Graph,
@@ -33,6 +34,7 @@ from perfc.ir import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.eager import DEVICE_SYNC
+from perfc.passes.eager_collective import WORK_WAIT
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.fused_kernel import LAUNCH_TRITON, fused_kernel, fused_name
 from perfc.passes.fusion import Buffer, Group, fuse
@@ -173,7 +175,9 @@ class _Compiling:
                     continue
                 kept = [b for b in group.writes if b.needed or readers[b]]
                 self._generate(group, kept)
-        self._note_vanished(node for nodes in segments for node in nodes)
+        every = [node for nodes in segments for node in nodes]
+        self._await(every)
+        self._note_vanished(every)
 
     def _fused(self, nodes: Sequence[Node]) -> tuple[list[Group], Container[Node]]:
         """Return the kernels of consecutive nodes."""
@@ -209,7 +213,10 @@ class _Compiling:
 
     def _call(self, node: Node, *, plain: bool) -> None:
         """Call an outside kernel; a *plain* product leaves its bias to a loop."""
+        self._await((node,))
         for op in self._launched[node]:
+            if self.source.ops[op].name == WORK_WAIT:
+                continue
             tasks = self._tasks[op]
             if plain and node.op in _BIAS_BY_KERNEL:
                 tasks = tasks[:-2]  # the call that adds the bias, and its kernel
@@ -218,6 +225,18 @@ class _Compiling:
             self._copy.result.add_op(attrs.evolve(launched, attributes=attributes))
             for task in tasks:
                 self._copy.add(task, kernel=self._called(task, node, plain=plain))
+
+    def _await(self, nodes: Iterable[Node]) -> None:
+        """Wait for the collectives that *nodes* read, once."""
+        for node in nodes:
+            for op in self._launched[node]:
+                launched, tasks = self.source.ops[op], self._tasks[op]
+                if launched.name != WORK_WAIT or tasks[0] in self._copy.moved:
+                    continue
+                attributes = launched.attributes.updated(compiled="call")
+                self._copy.result.add_op(attrs.evolve(launched, attributes=attributes))
+                for task in tasks:
+                    self._copy.add(task)
 
     def _called(self, task: int, node: Node, *, plain: bool) -> int:
         number = self.source.kernel[task]
@@ -240,6 +259,7 @@ class _Compiling:
     def _generate(self, group: Group, kept: Sequence[Buffer]) -> None:
         """Launch one generated kernel."""
         nodes = group.nodes
+        self._await(nodes)
         flops = sum(self._flops.pop(node, 0) for node in nodes)
         values = [buffer.value for buffer in kept if buffer.value is not None]
         keeps = tuple(dict.fromkeys(value.name for value in values))
@@ -294,7 +314,8 @@ class _Segment:
 def _segments(graph: Graph) -> Iterator[_Segment]:
     """Cut a graph where the phase changes, the host reads, or memory is written.
 
-    Nothing moves across a write: what reads the old contents stays before it.
+    Nothing moves across a write: what reads the old contents stays before it. Nor
+    does it across a collective: the order of issue is that of the model.
     """
     number, phase = 0, ""
     segment = _Segment(_EAGER, [])
@@ -303,7 +324,7 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
         if found != phase:
             number += 1
         opdef = BUILTIN_OPS.find(node.op)
-        writes = opdef is not None and bool(opdef.mutates)
+        writes = node.op in COLLECTIVES or (opdef is not None and bool(opdef.mutates))
         if found != phase or writes:
             yield segment
             segment = _Segment(number if found else _EAGER, [])

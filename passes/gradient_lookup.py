@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Value, state_types
+from perfc.ir import AttrValue, Node, Value, state_types
 from perfc.passes.gradient import Gradients, Rows, Rule, Site
 from perfc.passes.optimizer_state import STATES, declare_state
+from perfc.passes.sharding_plan import DATA_PARALLEL
 from perfc.passes.tape import typed
 
 _BAG = (
@@ -38,13 +39,13 @@ def _embedding_bag(site: Site) -> Gradients:
 
 
 def _of_tables(site: Site, count: int) -> Gradients:
-    """`_embedding_bag_backward`; of several tables fbgemm's, which updates them."""
+    """`_embedding_bag_backward`; fbgemm's, which updates tables, if it is fbgemm's."""
     tables = site.node.operands[:count]
     if site.wanted.isdisjoint(range(count)):
         return {}
     operands = (site.grad, *site.node.operands[count:])
     kept, op = site.kept(*_BAG), "embedding_bag_backward"
-    if count > 1 and site.tables.fused:
+    if site.tables.fused and _is_fused(site.node):
         _update(site, tables, operands)
         return {}
     if tables[0] in site.tables.rows:
@@ -52,6 +53,16 @@ def _of_tables(site: Site, count: int) -> Gradients:
         site.tables.rows[tables[0]] = Rows(*rows)
         return {}
     return dict(enumerate(site.tape.ops(op, count, *operands, **kept)))
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether a look-up is fbgemm's: of several tables, or of a rank's own.
+
+    Of tables that all ranks have, the gradients are added up first.
+    """
+    tables = node.attributes.records("tables")
+    sharding = tables[0].get("sharding")
+    return len(tables) > 1 if sharding is None else sharding != DATA_PARALLEL
 
 
 def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) -> None:

@@ -11,6 +11,9 @@ from perfc.passes.tape import typed
 
 _TABLE_RANK = 2
 
+_TOGETHER = frozenset(("reshape", "split", "all_gather", "replicated"))
+"""Ops that parameters go through which ranks share."""
+
 
 def _reshape(site: Site) -> Gradients:
     return {0: site.tape.reshape(site.grad, *typed(site.x).shape)}
@@ -110,9 +113,18 @@ def _gather(site: Site) -> Gradients:
     if indices.rank == 0:
         back = site.op("slice_backward", site.grad, shape=table.shape, axes=(axis,))
         return {0: back}
-    if axis == 0 and table.rank == _TABLE_RANK and site.x.producer is None:
+    if axis == 0 and table.rank == _TABLE_RANK and _is_parameter(site.x):
         return embedding(site)
     return {0: _added(site, axis, _tuples(site, site.y))}
+
+
+def _is_parameter(value: Value) -> bool:
+    """Whether a tensor is a parameter, or a part of parameters that lie together."""
+    while (node := value.producer) is not None:
+        if node.op not in _TOGETHER:
+            return False
+        value = node.operands[0]
+    return True
 
 
 def _tuples(site: Site, indices: Value) -> Value:

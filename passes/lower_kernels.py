@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Device, Target
+from perfc.costmodels import Device, System, Target, assumed_system
 from perfc.ir import (
     AnyKey,
     Expr,
@@ -22,6 +22,7 @@ from perfc.ir import (
     symbols_of,
 )
 from perfc.passes.base import Pass, PassContext
+from perfc.passes.communication import communicates
 from perfc.passes.eager import Settings, dtype_name
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering import Lowering
@@ -86,9 +87,15 @@ class LowerKernels(Pass):
     def run(self, program: Program, ctx: PassContext) -> None:
         """Lower every op graph of the program."""
         settings = self._settings(ctx.system)
+        if any(
+            rank.ops is not None and communicates(rank.ops) for rank in program.classes
+        ):
+            settings = attrs.evolve(settings, system=_system(ctx))
+        shared = len(program.classes) > 1
+        binding = Binding(program.bindings, settings, shared=shared)
         try:
             lowered = [
-                self._lower(rank, program, ctx, settings) for rank in program.classes
+                self._lower(rank, program, ctx, binding) for rank in program.classes
             ]
         except UnboundSymbolError:
             check_bound(program)  # names them all, where the first was found
@@ -119,7 +126,7 @@ class LowerKernels(Pass):
         rank: RankClass,
         program: Program,
         ctx: PassContext,
-        settings: Settings,
+        binding: Binding,
     ) -> LaunchGraph:
         recipes: Mapping[object, Recipe] = {}
         if rank.ops is not None:
@@ -131,10 +138,11 @@ class LowerKernels(Pass):
         if rank.ops is None:  # RankClass refuses it
             msg = f"ranks {rank.ranks} have no graph"
             raise VerifyError(msg)
+        settings = binding.settings
         if settings.on_cpu:
             training = any(node.location.phase == "backward" for node in rank.ops)
             settings = attrs.evolve(settings, training=training)
-        binding = Binding(program.bindings, settings)
+            binding = Binding(program.bindings, settings)
         recipe = recipes.get((self, settings))
         if recipe is not None and recipe.version == rank.ops.version:
             graph = recipe.repeat(binding)
@@ -157,6 +165,22 @@ class LowerKernels(Pass):
         return lowering.graph
 
 
+def _system(ctx: PassContext) -> System | None:
+    """Return what is around the device; say so where nobody has named it."""
+    target = ctx.system
+    if target is None or target.device.synchronous:
+        return None
+    system = target.once(assumed_system)
+    if system.assumed:
+        ctx.note(
+            "assumed-node",
+            f"{target.name} is taken to be in one node of {system.gpus_per_node}, "
+            f"joined by {system.link}; name a system instead (`perfc targets`)",
+            target.name,
+        )
+    return system
+
+
 def _device_settings(settings: Settings, device: Device) -> Settings:
     """Add what the kernels that run depend on of the device.
 
@@ -173,8 +197,8 @@ def _device_settings(settings: Settings, device: Device) -> Settings:
     )
 
 
-_MODELLED = frozenset({"rows", "dim", "pooling", "popularity"})
-"""What of a table the cost of a lookup depends on."""
+_MODELLED = frozenset({"rows", "dim", "pooling", "popularity", "sharding"})
+"""What of a table is priced: of a sharded one a rank has its part, as it is given."""
 
 
 def _remark(graph: Graph, ctx: PassContext) -> None:
@@ -182,15 +206,15 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
     for node in graph:
         if node.op != "embedding_bag":
             continue
-        for table in node.attributes.records("tables"):
-            if not _MODELLED.issuperset(table):
-                ignored = sorted(set(table) - _MODELLED)
-                ctx.warn(
-                    "not-modelled",
-                    f"{', '.join(ignored)} of an embedding table: priced as if "
-                    "the table lay in device memory, uncached and unsharded",
-                    str(node),
-                )
+        tables = node.attributes.records("tables")
+        ignored = sorted({name for t in tables for name in t if name not in _MODELLED})
+        if ignored:
+            ctx.warn(
+                "not-modelled",
+                f"{', '.join(ignored)} of an embedding table: priced as if "
+                "the table lay in device memory, uncached",
+                str(node),
+            )
     if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in graph):
         _remark_convolutions(ctx)
 

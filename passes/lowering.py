@@ -6,15 +6,19 @@ import attrs
 
 from perfc.ir import (
     ACCUMULATE_GRAD,
+    BUSY_KINDS,
+    COLLECTIVES,
     Graph,
     LaunchGraph,
     LaunchOp,
     Node,
+    ResourceKind,
     TaskKind,
     TensorType,
     Value,
     VerifyError,
 )
+from perfc.passes.communication import Communication, communicates
 from perfc.passes.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.eager_launches import FREE
 from perfc.passes.recipe import Binding, Lowered, Recipe, SiteKey, Slot
@@ -44,6 +48,7 @@ class Lowering:
     graph: LaunchGraph = attrs.field(init=False)
     _thread: int = attrs.field(init=False)
     _stream: int = attrs.field(init=False)
+    _communication: Communication | None = attrs.field(default=None, init=False)
     _slots: dict[Value, Slot] = attrs.field(factory=dict[Value, Slot], init=False)
     _plain: dict[TensorType, Slot] = attrs.field(
         factory=dict[TensorType, Slot], init=False
@@ -92,6 +97,9 @@ class Lowering:
 
     def lower(self, graph: Graph) -> None:
         """Lower every node, in order."""
+        if communicates(graph):
+            self._communication = Communication(self.graph, self._thread, self._stream)
+            self._communication.begin(graph)
         weights: dict[TensorType | None, Slot] = {}
         for value in (*graph.parameters, *graph.states):
             slot = weights.get(value.type)
@@ -102,18 +110,44 @@ class Lowering:
         for node in graph:
             if node.op in FREE or self._is_known(node):
                 continue
+            if node.op == "view" and not node.attributes.get("call"):
+                self._pass_by(node)
+                continue
             if node.op in _MAYBE_NOTHING and self._is_nothing(node):
                 self._slots[node.results[0]] = self._slot(node.operands[0])
+                self._pass_by(node)
                 continue
             lowered = self._lowered(node)
-            self._emit(lowered, node.name, _autograd_name(node))
+            if self._communication is None:
+                self._emit(lowered, node.name, _autograd_name(node))
+            else:
+                self._communicate(self._communication, node, lowered)
 
     def synchronize(self) -> None:
         """Wait for everything on the device."""
         graph = self.graph
-        last = _last_device_task(graph)
+        last = _last_device_tasks(graph)
         op = graph.add_op(LaunchOp(DEVICE_SYNC))
         graph.task(TaskKind.SYNC, self._thread, op=op, after=last, detail=DEVICE_SYNC)
+
+    def _pass_by(self, node: Node) -> None:
+        """Follow a node that is no call."""
+        if self._communication is not None:
+            self._communication.view(node)
+
+    def _communicate(
+        self, communication: Communication, node: Node, lowered: Lowered
+    ) -> None:
+        """Emit a node between collectives, or one of them."""
+        if node.op in COLLECTIVES:
+            communication.launch(node, lowered)
+            return
+        if lowered.launches:
+            communication.wait(node)
+            communication.note_written(node)
+        else:
+            communication.view(node)
+        self._emit(lowered, node.name, _autograd_name(node))
 
     def _is_known(self, node: Node) -> bool:
         """Whether all results are shape arithmetic: Python integers in eager."""
@@ -208,8 +242,13 @@ def _autograd_name(node: Node) -> str:
     return ACCUMULATE_GRAD if node.location.origin == ACCUMULATE_GRAD else ""
 
 
-def _last_device_task(graph: LaunchGraph) -> tuple[int, ...]:
-    for task in range(len(graph) - 1, -1, -1):
-        if graph.kernel[task] != -1:
-            return (task,)
-    return ()
+def _last_device_tasks(graph: LaunchGraph) -> tuple[int, ...]:
+    """Return the last task of each stream that keeps the device busy."""
+    streams = sum(r.kind is ResourceKind.STREAM for r in graph.resources)
+    last: dict[int, int] = {}
+    for task in reversed(range(len(graph))):
+        if graph.kind[task] in BUSY_KINDS:
+            last.setdefault(graph.resource[task], task)
+            if len(last) == streams:
+                break
+    return tuple(sorted(last.values()))

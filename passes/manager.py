@@ -109,11 +109,13 @@ class PassManager:
         with paused_collector():
             for p in self.passes:
                 ctx = PassContext(p, facts, target, scenario, diagnostics)
-                self._run_pass(p, program, ctx)
+                program = self._run_pass(p, program, ctx)
         return Analysis(program, facts, scenario, tuple(diagnostics))
 
-    def _run_pass(self, p: Pass, program: Program, ctx: PassContext) -> None:
+    def _run_pass(self, p: Pass, program: Program, ctx: PassContext) -> Program:
         """Run *p* inside the instruments, the first of them outermost.
+
+        Returns the program to go on with.
 
         Whatever an inner instrument raises has failed the pass for those around
         it: every instrument that began hears of exactly one end.
@@ -124,7 +126,7 @@ class PassManager:
                 instrument.before(p, program)
                 waiting.append(instrument)
             with plugin_at_work(f"pass {p.name!r}", p):
-                p.run(program, ctx)
+                program = p.run(program, ctx) or program
             if isinstance(p, Transform):
                 _drop_stale(p, ctx)
             _check_provided(p, program, ctx)
@@ -134,6 +136,7 @@ class PassManager:
             while waiting:
                 waiting.pop().failed(p, program, error)
             raise
+        return program
 
 
 def find_fact(

@@ -37,6 +37,8 @@ from perfc.passes.memory_use import MEMORY, BufferKind, BufferRow, MemoryUse
 from perfc.passes.task_kinds import detail_mask, task_mask
 
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
+_PACK = "pack"
+"""Copies a gradient into its bucket."""
 _JOINS = frozenset({"concat"})
 """Ops whose operands may lie in their places, in a compiled graph."""
 
@@ -263,14 +265,16 @@ class _Storages:
         return kept
 
     def _gradients(self) -> set[Value | None]:
-        """Return the storages that backward makes and the optimizer reads."""
-        return {
-            self.owner.get(value, value)
+        """Return the storages that backward fills and the optimizer reads; buckets."""
+        read = [
+            value
             for node in self.nodes
             if node.location.phase == _OPTIMIZER
             for value in node.operands
             if value.producer and value.producer.location.phase == _BACKWARD
-        }
+        ]
+        buckets = [node.operands[0] for node in self.nodes if node.op == _PACK]
+        return {self.owner.get(value, value) for value in (*read, *buckets)}
 
     def _constants(self, running: Iterable[int]) -> list[Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""

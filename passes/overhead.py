@@ -24,6 +24,7 @@ from perfc.ir import (
     TaskKind,
 )
 from perfc.passes.base import Pass, PassContext
+from perfc.passes.eager_collective import EVENT_RECORD, STREAM_WAIT
 from perfc.passes.facts import HOSTED, LAUNCHES, HostedLaunches
 
 T = TypeVar("T")
@@ -34,8 +35,11 @@ DEFAULT_PROFILE = "shared"
 _BACKWARD = "backward"
 """The phase that runs on a thread of autograd's own."""
 
-_BETWEEN_CALLS = frozenset({"cudaEventRecord", "cudaStreamWaitEvent"})
+_BETWEEN_CALLS = frozenset({EVENT_RECORD, STREAM_WAIT})
 """Calls that put no work on a stream: no T5 belongs to them."""
+
+_BARE_CALLS = frozenset({GRAPH_LAUNCH, STREAM_WAIT})
+"""Calls that, if nothing else is called with them, are no op of PyTorch."""
 
 
 @attrs.frozen
@@ -44,11 +48,12 @@ class Overhead(Pass):
 
     Every op costs T1 first; an op that calls the runtime costs T2 before its
     first call, T5 between two launches and T3 after its last call; an op that
-    does not costs T0 (detail `T5`, as in the paper). A bare synchronisation or
-    graph launch is no op of PyTorch: it costs T1 and its call. In a compiled graph
-    T1 is what its Python takes, and a generated kernel has no T2 and T3. Calls take
-    their T4; the launch of a CUDA graph more for each node. An op whose device tasks
-    another op's call issued, as in such a graph, costs the host nothing.
+    does not costs T0 (detail `T5`, as in the paper). A bare synchronisation, graph
+    launch or wait for a collective is no op of PyTorch: it costs T1 and its calls.
+    In a compiled graph T1 is what its Python takes, and a generated kernel has no T2
+    and T3. Calls take their T4; the launch of a CUDA graph more for each node. An op
+    whose device tasks another op's call issued, as in such a graph, costs the host
+    nothing.
 
     Where the profile knows what lies between two phases, at the beginning and at the
     end of an iteration, or on the way to autograd's thread and back, that takes the
@@ -57,6 +62,9 @@ class Overhead(Pass):
     A rank class that is given as a launch graph has its host tasks already:
     they keep the seconds they state, and calls that state none take the
     profile's.
+
+    A host of known speed (`host.speed` of the target) takes the profile's times divided
+    by it.
 
     Attributes:
         profile: Name or path of a host profile; empty for the target's.
@@ -75,7 +83,7 @@ class Overhead(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Give every host task a duration, making those that are missing."""
-        profile = load_profile(self.profile or _default_profile(ctx))
+        profile = _profile(self.profile, ctx)
         launches = ctx.get(LAUNCHES, program)
         hosted = (
             _hosted(rank, graph, profile)
@@ -84,8 +92,13 @@ class Overhead(Pass):
         ctx.set(HOSTED, program, tuple(hosted))
 
 
-def _default_profile(ctx: PassContext) -> str:
-    return DEFAULT_PROFILE if ctx.system is None else ctx.system.host.overheads
+def _profile(name: str, ctx: PassContext) -> HostProfile:
+    """Return the named profile, else the target's, as fast as the target's host."""
+    if ctx.system is None:
+        return load_profile(name or DEFAULT_PROFILE)
+    host = ctx.system.host
+    profile = load_profile(name or host.overheads)
+    return profile if host.speed is None else profile.at_speed(host.speed)
 
 
 def _hosted(
@@ -315,7 +328,7 @@ class _Hosting:
             return
         self._segment(op, "T1", self.profile.compiled_s[role])
         hosts = [task for task in tasks if self.source.kind[task] in HOST_KINDS]
-        if role != "call" or not hosts:
+        if role != "call" or not hosts or all(map(self._is_bare, hosts)):
             self.order += tasks
             return
         self._launches(op, times, tasks, hosts[0])
@@ -345,7 +358,7 @@ class _Hosting:
 
     def _is_bare(self, task: int) -> bool:
         source = self.source
-        return source.kind[task] is TaskKind.SYNC or source.detail[task] == GRAPH_LAUNCH
+        return source.kind[task] is TaskKind.SYNC or source.detail[task] in _BARE_CALLS
 
     def _is_launch(self, task: int) -> bool:
         if self.source.kind[task] is not TaskKind.CALL:

@@ -18,6 +18,12 @@ _OPTION = re.compile(rf"\s*([\w-]+)\s*=\s*({_STRING}|[^,\"]*?)\s*(?:(,)|$)")
 _PLAIN = re.compile(r"[\w.:/+~@%-]+")
 _KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 _WORDS = {"true": True, "false": False}
+_EXPECTED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
 _SHOWN = 60
 
 Kinds = dict[str, type]
@@ -75,8 +81,16 @@ class PassRequest:
                 not fit.
 
         """
+        given = {**settings, **self.written}
+        missing = [
+            f for f in _fields(self.cls) if _is_needed(f) and f.name not in given
+        ]
+        if missing:
+            asked = ",".join(f"{_key(f.name)}=…" for f in missing)
+            msg = f"pass {self.cls.name!r} needs more: {self.cls.name}{{{asked}}}"
+            raise UsageError(msg)
         try:
-            return self.cls(**{**settings, **self.written})
+            return self.cls(**given)
         except TypeError as error:
             msg = f"pass {self.cls.name!r}: {error}"
             raise UsageError(msg) from None
@@ -167,10 +181,19 @@ def _scan(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | None]
 def option_kinds(cls: type[Pass]) -> Kinds:
     """Return the options of a pass that text can give: its scalar fields."""
     return {
-        field.name.replace("_", "-"): kind
+        _key(field.name): kind
         for field in _fields(cls)
         if (kind := _kind(field.type)) is not None and field.init
     }
+
+
+def _key(name: str) -> str:
+    """Return the option, as written, that sets a field."""
+    return name.replace("_", "-")
+
+
+def _is_needed(field: attrs.Attribute[Any]) -> bool:
+    return field.init and field.default is attrs.NOTHING
 
 
 def _fields(cls: type[Pass]) -> tuple[attrs.Attribute[Any], ...]:
@@ -194,8 +217,7 @@ def _convert(name: str, key: str, text: str, kind: type) -> object:
         plain = json.loads(text) if text.startswith('"') else text
         return _WORDS[plain] if kind is bool else kind(plain)
     except (ValueError, KeyError):
-        expected = "true or false" if kind is bool else f"a {kind.__name__}"
-        msg = f"option {key}={text} of pass {name!r}: expected {expected}"
+        msg = f"option {key}={text} of pass {name!r}: expected {_EXPECTED[kind]}"
         raise UsageError(msg) from None
 
 
@@ -208,7 +230,7 @@ def _format_pass(p: Pass) -> str:
     known = option_kinds(type(p))
     options: list[str] = []
     for field in _fields(type(p)):
-        value, key = getattr(p, field.name), field.name.replace("_", "-")
+        value, key = getattr(p, field.name), _key(field.name)
         if key in known and value != field.default:
             options.append(f"{key}={_format_value(value)}")
     return f"{p.name}{{{','.join(options)}}}" if options else p.name

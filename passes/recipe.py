@@ -48,12 +48,17 @@ class Binding:
         numbers: Symbol and number.
         settings: What is assumed of PyTorch and of the device.
         fixed: Tensors without symbols, the same at every binding.
+        shared: Whether several graphs are lowered with it, which have sites in common.
 
     """
 
     numbers: Mapping[str, int]
     settings: Settings
     fixed: dict[Slot, Tensor] = attrs.field(factory=dict[Slot, Tensor])
+    shared: bool = False
+    _eagers: dict[SiteKey, Eager] = attrs.field(
+        factory=dict["SiteKey", Eager], init=False
+    )
     _types: dict[TensorType, TensorType] = attrs.field(
         factory=dict[TensorType, TensorType], init=False
     )
@@ -94,6 +99,14 @@ class Binding:
 
     def eager(self, key: SiteKey) -> Eager:
         """Return what eager PyTorch does at a site, at these sizes."""
+        if not self.shared:
+            return self._eager(key)
+        found = self._eagers.get(key)
+        if found is None:
+            found = self._eagers[key] = self._eager(key)
+        return found
+
+    def _eager(self, key: SiteKey) -> Eager:
         op, attributes, operands, results = key
         site = Site(
             op,

@@ -33,6 +33,7 @@ class Tape:
         inference: Types what is written.
         location: Where the nodes belong.
         stem: What they are named for.
+        constants: What its constants are named for.
 
     """
 
@@ -40,6 +41,7 @@ class Tape:
     inference: Inference
     location: Location = attrs.field(factory=Location)
     stem: str = ""
+    constants: str = "training"
     _effects: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     _integers: dict[tuple[Dim, ...], Value] = attrs.field(
         factory=dict["tuple[Dim, ...]", Value], init=False
@@ -140,7 +142,7 @@ class Tape:
         return self.reshape(x, *shape)
 
     def _constant(self, stem: str, **attributes: AttrValue) -> Value:
-        name = self.graph.fresh_name(f"training.{stem}")
+        name = self.graph.fresh_name(f"{self.constants}.{stem}")
         return self.node("constant", (), [name], attributes).results[0]
 
     def _name(self, op: str) -> str:

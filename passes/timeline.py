@@ -356,7 +356,7 @@ def solve(
     cause = [-1] * len(timeline)
     end = [0.0] * (len(timeline) + 1)  # -1, no predecessor, finds the 0 at the end
     for tasks, group in timeline.stages:
-        # The body is `_arrival`, written out: a call would double the time.
+        # The body is `arrival`, written out: a call would double the time.
         for i in tasks:
             c = previous[i]
             s = end[c] + gap_s[i]
@@ -373,7 +373,7 @@ def solve(
             end[i] = s + duration_s[i]
             cause[i] = c
         if group:
-            arrivals = [_arrival(timeline, end, i) for i in group]
+            arrivals = [arrival(timeline, end, i) for i in group]
             last, c_last = max(arrivals, key=_first)
             for i, (s, c) in zip(group, arrivals, strict=True):
                 start[i] = last
@@ -387,8 +387,11 @@ def _first(arrival: tuple[float, int]) -> float:
     return arrival[0]
 
 
-def _arrival(timeline: Timeline, end: list[float], i: int) -> tuple[float, int]:
-    """Return when task *i* could start on its own, and which task decides that."""
+def arrival(timeline: Timeline, end: list[float], i: int) -> tuple[float, int]:
+    """Return when task *i* could start on its own, and which task decides that.
+
+    The last of *end* is a 0, for no task.
+    """
     c = timeline.previous[i]
     s = end[c] + timeline.gap_s[i]
     q = timeline.issue[i]

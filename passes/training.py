@@ -13,12 +13,14 @@ from perfc.ir import (
     AnyKey,
     Dim,
     Graph,
+    Node,
     Program,
     UnsupportedModelError,
     UsageError,
     Value,
 )
 from perfc.passes import (
+    gradient_collective,
     gradient_elementwise,
     gradient_functions,
     gradient_layers,
@@ -52,6 +54,7 @@ from perfc.passes.training_source import (
 )
 
 RULES = {
+    **gradient_collective.RULES,
     **gradient_elementwise.RULES,
     **gradient_functions.RULES,
     **gradient_products.RULES,
@@ -204,7 +207,7 @@ class Training(Transform):
         backward = Backward(tape, RULES, needing, frozenset(parameters), tables)
         grads = backward.run(loss)
         rows = {table: r for table, r in tables.rows.items() if r is not None}
-        ordered = {p: grads[p] for p in parameters if p in grads}
+        ordered = {p: grads[p] for p in parameters if p in grads and typed(p).numel}
         self._write_step(tape, Parameters(ordered, rows))
         graph.outputs = [*graph.outputs, loss]
         self._remark(backward, ctx)
@@ -259,7 +262,7 @@ class Training(Transform):
             if not self._is_sparse(node.op, noted_sparse(node)):
                 continue
             table = node.operands[0]
-            if len(node.attributes.records("tables")) > 1 or table not in parameters:
+            if not _has_own_table(node) or table not in parameters:
                 continue
             if len(graph.uses(table)) == 1:
                 self._check_rows(str(node), _NEVER)
@@ -295,6 +298,12 @@ class Training(Transform):
                 "by their bytes",
                 str(value),
             )
+
+
+def _has_own_table(node: Node) -> bool:
+    """Whether a look-up may have a sparse gradient: of one table, not sharded."""
+    tables = node.attributes.records("tables")
+    return len(tables) <= 1 and not any("sharding" in table for table in tables)
 
 
 def _is_autocast(output: Value, parameters: Iterable[Value]) -> bool:

@@ -30,6 +30,7 @@ from perfc.passes.facts import (
     Path,
     Schedule,
 )
+from perfc.passes.faster_host import HOST_WORK
 from perfc.passes.retiming import Change, Question, Window, solve_many, times_of_windows
 from perfc.passes.timeline import TIMELINE, Timeline
 
@@ -40,7 +41,6 @@ _ROUNDING = 1e-12
 _BATCH = 32
 """Changes that are timed together."""
 
-_HOST_WORK = frozenset({TaskKind.HOST, TaskKind.CALL})
 _CALLS = "T4"
 """What runtime calls are called among the host's times."""
 
@@ -280,7 +280,7 @@ class _Asker:
         classes: defaultdict[str, list[int]] = defaultdict(list)
         details = chain.from_iterable(graph.detail for graph in self.graphs)
         for task, (kind, detail) in enumerate(zip(self._kinds, details, strict=True)):
-            if kind in _HOST_WORK:
+            if kind in HOST_WORK:
                 name = _CALLS if kind is TaskKind.CALL else detail or "other"
                 classes[name].append(task)
                 classes["all"].append(task)
@@ -309,7 +309,7 @@ class _Asker:
     def host(self, tasks: Sequence[int], share: float) -> Change:
         """Let the host's own tasks take a share of their time."""
         kinds = self._kinds
-        return {t: self._seconds(t) * share for t in tasks if kinds[t] in _HOST_WORK}
+        return {t: self._seconds(t) * share for t in tasks if kinds[t] in HOST_WORK}
 
     def _seconds(self, task: int) -> float:
         return self.schedule.duration_s[task]

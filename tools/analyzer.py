@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.costmodels import Target, load_target
+from perfc.costmodels import Target, assumed_system, load_target
 from perfc.ir import (
     Diagnostic,
     Level,
@@ -82,6 +82,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     dtype: str = "fp32",
     mode: str = INFERENCE,
     optimizer: str | None = None,
+    ranks: int | None = None,
     overheads: str | None = None,
     passes: Sequence[str] = (),
     pipeline: str | None = None,
@@ -100,6 +101,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
             its mode already.
         optimizer: Of a training step: `sgd` (if None), `adagrad`, `rowwise_adagrad`,
             `adam` or `adamw`.
+        ranks: How many GPUs run replicas of it; a loaded model has its ranks already.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes as `name{option=value}`.
         pipeline: The whole back pipeline, instead of the default one.
@@ -129,6 +131,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
             model,
             mode=mode,
             optimizer=optimizer,
+            ranks=ranks,
             transforms=transforms,
             instruments=instruments,
         )
@@ -139,11 +142,17 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
             "perfc.load"
         )
         raise UsageError(msg)
+    elif ranks not in (None, model.ranks):
+        msg = (
+            f"{model.name} is loaded for {model.ranks} ranks; give ranks to perfc.load"
+        )
+        raise UsageError(msg)
     for conversion in conversions(dtype):
         if model.dtype != dtype:
             model = model.converted(conversion)
     _check_rate(model, system)
     _check_runtime(runtime, system)
+    _check_ranks(model, system)
     return _run(model, system, back_passes(options), instruments)
 
 
@@ -176,6 +185,28 @@ def _check_runtime(runtime: str, target: Target) -> None:
         msg = (
             f"--runtime {runtime} on {target.name}: a CPU has no CUDA graphs, and what "
             "Inductor compiles for it is not modelled; use --runtime eager"
+        )
+        raise UnsupportedModelError(msg)
+
+
+def _check_ranks(model: Model, target: Target) -> None:
+    """Refuse more ranks than the machine has GPUs."""
+    if model.ranks == 1:
+        return
+    if target.device.synchronous:
+        msg = (
+            f"{model.ranks} ranks on {target.name}: only GPUs that NCCL joins are "
+            "modelled; choose a GPU or a system of them (`perfc targets`)"
+        )
+        raise UnsupportedModelError(msg)
+    system = target.once(assumed_system)
+    system.members(model.ranks)
+    whole, rest = divmod(model.ranks, system.gpus_per_node)
+    if whole and rest:
+        least = whole * system.gpus_per_node
+        msg = (
+            f"{model.ranks} ranks do not fill nodes of {system.gpus_per_node} GPUs, "
+            f"which {target.name} has; choose {least} or {least + system.gpus_per_node}"
         )
         raise UnsupportedModelError(msg)
 

@@ -34,6 +34,16 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return values
 
 
+class Count(click.IntRange):
+    """A number of things, from 1 to *most*."""
+
+    name = "integer"
+
+    def __init__(self, most: int) -> None:
+        """Limit it."""
+        super().__init__(1, most)
+
+
 def integers(texts: Sequence[str], option: str) -> dict[str, int]:
     """Read `NAME=N` options.
 

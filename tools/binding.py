@@ -172,11 +172,15 @@ def bind_dimensions(
     every: set[str] = set()
     if classified is None:
         classified = classify_program(program)
+    fixed = not any(s.batch | s.bounds for s in classified if s is not None)
     for rank, symbols in zip(program.classes, classified, strict=True):
         if rank.ops is None or symbols is None:
             continue
         every |= symbols.every
-        _bind_batch(rank.ops, symbols, wanted, bindings)
+        alone = len(program.classes) == 1  # stages behind the first may have no inputs
+        if fixed and wanted.batch is not None and (alone or rank.ops.inputs):
+            _require_fixed_batch(rank.ops, wanted.batch)
+        _bind_batch(symbols, wanted, bindings)
         notes += _bind_lookups(symbols, wanted, bindings)
         _refuse_unbound(rank.ops, symbols, bindings)
     _refuse_unknown(program, every, wanted)
@@ -189,12 +193,8 @@ def _kept(diagnostics: tuple[Diagnostic, ...]) -> Iterator[Diagnostic]:
     return (d for d in diagnostics if d.code != "pooling-assumed")
 
 
-def _bind_batch(
-    graph: Graph, symbols: Symbols, wanted: Dimensions, bindings: dict[str, int]
-) -> None:
+def _bind_batch(symbols: Symbols, wanted: Dimensions, bindings: dict[str, int]) -> None:
     if wanted.batch is not None:
-        if not symbols.batch | symbols.bounds:
-            _require_fixed_batch(graph, wanted.batch)
         for name in symbols.batch:
             _agree(wanted, name, wanted.batch, "the batch")
             bindings[name] = wanted.batch

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import attrs
 
 from perfc.costmodels import (
+    COLLECTIVES,
     HostProfile,
     MeasuredKernels,
     PerName,
@@ -18,11 +19,13 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.fitting import (
+    CollectiveFit,
     DeviceFit,
     FamilyFit,
     HostFit,
     ProfileHead,
     calibrated_sheet,
+    fit_collectives,
     fit_device,
     fit_host,
     machine_fields,
@@ -47,6 +50,7 @@ class Calibrated:
         device: Coefficients and errors of the kernels; None without kernel rows.
         host: Host times; None without any.
         measured: Kernels that were timed, which no model prices any more.
+        collectives: What measured collectives say; None without any.
         left_out: Rows that were not used, by reason.
         refused: Fields that were measured to be what cannot be: too few rows, or a
             machine that was busy. The sheet's are kept.
@@ -58,6 +62,7 @@ class Calibrated:
     device: DeviceFit | None
     host: HostFit | None
     measured: MeasuredKernels
+    collectives: CollectiveFit | None
     left_out: Counter[str]
     refused: Mapping[str, float] = attrs.field(factory=dict[str, float])
 
@@ -71,7 +76,7 @@ def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
 
     """
     target = load_target(_target_of(rows))
-    kernels = [row for row in rows if row.op != _HOST_OP]
+    kernels = [r for r in rows if r.op != _HOST_OP and r.op not in COLLECTIVES]
     base = load_profile(target.host.overheads)
     host = fit_host(rows, base)
     fields: dict[str, float] = {}
@@ -91,11 +96,14 @@ def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
     device = fit_device(seen, target) if len(seen) else None
     measured, decide_none = measured_table(seen, target)
     left_out += decide_none
-    if device is None and host is None:
+    collectives = fit_collectives(rows, target)
+    if device is None and host is None and collectives is None:
         why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
         msg = f"no row to fit: {why or 'the tables are empty'}"
         raise PerfcError(msg)
-    return Calibrated(target.name, fields, device, host, measured, left_out, refused)
+    return Calibrated(
+        target.name, fields, device, host, measured, collectives, left_out, refused
+    )
 
 
 def _target_of(rows: Sequence[Measurement]) -> str:
@@ -138,10 +146,11 @@ def profile_of(found: Calibrated, name: str, rows: Sequence[Measurement]) -> str
             date=datetime.now(tz=UTC).date().isoformat(),
             software=" ".join(sources.split()) or "unknown",
         ),
-        target=found.target if found.device is not None else "",
+        target=found.target if found.device or found.collectives else "",
         fields=found.fields,
         fits=found.device.fits if found.device is not None else (),
         measured=found.measured,
+        collectives=found.collectives.rows if found.collectives is not None else None,
         host=found.host.profile if found.host is not None else None,
     )
 
@@ -160,6 +169,8 @@ def summary(found: Calibrated) -> Iterator[str]:
         for family in found.device.families:
             yield _line(family)
         yield f"measured: {len(found.measured)} kernels that no model prices any more"
+    if found.collectives is not None:
+        yield _collective_line(found.target, found.collectives)
     if found.host is not None:
         profile = found.host.profile
         yield (
@@ -171,6 +182,12 @@ def summary(found: Calibrated) -> Iterator[str]:
         yield f"{name}: {value:.3g} was measured, which cannot be: the sheet's is kept"
     for reason, count in found.left_out.most_common():
         yield f"left out: {count} rows, {reason}"
+
+
+def _collective_line(target: str, found: CollectiveFit) -> str:
+    rows = len(found.rows.weights)
+    cell = _cell(found.before, found.after).strip()
+    return f"{target}: {rows} rows of collectives; each told by the others, MAPE {cell}"
 
 
 def _line(found: FamilyFit) -> str:

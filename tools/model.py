@@ -50,7 +50,15 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
-from perfc.tools.modes import INFERENCE, TRAINING, check_mode, training_passes
+from perfc.tools.modes import (
+    INFERENCE,
+    TRAINING,
+    check_mode,
+    check_ranks,
+    check_recorded,
+    parallel_passes,
+    training_passes,
+)
 from perfc.tools.program import read_program
 from perfc.tools.torch_source import is_factory, read_torch
 
@@ -193,6 +201,11 @@ class Model:
         return attrs.evolve(self, program=program)
 
     @property
+    def ranks(self) -> int:
+        """How many GPUs run it."""
+        return sum(len(rank.ranks) for rank in self.program.classes)
+
+    @property
     def name(self) -> str:
         """What the file or the workload calls it."""
         return self.program.name
@@ -211,6 +224,7 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     dims: Mapping[str, int] | None = None,
     mode: str = INFERENCE,
     optimizer: str | None = None,
+    ranks: int | None = None,
     transforms: Sequence[Pass] = (),
     instruments: Sequence[Instrument] = (),
 ) -> Model:
@@ -228,6 +242,8 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         mode: `inference`, or `training` for a whole training step: the loss, the
             backward pass and the optimizer are derived (pass `training`).
         optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
+        ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
+            gradients are added up in training (pass `data-parallel`).
         transforms: Passes that change the graph, run once, here. A pass `training`
             among them stands where it is; else it runs before them.
         instruments: Observers of the passes.
@@ -244,16 +260,21 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         dtype = _dtype_of(transforms)
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
+            check_recorded(str(program), mode, transforms)
             transforms = [p for p in transforms if not isinstance(p, ConvertDtype)]
+            transforms = parallel_passes(ranks, transforms)
             made = prepare(program, wanted, None, transforms, instruments)
+            check_ranks(ranks, made.ranks)
             return attrs.evolve(made, dtype=dtype)
     else:
         program = read_program(str(model))
     transforms = training_passes(mode, optimizer, transforms)
+    transforms = parallel_passes(ranks, transforms)
     if not any(isinstance(p, Training) for p in transforms):
         program = _remarked(program)
     source = Path(str(model)) if program.sha256 else None
     made = prepare(program, wanted, source, transforms, instruments)
+    check_ranks(ranks, made.ranks)
     if not isinstance(model, str | Path) or is_factory(str(model)):
         return made
     return attrs.evolve(made, recipe=_Recipe(str(model), source, tuple(transforms)))

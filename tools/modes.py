@@ -7,16 +7,29 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import UsageError
-from perfc.passes import BatchEmbeddings, ConvertDtype, Pass, Training
+from perfc.passes import (
+    BatchEmbeddings,
+    ConvertDtype,
+    DataParallel,
+    Fsdp,
+    Pass,
+    Regather,
+    ShardEmbeddings,
+    TensorParallel,
+    Training,
+)
 
 INFERENCE, TRAINING = "inference", "training"
 MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
 
 
-_EARLY = (BatchEmbeddings, ConvertDtype)
+_EARLY = (BatchEmbeddings, ConvertDtype, Fsdp, ShardEmbeddings, TensorParallel)
 """What changes forward, of which backward is derived: what autocast casts is what
 backward reads."""
+
+_SHARING = (Fsdp, ShardEmbeddings, TensorParallel)
+"""What shares a model out among ranks, in forward."""
 
 
 def check_mode(mode: str, optimizer: str | None) -> None:
@@ -49,10 +62,69 @@ def training_passes(
     if not any(isinstance(p, Training) for p in transforms):
         early = [p for p in transforms if isinstance(p, _EARLY)]
         late = [p for p in transforms if not isinstance(p, _EARLY)]
-        transforms = [*early, Training(), *late]
+        again = [
+            Regather(p.prefetch) for p in early if isinstance(p, Fsdp) and p.regathers
+        ]
+        transforms = [*early, Training(), *again, *late]
     if optimizer is None:
         return transforms
     return [
         attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
         for p in transforms
     ]
+
+
+def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Return *transforms* with the one that fills *ranks* ranks with replicas.
+
+    A `data-parallel` that says nothing of ranks is told how many there are.
+
+    Raises:
+        UsageError: there are fewer than one.
+
+    """
+    if ranks is None:
+        return transforms
+    if ranks < 1:
+        msg = f"ranks={ranks}: expected at least 1"
+        raise UsageError(msg)
+    told = [
+        attrs.evolve(p, world=ranks)
+        if isinstance(p, DataParallel) and not (p.ranks or p.world)
+        else p
+        for p in transforms
+    ]
+    last = DataParallel(world=ranks)
+    return told if any(isinstance(p, DataParallel) for p in told) else [*told, last]
+
+
+def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
+    """Refuse passes that change forward where PyTorch recorded backward with it.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    sharing = [p for p in transforms if isinstance(p, _SHARING)]
+    if mode == TRAINING and sharing:
+        msg = (
+            f"{name} is recorded with PyTorch's own backward pass, and "
+            f"{sharing[0].name} changes forward: save torch.export.export(module, "
+            "arguments) as a .pt2 file and give that"
+        )
+        raise UsageError(msg)
+
+
+def check_ranks(wanted: int | None, found: int) -> None:
+    """Refuse passes that run a model on another number of ranks than was asked for.
+
+    Raises:
+        UsageError: they do.
+
+    """
+    if wanted not in (None, found):
+        msg = (
+            f"{wanted} ranks are asked for (--ranks), but the passes run the model on "
+            f"{found}; leave one of the two out"
+        )
+        raise UsageError(msg)

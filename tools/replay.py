@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.costmodels import HostProfile
+from perfc.costmodels import Device, HostProfile
 from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import BUSY_KINDS, TaskKind
 from perfc.passes import TimeConstants, Timeline, link_graphs, solve, solve_contended
@@ -86,13 +86,14 @@ KernelSeconds: TypeAlias = Mapping[int, float]
 _AS_MEASURED: KernelSeconds = {}
 
 
-def replay_alone(
+def replay_alone(  # noqa: PLR0913 - one argument per choice
     traces: Sequence[Recorded],
     host: HostProfile | None = None,
     steps: Collection[int] | None = None,
     kernels: Sequence[KernelSeconds] | None = None,
     *,
     contention: bool = True,
+    device: Device | None = None,
 ) -> list[Replayed]:
     """Schedule each trace on its own: collectives take as long as they took.
 
@@ -102,13 +103,17 @@ def replay_alone(
         steps: Numbers of the steps to report; None for all.
         kernels: Durations to use instead of measured ones, one mapping a trace.
         contention: Whether kernels wait for those of other streams that leave no room.
+        device: What the kernels run on, if not what they ran on; it says how many of
+            their blocks there is room for.
 
     """
     instead = kernels or [_AS_MEASURED] * len(traces)
     return [
         one
         for trace, own in zip(traces, instead, strict=True)
-        for one in _run([trace], host, steps, [own], contention=contention)
+        for one in _run(
+            [trace], host, steps, [own], contention=contention, device=device
+        )
     ]
 
 
@@ -142,13 +147,14 @@ def replay_joint(
     return _run(aligned, host, steps, instead, contention=contention)
 
 
-def _run(
+def _run(  # noqa: PLR0913 - one argument per choice
     ranks: Sequence[Recorded],
     host: HostProfile | None,
     steps: Collection[int] | None,
     kernels: Sequence[KernelSeconds],
     *,
     contention: bool,
+    device: Device | None = None,
 ) -> list[Replayed]:
     graphs = tuple(rank.graph for rank in ranks)
     seconds = [
@@ -162,7 +168,10 @@ def _run(
         launch_latency_s=_mean(rank.launch_latency_us for rank in ranks) * 1e-6,
     )
     timeline = link_graphs(graphs, constants)
-    start_s, end_s, cause = _solve(ranks, timeline, seconds, contention=contention)
+    if contention:
+        start_s, end_s, cause = _contended(ranks, timeline, seconds, device)
+    else:
+        start_s, end_s, cause = solve(timeline, seconds)
     found: list[Replayed] = []
     for rank, first in zip(ranks, timeline.offsets, strict=True):
         mine = slice(first, first + len(rank.graph))
@@ -173,18 +182,17 @@ def _run(
     return found
 
 
-def _solve(
+def _contended(
     ranks: Sequence[Recorded],
     timeline: Timeline,
     seconds: Sequence[float],
-    *,
-    contention: bool,
+    device: Device | None,
 ) -> tuple[list[float], list[float], list[int]]:
     """Schedule, with contention where any kernel leaves others no room."""
     full_s: dict[int, float] = {}
     urgent: set[int] = set()
     for rank, first in zip(ranks, timeline.offsets, strict=True):
-        shares = full_shares(rank) if contention else {}
+        shares = full_shares(rank, device)
         full_s |= {first + t: share * seconds[first + t] for t, share in shares.items()}
         urgent |= {first + task for task in urgent_kernels(rank)} if shares else set()
     if not full_s:
@@ -220,11 +228,12 @@ def host_seconds(recorded: Recorded, host: HostProfile | None) -> list[float]:
     seconds = [*graph.stated_s]
     for time in host_times(recorded):
         if time.stall is None:
-            seconds[time.task] = _seconds(time, host)
+            seconds[time.task] = profile_seconds(time, host)
     return seconds
 
 
-def _seconds(time: HostTime, host: HostProfile) -> float:
+def profile_seconds(time: HostTime, host: HostProfile) -> float:
+    """Return what a profile says that a stretch of the host's time takes."""
     if time.kind in ("T4", "sync"):
         return host.calls_s.of(time.name)
     gap = Gap(time.kind)

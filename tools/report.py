@@ -28,6 +28,7 @@ from perfc.tools import (
     report_memory,
     report_nodes,
     report_phases,
+    report_ranks,
     report_summary,
     report_table,
     report_what_if,
@@ -99,7 +100,7 @@ class Report:
         if needed <= usable:
             return remarks
         message = (
-            f"the model needs {needed / 2**30:.1f} GiB, {self.target.name} has "
+            f"{self._largest} needs {needed / 2**30:.1f} GiB, {self.target.name} has "
             f"{usable / 2**30:.1f} GiB; the time is what it would take if it fitted"
         )
         name = self.target.name
@@ -137,10 +138,28 @@ class Report:
         return report_memory.memory_report(self.memory_use, self._node_phases)
 
     @functools.cached_property
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
+        """Device memory of each rank class."""
+        return find_fact(self.analysis, MEMORY, Memory(), self.target)
+
+    @property
     def memory_use(self) -> MemoryUse:
         """Device memory of the rank class that needs most."""
-        uses = find_fact(self.analysis, MEMORY, Memory(), self.target)
-        return max(uses, key=lambda use: use.peak_bytes)
+        return max(self.memory_uses, key=lambda use: use.peak_bytes)
+
+    @property
+    def _largest(self) -> str:
+        """Who needs most memory, in words."""
+        if self.model.ranks == 1:
+            return "the model"
+        number = self.memory_uses.index(self.memory_use)
+        first, *others = self.analysis.program.classes[number].ranks
+        return f"rank {first}" + (f", as {len(others)} others do," if others else "")
+
+    @functools.cached_property
+    def ranks(self) -> list[Json]:
+        """One entry per class of identical ranks: what it does and waits for."""
+        return report_ranks.rank_entries(self.results, self.memory_uses)
 
     @functools.cached_property
     def savings(self) -> Savings:
@@ -241,6 +260,7 @@ class Report:
         return {
             "schema": "perfc.report/1",
             **self.header,
+            "ranks": self.ranks,
             "breakdown": self.breakdown,
             "nodes": self.nodes,
             "critical_path": self.critical_path,

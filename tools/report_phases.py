@@ -36,19 +36,19 @@ def phase_entries(
     """Return what each phase takes: forward, loss, backward, optimizer, others.
 
     `time_us` is along the critical path and sums to that of the iteration; busy times
-    and launches are of the first rank class. What belongs to no node is in the phase
+    and launches are of the critical rank class. What belongs to no node is in the phase
     "".
     """
     found = dict.fromkeys([*phases.values(), ""])
     names = [*(p for p in PHASES if p in found), *(p for p in found if p not in PHASES)]
     numbers = {name: number for number, name in enumerate(names)}
     of_task = _phase_of_tasks(results, phases, numbers)
-    table, graph = results.path.segment_table, results.hosted[0].graph
-    count, size = len(names), len(graph)
-    durations_s = results.schedule.durations_s[:size]
+    table, number = results.path.segment_table, results.critical
+    graph, count = results.hosted[number].graph, len(names)
+    durations_s = results.class_tasks(results.schedule.durations_s, number)
     busy = np.array(task_mask(graph, BUSY_KINDS))
     working = np.array(task_mask(graph, _WORKING))
-    first = of_task[:size]
+    first = of_task[results.schedule.offsets[number] :][: len(graph)]
     columns = {
         "time_us": np.bincount(of_task[table.task], table.duration_s * US, count),
         "device_us": np.bincount(first[busy], durations_s[busy] * US, count),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import compress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, TaskKind
 from perfc.passes import SEGMENT_KINDS, SegmentKind, kernel_numbers, task_mask
+from perfc.tools.report_ranks import busy_s, comm_s, exposed_s
 from perfc.tools.results import Results
 
 Json: TypeAlias = dict[str, Any]
@@ -22,43 +22,31 @@ _ON_DEVICE = frozenset({SegmentKind.KERNEL, SegmentKind.COPY, SegmentKind.IDLE})
 
 
 def totals(results: Results) -> Json:
-    """Times in microseconds, flops, bytes and launches of the first rank class."""
-    graph = results.hosted[0].graph
-    busy_s = device_busy_s(results)
+    """Times in microseconds, flops, bytes and launches of the critical rank class."""
+    number = results.critical
+    graph = results.hosted[number].graph
+    active_s = busy_s(results, number, BUSY_KINDS)
     launched = kernel_numbers(graph)
     launches = np.bincount(launched[launched >= 0], minlength=len(graph.kernels))
     works = [kernel.work for kernel in graph.kernels]
     counted = list(zip(works, launches.tolist(), strict=True))
-    table = results.path.segment_table
-    exposed_s = table.duration_s[table.kind == SEGMENT_KINDS.index(SegmentKind.COMM)]
     return {
-        "gpu_active_us": busy_s * US,
-        "gpu_idle_us": max(0.0, results.path.time_s - busy_s) * US,
-        "host_us": _sum_s(results, HOST_KINDS - {TaskKind.SYNC}) * US,
-        "comm_us": _sum_s(results, frozenset({TaskKind.COLLECTIVE})) * US,
-        "exposed_comm_us": sum(exposed_s.tolist()) * US,
+        "gpu_active_us": active_s * US,
+        "gpu_idle_us": max(0.0, results.path.time_s - active_s) * US,
+        "host_us": _host_s(results, number) * US,
+        "comm_us": comm_s(results, number) * US,
+        "exposed_comm_us": exposed_s(results, number) * US,
         "flops": sum(work.flops * count for work, count in counted),
         "bytes": sum(work.bytes * count for work, count in counted),
         "launches": int(np.count_nonzero(task_mask(graph, BUSY_KINDS))),
     }
 
 
-def _sum_s(results: Results, kinds: frozenset[TaskKind]) -> float:
-    """Return the seconds of the tasks of some kinds of the first rank class."""
-    shown = task_mask(results.hosted[0].graph, kinds).tolist()
-    return sum(compress(results.schedule.duration_s, shown))
-
-
-def device_busy_s(results: Results) -> float:
-    """Seconds during which any stream of the first rank class is busy."""
-    graph, schedule = results.hosted[0].graph, results.schedule
-    busy = np.flatnonzero(task_mask(graph, BUSY_KINDS))
-    start_s, end_s = schedule.starts_s[busy], schedule.ends_s[busy]
-    order = np.lexsort((end_s, start_s))
-    start_s, end_s = start_s[order], end_s[order]
-    reached_s = np.maximum.accumulate(np.concatenate([[0.0], end_s]))[:-1]
-    alone_s = np.maximum(0.0, end_s - np.maximum(start_s, reached_s))
-    return sum(alone_s.tolist(), start=0.0)
+def _host_s(results: Results, number: int) -> float:
+    """Return the seconds that the host of a rank class works."""
+    shown = task_mask(results.hosted[number].graph, HOST_KINDS - {TaskKind.SYNC})
+    own_s = results.class_tasks(results.schedule.durations_s, number)
+    return sum(own_s[shown].tolist(), start=0.0)
 
 
 def breakdown(results: Results) -> list[Json]:
@@ -80,6 +68,7 @@ def critical_path(results: Results) -> list[Json]:
         {
             "kind": segment.kind.value,
             "detail": results.detail(segment.task),
+            "rank": results.program.classes[results.place(segment.task)[0]].ranks[0],
             "node": results.node_of(segment.task),
             "start_us": segment.start_s * US,
             "duration_us": segment.duration_s * US,
@@ -120,7 +109,12 @@ def _device_limits(results: Results, target: Target) -> NDArray[np.int64]:
 
 
 def kernel_limit(kernel: Kernel, target: Target) -> str:
-    """Return `compute` where the flops take longer than the bytes, else `memory`."""
+    """Return `compute` where the flops take longer than the bytes, else `memory`.
+
+    A collective, which computes in no mode of the device's, is limited by the network.
+    """
+    if not kernel.math:
+        return "network"
     compute_s = kernel.work.flops / target.peak(kernel.math)
     memory_s = kernel.work.bytes / target.device.memory.bytes_per_s
     return "compute" if compute_s > memory_s else "memory"

@@ -19,6 +19,12 @@ from perfc.tools.report_numbers import (
     format_us,
 )
 from perfc.tools.report_phase_table import memory_place, memory_rows, phase_rows
+from perfc.tools.report_rank_table import (
+    communication,
+    critical_rank,
+    rank_rows,
+    world_size,
+)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -66,6 +72,7 @@ class Tables:
         memory: What the peak is made of, bytes, and the share, largest first; or
             nothing, if there is only one phase.
         memory_at: Where the peak is: its phase and node.
+        ranks: A heading, and a row per class of ranks; or nothing, of one GPU.
 
     """
 
@@ -78,6 +85,7 @@ class Tables:
     phases: Sequence[tuple[str, ...]]
     memory: Sequence[tuple[str, int, str]]
     memory_at: str
+    ranks: Sequence[tuple[str, ...]]
 
 
 def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
@@ -100,6 +108,7 @@ def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
         phase_rows(report, name_of(device)),
         memory_rows(report),
         memory_place(report),
+        rank_rows(report),
     )
 
 
@@ -126,6 +135,8 @@ def format_report(report: Json, device: Device, bound_share: float) -> str:
         lines += ["", f"Device memory at its peak: {place}"]
         rows = [row[:2] for row in tables.memory]
         lines += _bars(rows, report["memory"]["peak_bytes"], format_bytes)
+    if tables.ranks:
+        lines += ["", "Ranks", *_columns(tables.ranks, "<<>>>>>>>")]
     lines += ["", "Top ops by device time"]
     lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
     if tables.to_fix:
@@ -138,6 +149,8 @@ def format_report(report: Json, device: Device, bound_share: float) -> str:
 def _title(report: Json) -> str:
     model, target = report["model"], report["target"]
     batch = [] if model["batch"] is None else [f"batch {model['batch']}"]
+    ranks = world_size(report)
+    batch += [f"{ranks:,} ranks"] if ranks > 1 else []
     parts = [model["name"], *batch, model["mode"], model["dtype"], target["name"]]
     parts += [report["runtime"], f"host profile {target['profile']}"]
     return " · ".join(parts)
@@ -150,7 +163,8 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     interval = f"90 % interval {low} to {high}"
     if batch and time_us:
         rate = float(f"{batch / time_us * 1e6:.3g}")
-        interval += f", {rate:,.10g} samples/s"
+        of_one = "" if world_size(report) == 1 else " each"
+        interval += f", {rate:,.10g} samples/s{of_one}"
     peak = summary["peak_memory_bytes"]
     usable = format_bytes(device.memory.usable_bytes)
     of_memory = f"of {usable}; {_memory(report['memory'])}"
@@ -162,6 +176,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
             format_us(busy_us),
             f"{format_share(busy_us, time_us)} of the time, {launches}",
         ),
+        ("communication", *communication(report)),
         (
             "host busy",
             format_us(summary["host_us"]),
@@ -229,10 +244,11 @@ def _bars(
 
 def _top_ops(report: Json, device: str) -> list[tuple[str, ...]]:
     """One row per kind of op: those that do the same work in the same time."""
+    rank = critical_rank(report)
     groups: dict[tuple[object, ...], list[Json]] = {}
     keys = ("op", "flops", "bytes", "duration_us", "cost_model", "provenance")
     for node in report["nodes"]:
-        if node["stream"] and node["rank"] == report["nodes"][0]["rank"]:
+        if node["stream"] and node["rank"] == rank:
             groups.setdefault(tuple(node[key] for key in keys), []).append(node)
     times = [(len(nodes) * nodes[0]["duration_us"], nodes) for nodes in groups.values()]
     times.sort(key=lambda item: -item[0])

@@ -80,7 +80,10 @@ def _host(savings: Savings, all_: HostSaving) -> Json:
     share = all_.free_s / savings.time_s
     parts = [saving.detail for saving in savings.host if saving is not all_]
     longest = f", {parts[0]} most of it" if parts else ""  # alone, none may save any
-    reason = f"{100 * share:.0f} % of the time is the host's alone{longest}"
+    reason = (
+        f"{100 * share:.0f} % of the time is the host's alone{longest} "
+        "(--pass faster-host)"
+    )
     row = _row("host", "host overheads", "T1 to T5", reason)
     return {**row, "saved_us": all_.twice_s * US, "saved_2x_us": all_.twice_s * US}
 

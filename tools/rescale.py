@@ -82,6 +82,8 @@ class Rescaling:
             waves alone.
         host: Host times; None for those of the trace.
         steps: Numbers of the steps to report; None for all.
+        contention: Whether kernels wait for those of other streams that leave no room
+            on the other GPU.
 
     """
 
@@ -90,6 +92,7 @@ class Rescaling:
     method: Method = Method.MODEL
     host: HostProfile | None = None
     steps: Collection[int] | None = None
+    contention: bool = True
 
     def to(self, target: Target) -> Rescaled:
         """Return the trace on *target*.
@@ -102,7 +105,14 @@ class Rescaling:
         scaled = dict(self._scaled(there))
         sigma = _sigma(self.ops, scaled)
         replayed = tuple(
-            replay_alone([self.ops.recorded], self.host, self.steps, [seconds])[0]
+            replay_alone(
+                [self.ops.recorded],
+                self.host,
+                self.steps,
+                [seconds],
+                contention=self.contention,
+                device=target.device,
+            )[0]
             for seconds in (_moved(scaled, factor * sigma) for factor in (0, -_Z, _Z))
         )
         remarks = tuple(self._remarks(there, scaled))

@@ -7,6 +7,8 @@ import functools
 import math
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate, Provenance
 from perfc.ir import HOST_KINDS, Kernel, LaunchGraph, Program, TaskKind
@@ -16,11 +18,14 @@ from perfc.passes import (
     INTERVAL,
     KERNEL_COST,
     SCHEDULE,
+    TIMELINE,
+    WORK_WAIT,
     Analysis,
     HostedLaunches,
     Interval,
     Path,
     Schedule,
+    Timeline,
 )
 
 
@@ -53,6 +58,7 @@ class Results:
         hosted: Launch graph with host segments, per rank class.
         costs: Cost of each kernel signature, per rank class.
         schedule: When every task runs.
+        timeline: Who waits for whom.
         path: The critical path.
         interval: The interval of the time.
 
@@ -62,6 +68,7 @@ class Results:
     hosted: tuple[HostedLaunches, ...]
     costs: tuple[Estimate, ...]
     schedule: Schedule
+    timeline: Timeline
     path: Path
     interval: Interval
 
@@ -78,9 +85,22 @@ class Results:
             analysis.get(HOSTED),
             analysis.get(KERNEL_COST),
             analysis.get(SCHEDULE),
+            analysis.get(TIMELINE),
             analysis.get(CRITICAL_PATH),
             analysis.get(INTERVAL),
         )
+
+    @functools.cached_property
+    def critical(self) -> int:
+        """The rank class that ends last, which decides the time."""
+        return self.place(self.path.tasks[-1])[0] if self.path.tasks else 0
+
+    def class_tasks(
+        self, column: NDArray[np.float64], number: int
+    ) -> NDArray[np.float64]:
+        """Return the part of a flat column that is of one rank class."""
+        first = self.schedule.offsets[number]
+        return column[first : first + len(self.hosted[number].graph)]
 
     def place(self, task: int) -> tuple[int, int]:
         """Return the rank class of a flat task number, and its number there."""
@@ -130,6 +150,8 @@ class Results:
     def node_id(self, rank: int, op: int) -> str:
         """Return the name of an op in a report, the same wherever it stands."""
         launched = self.hosted[rank].graph.ops[op]
+        if launched.name == WORK_WAIT:  # in front of an op, for a collective
+            return f"{launched.node}.wait"
         return launched.node or f"{launched.name}#{op}"
 
     def node_of(self, task: int) -> str:

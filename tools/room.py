@@ -13,18 +13,22 @@ URGENT_LABEL = "## start_sparse_data_dist"
 here the priority -1; a trace does not tell priorities."""
 
 
-def full_shares(recorded: Recorded) -> dict[int, float]:
+def full_shares(recorded: Recorded, device: Device | None = None) -> dict[int, float]:
     """Return for which part of its time a kernel leaves no room: up to its last wave.
 
     Nothing is said where only one stream has kernels, of kernels whose grid the trace
     does not tell, and of a device that perfc has no target for.
+
+    Args:
+        recorded: A trace.
+        device: What its kernels run on, if not what they ran on.
+
     """
     graph = recorded.graph
     kernels = [t for t, kind in enumerate(graph.kind) if kind is TaskKind.KERNEL]
-    target = target_of_device(recorded.trace.device)
-    if target is None or len({graph.resource[task] for task in kernels}) == 1:
+    device = device or _device_of(recorded.trace)
+    if device is None or len({graph.resource[task] for task in kernels}) == 1:
         return {}
-    device = load_target(target).device
     found: dict[int, float] = {}
     for task in kernels:
         shape = recorded.works[task].shape
@@ -32,6 +36,11 @@ def full_shares(recorded: Recorded) -> dict[int, float]:
         if waves > 1:
             found[task] = 1 - 1 / waves
     return found
+
+
+def _device_of(trace: Trace) -> Device | None:
+    target = target_of_device(trace.device)
+    return None if target is None else load_target(target).device
 
 
 def _waves(shape: Shape, device: Device) -> int:

@@ -7,9 +7,16 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from perfc.costmodels import HostProfile, load_profile
-from perfc.fitting import ProfileHead, Stall, fit_trace_host, profile_text
+from perfc.fitting import (
+    BETWEEN_GAPS,
+    HostTime,
+    ProfileHead,
+    Stall,
+    fit_trace_host,
+    profile_text,
+)
 from perfc.ir import PerfcError
-from perfc.tools.replay import replay_alone
+from perfc.tools.replay import profile_seconds, replay_alone
 from perfc.tools.steps_option import check_steps
 from perfc.traces import Recorded
 
@@ -50,11 +57,22 @@ def calibrate_traces(
         if time.stall is not None:
             stalls[time.stall] += time.us
     lines = [f"{len(found.times)} host times of {len(recorded)} traces"]
+    lines += _speed(found.times, base)
     lines += [
         f"left out: {stall.value}, {us / 1e3:,.2f} ms" for stall, us in stalls.items()
     ]
     lines += _errors(recorded, base, found.profile, steps)
     return profile_text(head, host=found.profile), lines
+
+
+def _speed(times: Sequence[HostTime], base: HostProfile) -> Iterator[str]:
+    """Say how fast the host is beside the base, for others like it."""
+    apart = {gap.value for gap in BETWEEN_GAPS}
+    usual = [time for time in times if time.stall is None and time.kind not in apart]
+    took_us = sum(time.us for time in usual)
+    if took_us:
+        speed = sum(profile_seconds(time, base) for time in usual) * 1e6 / took_us
+        yield f"speed beside {_BASE}: {speed:.2f} (--set host.speed={speed:.2f})"
 
 
 def _errors(

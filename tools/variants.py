@@ -123,6 +123,9 @@ def _has_tables(results: Results, _: Phases) -> bool:
 
 
 def _with_batched_tables(model: Model, time_us: TimeUs) -> float | None:
+    """Tables that several ranks keep alike cannot be updated by their own backward."""
+    if model.ranks > 1:
+        return None
     changed = model.changed(lambda transforms: (BatchEmbeddings(), *transforms))
     return None if changed is None else time_us(changed, "")
 

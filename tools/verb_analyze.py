@@ -10,10 +10,10 @@ import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes import OPTIMIZERS, Timing, VerifyEach
+from perfc.passes import MAX_RANKS, OPTIMIZERS, Timing, VerifyEach
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, conversions, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
-from perfc.tools.arguments import MAX_DIM, integers, log_timing, pairs
+from perfc.tools.arguments import MAX_DIM, Count, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_result
 from perfc.tools.model import load
@@ -68,6 +68,13 @@ EXIT_OUT_OF_MEMORY = 5
     "--optimizer",
     type=click.Choice(OPTIMIZERS),
     help="Of --mode training; sgd if not given.",
+)
+@click.option(
+    "--ranks",
+    type=Count(MAX_RANKS),
+    metavar="N",
+    help="GPUs that run replicas of it, each with its own batch; in training they add "
+    "their gradients up.",
 )
 @click.option(
     "--dtype",
@@ -169,6 +176,7 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
         dims=integers(options["dims"], "--dim"),
         mode=options["mode"],
         optimizer=options["optimizer"],
+        ranks=options["ranks"],
         transforms=transforms,
         instruments=instruments,
     )

@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 
 from perfc.ir import PerfcError, UsageError, write_file
-from perfc.measurements import MEASUREMENTS, Measurement, read_rows
+from perfc.measurements import (
+    MEASUREMENTS,
+    Measurement,
+    is_nccl_log,
+    read_nccl_log,
+    read_rows,
+)
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
 from perfc.tools.steps_option import Steps
 from perfc.tools.torch_source import start_torch
@@ -30,9 +36,15 @@ _SUFFIX = ".toml"
     "tables",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="TABLE|TRACE",
-    help="Rows that were measured, .parquet or .csv, or Kineto traces of one host, "
-    ".json or .json.gz; repeat for several. Nothing is measured then.",
+    metavar="TABLE|TRACE|LOG",
+    help="Rows that were measured, .parquet or .csv, logs of nccl-tests, .log or .txt, "
+    "or Kineto traces of one host, .json or .json.gz; repeat for several. Nothing is "
+    "measured then.",
+)
+@click.option(
+    "--target",
+    metavar="NAME",
+    help="What the logs of nccl-tests ran on, as dgx-h100; by their GPUs if not given.",
 )
 @click.option(
     "--steps",
@@ -68,6 +80,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     *,
     device: str | None,
     tables: Sequence[Path],
+    target: str | None,
     steps: range | None,
     minutes: float,
     output: Path,
@@ -79,7 +92,8 @@ def calibrate(  # noqa: PLR0913 - one argument per option
 
     Rows are measured now, or come from tables of `perfc measure`. A third of them is
     never fitted: the errors printed are those, before and after. From traces a host is
-    learnt: what PyTorch and the runtime took between and in their calls.
+    learnt: what PyTorch and the runtime took between and in their calls. From logs of
+    nccl-tests collectives are.
     """
     if output.suffix != _SUFFIX:
         msg = f"-o {output}: expected a name that ends in {_SUFFIX}"
@@ -102,8 +116,11 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         for line in lines if not quiet else ():
             click.echo(line)
         return 0
+    if target is not None and not any(map(is_nccl_log, tables)):
+        msg = "--target says what logs of nccl-tests ran on; give logs with --from"
+        raise UsageError(msg)
     if tables:
-        rows = [row for table in tables for row in read_rows(table, MEASUREMENTS)]
+        rows = [row for table in tables for row in _read(table, target)]
         _check_device(rows, device)
     else:
         rows = _measured(device or "cpu", minutes * 60, keep)
@@ -112,6 +129,12 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     for line in summary(found) if not quiet else ():
         click.echo(line)
     return 0
+
+
+def _read(path: Path, target: str | None) -> Sequence[Measurement]:
+    if is_nccl_log(path):
+        return read_nccl_log(path, target)
+    return read_rows(path, MEASUREMENTS)
 
 
 def _from_traces(

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from perfc.costmodels import describe, load_target, target_names
+from perfc.costmodels import (
+    assumed_system,
+    describe,
+    load_target,
+    system_names,
+    target_names,
+)
 from perfc.frontends import WORKLOADS
 from perfc.ir import BUILTIN_OPS, PerfcError
 from perfc.passes import Transform, pass_class, pass_names
@@ -37,11 +43,14 @@ def _usable(
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def targets(ctx: click.Context, *, debug: bool) -> None:
-    """List the targets; `targets show T` prints every field with its source."""
+    """List targets and systems; `targets show T` prints each field with its source."""
     if ctx.invoked_subcommand is not None:
         return
     head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
     click.echo(columns_text([head, *_usable(_target_row, target_names())]))
+    titles = ("system", "aliases", "a node's GPUs", "joined by", "network of a node")
+    click.echo()
+    click.echo(columns_text([titles, *_usable(_system_row, system_names())]))
 
 
 def _target_row(name: str) -> tuple[str, ...]:
@@ -55,6 +64,19 @@ def _target_row(name: str) -> tuple[str, ...]:
         f"{memory.capacity_bytes / 2**30:.0f} GiB",
         f"{memory.bytes_per_s / 1e9:.0f} GB/s",
         f"{target.watts:.0f} W",
+    )
+
+
+def _system_row(name: str) -> tuple[str, ...]:
+    target = load_target(name)
+    system = assumed_system(target)
+    gbit_per_s = system.nic_bytes_per_s * 8e-9
+    return (
+        name,
+        " ".join(target.aliases) or "-",
+        f"{system.gpus_per_node} {target.device.name}",
+        f"{system.link}, {system.topology}",
+        f"{system.nics_per_node} x {gbit_per_s:g} Gbit/s {system.fabric}",
     )
 
 

@@ -10,6 +10,12 @@ import click
 
 from perfc.ir import UsageError
 from perfc.tools.files import write_result
+from perfc.tools.output_options import (
+    contention_option,
+    debug_option,
+    format_option,
+    output_option,
+)
 from perfc.tools.steps_option import Steps, check_steps
 
 if TYPE_CHECKING:
@@ -57,27 +63,10 @@ if TYPE_CHECKING:
     help="The traces are ranks of one run: collectives start when the last rank is "
     "there.",
 )
-@click.option(
-    "--contention/--no-contention",
-    default=True,
-    show_default=True,
-    help="Kernels wait for those of other streams that fill the device.",
-)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write there instead of stdout.",
-)
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@contention_option
+@format_option
+@output_option
+@debug_option
 def replay(  # noqa: PLR0913 - one argument per option
     *,
     files: Sequence[Path],

@@ -8,6 +8,12 @@ import click
 
 from perfc.ir import PerfcError, UsageError
 from perfc.tools.files import write_result
+from perfc.tools.output_options import (
+    contention_option,
+    debug_option,
+    format_option,
+    output_option,
+)
 from perfc.tools.steps_option import Steps, check_steps
 
 
@@ -46,22 +52,11 @@ from perfc.tools.steps_option import Steps, check_steps
     help="Host times of this profile; those of the trace if not given.",
 )
 @click.option("--steps", type=Steps(), help="Report these profiler steps only.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write there instead of stdout.",
-)
+@contention_option
+@format_option
+@output_option
 @click.option("-q", "--quiet", is_flag=True, help="No remarks below the tables.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@debug_option
 def rescale(  # noqa: PLR0913 - one argument per option
     *,
     files: tuple[Path, ...],
@@ -70,6 +65,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     method: str,
     overheads: str | None,
     steps: range | None,
+    contention: bool,
     format_: str,
     output: Path | None,
     quiet: bool,
@@ -103,7 +99,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     check_steps([recorded], steps)
     ops = trace_ops(recorded)
     here = trace_prices(ops, target_of_trace(recorded, origin, "--from"))
-    rescaling = Rescaling(ops, here, Method(method), host, steps)
+    rescaling = Rescaling(ops, here, Method(method), host, steps, contention)
     found = [rescaling.to(target) for target in targets]
     if format_ == "json":
         write_result(rescale_json(rescaling, found), output)

@@ -10,6 +10,7 @@ import click
 
 from perfc.ir import PerfcError
 from perfc.tools.files import write_result
+from perfc.tools.output_options import debug_option, format_option, output_option
 from perfc.tools.validation import validation_json, validation_text
 
 if TYPE_CHECKING:
@@ -34,22 +35,10 @@ _NOT_MODELLED = 4
     help="Score rows of this target only, with this sheet or profile; repeat for "
     "several.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-)
+@format_option
 @click.option("--strict", is_flag=True, help="Exit with 4 if a row was skipped.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write there instead of stdout.",
-)
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@output_option
+@debug_option
 def validate(  # noqa: PLR0913 - one argument per option
     *,
     tables: Sequence[Path],

@@ -39,7 +39,7 @@ from perfc.traces.kineto import read_trace
 from perfc.traces.owners import call_owners, op_parents
 from perfc.traces.recorded import Gap, Recorded, StepMark
 from perfc.traces.recording import record
-from perfc.traces.runtime import is_memory
+from perfc.traces.runtime import is_memory, waits_for
 from perfc.traces.spans import covered
 
 __all__ = [
@@ -77,4 +77,5 @@ __all__ = [
     "read_trace",
     "record",
     "record_ranks",
+    "waits_for",
 ]

@@ -1,5 +1,7 @@
 """Execution traces of PyTorch (`ExecutionTraceObserver`): ops and tensors, no times.
 
+JSON as PyTorch writes it, or protocol buffers as Chakra makes of it.
+
 Schema 1.0.x (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`): a list of
 nodes with what each op was given and what it returned, in the order in which they were
 finished; `rf_id` is the order in which they began.
@@ -16,6 +18,7 @@ from typing import NamedTuple, cast
 import attrs
 
 from perfc.ir import DTYPES, Diagnostic, Level
+from perfc.traces.chakra import ChakraFile, is_chakra
 from perfc.traces.events import HostOp, Thread, Trace, TraceError
 from perfc.traces.inputs import (
     ELEMENT_TYPES,
@@ -29,6 +32,7 @@ from perfc.traces.inputs import (
 from perfc.traces.json_stream import EventFile
 
 _NODES = "nodes"
+_CHAKRA = (".et", ".et.gz")
 _HEAD_CHARACTERS = 4096
 _LISTS = re.compile(rb'"(nodes|traceEvents)"\s*:\s*\[')
 _SCHEMA = re.compile(r"1\.\d+\.")
@@ -67,30 +71,40 @@ class ExecutionTrace:
     Attributes:
         file: Where it was read.
         threads: Ops of each thread in the order in which they began.
+        collectives: What Chakra says of collectives on the device: name, bytes, group.
 
     """
 
     file: str
     threads: Mapping[int, Sequence[ExecutedOp]]
+    collectives: Sequence[str] = ()
 
 
 def is_execution_trace(path: str | Path) -> bool:
     """Whether a file is an execution trace, by how it begins; False if unreadable."""
     head = EventFile(Path(path)).head(_HEAD_CHARACTERS)
     found = _LISTS.search(head)
-    return found is not None and found[1] == _NODES.encode()
+    if found is None:
+        return str(path).endswith(_CHAKRA) or is_chakra(Path(path))
+    return found[1] == _NODES.encode()
 
 
 def read_execution_trace(path: str | Path) -> ExecutionTrace:
-    """Read an execution trace, `.json` or `.json.gz`.
+    """Read an execution trace, `.json` or Chakra's `.et`, gzipped or not.
 
     Raises:
         TraceError: the file cannot be read, is damaged, or is no execution trace.
 
     """
-    file = EventFile(Path(path), _NODES)
+    chakra = str(path).endswith(_CHAKRA) or is_chakra(Path(path))
+    file = ChakraFile(Path(path)) if chakra else EventFile(Path(path), _NODES)
     threads: dict[int, list[ExecutedOp]] = defaultdict(list)
+    collectives: list[str] = []
     for node in file.events():
+        if node.get("collective"):
+            collectives.append(str(node["collective"]))
+        if node.get("is_cpu_op") is False:  # Chakra has kernels, too
+            continue
         order, thread = _field(node, "rf_id", 0), _field(node, "tid", 0)
         if not isinstance(order, int) or not isinstance(thread, int):
             msg = f"{path}: node {node.get('id')!r}: rf_id and tid are no numbers"
@@ -99,7 +113,8 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
             threads[thread].append(_executed(node, order, str(path)))
     schema = str(file.header.get("schema", ""))
     if not _SCHEMA.match(schema):
-        msg = f"{path}: schema {schema!r} of execution traces; expected 1.0.x"
+        found = f"schema {schema!r} of execution traces" if schema else "no schema"
+        msg = f"{path}: {found}; expected 1.0.x, as of PyTorch"
         raise TraceError(msg)
     if not threads:
         msg = f"{path}: an execution trace without ops"
@@ -108,7 +123,7 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
         thread: sorted(ops, key=lambda op: op.order)
         for thread, ops in sorted(threads.items())
     }
-    return ExecutionTrace(str(path), ordered)
+    return ExecutionTrace(str(path), ordered, collectives)
 
 
 def _executed(node: Mapping[str, object], order: int, file: str) -> ExecutedOp:

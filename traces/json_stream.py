@@ -71,8 +71,8 @@ class EventFile:
             raise TraceError(msg) from None
         except UnicodeDecodeError:
             msg = (
-                f"{self.path}: not text; expected a trace in JSON, or gzipped JSON "
-                "(protocol buffers, as Chakra's .et files are, are not read)"
+                f"{self.path}: not text; expected a trace in JSON, or gzipped JSON, or "
+                "an execution trace of Chakra (.et)"
             )
             raise TraceError(msg) from None
         except (ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from perfc.frontends import widths_of
 from perfc.twins.lookups import ONE_BAG_A_TABLE, bag_inputs, tables_of
 from perfc.twins.twin import Made, Twin, Values
 
@@ -103,21 +104,15 @@ def mlp(widths: Sequence[int], last: type[nn.Module] | None = None) -> nn.Sequen
     return nn.Sequential(*layers, *([] if last is None else [last()]))
 
 
-def _twin(
-    name: str,
-    bottom: Sequence[int],
-    top: Sequence[int],
-    *,
-    dot: bool = True,
-    batch: int = 2048,
-) -> Twin:
+def _twin(name: str, *, dot: bool = True, batch: int = 2048) -> Twin:
     def make(values: Values, batch: int) -> Made:
         tables = tables_of(name, values)
         on_host = values.get("places") == "host"
+        bottom = (*widths_of(values["bottom"]), int(values["dim"]))
         model = (DlrmNet if on_host else CapturableDlrm)(
-            (*bottom, int(values["dim"])),
+            bottom,
             [table.rows for table in tables],
-            top,
+            widths_of(values["top"]),
             dot=dot,
             sparse=bool(values["sparse"]),
         )
@@ -127,15 +122,13 @@ def _twin(
     return Twin(name=name, batch=batch, make=make, fixed=ONE_BAG_A_TABLE, sparse=True)
 
 
-dlrm_default = _twin("dlrm-default", (512, 512), (1024, 1024, 1024, 1))
-dlrm_mlperf = _twin("dlrm-mlperf", (13, 512, 256), (1024, 1024, 512, 256, 1))
-dlrm_ddp = _twin("dlrm-ddp", (128, 128, 128), (512, 512, 512, 256, 1))
-criteo_terabyte_small = _twin(
-    "criteo-terabyte-small", (13, 512, 256), (512, 512, 256, 1)
-)
-deeprecsys_rm1 = _twin("deeprecsys-rm1", (128, 64), (256, 64, 1), dot=False)
-deeprecsys_rm2 = _twin("deeprecsys-rm2", (256, 128), (128, 64, 1), dot=False)
-deeprecsys_rm3 = _twin("deeprecsys-rm3", (2560, 1024, 256), (512, 256, 1), dot=False)
+dlrm_default = _twin("dlrm-default")
+dlrm_mlperf = _twin("dlrm-mlperf")
+dlrm_ddp = _twin("dlrm-ddp")
+criteo_terabyte_small = _twin("criteo-terabyte-small")
+deeprecsys_rm1 = _twin("deeprecsys-rm1", dot=False)
+deeprecsys_rm2 = _twin("deeprecsys-rm2", dot=False)
+deeprecsys_rm3 = _twin("deeprecsys-rm3", dot=False)
 
 DLRM_TWINS = (
     *(dlrm_default, dlrm_mlperf, dlrm_ddp, criteo_terabyte_small),

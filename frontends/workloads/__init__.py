@@ -8,13 +8,13 @@ from perfc.frontends.workloads.bert import BERT_WORKLOADS
 from perfc.frontends.workloads.dlrm import DLRM_WORKLOADS
 from perfc.frontends.workloads.gpt import GPT_WORKLOADS
 from perfc.frontends.workloads.inception import INCEPTION_WORKLOADS
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, widths_of
 from perfc.frontends.workloads.recommenders import RECOMMENDER_WORKLOADS
 from perfc.frontends.workloads.resnet import RESNET_WORKLOADS
 from perfc.frontends.workloads.switch import SWITCH_WORKLOADS
 from perfc.ir import Program, UsageError
 
-__all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload"]
+__all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload", "widths_of"]
 
 WORKLOADS: dict[str, Workload] = {
     w.name: w

@@ -25,7 +25,7 @@ from perfc.frontends.workloads.lookups import (
     declare_bags,
     look_up,
 )
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, widths_of, widths_text
 from perfc.ir import Graph, Program, Value, single
 
 LIN = "arXiv 2201.07821"
@@ -118,12 +118,20 @@ def _workload(  # noqa: PLR0913 - name, text and sizes of a table row
 ) -> Workload:
     def make(values: Mapping[str, int | str]) -> Program:
         tables = config.tables.changed(values)
-        bottom = (*config.bottom[:-1], tables.dim)
-        places = str(values.get("places", config.places))
-        changed = attrs.evolve(config, bottom=bottom, tables=tables, places=places)
+        changed = attrs.evolve(
+            config,
+            bottom=(*widths_of(values["bottom"]), tables.dim),
+            tables=tables,
+            top=widths_of(values["top"]),
+            places=str(values.get("places", config.places)),
+        )
         return build_dlrm(name, changed)
 
-    parameters = config.tables.parameters(rows, pooling)
+    parameters = {
+        **config.tables.parameters(rows, pooling),
+        "bottom": widths_text(config.bottom[:-1]),
+        "top": widths_text(config.top),
+    }
     if config.interaction == "dot":
         parameters["places"] = config.places
 
@@ -134,6 +142,7 @@ def _workload(  # noqa: PLR0913 - name, text and sizes of a table row
         parameters=parameters,
         choices={**LOOKUP_CHOICES, "places": ("device", "host")},
         limits={"tables": MAX_TABLES},
+        widths=frozenset({"bottom", "top"}),
         make=make,
     )
 

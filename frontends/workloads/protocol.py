@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -12,6 +12,18 @@ MAX_PARAMETER = 10**12
 """Larger parameters are typing errors."""
 
 _MAX_DIGITS = 20
+_MAX_LAYERS = 200
+_MAX_WIDTH = 10**6
+
+
+def widths_of(text: int | str) -> tuple[int, ...]:
+    """Return the widths of `512-256-64`, which is what `Workload.widths` accepts."""
+    return tuple(map(int, str(text).split("-")))
+
+
+def widths_text(widths: Sequence[int]) -> str:
+    """Return widths as a parameter has them."""
+    return "-".join(map(str, widths))
 
 
 @attrs.frozen(kw_only=True)
@@ -27,6 +39,7 @@ class Workload:
         limits: Greatest number of the parameters that have one of their own.
         make: Builds the program from the parameters' values.
         least: Least number of the parameters that need more than 1.
+        widths: Parameters that are widths of layers, as `512-256-64`.
 
     """
 
@@ -38,6 +51,7 @@ class Workload:
     limits: Mapping[str, int]
     make: Callable[[Mapping[str, int | str]], Program]
     least: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    widths: frozenset[str] = frozenset()
 
     @property
     def usage(self) -> str:
@@ -87,6 +101,8 @@ class Workload:
             return text
         if text == self.parameters[key]:
             return text
+        if key in self.widths:
+            return self._widths(key, text)
         least, limit = self.least.get(key, 1), self.limits.get(key, MAX_PARAMETER)
         if not text.isdecimal() or not least <= int(text[:_MAX_DIGITS]) <= limit:
             msg = (
@@ -95,3 +111,16 @@ class Workload:
             )
             raise UsageError(msg)
         return int(text)
+
+    def _widths(self, key: str, text: str) -> str:
+        parts = text.split("-")
+        fine = all(
+            p.isdecimal() and 0 < int(p[:_MAX_DIGITS]) <= _MAX_WIDTH for p in parts
+        )
+        if not fine or len(parts) > _MAX_LAYERS:
+            msg = (
+                f"parameter {key}={text[:40]!r} of {self.name!r}: expected up to "
+                f"{_MAX_LAYERS} widths from 1 to {_MAX_WIDTH}, as 512-256-64"
+            )
+            raise UsageError(msg)
+        return widths_text(widths_of(text))

@@ -7,7 +7,9 @@ from perfc.ir.ops import (
     activation,
     activation_backward,
     attention,
+    bags,
     casting,
+    collective,
     constant,
     control,
     convolution,
@@ -31,6 +33,7 @@ from perfc.ir.ops import (
     rearrangement,
     recurrent,
     reduction,
+    replicated,
     resampling,
     selection,
     sequence,
@@ -43,11 +46,11 @@ BUILTIN_OPS = OpRegistry()
 """Every op of perfc's own vocabulary."""
 
 for _family in (
-    *(activation, attention, normalization),
+    *(activation, attention, bags, normalization),
     *(casting, constant, control, convolution, distance, einsum, elementwise),
-    *(ctc, embedding),
+    *(collective, ctc, embedding),
     *(indexing, linalg, memory, movement, pooling, quantization, rearrangement),
-    *(recurrent, reduction, resampling, selection, sequence, spectral),
+    *(recurrent, reduction, replicated, resampling, selection, sequence, spectral),
     *(activation_backward, embedding_backward, indexing_backward, layer_backward),
     *(loss, optimizer),
     *(testing, text),

@@ -83,7 +83,7 @@ VIEW = OpDef(
     work=no_work,
     attributes={"call": (str,)},
     view=0,
-    summary="some elements of a tensor in place, by strides that no other op says",
+    summary="some elements in place, as no other op says; without `call`, made before",
 )
 
 

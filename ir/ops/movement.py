@@ -339,7 +339,7 @@ def _pieces(
 ) -> Sequence[Dim]:
     """Return the sizes given, or those of equal parts, the last maybe smaller."""
     if attributes.get("sizes") is not None:
-        return attributes.integers("sizes")
+        return attributes.dims("sizes")
     parts = attributes.integer("parts")
     if not 0 < parts <= MAX_PARTS:
         msg = f"cannot cut into {parts} parts"

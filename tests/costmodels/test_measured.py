@@ -190,7 +190,10 @@ def test_what_is_set_by_hand_wins(tmp_path: Path) -> None:
     plain = load_target(str(path))
     slower = load_target(str(path), {"gpu.sm_clock_mhz": "700"})
 
+    other_host = load_target(str(path), {"host.speed": "2"})
+
     assert (1, 0) == (len(plain.measured), plain.measured_unused)
+    assert (1, 0) == (len(other_host.measured), other_host.measured_unused)
     assert (0, 1) == (len(slower.measured), slower.measured_unused)
     assert 1e-3 == _price(kernel, plain)
     assert 1e-3 != _price(kernel, slower)

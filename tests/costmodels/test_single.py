@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.costmodels.kernels import bag, copy, gemm, over_rows
+from tests.costmodels.kernels import bag, conv, copy, gemm, over_rows, unknown, update
 
 from perfc.costmodels import (
     IDLE,
@@ -24,7 +25,7 @@ from perfc.costmodels import (
     price_table,
 )
 from perfc.costmodels.single import price_one
-from perfc.ir import AttrValue, Kernel
+from perfc.ir import AttrValue, Kernel, Record, Work
 
 MODELS = cost_models()
 MEASURED = ("p100", "p4", "v100", "t4", "a100", "a100-pcie-40g", "h100", "l40s")
@@ -67,7 +68,7 @@ def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
     assert (table.model, table.provenance) == (alone.model, alone.provenance)
 
 
-OPS = sorted(STREAMING.ops - {"memcpy", "batch_norm"})
+OPS = sorted(STREAMING.ops - {"memcpy"})
 FLAGS: st.SearchStrategy[dict[str, AttrValue]] = st.sampled_from(
     [
         {},
@@ -140,18 +141,168 @@ def test_a_list_of_tensors_alone_as_in_a_table(
     assert table.sigma_shared == alone.sigma_shared
 
 
-@pytest.mark.parametrize("kernel", [gemm(64, 64, 64), bag(8, 2, 100, 2, 16)])
-def test_a_table_prices_what_has_no_other_way(kernel: Kernel) -> None:
-    """Kernels of a processor, of a calibrated GPU, and those no model does alone."""
-    gpu, processor = load_target("v100"), load_target("cpu")
+def attentions() -> st.SearchStrategy[Kernel]:
+    """Return attention of any size and type, those that were measured among them."""
+    few, width = st.integers(1, 70), st.sampled_from([40, 64, 72, 80, 128, 300])
+    lengths = st.integers(1, 9000)
+    equal = lengths.map(lambda length: (length, length))
+    return st.builds(
+        _attention,
+        *(few, few, st.one_of(equal, st.tuples(lengths, lengths)), width),
+        st.sampled_from(["fp32", "bf16", "fp16"]),
+        st.sampled_from([{}, {"causal": True}, {"phase": "backward"}]),
+    )
+
+
+def _attention(  # noqa: PLR0913, PLR0917 - the sizes of attention
+    batch: int,
+    heads: int,
+    lengths: tuple[int, int],
+    head_dim: int,
+    math: str,
+    more: dict[str, AttrValue],
+) -> Kernel:
+    q_len, kv_len = lengths
+    params: dict[str, AttrValue] = {
+        "batch": batch,
+        "heads": heads,
+        "q_len": q_len,
+        "kv_len": kv_len,
+        "head_dim": head_dim,
+        **more,
+    }
+    each = batch * heads * head_dim
+    work = Work(4 * each * q_len * kv_len, 2 * each * (q_len + 2 * kv_len), 2 * each)
+    return Kernel("attention", math, math, Record(params), work)
+
+
+def convolutions() -> st.SearchStrategy[Kernel]:
+    """Return convolutions by any algorithm, grouped or not, in any type."""
+    channels = st.sampled_from([1, 3, 16, 32, 50, 64, 256, 512])
+    more: list[dict[str, AttrValue]] = [
+        {},
+        {"stride": 2},
+        {"kernel": (3, 3)},
+        {"phase": "backward_data"},
+        {"algorithm": "winograd"},
+        {"algorithm": "fused_winograd"},
+        {"algorithm": "implicit"},
+        {"algorithm": "fft"},
+        {"beside": 2, "beside_bytes": 1 << 16},
+        {"groups": 2},
+    ]
+    return st.builds(
+        _convolution,
+        *(channels, channels, st.integers(7, 224), st.sampled_from([1, 3, 5])),
+        st.integers(1, 128),
+        st.sampled_from(["fp32", "tf32", "bf16"]),
+        st.sampled_from(["conv2d", "conv3d"]),
+        st.sampled_from(more),
+    )
+
+
+def _convolution(  # noqa: PLR0913, PLR0917 - the sizes of a convolution
+    c_in: int,
+    c_out: int,
+    image: int,
+    side: int,
+    count: int,
+    math: str,
+    op: str,
+    more: dict[str, AttrValue],
+) -> Kernel:
+    kernel = conv(c_in, c_out, image, kernel=side, n=count)
+    params = kernel.params.updated(**more)
+    return attrs.evolve(kernel, op=op, math=math, params=params)
+
+
+@st.composite
+def embedding_tables(draw: st.DrawFn) -> Record:
+    """Return what a look-up says of one table."""
+    return Record(
+        {
+            "rows": draw(st.integers(1, 1 << 24)),
+            "dim": draw(st.integers(1, 512)),
+            "pooling": draw(st.integers(1, 100)),
+            "popularity": draw(st.sampled_from(["uniform", "uniform", "zipf"])),
+        }
+    )
+
+
+@st.composite
+def lookups(draw: st.DrawFn) -> Kernel:
+    """Return a look-up in tables, or an update of their rows, alike or not."""
+    batch = draw(st.integers(1, 1 << 14))
+    if draw(st.booleans()):
+        kernel = bag(batch, 1, 1, 1, 64, weighted=draw(st.booleans()))
+    else:
+        optimizer = draw(st.sampled_from(["sgd", "adagrad", "rowwise_adagrad", "adam"]))
+        algorithm = draw(st.sampled_from(["", "atomic", "warp_per_row"]))
+        kernel = update(*(batch, 1, 1, 1, 64), optimizer=optimizer, algorithm=algorithm)
+    several = draw(st.lists(embedding_tables(), min_size=1, max_size=4))
+    tables = draw(st.sampled_from([tuple(several), (several[0],) * len(several)]))
+    return attrs.evolve(kernel, params=kernel.params.updated(tables=tables))
+
+
+@st.composite
+def others(draw: st.DrawFn) -> Kernel:
+    """Return a kernel of a small model, of none, or of an op that nothing knows."""
+    more: list[tuple[str, dict[str, AttrValue]]] = [
+        ("batch_norm", {"kind": "training"}),
+        ("batch_norm", {"kind": "training", "phase": "backward"}),
+        ("ctc_walk", {"steps": 40}),
+        ("embedding_backward", {"lookups": 3000}),
+        ("linearize_indices", {"bags": 900_000}),
+        ("index_add", {"indices": 300, "inner": 700, "outer": 4}),
+        ("topk", {}),
+        ("acme::magic", {}),
+    ]
+    op, params = draw(st.sampled_from(more))
+    if op == "acme::magic":
+        return unknown(draw(SIZES))
+    kernel = over_rows(op, draw(SIZES), draw(SIZES))
+    return attrs.evolve(kernel, params=kernel.params.updated(**params))
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.one_of(attentions(), convolutions(), lookups(), others()),
+    st.sampled_from(TARGETS),
+)
+def test_the_formula_of_one_is_that_of_many(kernel: Kernel, target: Target) -> None:
+    """To 1e-12 of every model; to 1e-6 of attention that a network corrects."""
+    assume(kernel.math in target.device.flops_per_s)
+    alone = price_one(kernel, target, MODELS)
+
+    assert alone is not None
+    table = price_table(KernelTable([kernel]), target, MODELS)
+    within = 1e-6 if kernel.op == "attention" else 1e-12
+    for column in ("seconds", "sigma_shared", "sigma_independent"):
+        in_table, by_itself = getattr(table, column)[0], getattr(alone, column)[0]
+        assert pytest.approx(in_table, rel=within) == by_itself
+    assert (table.model, table.provenance) == (alone.model, alone.provenance)
+
+
+def test_a_table_prices_what_has_no_other_way() -> None:
+    """Kernels of a processor and of a calibrated GPU."""
+    kernel, gpu, processor = gemm(64, 64, 64), load_target("v100"), load_target("cpu")
     fit = KernelFit(Family("gemm", "fp32"), {"scale": 2.0}, 0.02, 0.03, 10)
     mine = attrs.evolve(gpu, fits=fits_of((fit,)))
-    targets = [processor, mine] if kernel.op == "gemm" else [gpu]
 
-    assert [None] * len(targets) == [price_one(kernel, t, MODELS) for t in targets]
-    for target in targets:
+    for target in (processor, mine):
+        assert price_one(kernel, target, MODELS) is None
         table = price_table(KernelTable([kernel]), target, MODELS)
         assert table.seconds == price([kernel], target, MODELS).seconds
+
+
+def test_a_table_prices_what_numbers_cannot_say() -> None:
+    """Rows of no size at all: arrays divide by nought."""
+    kernel, gpu = bag(8, 2, 100, 2, 0), load_target("v100")
+
+    assert price_one(kernel, gpu, MODELS) is None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        table = price_table(KernelTable([kernel]), gpu, MODELS)
+        assert table.seconds == price([kernel], gpu, MODELS).seconds
 
 
 def test_what_is_worked_out_of_a_target_belongs_to_it() -> None:

@@ -64,7 +64,8 @@ def test_aliases_are_those_of_the_sheets() -> None:
         ("h100-pcie", "h100-pcie-80g"),
         ("mi300", "mi300x"),
         ("mi250-gcd", "mi250"),
-        ("GB200-NVL72", "gb200"),
+        ("GB200-NVL72", "gb200-nvl72"),
+        ("gb200-186g", "gb200"),
         ("rtxpro6000", "rtx-pro-6000"),
     ],
 )

@@ -58,6 +58,7 @@ def test_a_page(report: Report) -> None:
     page = _read(report)
     tables = report.tables
     rows = len(tables.headline) + len(tables.breakdown) + len(tables.to_fix)
+    rows += len(tables.ranks)
 
     assert 1 + rows + len(report.nodes) == page.tags["tr"]
     assert len(report.tables.breakdown) == page.tags["span"]

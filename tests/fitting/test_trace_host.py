@@ -37,6 +37,7 @@ def test_a_heavy_tail_counts(tmp_path: Path) -> None:
     assert found.profile.t2_s.of("aten::other") == pytest.approx(30e-6)
     assert found.profile.t1_s == pytest.approx(10e-6)
     assert found.profile.calls_s.of("cudaLaunchKernel") == pytest.approx(4e-6)
+    assert found.profile.sigma_scaled is None
 
 
 def test_ops_share_one_time_if_asked(tmp_path: Path) -> None:
@@ -171,3 +172,15 @@ def test_times_between_ops_are_checked(
         parse_profile(text, "mine.toml")
 
     assert problem in str(caught.value)
+
+
+def test_a_wait_for_work_of_before_the_trace_is_a_stall(tmp_path: Path) -> None:
+    """With nothing to wait for it takes a few us; 15 ms are a wait for something."""
+    made = _ops(10, 10)
+    made.call("cudaDeviceSynchronize", -20_000, 15_000)
+    made.call("cudaDeviceSynchronize", -200, 5)
+
+    times = host_times(_recorded(made, tmp_path))
+
+    waits = {t.us: t.stall for t in times if t.name == "cudaDeviceSynchronize"}
+    assert {15_000: Stall.UNSEEN, 5: None} == waits

@@ -27,6 +27,7 @@ from perfc.ir import (
     Abstract,
     AttrValue,
     Dim,
+    Expr,
     OpDef,
     PerfcError,
     Record,
@@ -70,6 +71,7 @@ def _value_of(kinds: tuple[type, ...]) -> st.SearchStrategy[Any]:
         | st.just(TABLES[:1]),
         type(None): st.none(),
         type(F32): st.sampled_from([F32, I64]),
+        Expr: st.just(symbol("B")),
     }
     return st.one_of([known[kind] for kind in kinds])
 
@@ -206,7 +208,7 @@ def test_folding_in_two_directions() -> None:
         ("concat", {"axis": 0}, ["f32[]"], "axis 0 is out of range for rank 0"),
         ("split", {"axis": 0, "sizes": (3, 4)}, ["f32[8]"], "differ: 7 and 8"),
         ("split", {"axis": 0, "sizes": (9, -1)}, ["f32[8]"], "negative dimension"),
-        ("split", {"axis": 0, "sizes": (8, "x")}, ["f32[8]"], "a list of integers"),
+        ("split", {"axis": 0, "sizes": (8, "x")}, ["f32[8]"], "a list of dimensions"),
         ("slice", {}, ["f32[8]", *["i64[1]=1"] * 2, "i64[1]=0", "i64[1]=0"], "is 0"),
         ("slice", {}, ["f32[8]", *["i64[1]=1"] * 3, "i64[0]="], "differ in number"),
         ("slice", {}, ["f32[8]", *["i64[1]=0"] * 2, "i64[1]=B", "i64[1]=1"], "got B"),

@@ -102,7 +102,9 @@ def test_a_case_that_takes_long_is_timed_less_often(tmp_path: Path) -> None:
             due.append(number)
 
     assert [0, 3, 6, 9] == due
-    assert [4] == [timed.n for timed in prepared.result()]
+    assert 4 == len(prepared.rounds)
+    (timed,) = prepared.result()
+    assert 1 <= timed.n <= 4  # rounds that were disturbed do not count
 
 
 def test_a_run_goes_on(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_math_modes() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (measured("all_reduce", bytes=8), "unknown op 'all_reduce'; known: gemm, con"),
+        (measured("all_shrink", bytes=8), "unknown op 'all_shrink'; known: gemm, con"),
         (measured("gemm", "fp3", m=1), "unknown dtype 'fp3'; known: fp64, fp32"),
         (measured("gemm", m=1), r"gemm \{m = 1\}: b is missing, expected a whole"),
         (measured("softmax", rows="4", cols=1), "rows is '4', expected a whole number"),

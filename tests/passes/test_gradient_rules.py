@@ -37,7 +37,8 @@ _REASONS: Mapping[str, str] = {
     _NUMBERS: """and or xor not equal not_equal less less_equal greater greater_equal
         bitwise_and bitwise_or bitwise_xor bitwise_not bit_shift isnan isinf isfinite
         signbit argmax argmin hardmax nonzero one_hot unique multinomial bit_cast
-        floor_divide non_max_suppression quantize dynamic_quantize histogram""",
+        floor_divide non_max_suppression quantize dynamic_quantize histogram
+        bucketize_bags regroup_bags""",
     _SIZES: "shape size item host host_text constant",
     _MADE: "empty fill range random eye_like window mel_weight_matrix",
     _GONE: """if loop scan optional_empty optional_has_element concat_from_sequence
@@ -45,6 +46,7 @@ _REASONS: Mapping[str, str] = {
         sequence_insert sequence_length sequence_map""",
     _INFERENCE: """packed_linear dequantize tensor_scatter causal_conv linear_attention
         roi_pool center_crop_pad reverse_sequence""",
+    "is written behind training": "broadcast pack recv send",
     _OPTIMIZER: "foreach optimizer_step sparse_optimizer_step",
     "costed by its bytes, and reported: `affine_grid` is of small images, spectra and "
     "windows of sound have no kernel model, LRN is of networks that nobody trains": """

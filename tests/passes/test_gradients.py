@@ -283,8 +283,13 @@ CASES: Mapping[str, tuple[str, str]] = {
 }
 """Arguments and body of one graph for each rule, and for what else may go wrong."""
 
-_WITHOUT_VALUES = {"loss", "nll_loss", "recurrent", "ctc_loss"}
-"""Rules proven elsewhere: the losses end every graph here, or are of sequences."""
+_WITHOUT_VALUES = {
+    *("loss", "nll_loss", "recurrent", "ctc_loss"),
+    *("all_gather", "all_reduce", "all_to_all", "reduce_scatter"),
+    "replicated",
+}
+"""Rules proven elsewhere: the losses end every graph here, or are of sequences;
+collectives need several ranks."""
 
 
 def _graph(arguments: str, body: str) -> Graph:

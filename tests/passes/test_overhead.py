@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfc
-from perfc.costmodels import HostProfile, PerName, load_profile, load_target
+from perfc.costmodels import HostProfile, PerName, Target, load_profile, load_target
 from perfc.fitting import ProfileHead, profile_text
 from perfc.ir import (
     EMPTY,
@@ -79,11 +79,13 @@ def host_tasks(hosted: HostedLaunches) -> list[tuple[str, float]]:
     ]
 
 
-def run(text: str, overhead: Overhead, target: str = "") -> HostedLaunches:
+def run(
+    text: str, overhead: Overhead, target: str | Target | None = None
+) -> HostedLaunches:
     """Run the passes up to `overhead` on a program of one rank class."""
     program = parse_program(text)
     manager = PassManager((ShapeInference(), LowerKernels(inputs="device"), overhead))
-    system = load_target(target) if target else None
+    system = load_target(target) if isinstance(target, str) else target
     analysis = manager.run(program, system)
     (hosted,) = analysis.annotations.get(HOSTED, program, None)
     return hosted
@@ -238,6 +240,17 @@ def test_profile_of_the_target() -> None:
 
     profile = load_profile(target.host.overheads)
     assert ("T1", profile.t1_s) == host_tasks(hosted)[0]
+
+
+@pytest.mark.parametrize("name", ["", "lin-v100"])
+def test_a_host_of_known_speed(name: str) -> None:
+    """The target's host says how fast it is beside the profile, whichever it is."""
+    target = load_target("a100", {"host.speed": "1.5"})
+    hosted = run(LINEAR, Overhead(name), target)
+
+    profile = load_profile(name or "shared").at_speed(1.5)
+    assert ("T1", profile.t1_s) == host_tasks(hosted)[0]
+    assert profile.sigma_shared == hosted.sigma_shared
 
 
 def test_unknown_profile() -> None:

@@ -88,10 +88,9 @@ def test_command_prints_every_reading(
     assert 7 == len(printed)
 
 
-def test_fitted_profile_is_the_one_shipped(capsys: pytest.CaptureFixture[str]) -> None:
-    """The profile `lin-v100` is what the script prints for the tables."""
+def test_fitted_profile_is_the_one_shipped() -> None:
+    """The profile `lin-v100` is what `make fit` makes of the tables."""
     fit = runpy.run_path(str(ROOT / "benchmarks" / "fit_host_profile.py"))
-    fit["main"](DATA)
 
     shipped = ROOT / "costmodels" / "profiles" / "lin-v100.toml"
-    assert shipped.read_text() == capsys.readouterr().out
+    assert shipped.read_text() == "\n".join(fit["profile_lines"](DATA)) + "\n"

@@ -23,12 +23,12 @@ from perfc.tools import cli
 
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "targets", "ops", "passes", "models"),
+    *("rescale", "parallel", "targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (
     *("shard", "place"),
-    *("quantize", "dedup", "parallel", "sweep", "diff", "check"),
+    *("quantize", "dedup", "sweep", "diff", "check"),
 )
 
 
@@ -101,7 +101,7 @@ def test_verbs_that_are_not_built_are_absent(command: Command, verb: str) -> Non
 
 @pytest.mark.parametrize(
     "option",
-    ["--optimizer=lion", "--ranks=2", "--mode=profile"],
+    ["--optimizer=lion", "--mode=profile"],
 )
 def test_options_that_are_not_built_are_absent(command: Command, option: str) -> None:
     """So are options and values of options."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.tools.command import Command
+from tests.traces.chakra_messages import REDUCED, nodes, write
 from tests.traces.executed import MM, RELU, Executed, tensor
 from tests.traces.synthetic import Made
 
@@ -103,3 +104,20 @@ def test_files_that_are_no_models(command: Command, tmp_path: Path, kind: str) -
     assert outcome.code == 1
     said = "no op of it computes" if kind == "empty" else "expected an execution trace"
     assert f"{path}: {said}" in outcome.error
+
+
+def test_chakra_is_predicted_like_json(command: Command, tmp_path: Path) -> None:
+    """The same ops take the same time; collectives are named, with bytes and group."""
+    made = Executed()
+    made.mm(4, 8, 2)
+    made.relu(4, 2)
+    path = write(tmp_path / "run.et", [*nodes(made), REDUCED])
+    json = made.write(tmp_path / "run.json")
+    options = ("--target", "v100", "--format", "json")
+
+    chakra = command("analyze", str(path), *options)
+    plain = command("analyze", str(json), *options)
+
+    assert plain.report["summary"] == chakra.report["summary"]
+    (left_out,) = [d for d in chakra.report["diagnostics"] if d["code"] == "left-out"]
+    assert "1 calls of all_reduce of 4,096 bytes in group 0" in left_out["message"]

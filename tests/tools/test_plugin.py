@@ -97,7 +97,8 @@ def test_the_cost_model_leaves_others_alone(command: Command) -> None:
 )
 def test_lists(command: Command, verb: str, name: str) -> None:
     """Plugins stand in the lists beside the built-in parts."""
-    names = [line.split()[0] for line in command(verb).out.splitlines()]
+    lines = filter(None, command(verb).out.splitlines())
+    names = [line.split()[0] for line in lines]
 
     assert name in names
 

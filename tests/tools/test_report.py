@@ -51,6 +51,20 @@ SCHEMA: Schema = {
         "launches": int,
         "bound": ("host", "compute", "memory", "network"),
     },
+    "ranks": [
+        {
+            "ranks": [int],
+            "critical": bool,
+            "time_us": float,
+            "compute_us": float,
+            "comm_us": float,
+            "exposed_comm_us": float,
+            "waiting_us": float,
+            "late_us": float,
+            "imbalance": float,
+            "peak_memory_bytes": int,
+        }
+    ],
     "breakdown": [{"kind": KINDS, "detail": str, "time_us": float}],
     "nodes": [
         {
@@ -78,6 +92,7 @@ SCHEMA: Schema = {
         {
             "kind": KINDS,
             "detail": str,
+            "rank": int,
             "node": str,
             "start_us": float,
             "duration_us": float,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import perfc
+from perfc.ir import PerfcError
 from perfc.tools.analyzer import split_passes
 from perfc.tools.module_names import common_name, common_place
 
@@ -73,6 +74,27 @@ def test_changes_save_what_their_analyses_say() -> None:
         assert saved[name] == pytest.approx(report.time_us - other.time_us)
     assert saved["pin-copies"] > 0
     assert saved["remove-syncs"] > 0
+
+
+def test_a_faster_host_saves_what_is_ranked() -> None:
+    """The pass asks what the row of the host's overheads answers."""
+    model = perfc.load("dlrm-ddp", batch=256)
+    report = perfc.analyze(model, "v100")
+    twice = perfc.analyze(model, "v100", passes=("faster-host",))
+    much = perfc.analyze(model, "v100", passes=("faster-host{times=1e9}",))
+
+    (row,) = [r for r in report.what_if["ranked"] if r["kind"] == "host"]
+    assert row["saved_us"] == pytest.approx(report.time_us - twice.time_us)
+    free_us = report.what_if["host"]["all"]["saved_if_free_us"]
+    assert free_us == pytest.approx(report.time_us - much.time_us, rel=1e-6)
+
+
+@pytest.mark.parametrize("times", ["0", "-1.0"])
+def test_a_host_that_is_not_faster(times: str) -> None:
+    """Nothing takes no time, or less."""
+    passes = (f"faster-host{{times={times}}}",)
+    with pytest.raises(PerfcError, match="expected a number above 0"):
+        perfc.analyze(perfc.load("dlrm-ddp", batch=8), "v100", passes=passes)
 
 
 def test_changes_that_nothing_asks_for() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tools.command import Command
 from tests.traces.synthetic import Made
 
+from perfc.costmodels import load_target
 from perfc.tools.replay import replay_alone
 from perfc.tools.room import full_shares, urgent_kernels
 from perfc.traces import Recorded, read_trace, record
@@ -57,6 +59,23 @@ def test_a_small_kernel_waits_for_room(tmp_path: Path) -> None:
 
     assert waits.start_us[small] == pytest.approx(83.0, abs=0.5)
     assert alone.start_us[small] < 10
+
+
+def test_on_another_gpu_its_own_room_counts(command: Command, tmp_path: Path) -> None:
+    """On H100 the same blocks are four waves, so the small kernel begins earlier."""
+    found = _recorded(tmp_path)
+    (small,) = (t for t, work in found.works.items() if work.name == "small")
+    path = str(tmp_path / "trace.json")
+    options = ("--to", "h100", "--method", "wave", "--format", "json")
+
+    assert [0.75] == pytest.approx(
+        [*full_shares(found, load_target("h100").device).values()]
+    )
+    (other,) = replay_alone([found], device=load_target("h100").device)
+    assert other.start_us[small] == pytest.approx(78.0, abs=0.5)
+    (waits,) = command("rescale", path, *options).report["targets"]
+    (not_,) = command("rescale", path, *options, "--no-contention").report["targets"]
+    assert not_["predicted_us"] < waits["predicted_us"]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,29 @@ def test_factory_is_trained(command: Command, model: str) -> None:
     assert {"forward", "loss", "backward", "optimizer"} <= phases
 
 
+def test_factory_is_shared_among_ranks(command: Command, model: str) -> None:
+    """Layers whose weights PyTorch turns first are shared as others."""
+    options = ("--ranks", "2", "--pass", "tensor-parallel{ranks=2}", "-q")
+    done = command("analyze", f"{model}:small", "--target", "dgx-a100", *options)
+
+    assert 0 == done.code, done.err
+    assert "2 of 2 linear layers are shared" in done.out
+
+
+@pytest.mark.parametrize("name", ["fsdp", "tensor-parallel"])
+def test_recorded_backward_is_not_shared(
+    command: Command, model: str, name: str
+) -> None:
+    """What changes forward is refused in a line that says what to do."""
+    options = ("--mode", "training", "--pass", f"{name}{{ranks=2}}")
+    done = command("analyze", f"{model}:small", "--target", "dgx-a100", *options)
+
+    assert 2 == done.code
+    expected = f"small is recorded with PyTorch's own backward pass, and {name} changes"
+    assert expected in done.err
+    assert "save torch.export.export(module, arguments) as a .pt2 file" in done.err
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "amp-bf16"])
 def test_factory_is_recorded_in_its_type(
     command: Command, model: str, dtype: str

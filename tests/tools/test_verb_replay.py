@@ -91,6 +91,7 @@ def test_host_times_of_ones_own(command: Command, tmp_path: Path) -> None:
     report = command("replay", path, *options).report
 
     assert "other steps: shared " in said.out
+    assert "speed beside shared: " in said.out
     host = tomllib.loads(profile.read_text(encoding="utf-8"))["host"]
     assert host["t2_us"]["aten::mm"] == pytest.approx(5)
     assert set(host["between_us"]) == {"end", "begin"}

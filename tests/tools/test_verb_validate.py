@@ -121,7 +121,7 @@ def test_what_is_unknown_is_skipped_and_named(command: Command, tmp_path: Path) 
         "took no time",
         "v100-sxm2-16g has no bf16",
         "softmax {rows = 4}: cols is missing, expected a whole number",
-        "unknown op all_reduce",
+        "all_reduce {bytes = 8}: ranks is missing, expected a whole number",
     } == reasons
     (unknown,) = [group for group in groups if group["op"] == "juggle"]
     assert [None] * 10 == [unknown[name] for name in FIELDS[7:]]

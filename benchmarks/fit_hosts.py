@@ -1,0 +1,105 @@
+"""The host profiles `shared` and `lin-v100`, a step of `make fit`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from accuracy_tables import write_table
+from fit_host_profile import profile_lines
+
+from perfc.fitting import HostTime, ProfileHead, host_times, profile_text
+from perfc.fitting.shared_host import (
+    host_means,
+    is_stalled,
+    left_out_host,
+    left_out_hosts,
+    pool,
+    shared_profile,
+)
+from perfc.traces import read_trace, record
+
+PROFILES = Path(__file__).parents[1] / "costmodels" / "profiles"
+HOSTS: Mapping[str, str] = {
+    "DLRM, 8 V100-SXM2, 2023-09": "dlrm_torchrec_8xV100_param/kineto_*.json.gz",
+    "DLRM, 4 V100-SXM2, 2023-11": "dlrm_torchrec_4xV100/*.json.gz",
+    "GPT, 8 A100-SXM4, 2024-02": "megatron_gpt_tp8_8xA100/kineto_*.json.gz",
+    "DLRM, A100-PG509, 2022-08": "dlrmprod_a100_*.json.gz",
+    "linear layers, RTX 2080 Ti, 2023-07": "linear_2080ti_param.json.gz",
+    "ResNet-50, V100-SXM2, 2024-04": "resnet50_v100_hta_*.json.gz",
+    "ResNet-50, V100 DGX Station, 2021-06": "resnet50_v100dgxs_*.json.gz",
+    "ResNet-50, 2 A100-PG509, 2024-05": "resnet50ddp_a100_*.json.gz",
+    "mixture of experts, B200": "ao_b200_*.json.gz",
+    "ViT and Qwen, H100": "tl_h100_*.json.gz",
+    "ViT, MI300X": "tl_mi300_*.json.gz",
+}
+"""Which traces of the folder are of one host."""
+
+SOURCE = (
+    "Kineto traces published with PARAM, HolisticTraceAnalysis, TraceLens (MIT), "
+    "torchrec and ao (BSD-3)"
+)
+SOFTWARE = (
+    "PyTorch 1.9 to 2.7, CUDA and ROCm, Kineto; profiled times, not corrected for "
+    "the profiler"
+)
+NOTE = """\
+# Written by `make fit`; do not edit. Microseconds, at the speed of the median host:
+# see `fitting/shared_host.py`, and docs/accuracy.md for each host.
+"""
+
+
+def set_hosts(data: Path) -> None:
+    """Write the profiles, and the table of docs/accuracy.md."""
+    lin = PROFILES / "lin-v100.toml"
+    lin.write_text("\n".join(profile_lines(data / "dlrm_v100")) + "\n", "utf-8")
+    times = {name: _times(data / "traces", where) for name, where in HOSTS.items()}
+    at_work = {name: us for name, us in times.items() if not is_stalled(us)}
+    write_table("\n".join(table_lines(times, at_work)), "make fit, hosts")
+    path = PROFILES / "shared.toml"
+    path.write_text(_shared_text(at_work, path), "utf-8")
+
+
+def _times(traces: Path, where: str) -> list[HostTime]:
+    files = sorted(traces.glob(where))
+    return [time for file in files for time in host_times(record(read_trace(file)))]
+
+
+def _shared_text(hosts: Mapping[str, Sequence[HostTime]], shipped: Path) -> str:
+    """Return the file; if nothing else changes its date stays."""
+    before = shipped.read_text(encoding="utf-8")
+    dates = (tomllib.loads(before)["date"], dt.datetime.now(tz=dt.UTC).date())
+    profile = shared_profile(hosts)
+    same, new = (
+        NOTE
+        + profile_text(
+            ProfileHead(
+                name="shared", source=SOURCE, date=str(date), software=SOFTWARE
+            ),
+            host=profile,
+        )
+        for date in dates
+    )
+    return same if same == before else new
+
+
+def table_lines(
+    times: Mapping[str, Sequence[HostTime]], at_work: Mapping[str, Sequence[HostTime]]
+) -> Iterator[str]:
+    """Yield the table of hosts, each predicted from the others."""
+    means = {name: host_means(us) for name, us in times.items()}
+    pooled = {name: means[name] for name in at_work}
+    everyone = pool(pooled)
+    found = {host.name: host for host in left_out_hosts(pooled)}
+    yield "| host | host times | speed | predicted by the others | its speed known |"
+    yield "|---|--:|--:|--:|--:|"
+    for name, host in means.items():
+        one = found.get(name) or left_out_host(name, host, everyone)
+        yield (
+            f"| {name}{'' if name in found else ' (stalled)'} "
+            f"| {sum(host.count.values()):,} | {everyone.speed_of(host):.2f} "
+            f"| {math.expm1(one.error):+.0%} | ± {math.expm1(one.scaled_error):.0%} |"
+        )

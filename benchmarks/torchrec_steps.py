@@ -1,0 +1,100 @@
+"""Training on four V100, from the model alone: `torchrec_steps.py TRACES`.
+
+The model of the traces `torchrec_v100_a2a_3` and `a2a_5` (a `torchrec` test of its
+training pipeline, BSD-3): 64 tables of 1,024 x 1,024 dealt to four GPUs, 4,096 samples
+each, in fp32. Steps beside those measured that did not stall, and each collective of
+more than 0.3 ms beside what it took on the rank that waited least.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import perfc
+from perfc.fitting import Stall, host_times
+from perfc.passes import ShardEmbeddings
+from perfc.tools.replay import replay_joint
+from perfc.traces import Recorded, align_collectives, read_ranks
+
+MODEL = (
+    "dlrm-default:embedding=batched,tables=64,rows=1024,dim=1024,pooling=1,top=512-1,"
+    "bottom=1024-2049-2049-2049-2049-2049-2049"
+)
+"""Sizes are those of the traced script."""
+
+RANKS, BATCH = 4, 4096
+LEAST_US = 300.0
+STALLED = 1.5
+"""A step that takes so many times as long as the shortest has waited for memory."""
+
+
+def say(*words: object) -> None:
+    """Print one line."""
+    print(*words)
+
+
+def main() -> None:
+    """Print both beside each other."""
+    folder = Path(sys.argv[1])
+    model = perfc.load(
+        MODEL,
+        batch=BATCH,
+        mode="training",
+        optimizer="rowwise_adagrad",
+        ranks=RANKS,
+        transforms=[ShardEmbeddings(RANKS)],
+    )
+    report = perfc.analyze(model, "p3.16xlarge")
+    say(f"predicted: {report.time_us / 1e3:.1f} ms")
+    for node in report.nodes:
+        if node["op"].startswith("c10d::") and node["duration_us"] > LEAST_US:
+            say(f"  {node['duration_us'] / 1e3:6.2f} ms  {node['op']} {node['id']}")
+    for name in ("a2a_3", "a2a_5"):
+        files = sorted(folder.glob(f"torchrec_v100_{name}_r*.json.gz"))
+        _print_measured(name, read_ranks(files), report.time_us)
+
+
+def _print_measured(name: str, ranks: Sequence[Recorded], predicted_us: float) -> None:
+    replayed = replay_joint(ranks)
+    steps = [step for one in replayed for step in one.steps]
+    most_us = STALLED * min(step.measured_us for step in steps)
+    steady = {step.name for step in steps if step.measured_us < most_us}
+    measured_us = statistics.mean(
+        step.measured_us for step in steps if step.name in steady
+    )
+    error = predicted_us / measured_us - 1
+    say(f"{name}: {measured_us / 1e3:.1f} ms a steady step, predicted {error:+.1%}")
+    without = replay_joint(ranks, kernels=[_without_stalls(rank) for rank in ranks])
+    steps = [step for one in without for step in one.steps if step.name in steady]
+    replayed_us = statistics.mean(step.simulated_us for step in steps)
+    error = predicted_us / replayed_us - 1
+    say(f"  {replayed_us / 1e3:.1f} ms without cudaMalloc, predicted {error:+.1%}")
+    errors = (f"{one.error:+.1%}" for one in replayed)
+    say(f"  replayed with measured kernels, all ranks: {', '.join(errors)}")
+    for kind, us in sorted(_collectives(ranks)):
+        say(f"  {us / 1e3:6.2f} ms  {kind}")
+
+
+def _without_stalls(rank: Recorded) -> dict[int, float]:
+    """Return seconds of 0 for calls that reserved memory: a settled run has none."""
+    times = host_times(rank)
+    return {time.task: 0.0 for time in times if time.stall is Stall.ALLOCATOR}
+
+
+def _collectives(ranks: Sequence[Recorded]) -> Iterator[tuple[str, float]]:
+    """Yield what each large collective took on the rank that waited least."""
+    joint = align_collectives(ranks)
+    for group in joint.groups:
+        if len(group) == len(ranks):
+            rank, task = next(iter(group.items()))
+            graph = joint.ranks[rank].graph
+            us = graph.stated_s[task] * 1e6
+            if us > LEAST_US:
+                yield graph.kernels[graph.kernel[task]].op.partition("(")[0], us
+
+
+if __name__ == "__main__":
+    main()

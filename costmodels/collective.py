@@ -1,0 +1,231 @@
+"""Collectives: from the links of a system, corrected where it was measured."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.collective_rows import CollectiveRows, collective_rows_of
+from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_time import (
+    LEAST_ACROSS,
+    CollectiveParameters,
+    Links,
+    collective_seconds,
+)
+from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
+from perfc.costmodels.sheet import load_target
+from perfc.costmodels.system import PCIE, System
+from perfc.costmodels.system_sheet import assumed_system
+from perfc.costmodels.target import Target
+from perfc.costmodels.timing import SOFTWARE
+from perfc.ir import PerfcError
+
+FILE = "collectives"
+
+MAKERS_SYSTEMS: Mapping[str, str] = {
+    "a100-sxm-40g": "nd96asr-a100-v4",
+    "a100-sxm-80g": "dgx-a100",
+    "b200-sxm-180g": "dgx-b200",
+    "gb200": "gb200-nvl72",
+    "h100-sxm-80g": "dgx-h100",
+    "h200-sxm-141g": "dgx-h200",
+    "v100-sxm2-16g": "dgx-v100",
+    "v100-sxm2-32g": "dgx-v100",
+}
+"""Whose network a GPU that was named without a system is taken to have, where members
+are on several nodes."""
+
+
+def joins_nodes(target: Target) -> bool:
+    """Whether collectives of several nodes can be priced."""
+    named = target.system is not None and bool(target.system.fabric)
+    return named or (target.system is None and target.device.name in MAKERS_SYSTEMS)
+
+
+@attrs.frozen
+class Installation:
+    """A system whose collectives were measured.
+
+    Attributes:
+        device: Of which GPUs.
+        software: Who measured, with which NCCL.
+        fabric: Between its nodes; empty where one node was measured.
+        rows: What was.
+
+    """
+
+    device: str
+    software: str
+    fabric: str
+    rows: CollectiveRows
+
+
+@functools.cache
+def collective_parameters() -> CollectiveParameters:
+    """Return those of the package."""
+    return CollectiveParameters(**fitted(FILE)["parameters"])
+
+
+@functools.cache
+def installations() -> tuple[Installation, ...]:
+    """Return the systems that were measured; of a device the first is the default."""
+    return tuple(
+        Installation(
+            entry["device"],
+            entry["software"],
+            entry["fabric"],
+            collective_rows_of(entry["rows"]),
+        )
+        for entry in fitted(FILE)["installation"].values()
+    )
+
+
+@attrs.frozen
+class CollectiveModel:
+    """The fastest protocol on the system's links, times what its rows say."""
+
+    name: str = "collective"
+    priority: int = 60
+    ops: frozenset[str] = frozenset(COLLECTIVES)
+    measured: bool = True
+    """Whether to take what rows of installations say, or the bare model."""
+    parameters: CollectiveParameters | None = None
+    """Those of the package if none."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim collectives of at least two members with bytes to send."""
+        found: NDArray[np.bool_] = kernels.param("bytes") > 0
+        return found & (kernels.param("ranks", 2.0) >= 2)  # noqa: PLR2004 - a pair
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows.
+
+        Raises:
+            PerfcError: members are on several nodes, and no network is known.
+
+        """
+        c = Collectives.of(kernels)
+        system = _system(target, several=bool((c.nodes > 1).any()))
+        links = Links.of(target, system)
+        p = self.parameters or collective_parameters()
+        software = kernels.text(SOFTWARE)
+        log_factor = np.zeros(len(c))
+        known = np.zeros(len(c), dtype=np.bool_)
+        seen, told = known.copy(), known.copy()
+        for part, rows in self._known(c, software, target, system):
+            asked = c.take(part)
+            log_factor[part] += rows.log_factor(asked, links, p)
+            known[part] |= rows.covers(asked)
+            told[part] = True
+            # A few rows of a machine are no more than a hint where they do not lie.
+            seen[part] |= rows is not target.collectives
+        seconds = collective_seconds(c, links, p) * np.exp(log_factor)
+        shared, own = _sigmas(c, known, seen, system)
+        return Estimate(
+            seconds,
+            shared,
+            own,
+            [self.name] * len(c),
+            [Provenance.FITTED if s else Provenance.ANALYTIC for s in told.tolist()],
+        )
+
+    def _known(
+        self,
+        c: Collectives,
+        software: NDArray[np.str_],
+        target: Target,
+        system: System,
+    ) -> list[tuple[NDArray[np.intp], CollectiveRows]]:
+        """Return which rows the package and the profile know something of."""
+        found: list[tuple[NDArray[np.intp], CollectiveRows]] = []
+        if not self.measured:
+            return found
+        for nodes, fabric in ((c.nodes <= 1, ""), (c.nodes > 1, system.fabric)):
+            mine = [
+                i
+                for i in installations()
+                if i.device == target.device.name and i.fabric == fabric
+            ]
+            if not mine:
+                continue
+            named = {i.software for i in mine}
+            default = ~np.isin(software, list(named))
+            for number, one in enumerate(mine):
+                at = nodes & ((software == one.software) | (default & (number == 0)))
+                if at.any():
+                    found.append((np.flatnonzero(at), one.rows))
+        if target.collectives is not None:
+            found.append((np.arange(len(c)), target.collectives))
+        return found
+
+
+def collective_links(target: Target, *, several: bool) -> Links:
+    """Return what collectives see of a target: of several nodes, or of one.
+
+    Raises:
+        PerfcError: several nodes, and no network is known; or the target is no GPU.
+
+    """
+    if target.device.synchronous:
+        message = (
+            f"collectives on {target.name}: only GPUs that NCCL joins are modelled; "
+            "choose a GPU or a system of them (`perfc targets`)"
+        )
+        raise PerfcError(message)
+    return Links.of(target, _system(target, several=several))
+
+
+def _system(target: Target, *, several: bool) -> System:
+    system = assumed_system(target)
+    if not several or system.fabric:
+        return system
+    if not joins_nodes(target):
+        message = (
+            f"{target.name} has no network: name a system, as dgx-h100, for ranks on "
+            "several nodes (`perfc targets` lists them)"
+        )
+        raise PerfcError(message)
+    return assumed_system(load_target(MAKERS_SYSTEMS[target.device.name]))
+
+
+def _sigmas(
+    c: Collectives,
+    known: NDArray[np.bool_],
+    seen: NDArray[np.bool_],
+    system: System,
+) -> tuple[Floats, Floats]:
+    """Return shared and own uncertainty of each.
+
+    On a curve that was measured; of a measured system elsewhere; on a system that was
+    not. Where the switch adds up and nobody has measured it there, and where members
+    are joined in a way that no fitted system has, wider; so is what is smaller than
+    anything measured across nodes, which goes by LL.
+    """
+    stated: Mapping[str, Any] = fitted(FILE)["sigma"]
+    shared, own = (
+        np.select(
+            [known, seen],
+            [float(stated[name][part]) for name in ("known", "seen")],
+            float(stated["unseen"][part]),
+        )
+        for part in (0, 1)
+    )
+    switched = c.uses_switch & ~known & system.multicast
+    switch = np.where(switched, float(stated["switch"]), 0.0)
+    foreign = (system.topology == PCIE) | (c.nodes > 1)
+    small = (c.nodes > 1) & (c.bytes < LEAST_ACROSS)
+    guessed = (foreign & ~seen) | (small & ~known)
+    wide = np.where(guessed, float(stated["other_links"]), 0.0)
+    found: Floats = np.maximum.reduce((shared, switch, wide))
+    return found, own
+
+
+COLLECTIVE = CollectiveModel()
+"""The built-in instance."""

@@ -1,0 +1,232 @@
+"""What measured collectives of one installation say of others there.
+
+ln(measured / modelled) is taken for a Gaussian process (Rasmussen and Williams, 2006,
+chapter 2). What a row says of another collective is the sum of
+
+- what both owe to what starts them, to their steps, to the rates in the node and
+  between nodes: one factor each for the whole installation, weighed with how much the
+  modelled time changes with it;
+- what an op has of its own, slowly changing with size and number of members;
+- what its curve has there, where NCCL changes its protocol.
+
+So two rows, a short one and a long one, move all collectives; many rows of a curve are
+followed where they lie. A profile and the fitted file hold weights, not times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_time import (
+    CollectiveParameters,
+    Links,
+    collective_seconds,
+)
+from perfc.costmodels.protocol import Floats
+
+FACTORS = {"start": 0.35, "step": 0.2, "rate": 0.1, "network": 0.3}
+"""Of an installation, and how far each is expected to be off (standard deviation of its
+logarithm): what systems that were left out of the fit were off, rounded."""
+
+_OP, _CURVE = 0.08, 0.08
+"""How far an op, and a place on its curve, is off besides."""
+
+_OP_OCTAVES, _CURVE_OCTAVES = 5.0, 3.0
+"""Sizes so far apart say a 1/e of each other."""
+
+_OP_DOUBLINGS, _CURVE_DOUBLINGS = 1.0, 0.7
+"""The same of the number of members, and of nodes."""
+
+_OTHER_WIDTH = (0.9, 0.5)
+"""What sums of single bytes say of other sums: of the op, of the curve."""
+
+NOISE = 0.02
+"""Of a row: the median scatter of repeated runs, 1 to 3 %."""
+
+_NUDGE = 1.02
+
+Matrix = NDArray[np.float64]
+_FIELDS = 7
+
+
+@attrs.frozen(eq=False)
+class Features:
+    """What covariances see of collectives: columns, shape (rows,)."""
+
+    modelled_s: Floats
+    changes: Matrix
+    """d ln t / d ln factor, shape (factors, rows)."""
+    op: NDArray[np.str_]
+    narrow: NDArray[np.bool_]
+    octave: Floats
+    members: Floats
+    nodes: Floats
+
+
+def features(c: Collectives, links: Links, p: CollectiveParameters) -> Features:
+    """Return what rows on an installation, or asked of it, look like."""
+    modelled_s = collective_seconds(c, links, p)
+    changes: list[Floats] = []
+    for name in FACTORS:
+        nudged = attrs.evolve(links, **{name: _NUDGE * getattr(links, name)})
+        changed = np.log(collective_seconds(c, nudged, p) / modelled_s)
+        changes.append(changed / np.log(_NUDGE))
+    return Features(
+        modelled_s,
+        np.array(changes),
+        c.op,
+        c.narrow,
+        np.log2(np.maximum(c.bytes, 1.0)),
+        np.log2(c.ranks),
+        np.log2(c.nodes),
+    )
+
+
+def covariance(one: Features, other: Features) -> Matrix:
+    """Return what each row of *one* and of *other* share, shape (one, other)."""
+    weights = np.square(list(FACTORS.values()))[:, None]
+    shared: Matrix = (weights * one.changes).T @ other.changes
+    octaves = np.abs(one.octave[:, None] - other.octave)
+    apart = np.abs(one.members[:, None] - other.members)
+    apart = apart + np.abs(one.nodes[:, None] - other.nodes)
+    alike = one.op[:, None] == other.op
+    width = one.narrow[:, None] == other.narrow
+    near = np.exp(-octaves / _OP_OCTAVES - apart / _OP_DOUBLINGS)
+    close = np.exp(-octaves / _CURVE_OCTAVES - apart / _CURVE_DOUBLINGS)
+    own = _OP**2 * near * np.where(width, 1.0, _OTHER_WIDTH[0])
+    own = own + _CURVE**2 * close * np.where(width, 1.0, _OTHER_WIDTH[1])
+    found: Matrix = shared + alike * own
+    return found
+
+
+@attrs.frozen(eq=False)
+class CollectiveRows:
+    """Rows of one installation, and what each weighs.
+
+    Attributes:
+        rows: What was measured.
+        weights: Of each in a covariance, shape (rows,).
+
+    """
+
+    rows: Collectives
+    weights: Floats
+
+    def log_factor(
+        self, c: Collectives, links: Links, p: CollectiveParameters
+    ) -> Floats:
+        """Return ln(expected / modelled) of each collective, shape (rows,)."""
+        asked, known = features(c, links, p), features(self.rows, links, p)
+        found: Floats = covariance(asked, known) @ self.weights
+        return found
+
+    def covers(self, c: Collectives) -> NDArray[np.bool_]:
+        """Whether each lies on a curve that was measured, or next to its ends."""
+        found = np.zeros(len(c), dtype=np.bool_)
+        at = np.log2(np.maximum(c.bytes, 1.0))
+        known = np.log2(self.rows.bytes)
+        for row in range(len(c)):
+            curve = self.rows.op == c.op[row]
+            for mine, asked in (
+                (self.rows.ranks, c.ranks),
+                (self.rows.nodes, c.nodes),
+                (self.rows.narrow, c.narrow),
+            ):
+                curve = curve & (mine == asked[row])
+            if curve.any():
+                ends = known[curve].min() - 1, known[curve].max() + 1
+                found[row] = ends[0] <= at[row] <= ends[1]
+        return found
+
+    def texts(self) -> list[str]:
+        """Return the rows as a file holds them: see `collective_rows_of`."""
+        r = self.rows
+        columns = (r.op, r.dtype, r.bytes, r.ranks, r.nodes, r.per_node, self.weights)
+        return [
+            f"{op} {dtype} {size:.0f} {ranks:.0f} {nodes:.0f} {each:g} {weight:.5g}"
+            for op, dtype, size, ranks, nodes, each, weight in zip(
+                *columns, strict=True
+            )
+        ]
+
+
+def collective_rows_of(texts: Iterable[str]) -> CollectiveRows:
+    """Return rows written as `op dtype bytes ranks nodes per_node weight`.
+
+    Raises:
+        ValueError: a row is not of this form.
+
+    """
+    cells = [text.split() for text in texts]
+    for row in cells:
+        if len(row) != _FIELDS or row[0] not in COLLECTIVES:
+            raise ValueError(" ".join(row))
+    numbers = np.array([[float(n) for n in row[2:]] for row in cells]).reshape(-1, 5)
+    if not np.isfinite(numbers).all() or (numbers[:, :4] <= 0).any():
+        raise ValueError("a size that cannot be")  # noqa: EM101, TRY003 - the caller says where
+    sizes, ranks, nodes, each, weights = numbers.T
+    words: Sequence[Sequence[str]] = [row[:2] for row in cells]
+    return CollectiveRows(
+        Collectives(
+            np.array([op for op, _ in words], dtype=np.str_),
+            np.array([dtype for _, dtype in words], dtype=np.str_),
+            sizes,
+            ranks,
+            nodes,
+            each,
+        ),
+        weights,
+    )
+
+
+_ROUNDS = 4
+_FREEDOM = 3.0
+"""Of Student's t: a row that its neighbours contradict counts less."""
+
+
+def weighed(
+    c: Collectives, log_ratio: Floats, links: Links, p: CollectiveParameters
+) -> CollectiveRows:
+    """Return rows with their weights.
+
+    Args:
+        c: What was measured.
+        log_ratio: ln(measured / modelled), shape (rows,).
+        links: Of the system.
+        p: Of the model.
+
+    """
+    return CollectiveRows(c, _solved(c, log_ratio, links, p)[0])
+
+
+def left_out_one_by_one(
+    c: Collectives, log_ratio: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return what all other rows say of each one's ln(measured / modelled)."""
+    weights, inverse = _solved(c, log_ratio, links, p)
+    found: Floats = log_ratio - weights / np.diag(inverse)
+    return found
+
+
+def _solved(
+    c: Collectives, log_ratio: Floats, links: Links, p: CollectiveParameters
+) -> tuple[Floats, Matrix]:
+    """Return the rows' weights, and the inverse of their covariance."""
+    known = features(c, links, p)
+    shared = covariance(known, known)
+    noise: Floats = np.full(len(c), NOISE**2)
+    used: Floats = noise.copy()
+    weights: Floats = np.zeros(len(c))
+    for _ in range(_ROUNDS):
+        weights[:] = np.linalg.solve(shared + np.diag(noise), log_ratio)
+        used[:] = noise
+        off = noise * weights / NOISE
+        noise[:] = NOISE**2 * (1 + off**2 / _FREEDOM) / (1 + 1 / _FREEDOM)
+    inverse: Matrix = np.zeros_like(shared)
+    inverse[:] = np.linalg.inv(shared + np.diag(used))
+    return weights, inverse

@@ -1,0 +1,363 @@
+"""What a collective takes on the links of a system, as NCCL does it.
+
+NCCL sends by one of three protocols. LL and LL128 put a flag beside every 4 or 120
+bytes, so that a receiver sees data the moment it arrives; Simple moves large pieces and
+synchronises after each. One costs rate, the other time at the start and at every step:
+
+    t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + copied / c
+
+and the fastest is taken. (NCCL chooses by formulas of its own, `src/graph/tuning.cc`,
+so that near the change it is not always the one that it takes.) *wire* is what leaves
+a GPU: (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of
+nccl-tests, `doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied*
+is the own share, which goes through device memory, as does what Simple sends. Latencies
+are in ns at 1 GHz: what waits are SMs that poll, so they shrink with the clock (u = 1
+GHz / clock).
+
+From Hopper on NVSwitch adds up and multicasts (NVLS), so that an all-reduce sends its
+bytes once; of sums of whole numbers of one byte NCCL does not make use of it, nor, in
+the rows that were fitted, for four GPUs and fewer.
+
+Between nodes a ring crosses the network once a node, with all NICs of the node that
+belong to members: the slower of network and link sets the rate. What is small goes by
+LL, sums by a tree of the nodes. All-to-all and
+send/recv go from GPU to GPU, each at its own NIC's rate.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.collective_sizes import Collectives
+from perfc.costmodels.protocol import Floats
+from perfc.costmodels.system import CUBE_MESH, MESH, System
+from perfc.costmodels.target import Target
+
+LL128_GB_PER_S = (20.0, 36.7, 40.0)
+"""Of a channel: up to Ampere and Ada, on Hopper, on Blackwell (NCCL 2.27,
+`src/graph/tuning.cc`, perChMaxRingLL128Bws)."""
+
+NETWORK_LL_GB_PER_S = ((39.0, 20.4), (22.5, 19.0), (45.0, 35.0))
+"""Of LL from node to node, of two nodes and of more: up to Volta, on Ampere, from
+Hopper on (`tuning.cc`, llMaxBws)."""
+
+LEAST_ACROSS = 2**25
+"""Bytes of the smallest collective across nodes that was measured."""
+
+_LL_RING_US, _LL_TREE_US = (6.6, 2.7, 0.6), (6.8, 5.0, 0.6)
+"""Of LL by a ring or a tree across nodes, on any GPU: its start, a step over the
+network and one in a node (`tuning.cc`, baseLat and hwLat)."""
+
+_LL_RING_RATE, _LL_TREE_RATE = 1 / 2, 1 / 3.8
+"""Share of the rate that is left to it (`tuning.cc`)."""
+
+_LL128_SHARE = 120 / 128
+"""Of the bytes that LL128 sends, those that are not flags."""
+
+_CUBE_MESH_LINKS = (1, 1, 1, 2, 4, 6)
+"""Of a V100's six links those that rings of so many members use, by members; of five
+and more all (NVIDIA DGX-1 System Architecture whitepaper, WP-08437, figure of the
+hybrid cube mesh; members are neighbours in the numbering of devices)."""
+
+_QUAD = 4
+
+
+@attrs.frozen(kw_only=True)
+class CollectiveParameters:
+    """What is fitted (`fitting/collectives.py`): ns at 1 GHz, and shares of rates."""
+
+    start_ns: float
+    """Of any collective: its launch, and the members' first meeting."""
+    ring_ll_step_ns: float
+    ring_ll_rate: float
+    ring_ll128_start_ns: float
+    ring_ll128_step_ns: float
+    ring_ll128_channels: float
+    """How many of NCCL's channels, each at the rate that its tuning gives LL128."""
+    ring_simple_start_ns: float
+    ring_simple_step_ns: float
+    ring_simple_rate: float
+    memory_passes: float
+    """How often Simple moves what it sends through device memory, one by one with the
+    link."""
+    exchange_ll_step_ns: float
+    exchange_ll_rate: float
+    exchange_simple_start_ns: float
+    exchange_simple_step_ns: float
+    exchange_simple_rate: float
+    copy_rate: float
+    """Of the own share, of device memory's rate."""
+    reduced_copy_rate: float
+    """The same where it is added up."""
+    reduce_ns: float
+    """What a step of LL takes longer where it adds up."""
+    narrow_rate: float
+    """Rate of sums in one byte over that of wider ones."""
+    nvls_start_ns: float
+    nvls_rate: float
+    network_rate: float
+    """Of rings and trees, of the NICs' rate."""
+    network_exchange_rate: float
+    network_start_us: float
+    """Of Simple across the network."""
+    network_step_us: float
+    """Of a ring's or a tree's step from node to node."""
+    network_inside_step_ns: float
+    """Of a step in a node, of rings that cross the network."""
+    network_peer_us: float
+    """Of each GPU on another node with which one exchanges."""
+
+
+@attrs.frozen(kw_only=True)
+class Links:
+    """The rates and latencies of a system that collectives see."""
+
+    cycle_s: float
+    """1 GHz over the GPU's clock, in 1e-9 s."""
+    link_bytes_per_s: float
+    memory_bytes_per_s: float
+    ll128_bytes_per_s: float
+    """Of one of NCCL's channels."""
+    network_ll_bytes_per_s: tuple[float, float]
+    """Of LL between two nodes, and between more."""
+    nic_bytes_per_s: float
+    nics: int
+    gpus_per_node: int
+    multicast: bool
+    topology: str
+    network_latency_s: float | None = None
+    start: float = 1.0
+    """Factor on what starts a collective; 1 is what was fitted, of all systems."""
+    step: float = 1.0
+    """The same of its steps."""
+    rate: float = 1.0
+    """The same of rates in the node."""
+    network: float = 1.0
+    """The same of rates between nodes."""
+
+    @classmethod
+    def of(cls, target: Target, system: System) -> Links:
+        """Return those of a system of targets."""
+        return cls(
+            cycle_s=1.0 / target.device.sm_clock_hz,
+            link_bytes_per_s=system.link_bytes_per_s,
+            memory_bytes_per_s=target.device.memory.bytes_per_s,
+            ll128_bytes_per_s=LL128_GB_PER_S[max(_generation(target) - 8, 0)] * 1e9,
+            network_ll_bytes_per_s=_network_ll_bytes_per_s(target),
+            nic_bytes_per_s=system.nic_bytes_per_s,
+            nics=system.nics_per_node,
+            gpus_per_node=system.gpus_per_node,
+            multicast=system.multicast,
+            topology=system.topology,
+            network_latency_s=system.network_latency_s,
+        )
+
+
+def _generation(target: Target) -> int:
+    """Return which of NCCL's constants hold for a GPU, by its major capability."""
+    if not target.device.runs_cuda:
+        return 7
+    return min(max(int(float(target.device.compute_capability)), 7), 10)
+
+
+def _network_ll_bytes_per_s(target: Target) -> tuple[float, float]:
+    two, more = NETWORK_LL_GB_PER_S[min(_generation(target), 9) - 7]
+    return two * 1e9, more * 1e9
+
+
+def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return what each collective takes on an idle system, shape (rows,).
+
+    Rows of several nodes need a network: their rate is that of its NICs.
+    """
+    inside = np.where(c.is_ring, _ring_s(c, links, p), _exchange_s(c, links, p))
+    if links.multicast:
+        switched = c.uses_switch
+        inside = np.where(switched, np.minimum(inside, _nvls_s(c, links, p)), inside)
+    across = c.nodes > 1
+    if not across.any():
+        return inside
+    return np.where(across, _network_s(c, links, p), inside)
+
+
+def _latency_s(
+    starts_ns: float, steps_ns: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return the latency of a protocol that starts and steps in so many ns at 1 GHz."""
+    start_ns = p.start_ns * links.start + starts_ns
+    return (start_ns + steps_ns * links.step) * links.cycle_s
+
+
+def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    rate = _ring_rate(c, links) * np.where(c.narrow, p.narrow_rate, 1.0)
+    adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
+    ll = _latency_s(0.0, c.steps * (p.ring_ll_step_ns + adding_ns), links, p)
+    ll128 = _latency_s(p.ring_ll128_start_ns, c.steps * p.ring_ll128_step_ns, links, p)
+    channels = p.ring_ll128_channels * links.ll128_bytes_per_s * links.rate
+    ll128_rate = np.minimum(channels, _LL128_SHARE * rate)
+    simple = _latency_s(
+        p.ring_simple_start_ns, c.steps * p.ring_simple_step_ns, links, p
+    )
+    copy = np.where(c.reduces, p.reduced_copy_rate, p.copy_rate)
+    copied = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks) / copy
+    protocols = (
+        ll + c.wire / (p.ring_ll_rate * rate),
+        ll128 + c.wire / ll128_rate,
+        simple + c.wire / (p.ring_simple_rate * rate) + _moved_s(copied, c, links, p),
+    )
+    found: Floats = np.minimum.reduce(protocols)
+    return found
+
+
+def _moved_s(
+    copied: Floats, c: Collectives, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return what device memory takes for copies, and for what goes by the link."""
+    moved: Floats = copied + p.memory_passes * c.wire
+    return moved / (links.memory_bytes_per_s * links.rate)
+
+
+def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    rate = _exchange_rate(c, links)
+    ll = _latency_s(0.0, c.steps * p.exchange_ll_step_ns, links, p)
+    simple = _latency_s(
+        p.exchange_simple_start_ns, c.steps * p.exchange_simple_step_ns, links, p
+    )
+    copied = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0) / p.copy_rate
+    wire_s = c.wire / (p.exchange_simple_rate * rate)
+    protocols = (
+        ll + c.wire / (p.exchange_ll_rate * rate),
+        simple + _beside(wire_s, _moved_s(copied, c, links, p), links),
+    )
+    found: Floats = np.minimum.reduce(protocols)
+    return found
+
+
+def _beside(wire_s: Floats, moved_s: Floats, links: Links) -> Floats:
+    """Return what links and memory take together.
+
+    Through a switch, or the bus, all peers' data pass one port, each piece after its
+    copy. Where each pair has links of its own, the slowest hides the copies of others.
+    """
+    if links.topology in {CUBE_MESH, MESH}:
+        found: Floats = np.maximum(wire_s, moved_s)
+        return found
+    return wire_s + moved_s
+
+
+def _nvls_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    rate = p.nvls_rate * links.link_bytes_per_s * links.rate
+    return _latency_s(p.nvls_start_ns, np.zeros(len(c)), links, p) + c.bytes / rate
+
+
+def _ring_rate(c: Collectives, links: Links) -> Floats:
+    """Return what rings get of a GPU's links."""
+    whole = links.link_bytes_per_s * links.rate
+    if links.topology == CUBE_MESH:
+        members = np.minimum(c.per_node, len(_CUBE_MESH_LINKS) - 1).astype(np.intp)
+        return np.array(_CUBE_MESH_LINKS)[members] / _CUBE_MESH_LINKS[-1] * whole
+    return _reached(c, links) * whole
+
+
+def _reached(c: Collectives, links: Links) -> Floats:
+    """Return which share of a GPU's links leads to other members of a node."""
+    if links.topology != MESH:
+        return np.ones(len(c))
+    return np.minimum((c.per_node - 1) / max(links.gpus_per_node - 1, 1), 1.0)
+
+
+def _exchange_rate(c: Collectives, links: Links) -> Floats:
+    """Return what a GPU sends at when it sends to all others at once.
+
+    In the cube mesh the slowest pair has one link of six: in a half of it each GPU has
+    one to two of the others, and two to the third. Of eight, three have no link to it:
+    what they get goes over the partner in the other half, whose two links then carry
+    four shares, and the single links two, so that all pairs have half a link.
+    """
+    whole = links.link_bytes_per_s * links.rate
+    if links.topology != CUBE_MESH:
+        return _reached(c, links) * whole
+    pair = np.where(c.per_node <= _QUAD, 1.0, 0.5) / _CUBE_MESH_LINKS[-1]
+    return np.minimum((c.per_node - 1.0) * pair, 1.0) * whole
+
+
+def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return what collectives take whose members are on several nodes."""
+    share = max(links.nics / links.gpus_per_node, 1.0)
+    nics = np.clip(c.per_node * share, 1.0, links.nics)
+    nic = links.nic_bytes_per_s * links.network
+    found: Floats = np.where(
+        c.is_ring,
+        _network_ring_s(c, nics * nic, links, p),
+        _network_exchange_s(c, nics / c.per_node * nic, links, p),
+    )
+    return found
+
+
+def _network_start_s(links: Links, p: CollectiveParameters) -> float:
+    """Return what sends by Simple need at first, which is what was measured."""
+    return p.network_start_us * 1e-6 * links.start
+
+
+def _network_ring_s(
+    c: Collectives, node_bytes_per_s: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    times = np.where(c.op == "all_reduce", 2.0, 1.0)
+    crossings = (c.nodes - 1) * times
+    inside = np.maximum(c.steps - crossings, 0.0)
+    simple = _latency_s(
+        p.ring_simple_start_ns, inside * p.network_inside_step_ns, links, p
+    )
+    step_s = p.network_step_us * 1e-6 * links.step
+    if links.network_latency_s is not None:
+        step_s = links.network_latency_s
+    rate = np.minimum(
+        p.ring_simple_rate * _ring_rate(c, links), p.network_rate * node_bytes_per_s
+    )
+    simple += _network_start_s(links, p) + crossings * step_s + c.wire / rate
+    found: Floats = np.minimum(simple, _network_ll_s(c, rate, links))
+    return found
+
+
+def _network_ll_s(c: Collectives, rate: Floats, links: Links) -> Floats:
+    """Return what LL takes: by a ring, or of an all-reduce by a tree of nodes.
+
+    NCCL's own figures, by which it chooses; no rows of such sizes were fitted.
+    """
+    two, more = links.network_ll_bytes_per_s
+    most = np.where(c.nodes > 2, more, two) * links.network  # noqa: PLR2004 - a pair
+    crossings = (c.nodes - 1) * np.where(c.op == "all_reduce", 2.0, 1.0)
+    inside = np.maximum(c.steps - crossings, 0.0)
+    ring_s = _ll_s(_LL_RING_US, crossings, inside, links)
+    ring_s += c.wire / np.minimum(_LL_RING_RATE * rate, most)
+    tree_s = _ll_s(_LL_TREE_US, 2 * np.log2(c.nodes), 2 * (c.per_node - 1), links)
+    tree_s += c.wire / np.minimum(_LL_TREE_RATE * rate, most)
+    found: Floats = np.where(c.op == "all_reduce", np.minimum(ring_s, tree_s), ring_s)
+    return found
+
+
+def _ll_s(
+    times_us: tuple[float, float, float],
+    crossings: Floats,
+    inside: Floats,
+    links: Links,
+) -> Floats:
+    start_us, network_us, node_us = times_us
+    if links.network_latency_s is not None:
+        network_us = max(network_us, links.network_latency_s * 1e6)
+    steps_us = crossings * network_us + inside * node_us
+    found: Floats = (start_us * links.start + steps_us * links.step) * 1e-6
+    return found
+
+
+def _network_exchange_s(
+    c: Collectives, gpu_bytes_per_s: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    pair = c.op == "send_recv"
+    remote = np.where(pair, 1.0, c.ranks - c.per_node)
+    away = c.bytes * np.where(pair, 1.0, remote / c.ranks)
+    started = _latency_s(p.exchange_simple_start_ns, np.zeros(len(c)), links, p)
+    peers_s = remote * p.network_peer_us * 1e-6 * links.step
+    started += _network_start_s(links, p)
+    return started + peers_s + away / (p.network_exchange_rate * gpu_bytes_per_s)

@@ -1,0 +1,77 @@
+"""Measured collectives of one machine as rows of its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import (
+    COLLECTIVE,
+    COLLECTIVE_TIMINGS,
+    COLLECTIVES,
+    CollectiveRows,
+    Collectives,
+    KernelTable,
+    Target,
+    collective_links,
+    collective_parameters,
+    left_out_one_by_one,
+    price_table,
+    weighed,
+)
+from perfc.measurements import Measurement, kernel_of
+
+Floats = NDArray[np.float64]
+
+
+@attrs.frozen(eq=False)
+class CollectiveFit:
+    """What was learnt.
+
+    Attributes:
+        rows: For the profile.
+        before: Mean |predicted / measured - 1| of the model as it was.
+        after: The same of each row told by all others; None of a single row.
+
+    """
+
+    rows: CollectiveRows
+    before: float
+    after: float | None
+
+
+def is_collective(row: Measurement) -> bool:
+    """Whether a row says what a collective takes."""
+    return row.op in COLLECTIVES and row.timing in COLLECTIVE_TIMINGS
+
+
+def fit_collectives(
+    rows: Sequence[Measurement], target: Target
+) -> CollectiveFit | None:
+    """Return what the collectives among rows say of *target*; None if there are none.
+
+    Raises:
+        MeasurementError: a size is missing.
+        PerfcError: ranks are on several nodes, and no network is known.
+
+    """
+    chosen = [row for row in rows if is_collective(row)]
+    if not chosen:
+        return None
+    table = KernelTable([kernel_of(row) for row in chosen])
+    measured_s = np.array([row.latency_us for row in chosen]) * 1e-6
+    c, p = Collectives.of(table), collective_parameters()
+    links = collective_links(target, several=bool((c.nodes > 1).any()))
+    seconds = price_table(table, target, [COLLECTIVE]).seconds
+    off = np.log(measured_s / seconds)
+    found = weighed(c, off, links, p)
+    left = left_out_one_by_one(c, off, links, p)
+    after = _mape(seconds * np.exp(left), measured_s) if len(chosen) > 1 else None
+    return CollectiveFit(found, _mape(seconds, measured_s), after)
+
+
+def _mape(seconds: Floats, measured_s: Floats) -> float:
+    return float(np.abs(seconds / measured_s - 1).mean())

@@ -1,0 +1,56 @@
+"""The pass `faster-host`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+import numpy as np
+
+from perfc.ir import AnyKey, PerfcError, Program, TaskKind
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import HOSTED
+from perfc.passes.task_kinds import task_mask
+
+HOST_WORK = frozenset({TaskKind.HOST, TaskKind.CALL})
+"""What a faster host does in less time: T1 to T5 and calls, but no waits."""
+
+
+@attrs.frozen
+class FasterHost(Pass):
+    """Let the host's own work take less: another CPU, another PyTorch, less Python.
+
+    It is a question, not another machine: nothing gets less certain, and waits for the
+    device take no less. `host.speed` of a target describes a machine.
+
+    Attributes:
+        times: How many times as fast.
+
+    Raises:
+        PerfcError: *times* is not above 0.
+
+    """
+
+    name: ClassVar[str] = "faster-host"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED})
+
+    times: float = 2.0
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Divide the seconds of host tasks."""
+        if not self.times > 0:
+            msg = f"faster-host: times = {self.times:g}; expected a number above 0"
+            raise PerfcError(msg)
+        hosted = tuple(
+            attrs.evolve(
+                one,
+                host_s=np.where(
+                    task_mask(one.graph, HOST_WORK),
+                    one.host_s / self.times,
+                    one.host_s,
+                ),
+            )
+            for one in ctx.get(HOSTED, program)
+        )
+        ctx.set(HOSTED, program, hosted)

@@ -1,0 +1,293 @@
+"""The pass `fsdp`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import (
+    BUILTIN_OPS,
+    AnyKey,
+    AttrValue,
+    DType,
+    Graph,
+    Location,
+    Node,
+    Program,
+    TensorType,
+    UnsupportedModelError,
+    UsageError,
+    Value,
+    ceil_div,
+    total,
+)
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.facts import TYPED
+from perfc.passes.inference import Inference
+from perfc.passes.replicas import Replicas
+from perfc.passes.tape import Tape, typed
+from perfc.passes.training_joint import is_training_step
+from perfc.passes.training_source import trained
+
+STREAM = "fsdp"
+"""Stream of the communicator that shares parameters."""
+
+FULL, GRAD_OP, HYBRID = "full", "grad-op", "hybrid"
+STRATEGIES = (FULL, GRAD_OP, HYBRID)
+
+
+@attrs.frozen
+class Fsdp(Transform):
+    """Share the parameters of each unit of a model among ranks, as PyTorch's FSDP.
+
+    The parameters of a unit lie in one flat tensor, of which each rank has an equal
+    part. It is gathered in front of the unit; `training`, behind this pass, derives
+    that gradients are scattered as soon as the unit's are complete, and that the
+    optimizer steps on parts. The units are the modules that `wrap` names, each with
+    what is below it; all other parameters are those of the root.
+
+    It runs before `training`, which the pass `regather` follows for `full` and
+    `hybrid`: gathered parameters are forgotten behind forward and gathered again in
+    backward (ZeRO-3); with `grad-op` they stay (ZeRO-2). Tables of embedding bags are
+    not shared: `shard-embeddings` deals them out.
+
+    Attributes:
+        ranks: How many ranks there are.
+        strategy: `full`, `grad-op`, or `hybrid`: shared inside nodes, and gradients
+            added up between them.
+        wrap: Path of the units, as `transformer.h.*`, where a star stands for one part;
+            if empty, the list of modules that has most of the parameters.
+        per_node: Ranks of a node, for `hybrid`.
+        prefetch: When `regather` gathers again: `pre`, in front of the unit before it
+            in backward, or `none`, in front of the unit itself.
+
+    Raises:
+        UsageError: an option is wrong, no module fits, or there is a backward pass.
+        UnsupportedModelError: tables are not dealt out, or there are no parameters.
+
+    """
+
+    name: ClassVar[str] = "fsdp"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
+
+    ranks: int
+    strategy: str = FULL
+    wrap: str = ""
+    per_node: int = 8
+    prefetch: str = "pre"
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        least = 2
+        if self.ranks < least:
+            msg = f"ranks={self.ranks} of {self.name}: expected at least {least}"
+            raise UsageError(msg)
+        for option, value, known in (
+            ("strategy", self.strategy, STRATEGIES),
+            ("prefetch", self.prefetch, ("pre", "none")),
+        ):
+            if value not in known:
+                msg = f"{option}={value!r} of {self.name}: expected {', '.join(known)}"
+                raise UsageError(msg)
+        if self.strategy == HYBRID and (
+            self.per_node < least or self.ranks % min(self.per_node, self.ranks)
+        ):
+            msg = (
+                f"per-node={self.per_node} of {self.name}: {self.ranks} ranks do not "
+                "go evenly onto nodes of 2 or more"
+            )
+            raise UsageError(msg)
+
+    @property
+    def regathers(self) -> bool:
+        """Whether parameters are forgotten behind forward."""
+        return self.strategy != GRAD_OP
+
+    def run(self, program: Program, ctx: PassContext) -> Program:
+        """Share the parameters of every rank class."""
+        replicas = Replicas.of(program, self.ranks, self.name)
+        for rank in replicas.program.classes:
+            graph = _checked(program, rank.ops)
+            groups = self._communicators(replicas.communicator("fsdp", rank))
+            units = self._units(graph)
+            tape = Tape(graph, Inference(graph, BUILTIN_OPS))
+            tape.constants = self.name
+            _share(tape, units, groups)
+            names = [name for name in units if name]
+            ctx.note("fsdp-units", _told(names))
+        return replicas.program
+
+    def _communicators(
+        self, whole: Mapping[str, AttrValue]
+    ) -> list[Mapping[str, AttrValue]]:
+        """Return who shares parameters, and who has equal parts of them."""
+        stride = whole.get("stride", 1)
+        if self.strategy != HYBRID or self.per_node >= self.ranks:
+            return [{**whole, "stream": STREAM}]
+        assert isinstance(stride, int)  # noqa: S101 - made here
+        group = str(whole["group"])
+        sharing = {**whole, "ranks": self.per_node, "stream": STREAM}
+        across: dict[str, AttrValue] = {
+            "group": f"{group}.nodes",
+            "ranks": self.ranks // self.per_node,
+            "stride": stride * self.per_node,
+            "stream": STREAM,
+        }
+        return [sharing, across]
+
+    def _units(self, graph: Graph) -> dict[str, list[Value]]:
+        """Sort parameters by unit: path and parameters; "" is the root.
+
+        Raises:
+            UsageError: `wrap` names no module that has parameters.
+
+        """
+        parameters = _shared_parameters(graph)
+        pattern = self.wrap or _most_of(parameters)
+        units: dict[str, list[Value]] = {}
+        for parameter in parameters:
+            units.setdefault(_unit(parameter.name, pattern), []).append(parameter)
+        if self.wrap and not any(units):
+            msg = f"no module of {graph} that has parameters fits wrap={self.wrap!r}"
+            raise UsageError(msg)
+        return units
+
+
+def _checked(program: Program, graph: Graph | None) -> Graph:
+    """Return a graph that parameters can be shared of."""
+    if graph is None:
+        msg = f"{program} is given as launches: it has no parameters"
+        raise UnsupportedModelError(msg)
+    if is_training_step(graph):
+        msg = f"{graph} has a backward pass already; fsdp comes before training"
+        raise UsageError(msg)
+    return graph
+
+
+def _shared_parameters(graph: Graph) -> list[Value]:
+    """Return the parameters that are shared: all but tables that are dealt out.
+
+    Raises:
+        UnsupportedModelError: there are none, or tables that nobody has dealt out.
+
+    """
+    tables: set[Value] = set()
+    for node in graph:
+        if node.op != "embedding_bag":
+            continue
+        records = node.attributes.records("tables")
+        if any("sharding" not in record for record in records):
+            msg = (
+                f"{node}: fsdp does not share tables of embedding bags; deal them out "
+                "first: --pass shard-embeddings"
+            )
+            raise UnsupportedModelError(msg)
+        tables.update(node.operands[: len(records)])
+    found = [v for v in trained(graph) if v not in tables and typed(v).numel]
+    if not found:
+        msg = f"{graph} has no parameters to share"
+        raise UnsupportedModelError(msg)
+    return found
+
+
+def _unit(name: str, pattern: str) -> str:
+    """Return the path of the unit that a parameter is of; "" for the root."""
+    wanted, parts = pattern.split("."), name.split(".")
+    if not pattern or len(parts) <= len(wanted):
+        return ""
+    fits = all(map(fnmatchcase, parts, wanted))
+    return ".".join(parts[: len(wanted)]) if fits else ""
+
+
+def _most_of(parameters: Sequence[Value]) -> str:
+    """Return the pattern of the list of modules that has most of the parameters.
+
+    Modules of a list are called by numbers; a list of one is none.
+    """
+    sizes: Counter[str] = Counter()
+    members: dict[str, set[str]] = {}
+    for parameter in parameters:
+        parts = parameter.name.split(".")
+        for place, part in enumerate(parts[:-1]):
+            if part.isdigit():
+                path = ".".join(parts[:place])
+                sizes[path] += typed(parameter).numel
+                members.setdefault(path, set()).add(part)
+    lists = [path for path in sizes if len(members[path]) > 1]
+    if not lists:
+        return ""
+    # A list inside another has fewer parameters, or is as good.
+    best = max(lists, key=lambda path: (sizes[path], -len(path)))
+    return f"{best}.*" if best else "*"
+
+
+def _share(
+    tape: Tape,
+    units: Mapping[str, Sequence[Value]],
+    groups: Sequence[Mapping[str, AttrValue]],
+) -> None:
+    """Put flat parts in place of parameters, gathered in front of the first reader."""
+    graph = tape.graph
+    unit_of = {value: name for name, values in units.items() for value in values}
+    left = {name: list(values) for name, values in units.items()}
+
+    def step(node: Node) -> None:
+        read = {unit_of[v]: None for v in node.operands if v in unit_of}
+        for name in read:
+            values = left.pop(name, None)
+            if values is not None:
+                tape.location = Location(module=name)
+                for kind in dict.fromkeys(typed(v).dtype for v in values):
+                    same = [v for v in values if typed(v).dtype == kind]
+                    _gather(tape, name or "root", same, groups)
+
+    graph.rewrite(step)
+    graph.erase_unused_parameters()
+
+
+def _gather(
+    tape: Tape,
+    name: str,
+    values: Sequence[Value],
+    groups: Sequence[Mapping[str, AttrValue]],
+) -> None:
+    """Gather one flat tensor, and let all readers read views of it."""
+    graph, dtype = tape.graph, typed(values[0]).dtype
+    sizes = [int(typed(value).numel) for value in values]
+    ranks = groups[0]["ranks"]
+    assert isinstance(ranks, int)  # noqa: S101 - made here
+    part = ceil_div(total(sizes), ranks)
+    padding = part * ranks - sum(sizes)
+    flat = _declare(graph, f"{name}.flat", dtype, part)
+    tape.stem = f"{name}.fsdp"
+    for across in groups[1:]:
+        flat = tape.op("replicated", flat, **across)
+    whole = tape.op("all_gather", flat, **groups[0])
+    if padding:
+        sizes.append(padding)
+    pieces: Sequence[Value] = (whole,)
+    if len(sizes) > 1:
+        pieces = tape.ops("split", len(sizes), whole, axis=0, sizes=tuple(sizes))
+    for value, piece in zip(values, pieces, strict=False):
+        tape.stem = f"{value.name}.fsdp"
+        view = tape.reshape(piece, *typed(value).shape)
+        graph.replace_uses(value, view)
+
+
+def _declare(graph: Graph, name: str, dtype: DType, elements: int) -> Value:
+    return graph.add_parameter(graph.fresh_name(name), TensorType(dtype, (elements,)))
+
+
+_SHOWN = 4
+
+
+def _told(names: Sequence[str]) -> str:
+    """Say what the units are."""
+    if not names:
+        return "one unit, the root: there is no list of modules with parameters"
+    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return f"{len(names)} units, and the root: {', '.join(names[:_SHOWN])}{more}"

@@ -1,0 +1,204 @@
+"""The pass `shard-embeddings`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import (
+    BUILTIN_OPS,
+    DTYPES,
+    AnyKey,
+    DType,
+    Graph,
+    Location,
+    Node,
+    Program,
+    RankClass,
+    UnsupportedModelError,
+    UsageError,
+    bound_copy,
+)
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.facts import TYPED
+from perfc.passes.forward_graph import forward_graph
+from perfc.passes.inference import Inference
+from perfc.passes.sharded_lookup import Exchange, Lookups
+from perfc.passes.sharded_tables import Bags, Deal, deals
+from perfc.passes.sharding_plan import DATA_PARALLEL, ON_NODES, Plan, World, find_plan
+from perfc.passes.tape import Tape
+
+PAYLOADS = {
+    "": None,
+    "fp16": DTYPES["f16"],
+    "bf16": DTYPES["bf16"],
+    "fp8": DTYPES["f8e4m3"],
+}
+"""What pooled rows are sent as; their own type if nothing is said."""
+
+
+@attrs.frozen
+class ShardEmbeddings(Transform):
+    """Deal the embedding tables of a recommendation model to ranks, as TorchRec does.
+
+    Each rank has a batch of its own, of the size of the model's. Bags go to the ranks
+    that hold their tables by an all-to-all of lengths and one of indices; these look
+    up the samples of all ranks; pooled rows come back by an all-to-all, or, where the
+    ranks share the rows of a table, by a reduce-scatter. The pass `training` behind it
+    derives the exchange of gradients, and updates of the tables in backward.
+
+    It runs before `training`; `data-parallel` over as many ranks, behind it, does the
+    rest of the model. Ranks that hold tables of other sizes are other rank classes.
+
+    Attributes:
+        ranks: How many ranks there are.
+        plan: `table-wise`, `row-wise`, `column-wise`, `table-row-wise`, `grid` or
+            `data-parallel` for all tables, or a JSON file (`sharding_plan.py`).
+        per_node: Ranks of a node, which `table-row-wise` and `grid` share rows among.
+        qcomm: Element type in which pooled rows and their gradients are sent: `fp16`,
+            `bf16` or `fp8`; if empty, their own.
+        early: Whether tables are looked up first, so that rows come back while the
+            dense features are computed; else where the model looks them up.
+
+    Raises:
+        UsageError: an option is wrong, or there is a backward pass already.
+        UnsupportedModelError: there are no tables, or they cannot be dealt.
+        PerfcError: the plan is not one of this model and these ranks.
+
+    """
+
+    name: ClassVar[str] = "shard-embeddings"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
+
+    ranks: int
+    plan: str = "table-wise"
+    per_node: int = 8
+    qcomm: str = ""
+    early: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        least = 2
+        if self.ranks < least:
+            msg = f"ranks={self.ranks} of {self.name}: expected at least {least}"
+            raise UsageError(msg)
+        if self.qcomm not in PAYLOADS:
+            known = ", ".join(filter(None, PAYLOADS))
+            msg = f"qcomm={self.qcomm!r} of {self.name}: expected {known}"
+            raise UsageError(msg)
+        if self.per_node < 1:
+            msg = f"per-node={self.per_node} of {self.name}: expected at least 1"
+            raise UsageError(msg)
+
+    @property
+    def _world(self) -> World:
+        return World(self.ranks, min(self.per_node, self.ranks))
+
+    def run(self, program: Program, ctx: PassContext) -> Program:
+        """Make a class of each kind of rank."""
+        graph = forward_graph(program, self.name)
+        bags, world = Bags.of(graph), self._world
+        sizes = [table.size for table in bags.tables]
+        plan = find_plan(self.plan, sizes, world)
+        self._check_nodes(plan)
+        found = deals(bags.tables, plan, world)
+        self._check_pooling(bags, found)
+        classes = tuple(
+            RankClass(ranks, ops=self._shard(graph, plan, ranks[0]))
+            for ranks in _alike(found, world)
+        )
+        ctx.note("sharded-tables", _summary(plan, world, len(classes)))
+        return attrs.evolve(program, classes=classes, replicas=self.ranks)
+
+    def _check_nodes(self, plan: Plan) -> None:
+        """Refuse nodes that are not full, if the plan asks for any.
+
+        Raises:
+            UsageError: the ranks do not go evenly onto them.
+
+        """
+        on_nodes = any(placement.kind in ON_NODES for placement in plan.values())
+        if on_nodes and self.ranks % self._world.per_node:
+            msg = (
+                f"per-node={self.per_node} of {self.name}: {self.ranks} ranks do not "
+                "go evenly onto nodes"
+            )
+            raise UsageError(msg)
+
+    def _check_pooling(self, bags: Bags, found: Sequence[Deal]) -> None:
+        if bags.first.attributes.text("mode") == "sum":
+            return
+        shared = [deal for deal in found if deal.among > 1]
+        if shared:
+            msg = (
+                f"{bags.first} takes the mean of a bag: tables whose rows ranks share "
+                "are summed up; deal them table-wise or column-wise"
+            )
+            raise UnsupportedModelError(msg)
+
+    def _shard(self, source: Graph, plan: Plan, rank: int) -> Graph:
+        """Write the graph of one rank."""
+        graph = bound_copy(source, {})
+        bags = Bags.of(graph)
+        module = bags.first.location.module.rpartition(".")[0]
+        tape = Tape(graph, Inference(graph, BUILTIN_OPS), Location(module=module))
+        tape.constants = "shard"
+        payload: DType | None = PAYLOADS[self.qcomm]
+        exchanges = [
+            Exchange(tape, bags, deal, rank // deal.among, payload)
+            for deal in deals(bags.tables, plan, self._world)
+        ]
+        local = _kept_local(graph, bags, plan)
+        if exchanges:
+            start = next(iter(graph)) if self.early else bags.first
+            Lookups(graph, exchanges).write(start)
+        dealt = [node for node in bags.nodes if node not in local]
+        graph.erase_dead(keep=lambda node: node not in dealt)
+        lists = (v for node in dealt for v in node.operands[len(bags.nodes[node]) :])
+        graph.erase_unused_inputs(lists)
+        graph.erase_unused_parameters()
+        return graph
+
+
+def _kept_local(graph: Graph, bags: Bags, plan: Plan) -> frozenset[Node]:
+    """Mark the lookups whose tables every rank has; return them.
+
+    Raises:
+        UnsupportedModelError: one lookup has tables of both kinds.
+
+    """
+    local: set[Node] = set()
+    for node, tables in bags.nodes.items():
+        kinds = {plan[table.name].kind == DATA_PARALLEL for table in tables}
+        if len(kinds) > 1:
+            msg = (
+                f"{node} looks up tables that all ranks have together with others; "
+                "give the model one lookup a table"
+            )
+            raise UnsupportedModelError(msg)
+        if True in kinds:
+            records = tuple(t.record.updated(sharding=DATA_PARALLEL) for t in tables)
+            graph.set_attributes(node, tables=records)
+            local.add(node)
+    return frozenset(local)
+
+
+def _alike(found: Sequence[Deal], world: World) -> list[tuple[int, ...]]:
+    """Sort ranks by what they hold: those that hold alike run the same graph."""
+    groups: dict[object, list[int]] = {}
+    for rank in range(world.ranks):
+        key = tuple(
+            tuple(shard.key for shard in deal.places[rank // deal.among])
+            for deal in found
+        )
+        groups.setdefault(key, []).append(rank)
+    return [tuple(ranks) for ranks in groups.values()]
+
+
+def _summary(plan: Plan, world: World, classes: int) -> str:
+    kinds = [placement.kind for placement in plan.values()]
+    counts = ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds))
+    unlike = f", of {classes} kinds" if classes > 1 else ", all alike"
+    return f"{counts} on {world.ranks} ranks{unlike}"

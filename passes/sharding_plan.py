@@ -1,0 +1,233 @@
+"""Plans: which ranks hold which embedding tables, and which parts of them.
+
+A plan file is JSON, with the names that TorchRec's plans use:
+
+    {"tables": {"emb_l.0": {"sharding_type": "table_wise", "ranks": [3]}, ...}}
+
+`ranks` are, by `sharding_type`:
+
+- `table_wise`: the rank that holds the table;
+- `column_wise`: the rank of each part of as many columns, none of them twice;
+- `table_row_wise`: any rank of the node whose ranks share the rows;
+- `grid_shard`: of each part of the columns any rank of the node that holds it;
+- `row_wise`, `data_parallel`: all ranks, and may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import attrs
+
+from perfc.ir import PerfcError, UsageError
+
+TABLE_WISE, COLUMN_WISE, ROW_WISE = "table_wise", "column_wise", "row_wise"
+TABLE_ROW_WISE, GRID, DATA_PARALLEL = "table_row_wise", "grid_shard", "data_parallel"
+TYPES = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID, DATA_PARALLEL)
+"""Sharding types, as plan files spell them."""
+
+NAMED: Mapping[str, str] = {
+    "table-wise": TABLE_WISE,
+    "column-wise": COLUMN_WISE,
+    "row-wise": ROW_WISE,
+    "table-row-wise": TABLE_ROW_WISE,
+    "grid": GRID,
+    "data-parallel": DATA_PARALLEL,
+}
+"""Plans that shard all tables alike, as pipelines spell them."""
+
+ON_NODES = frozenset((TABLE_ROW_WISE, GRID))
+"""Types that share rows inside a node."""
+
+_BY_COLUMNS = frozenset((COLUMN_WISE, GRID))
+_EVERYWHERE = frozenset((ROW_WISE, DATA_PARALLEL))
+
+COLUMNS = 4
+"""A part has a multiple of so many columns: fbgemm reads rows four floats at a time."""
+
+
+@attrs.frozen
+class World:
+    """The ranks that tables are dealt to.
+
+    Attributes:
+        ranks: How many.
+        per_node: How many of them a node has: these are neighbours.
+
+    """
+
+    ranks: int
+    per_node: int
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.ranks // self.per_node
+
+
+@attrs.frozen
+class TableSize:
+    """What a plan has to know of a table.
+
+    Attributes:
+        name: What plans call it: its parameter, without `.weight`.
+        dim: Columns.
+        load: What a look-up moves, in any unit: columns x rows of a bag.
+
+    """
+
+    name: str
+    dim: int
+    load: float
+
+
+@attrs.frozen
+class Placement:
+    """Where one table goes.
+
+    Attributes:
+        kind: One of `TYPES`.
+        places: Of each part of its columns the rank, or the node; empty for all ranks.
+
+    """
+
+    kind: str
+    places: tuple[int, ...] = ()
+
+
+Plan = Mapping[str, Placement]
+"""Where each table goes, by name."""
+
+
+def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
+    """Return the plan that *text* names: one of `NAMED`, or a JSON file.
+
+    Raises:
+        UsageError: it is neither.
+        PerfcError: the file does not hold a plan of these tables and ranks.
+
+    """
+    if text in NAMED:
+        return _dealt(NAMED[text], tables, world)
+    path = Path(text)
+    if not path.is_file():
+        known = ", ".join(NAMED)
+        msg = f"plan {text!r} is neither a file nor one of {known}"
+        raise UsageError(msg)
+    return _PlanFile(path, world).read(tables)
+
+
+def _dealt(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
+    """Deal out all tables alike, the heaviest first, each to where least is yet."""
+    if kind in _EVERYWHERE:
+        return {table.name: Placement(kind) for table in tables}
+    loads = [0.0] * (world.nodes if kind in ON_NODES else world.ranks)
+    found: dict[str, Placement] = {}
+    for table in sorted(tables, key=lambda t: -t.load):
+        parts = _parts(table.dim, len(loads)) if kind in _BY_COLUMNS else 1
+        least = sorted(range(len(loads)), key=loads.__getitem__)[:parts]
+        for place in least:
+            loads[place] += table.load / parts
+        found[table.name] = Placement(kind, tuple(sorted(least)))
+    return found
+
+
+def _parts(dim: int, most: int) -> int:
+    """Return into how many equal parts columns go, each a multiple of `COLUMNS`."""
+    fitting = (
+        n for n in range(most, 0, -1) if dim % n == 0 and dim // n % COLUMNS == 0
+    )
+    return next(fitting, 1)
+
+
+@attrs.frozen
+class _PlanFile:
+    """A plan that is read from a file, and what its errors begin with."""
+
+    path: Path
+    world: World
+
+    def read(self, tables: Sequence[TableSize]) -> Plan:
+        """Return where each table goes."""
+        listed = self._tables()
+        names = [table.name for table in tables]
+        if unknown := sorted(listed.keys() - set(names)):
+            msg = f"the model has no table {unknown[0]!r}; it has {_some(names)}"
+            self._refuse(msg)
+        if missing := [name for name in names if name not in listed]:
+            self._refuse(f"nothing is said of the tables {_some(missing)}")
+        return {t.name: self._placement(t, listed[t.name]) for t in tables}
+
+    def _tables(self) -> Mapping[str, object]:
+        try:
+            found: object = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            self._refuse(f"not a JSON file: {error}")
+        tables = _fields(found).get("tables")
+        if not isinstance(tables, dict):
+            msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'
+            self._refuse(msg)
+        return cast("Mapping[str, object]", tables)
+
+    def _placement(self, table: TableSize, entry: object) -> Placement:
+        fields = _fields(entry)
+        kind = fields.get("sharding_type")
+        if kind not in TYPES:
+            known = ", ".join(TYPES)
+            self._refuse(f"sharding_type {kind!r} is none of {known}", table)
+        if kind in _EVERYWHERE:
+            self._check_everywhere(table, fields.get("ranks"))
+            return Placement(kind)
+        ranks = self._ranks(table, fields.get("ranks"))
+        if kind not in _BY_COLUMNS and len(ranks) > 1:
+            self._refuse(f"{kind} wants one rank, got {list(ranks)}", table)
+        places = ranks
+        if kind in ON_NODES:
+            places = tuple(rank // self.world.per_node for rank in ranks)
+        if len(set(places)) < len(places):
+            self._refuse(f"ranks {list(ranks)} hold two parts of it", table)
+        if table.dim % len(places):
+            msg = f"{table.dim} columns do not go evenly into {len(places)} parts"
+            self._refuse(msg, table)
+        return Placement(kind, places)
+
+    def _ranks(self, table: TableSize, found: object) -> tuple[int, ...]:
+        items = cast("list[object]", found) if isinstance(found, list) else []
+        ranks = tuple(r for r in items if isinstance(r, int) and r is not True)
+        if not ranks or len(ranks) < len(items):
+            self._refuse(f"ranks {found!r} are no list of numbers", table)
+        unknown = [rank for rank in ranks if not 0 <= rank < self.world.ranks]
+        if unknown:
+            msg = f"rank {unknown[0]} is not among 0 to {self.world.ranks - 1}"
+            self._refuse(msg, table)
+        return ranks
+
+    def _check_everywhere(self, table: TableSize, found: object) -> None:
+        if found is None:
+            return
+        ranks = self._ranks(table, found)
+        if sorted(ranks) != list(range(self.world.ranks)):
+            msg = f"ranks {list(ranks)}, expected all {self.world.ranks}, or none said"
+            self._refuse(msg, table)
+
+    def _refuse(self, problem: str, table: TableSize | None = None) -> NoReturn:
+        """Raise a `PerfcError` that names the file and the table."""
+        where = f"table {table.name!r}: " if table is not None else ""
+        msg = f"plan {self.path}: {where}{problem}"
+        raise PerfcError(msg)
+
+
+def _fields(found: object) -> Mapping[str, Any]:
+    """Return the fields of a JSON object; of anything else none."""
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+_SHOWN = 6
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,248 @@
+"""Collectives: protocols on links, and what rows of an installation change."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfc.costmodels import (
+    COLLECTIVE,
+    COLLECTIVES,
+    Collectives,
+    Estimate,
+    KernelTable,
+    Provenance,
+    Target,
+    collective_links,
+    collective_parameters,
+    collective_rows_of,
+    collective_seconds,
+    load_target,
+    price,
+    weighed,
+)
+from perfc.ir import Kernel, PerfcError, Work, record_of
+
+BARE = attrs.evolve(COLLECTIVE, measured=False)
+SIZES = st.integers(4, 35).map(lambda octave: float(2**octave))
+
+
+def _kernel(
+    op: str = "all_reduce",
+    size: float = 2**20,
+    ranks: int = 8,
+    nodes: int = 1,
+    dtype: str = "fp16",
+    **params: object,
+) -> Kernel:
+    given_ = {"bytes": round(size), "ranks": ranks, "nodes": nodes, **params}
+    moved = round(size)
+    return Kernel(op, dtype, "", record_of(given_), Work(0, moved, moved))
+
+
+def _priced(target: Target, *kernels: Kernel) -> Estimate:
+    return price(kernels, target, [COLLECTIVE])
+
+
+def _seconds(target: str, *kernels: Kernel) -> list[float]:
+    found: list[float] = price(kernels, load_target(target), [BARE]).seconds.tolist()
+    return found
+
+
+@given(
+    op=st.sampled_from(sorted(COLLECTIVES)),
+    ranks=st.integers(2, 64),
+    size=SIZES,
+    target=st.sampled_from(["dgx-v100", "dgx-a100", "dgx-h100", "zionex", "l4"]),
+)
+def test_more_bytes_take_no_less(op: str, ranks: int, size: float, target: str) -> None:
+    """Of one op and communicator the model never says less for twice the bytes."""
+    loaded = load_target(target)
+    nodes = -(-ranks // 8) if loaded.system else 1
+    one, two = _seconds(
+        target,
+        _kernel(op, size, ranks, nodes),
+        _kernel(op, 2 * size, ranks, nodes),
+    )
+
+    assert 0 < one <= two
+
+
+@given(
+    op=st.sampled_from(sorted(COLLECTIVES)),
+    ranks=st.integers(2, 8),
+    size=SIZES,
+    name=st.sampled_from(["dgx-a100", "dgx-v100", "l4", "mi300x", "t4"]),
+)
+def test_nothing_is_sent_faster_than_the_link(
+    op: str, ranks: int, size: float, name: str
+) -> None:
+    """What leaves a GPU takes its time on the link, but for sums in the switch."""
+    links = collective_links(load_target(name), several=False)
+    c = Collectives.of(KernelTable([_kernel(op, size, ranks)]))
+
+    least_s = float(c.wire[0]) / links.link_bytes_per_s
+    assert least_s <= _seconds(name, _kernel(op, size, ranks))[0]
+
+
+def test_bytes_on_the_wire_are_those_of_nccl_tests() -> None:
+    """The bus factors: 2(n-1)/n, (n-1)/n, and all bytes of a broadcast."""
+    ops = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    c = Collectives.of(KernelTable([_kernel(op, 800, 4) for op in ops]))
+
+    assert [1200, 600, 600, 600, 800] == c.wire.tolist()
+
+
+def test_the_switch_adds_up_for_eight_gpus_of_hopper() -> None:
+    """NVLS makes a large all-reduce shorter; not of bytes, of four GPUs, on A100."""
+    wide, narrow = (_kernel(size=2**30, dtype=dtype) for dtype in ("bf16", "int8"))
+    bf16_s, int8_s = _seconds("dgx-h100", wide, narrow)
+
+    assert bf16_s < 0.85 * int8_s
+    with_switch, without = (
+        _seconds(name, _kernel(size=2**30, ranks=4))[0]
+        for name in ("dgx-h100", "h100-sxm-80g")
+    )
+    assert with_switch == without
+    a100 = _seconds("dgx-a100", wide, narrow)
+    assert 0.85 < a100[0] / a100[1] <= 1
+
+
+def test_the_network_is_slower_than_the_node() -> None:
+    """The same members on more nodes take longer, and slower NICs longer still."""
+    one, two, eight = _seconds(
+        "dgx-h100", *(_kernel(size=2**30, ranks=8, nodes=n) for n in (1, 2, 8))
+    )
+    slow = load_target("dgx-h100", {"network.nic_gbit_per_s": "100"})
+    behind = price([_kernel(size=2**30, nodes=8)], slow, [BARE]).seconds[0]
+
+    assert one < two < eight < behind
+
+
+def test_small_sums_go_by_a_tree_of_nodes() -> None:
+    """Sixteen times the nodes are four levels more; a gather visits them all."""
+    sums, gathers = (
+        _seconds("dgx-h100", *(_kernel(op, 1024, 8 * n, n) for n in (8, 128)))
+        for op in ("all_reduce", "all_gather")
+    )
+
+    assert sums[1] - sums[0] == pytest.approx(4 * 2 * 5e-6, rel=0.05)
+    assert gathers[1] > 10 * gathers[0]
+
+
+def test_what_is_smaller_than_was_measured_across_nodes_is_less_sure() -> None:
+    """Rows of a measured cluster begin at 32 MiB; NCCL's own figures hold below."""
+    small, large = (_kernel(size=2**n, ranks=64, nodes=8) for n in (20, 28))
+    found = _priced(load_target("dgx-h100"), small, large)
+
+    assert found.sigma_shared[0] > 2 * found.sigma_shared[1]
+
+
+def test_fast_cards_without_a_link_go_over_pcie() -> None:
+    """An L4 has no NVLink: its collectives take the bus's time, and are less sure."""
+    card, module = (load_target(name) for name in ("l4", "a100-sxm-80g"))
+    slow, fast = (_priced(t, _kernel(size=2**28)) for t in (card, module))
+
+    assert slow.seconds[0] > 5 * fast.seconds[0]
+    assert slow.sigma_shared[0] > fast.sigma_shared[0]
+
+
+def test_a_gpu_without_a_network_has_one_node() -> None:
+    """Several nodes of a card that nobody has named a system of are refused."""
+    with pytest.raises(PerfcError, match="l4 has no network: name a system"):
+        _priced(load_target("l4"), _kernel(ranks=16, nodes=2))
+
+
+def test_intervals_say_what_was_measured() -> None:
+    """A measured curve, a measured system, another one, a switch: wider each time."""
+    h100, b200 = load_target("dgx-h100"), load_target("dgx-b200")
+    known = _priced(h100, _kernel("all_gather"))
+    near = _priced(h100, _kernel("broadcast"))
+    unseen = _priced(b200, _kernel("all_gather"))
+    switch = _priced(h100, _kernel(dtype="bf16"))
+
+    sigmas = [
+        float(np.hypot(e.sigma_shared[0], e.sigma_independent[0]))
+        for e in (known, near, unseen, switch)
+    ]
+    assert sigmas == sorted(sigmas)
+    assert len(set(sigmas)) == len(sigmas)
+    assert [Provenance.FITTED] == [*known.provenance]
+    assert [Provenance.ANALYTIC] == [*unseen.provenance]
+
+
+def test_rows_are_followed_where_they_lie() -> None:
+    """Rows twice as slow as modelled make their own sizes so, and others slower."""
+    target, p = load_target("dgx-b200"), collective_parameters()
+    links = collective_links(target, several=False)
+    sizes = [2.0**octave for octave in range(10, 30, 2)]
+    kernels = [_kernel("all_gather", size) for size in sizes]
+    rows = weighed(
+        Collectives.of(KernelTable(kernels)), np.full(len(sizes), np.log(2)), links, p
+    )
+    measured = attrs.evolve(target, collectives=rows)
+    asked = [kernels[3], _kernel("all_gather", 3 * sizes[3]), _kernel("all_to_all")]
+
+    ratio = _priced(measured, *asked).seconds / _priced(target, *asked).seconds
+    assert ratio[:2].tolist() == pytest.approx([2, 2], rel=0.05)
+    assert 1.1 < ratio[2] < 2
+
+
+def test_two_rows_move_every_collective() -> None:
+    """A short and a long row tell of starts and rates, so of ops that they are not."""
+    target, p = load_target("dgx-b200"), collective_parameters()
+    links = collective_links(target, several=False)
+    two = [_kernel(size=2**12, ranks=2), _kernel(size=2**29, ranks=4)]
+    off = np.log([1.5, 1.0])
+    rows = weighed(Collectives.of(KernelTable(two)), off, links, p)
+    measured = attrs.evolve(target, collectives=rows)
+    asked = [_kernel("reduce_scatter", 2**11, 4), _kernel("all_gather", 2**29, 4)]
+
+    ratio = _priced(measured, *asked).seconds / _priced(target, *asked).seconds
+    assert 1.2 < ratio[0] < 1.5
+    assert 0.97 < ratio[1] < 1.03
+
+
+def test_rows_survive_their_file() -> None:
+    """What is written is read back, to the digits written."""
+    texts = ["all_reduce fp16 4096 2 1 2 -1.5", "all_to_all - 8192 16 2 8 0.25"]
+
+    assert texts == collective_rows_of(texts).texts()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["all_reduce fp16 4096 2 1 2", "gemm fp16 1 2 1 2 0", "all_reduce fp16 0 2 1 2 0"],
+)
+def test_a_row_that_cannot_be_is_refused(text: str) -> None:
+    """Missing cells, another op, no bytes."""
+    with pytest.raises(ValueError, match=r"."):
+        collective_rows_of([text])
+
+
+def test_an_exchange_in_a_quad_waits_for_single_links() -> None:
+    """Four V100 of a cube mesh: a quarter of the bytes over one link of 25 GB/s."""
+    size = 2**30
+    seconds = _seconds("p3.16xlarge", _kernel("all_to_all", size, 4))[0]
+
+    assert size / 4 / 25e9 < seconds < size / 4 / 25e9 / 0.85
+
+
+def test_fewer_members_of_a_mesh_have_fewer_links() -> None:
+    """Two GPUs of four that are joined each to each have a third of the links."""
+    two, four = _seconds("polaris", *(_kernel("all_to_all", 2**30, n) for n in (2, 4)))
+
+    assert two == pytest.approx(2 * four, rel=0.05)
+
+
+def test_a_quad_of_v100_has_four_of_six_links() -> None:
+    """In the cube mesh rings of four GPUs get less than those of eight."""
+    target = load_target("dgx-v100")
+    links, p = collective_links(target, several=False), collective_parameters()
+    c = Collectives.of(KernelTable([_kernel(size=2**30, ranks=n) for n in (4, 8)]))
+    rates = c.wire / collective_seconds(c, links, p)
+
+    assert 1.3 < rates[1] / rates[0] < 1.6

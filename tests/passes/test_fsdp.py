@@ -1,0 +1,194 @@
+"""fsdp and regather: what ranks share, and what is sent for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from perfc.frontends import build_workload
+from perfc.ir import BUILTIN_OPS, Graph, Node, Program, TensorType, Value, verify
+from perfc.passes import (
+    Fsdp,
+    Pass,
+    PassManager,
+    Regather,
+    ShapeInference,
+    ShardEmbeddings,
+    Training,
+)
+from perfc.tools.modes import training_passes
+
+BATCH, RANKS, LAYERS = 2, 4, 3
+MODEL = f"gpt2:layers={LAYERS},hidden=64,heads=4,seq=16,vocab=101"
+UNIT = 12 * 64 * 64 + 13 * 64
+"""Elements of one block: 12 h^2 of weights, 13 h of biases and norms."""
+
+
+def _run(passes: Iterable[Pass], model: str = MODEL) -> Program:
+    inferred = [q for p in passes for q in (p, ShapeInference())]
+    program = build_workload(model)
+    done = PassManager([ShapeInference(), *inferred]).run(program).program
+    for rank in done.classes:
+        assert rank.ops is not None
+        verify(rank.ops, BUILTIN_OPS)
+    return done.bind({"batch": BATCH})
+
+
+def _step(*early: Pass, optimizer: str = "adam") -> Graph:
+    """Return the training step, as `--mode training` makes it."""
+    (rank,) = _run(training_passes("training", optimizer, early)).classes
+    assert rank.ops is not None
+    return rank.ops
+
+
+def _type(value: Value) -> TensorType:
+    assert value.type is not None
+    return value.type.bind({"batch": BATCH})
+
+
+def _nodes(graph: Graph, op: str) -> list[Node]:
+    return [node for node in graph if node.op == op]
+
+
+def _bytes(values: Iterable[Value]) -> int:
+    return sum(int(_type(value).nbytes) for value in values)
+
+
+def _flops(graph: Graph, phases: tuple[str, ...] = ("forward", "backward")) -> int:
+    found = 0
+    for node in graph:
+        if node.location.phase in phases:
+            operands = [_type(v) for v in node.operands]
+            results = [_type(v) for v in node.results]
+            opdef = BUILTIN_OPS[node.op]
+            found += int(opdef.work(node.attributes, operands, results).flops)
+    return found
+
+
+def test_parameters_and_states_add_up() -> None:
+    """A rank has its part of every parameter and of every state, padding apart."""
+    whole, part = _step(), _step(Fsdp(ranks=RANKS))
+    padding = 4 * RANKS * (LAYERS + 1)
+
+    for of_whole, of_part in (
+        (whole.parameters, part.parameters),
+        (
+            [v for v in whole.states if _type(v).shape],
+            [v for v in part.states if _type(v).shape],
+        ),
+    ):
+        assert 0 <= RANKS * _bytes(of_part) - _bytes(of_whole) <= 2 * padding
+
+
+def test_work_stays_on_every_rank() -> None:
+    """Each rank computes its own batch: forward and backward are what they were."""
+    assert _flops(_step()) == _flops(_step(Fsdp(ranks=RANKS)))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "gathers"), [("full", 2 * LAYERS + 1), ("grad-op", LAYERS + 1)]
+)
+def test_bytes_of_each_unit(strategy: str, gathers: int) -> None:
+    """A unit is gathered before forward and, if forgotten, backward; scattered once."""
+    graph = _step(Fsdp(ranks=RANKS, strategy=strategy))
+    units = [n for n in _nodes(graph, "all_gather") if ".h." in n.name]
+    scatters = [n for n in _nodes(graph, "reduce_scatter") if ".h." in n.name]
+
+    assert gathers == len(_nodes(graph, "all_gather"))
+    assert LAYERS + 1 == len(_nodes(graph, "reduce_scatter"))
+    assert {4 * UNIT} == {_bytes(node.results) for node in units}
+    assert [4 * UNIT] * LAYERS == [_bytes(node.operands) for node in scatters]
+
+
+def test_backward_reads_what_it_has_gathered() -> None:
+    """Nothing of a unit that forward gathered is read in backward but the root's."""
+    graph = _step(Fsdp(ranks=RANKS))
+    again = {
+        value
+        for node in graph
+        if node.location.phase == "backward"
+        for value in node.operands
+        if (producer := value.producer) is not None
+        and ".fsdp." in value.name
+        and producer.location.phase == "forward"
+    }
+
+    assert again
+    assert all("transformer.h." not in value.name for value in again)
+
+
+@pytest.mark.parametrize(("prefetch", "ahead"), [("pre", True), ("none", False)])
+def test_prefetch(prefetch: str, *, ahead: bool) -> None:
+    """With `pre` a block is gathered before the one behind it goes backward."""
+    nodes = list(_step(Fsdp(ranks=RANKS, prefetch=prefetch)))
+    gather = next(
+        n
+        for n in nodes
+        if n.name.startswith("transformer.h.0.fsdp.all_gat")
+        and n.location.phase == "backward"
+        and n.op == "all_gather"
+    )
+    before = next(
+        n
+        for n in nodes
+        if n.location.phase == "backward"
+        and n.location.module.startswith("transformer.h.1.")
+        and n.op == "matmul"
+    )
+
+    assert ahead == (nodes.index(gather) < nodes.index(before))
+
+
+def test_nodes_share_and_add_up() -> None:
+    """Hybrid: parts of a node's ranks; their gradients are added up between nodes."""
+    graph = _step(Fsdp(ranks=8, strategy="hybrid", per_node=2))
+    (unit, *_) = [n for n in _nodes(graph, "all_gather") if ".h." in n.name]
+    reduces = _nodes(graph, "all_reduce")
+
+    assert 2 == unit.attributes["ranks"]
+    assert {(4, 2)} == {
+        (n.attributes["ranks"], n.attributes["stride"]) for n in reduces
+    }
+    assert _bytes(graph.parameters) == sum(_bytes(n.operands) for n in reduces)
+
+
+def test_the_rest_of_a_model_whose_tables_are_dealt_out() -> None:
+    """Sharded tables stay as they are; the MLPs are shared among the same ranks."""
+    early = (ShardEmbeddings(ranks=RANKS), Fsdp(ranks=RANKS, wrap="*"))
+    program = _run((*early, Training()), "dlrm-ddp:tables=6,rows=50,dim=16,pooling=2")
+
+    assert [(0, 1), (2, 3)] == [rank.ranks for rank in program.classes]
+    assert RANKS == program.replicas
+    for rank in program.classes:
+        assert rank.ops is not None
+        names = [v.name for v in rank.ops.parameters]
+        assert {"bot_l.flat", "top_l.flat"} <= set(names)
+        assert {"fsdp", "emb"} == {
+            n.attributes["group"] for n in rank.ops if "group" in n.attributes
+        }
+
+
+def test_replicas_of_another_number_are_refused() -> None:
+    """Tables on four ranks and parameters on eight do not go together."""
+    with pytest.raises(Exception, match="has 4 replicas already, expected 8"):
+        _run((ShardEmbeddings(ranks=4), Fsdp(ranks=8)), "dlrm-ddp")
+
+
+def test_an_inference_gathers_too() -> None:
+    """Without training there is nothing to scatter, and nothing to gather again."""
+    (rank,) = _run(training_passes("inference", None, [Fsdp(ranks=2)])).classes
+    assert rank.ops is not None
+
+    assert LAYERS + 1 == len(_nodes(rank.ops, "all_gather"))
+    assert (0, 1) == rank.ranks
+
+
+def test_regather_stands_behind_training() -> None:
+    """It follows the pass only where parameters are forgotten."""
+    full = training_passes("training", None, [Fsdp(ranks=2, prefetch="none")])
+    kept = training_passes("training", None, [Fsdp(ranks=2, strategy="grad-op")])
+
+    assert [Fsdp, Training, Regather] == [type(p) for p in full]
+    assert Regather(prefetch="none") == full[-1]
+    assert [Fsdp, Training] == [type(p) for p in kept]

@@ -1,0 +1,450 @@
+"""shard-embeddings: who holds which table, and what goes between ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfc.frontends import build_workload
+from perfc.ir import (
+    BUILTIN_OPS,
+    Graph,
+    Node,
+    PerfcError,
+    Program,
+    RankClass,
+    TensorType,
+    UnsupportedModelError,
+    UsageError,
+    Work,
+    bound_copy,
+    parse_program,
+    verify,
+)
+from perfc.passes import (
+    BatchEmbeddings,
+    DataParallel,
+    Pass,
+    PassManager,
+    ShapeInference,
+    ShardEmbeddings,
+    Training,
+)
+
+BATCH, RANKS = 16, 4
+MODEL = "dlrm-ddp:tables=6,rows=1000,dim=16,pooling=4"
+PLANS = (
+    "table-wise",
+    "column-wise",
+    "row-wise",
+    "table-row-wise",
+    "grid",
+    "data-parallel",
+)
+
+
+def _sharded(model: str = MODEL, optimizer: str = "", **options: object) -> Program:
+    """Shard a workload, with its training step if there is an optimizer."""
+    settings = {"ranks": RANKS, "per_node": 2, **options}
+    sharding = ShardEmbeddings(**settings)  # type: ignore[arg-type]
+    passes: list[Pass] = [ShapeInference(), sharding, ShapeInference()]
+    if optimizer:
+        passes.append(Training(optimizer=optimizer))
+    program = PassManager(passes).run(build_workload(model)).program
+    for rank in program.classes:
+        verify(_ops(rank), BUILTIN_OPS)
+    return program.bind({"batch": BATCH})
+
+
+def _ops(rank: RankClass) -> Graph:
+    assert rank.ops is not None
+    return rank.ops
+
+
+def _graph(program: Program, rank: int) -> Graph:
+    (found,) = [c for c in program.classes if rank in c.ranks]
+    return _ops(found)
+
+
+def _nodes(graph: Graph, op: str, phase: str = "forward") -> list[Node]:
+    return [n for n in graph if n.op == op and n.location.phase == phase]
+
+
+def _type(value: object) -> TensorType:
+    type_ = getattr(value, "type", None)
+    assert isinstance(type_, TensorType)
+    return type_.bind({"batch": BATCH})
+
+
+def _work(node: Node) -> Work:
+    operands, results = map(_type, node.operands), map(_type, node.results)
+    return BUILTIN_OPS[node.op].work(node.attributes, [*operands], [*results])
+
+
+def _tables(graph: Graph) -> Iterator[int]:
+    """Yield the bytes of the tables of a graph."""
+    for node in _nodes(graph, "embedding_bag"):
+        for value in node.operands[: len(node.attributes.records("tables"))]:
+            yield int(_type(value).nbytes)
+
+
+def _by_name(graph: Graph, name: str) -> Node:
+    (found,) = [node for node in graph if node.name == name]
+    return found
+
+
+@pytest.mark.parametrize("plan", PLANS[:-1])
+def test_tables_and_lookups_add_up(plan: str) -> None:
+    """All ranks together hold the tables once, and look up as much as all batches."""
+    program = _sharded(plan=plan)
+    whole = 6 * 1000 * 16 * 4
+    lookups = 6 * BATCH * 4 * 16 * RANKS
+    graphs = [_graph(program, rank) for rank in range(RANKS)]
+
+    assert RANKS == program.replicas
+    assert list(range(RANKS)) == sorted(r for c in program.classes for r in c.ranks)
+    assert whole == sum(sum(_tables(graph)) for graph in graphs)
+    assert lookups == sum(
+        _work(n).flops for g in graphs for n in _nodes(g, "embedding_bag")
+    )
+
+
+def test_data_parallel_tables_stay() -> None:
+    """Every rank has them whole; their gradients are dense, to be added up."""
+    program = _sharded(plan="data-parallel", optimizer="rowwise_adagrad")
+    (rank,) = program.classes
+    graph = _ops(rank)
+    backward = _nodes(graph, "embedding_bag_backward", "backward")
+
+    assert tuple(range(RANKS)) == rank.ranks
+    assert 6 * 1000 * 16 * 4 == sum(_tables(graph))
+    assert ["f32[1000,16]"] * 6 == [str(node.results[0].type) for node in backward]
+    assert not _nodes(graph, "all_to_all")
+
+
+@given(tables=st.integers(1, 9), ranks=st.integers(2, 6), pooling=st.integers(1, 5))
+def test_bytes_of_table_wise_exchanges(tables: int, ranks: int, pooling: int) -> None:
+    """Indices: pooling x batch x ranks x 8 a table; rows: batch x ranks x dim x 4."""
+    model = f"dlrm-ddp:tables={tables},rows=50,dim=8,pooling={pooling}"
+    program = _sharded(model, ranks=ranks, per_node=1)
+    most = -(-tables // ranks)
+    sent, got = 8 * tables * BATCH * pooling, 8 * most * BATCH * ranks * pooling
+    for rank in range(ranks):
+        graph = _graph(program, rank)
+        own = len(_nodes(graph, "embedding_bag")) and len(list(_tables(graph)))
+        indices = _by_name(graph, "table_wise.indices.all_to_all")
+        rows = _by_name(graph, "table_wise.output.all_to_all")
+
+        assert own * BATCH * ranks * pooling * 8 == _type(indices.results[0]).nbytes
+        assert own * BATCH * ranks * 8 * 4 == _type(rows.operands[0]).nbytes
+        assert tables * BATCH * 8 * 4 == _type(rows.results[0]).nbytes
+        assert max(sent, got) == _exchanged(indices)
+        assert BATCH * 32 * max(tables, most * ranks) == _exchanged(rows)
+
+
+def _exchanged(node: Node) -> int:
+    """Return the bytes that the slowest rank sends or gets."""
+    stated = node.attributes.get("bytes")
+    if stated is None:
+        return int(_type(node.operands[0]).nbytes)
+    bound = parse_program(
+        f'graph @g(%x: f32[batch]) {{ %y = all_to_all(%x) {{group = "g", ranks = 2, '
+        f"bytes = <{stated}>}} : f32[batch] return %y }}"
+    )
+    (found,) = [
+        n.attributes["bytes"]
+        for n in bound_copy(_ops(bound.classes[0]), {"batch": BATCH})
+    ]
+    assert isinstance(found, int)
+    return found
+
+
+def test_gradients_go_back() -> None:
+    """Backward sends as many bytes as forward got, and updates tables at once."""
+    graph = _graph(_sharded(optimizer="adam"), 0)
+    (forward,) = [n for n in _nodes(graph, "all_to_all") if "output" in n.name]
+    (back,) = _nodes(graph, "all_to_all", "backward")
+    (update,) = _nodes(graph, "embedding_bag_backward", "backward")
+
+    assert _type(forward.results[0]).nbytes == _type(back.operands[0]).nbytes
+    assert forward.operands[0].type == back.results[0].type
+    assert forward.attributes.get("bytes") == back.attributes.get("bytes")
+    assert "adam" == update.attributes["optimizer"]
+
+
+def test_shared_rows_are_added_up() -> None:
+    """Row-wise: partial sums of all samples are scattered, gradients gathered."""
+    graph = _graph(_sharded(plan="row-wise", optimizer="sgd"), 0)
+    (scatter,) = _nodes(graph, "reduce_scatter")
+    (gather,) = _nodes(graph, "all_gather", "backward")
+
+    assert (BATCH * RANKS, 6 * 16) == _type(scatter.operands[0]).shape
+    assert (BATCH, 6 * 16) == _type(scatter.results[0]).shape
+    assert (BATCH * RANKS, 6 * 16) == _type(gather.results[0]).shape
+
+
+def test_rows_of_a_node() -> None:
+    """Table-row-wise: sums inside a node, then rows between equal places of nodes."""
+    graph = _graph(_sharded(plan="table-row-wise"), 3)
+    (scatter,) = _nodes(graph, "reduce_scatter")
+    rows = _by_name(graph, "table_row_wise.output.all_to_all")
+
+    assert 2 == scatter.attributes["ranks"]
+    assert (2, 2) == (rows.attributes["ranks"], rows.attributes["stride"])
+    assert (BATCH * 2, 3 * 16) == _type(rows.operands[0]).shape
+
+
+def test_quantized_communication() -> None:
+    """Rows are sent in half the bytes, forward and backward; casts stand around."""
+    graph = _graph(_sharded(qcomm="bf16", optimizer="sgd"), 0)
+    rows = _by_name(graph, "table_wise.output.all_to_all")
+    (back,) = _nodes(graph, "all_to_all", "backward")
+
+    assert BATCH * 6 * 16 * 2 == _type(rows.results[0]).nbytes
+    assert "bf16" == _type(back.results[0]).dtype.name
+    assert 2 == len(_nodes(graph, "cast", "backward"))
+
+
+def test_ranks_that_hold_alike_are_one_class() -> None:
+    """Eight equal tables on four ranks: one class; six tables: two."""
+    even = _sharded("dlrm-ddp:tables=8,rows=50,dim=8,pooling=1")
+    uneven = _sharded("dlrm-ddp:tables=6,rows=50,dim=8,pooling=1")
+
+    assert [(0, 1, 2, 3)] == [c.ranks for c in even.classes]
+    assert [(0, 1), (2, 3)] == [c.ranks for c in uneven.classes]
+
+
+def test_batched_tables_are_dealt_too() -> None:
+    """A look-up of all tables at once is taken apart like one a table."""
+    batched = _graph(_sharded(f"{MODEL},embedding=batched"), 0)
+    single = _graph(_sharded(), 0)
+    sizes = [
+        [str(node.results[0].type) for node in _nodes(graph, "all_to_all")]
+        for graph in (batched, single)
+    ]
+
+    assert sizes[0][-1] == sizes[1][-1]
+    assert [t.replace("i32", "i64") for t in sizes[0]] == [
+        t.replace("i32", "i64") for t in sizes[1]
+    ]
+
+
+def test_lookups_stand_where_the_model_has_them() -> None:
+    """Without `early` the dense features are computed first."""
+    late = _graph(_sharded(early=False), 0)
+    early = _graph(_sharded(), 0)
+
+    assert "linear" == next(iter(late)).op
+    assert next(iter(early)).name.startswith("table_wise.splits")
+
+
+def test_rows_come_back_while_dense_features_are_computed() -> None:
+    """They are sent before the bottom MLP, and joined behind it: nothing waits."""
+    names = [node.name for node in _graph(_sharded(), 0)]
+    order = (
+        *("table_wise.output.all_to_all", "bot_l.0.linear", "bot_l.4.linear"),
+        *("table_wise.output.concat", "interact.cat"),
+    )
+
+    assert sorted(map(names.index, order)) == [names.index(name) for name in order]
+
+
+def _plan(folder: Path, tables: object) -> str:
+    path = folder / "plan.json"
+    path.write_text(json.dumps({"tables": tables}))
+    return str(path)
+
+
+def _entries(**changes: object) -> dict[str, object]:
+    entry = {"sharding_type": "table_wise", "ranks": [1]}
+    return {f"emb_l.{n}": dict(entry) for n in range(6)} | changes
+
+
+def test_a_plan_file_decides(tmp_path: Path) -> None:
+    """Each table goes where the file says; parts of columns are joined in order."""
+    changes = {
+        "emb_l.0": {"sharding_type": "column_wise", "ranks": [3, 2]},
+        "emb_l.1": {"sharding_type": "row_wise", "ranks": [0, 1, 2, 3]},
+        "emb_l.2": {"sharding_type": "data_parallel"},
+        "emb_l.3": {"sharding_type": "table_row_wise", "ranks": [2]},
+        "emb_l.4": {"sharding_type": "grid_shard", "ranks": [0, 2]},
+    }
+    program = _sharded(plan=_plan(tmp_path, _entries(**changes)))
+    held = [sum(_tables(_graph(program, rank))) for rank in range(RANKS)]
+    row = 1000 * 4
+    shared = 16 * row // 4 + 16 * row + 16 * row // 4
+
+    assert [
+        shared,
+        shared + 16 * row,
+        shared + 8 * row + 8 * row,
+        shared + 8 * row + 8 * row,
+    ] == held
+    (join,) = [
+        node
+        for node in _nodes(_graph(program, 0), "concat")
+        if node.name == "emb_l.0.bag.concat"
+    ]
+    assert ["table_wise.split.split.2", "table_wise.split.split.1"] == [
+        value.name for value in join.operands
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        ([], 'expected {"tables"'),
+        (_entries(emb_x=[]), "has no table 'emb_x'; it has emb_l.0, emb_l.1"),
+        ({}, "nothing is said of the tables emb_l.0, .*emb_l.5"),
+        (_entries(**{"emb_l.0": 1}), "'emb_l.0': sharding_type None is none of"),
+        (
+            _entries(**{"emb_l.0": {"sharding_type": "table_wise", "ranks": [4]}}),
+            "'emb_l.0': rank 4 is not among 0 to 3",
+        ),
+        (
+            _entries(**{"emb_l.0": {"sharding_type": "table_wise", "ranks": [0, 1]}}),
+            "table_wise wants one rank",
+        ),
+        (
+            _entries(**{"emb_l.0": {"sharding_type": "column_wise", "ranks": [1, 1]}}),
+            "hold two parts of it",
+        ),
+        (
+            _entries(
+                **{"emb_l.0": {"sharding_type": "column_wise", "ranks": [0, 1, 2]}}
+            ),
+            "16 columns do not go evenly into 3 parts",
+        ),
+        (
+            _entries(**{"emb_l.0": {"sharding_type": "row_wise", "ranks": [0, 1]}}),
+            "expected all 4",
+        ),
+        (
+            _entries(**{"emb_l.0": {"sharding_type": "table_wise", "ranks": "0"}}),
+            "ranks '0' are no list of numbers",
+        ),
+    ],
+)
+def test_bad_plans(tmp_path: Path, tables: object, problem: str) -> None:
+    """A plan that is not one of this model and these ranks says what is wrong."""
+    with pytest.raises(PerfcError, match=problem):
+        _sharded(plan=_plan(tmp_path, tables))
+
+
+def test_a_plan_that_is_no_json(tmp_path: Path) -> None:
+    """The file is named."""
+    path = tmp_path / "plan.json"
+    path.write_text("{")
+
+    with pytest.raises(PerfcError, match=r"plan .*plan\.json: not a JSON file"):
+        _sharded(plan=str(path))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"ranks": 6, "per_node": 4, "plan": "grid"},
+            "per-node=4 .* 6 ranks do not go evenly",
+        ),
+        ({"per_node": 0}, "per-node=0"),
+        ({"qcomm": "int3"}, "qcomm='int3' .* expected fp16, bf16, fp8"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], problem: str) -> None:
+    """An option that makes no sense is named."""
+    with pytest.raises(UsageError, match=problem):
+        _sharded(**options)
+
+
+def test_only_plans_that_share_rows_in_nodes_need_full_nodes() -> None:
+    """Twelve ranks of nodes of eight can hold whole tables."""
+    assert 12 == _sharded(ranks=12, per_node=8).replicas
+
+
+def test_means_cannot_share_rows() -> None:
+    """A mean is not the sum of means: tables are not cut into rows."""
+    text = """
+    graph @g(%i: i64[8], %o: i64[4], param %w: f32[100,8]) {
+      %a = embedding_bag(%w, %i, %o)
+        {tables = [{rows = 100, dim = 8}], mode = "mean", has_offsets = true} : ?
+      return %a
+    }
+    """
+    passes = [ShapeInference(), ShardEmbeddings(ranks=2, plan="row-wise")]
+
+    with pytest.raises(UnsupportedModelError, match="takes the mean of a bag"):
+        PassManager(passes).run(parse_program(text))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"mode": "max"}, "takes the largest row"),
+        ({"padding_index": 3}, "has a padding index"),
+    ],
+)
+def test_bags_that_cannot_be_dealt(changes: dict[str, object], problem: str) -> None:
+    """Look-ups that no exchange does are refused by name."""
+    program = build_workload(MODEL)
+    graph = _ops(program.classes[0])
+    bag = _nodes(graph, "embedding_bag")[2]
+    graph.set_attributes(bag, **changes)  # type: ignore[arg-type]
+
+    with pytest.raises(UnsupportedModelError, match=f"emb_l.2.bag.* {problem}"):
+        PassManager([ShapeInference(), ShardEmbeddings(ranks=2)]).run(program)
+
+
+def test_tables_are_batched_before_they_are_dealt() -> None:
+    """`batch-embeddings` in front changes nothing that goes between ranks."""
+    passes = (
+        ShapeInference(),
+        BatchEmbeddings(),
+        ShapeInference(),
+        ShardEmbeddings(ranks=RANKS),
+        ShapeInference(),
+    )
+    program = (
+        PassManager(passes).run(build_workload(MODEL)).program.bind({"batch": BATCH})
+    )
+
+    assert [n.results[0].type for n in _nodes(_graph(_sharded(), 0), "all_to_all")] == [
+        n.results[0].type for n in _nodes(_graph(program, 0), "all_to_all")
+    ]
+
+
+def test_data_parallel_behind_it_reduces_the_rest() -> None:
+    """As many replicas: no rank more, and gradients of MLPs alone are all-reduced."""
+    passes = (
+        *(ShapeInference(), ShardEmbeddings(ranks=RANKS), ShapeInference()),
+        *(Training(), DataParallel(world=RANKS), ShapeInference()),
+    )
+    program = PassManager(passes).run(build_workload(MODEL)).program
+    graph = _graph(program, 3)
+    dense = sum(
+        int(_type(v).nbytes)
+        for v in graph.parameters
+        if ".weight.shard" not in v.name and not v.name.startswith("emb_l")
+    )
+
+    assert list(range(RANKS)) == sorted(r for c in program.classes for r in c.ranks)
+    assert dense == sum(
+        int(_type(node.results[0]).nbytes) for node in graph if node.op == "all_reduce"
+    )
+
+
+def test_data_parallel_over_another_number_is_refused() -> None:
+    """Ranks that share tables are those that have a batch each."""
+    passes = (
+        *(ShapeInference(), ShardEmbeddings(ranks=4, plan="data-parallel")),
+        *(ShapeInference(), DataParallel(ranks=8)),
+    )
+
+    with pytest.raises(UsageError, match="sharded over 4 ranks, and 8"):
+        PassManager(passes).run(build_workload(MODEL))
