@@ -102,7 +102,7 @@ $(CORE): pyproject.toml
 	@echo "Installing perfc in .venv"
 	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -qq --editable .
-	@$(BIN)/python -m compileall -qq costmodels exporters fitting frontends ir measure measurements passes tools traces src
+	@$(BIN)/python -m compileall -qq costmodels exporters fitting frontends ir measure measurements passes planning tools traces src
 	@rm $(UNFINISHED)
 	@touch $@
 

@@ -75,6 +75,7 @@ from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
+from perfc.passes.sharding_plan import Placement, Plan, World
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.tensor_parallel import TensorParallel
@@ -149,6 +150,8 @@ __all__ = [
     "Path",
     "PinCopies",
     "PipelineParallel",
+    "Placement",
+    "Plan",
     "RaiseActivation",
     "RaiseAttention",
     "RaiseEmbeddingBag",
@@ -178,6 +181,7 @@ __all__ = [
     "Transform",
     "VerifyEach",
     "WhatIf",
+    "World",
     "arrival",
     "can_batch",
     "detail_mask",

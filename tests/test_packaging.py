@@ -25,6 +25,7 @@ LAYERS = (
     "measure",
     "measurements",
     "passes",
+    "planning",
     "tools",
     "traces",
 )
