@@ -91,6 +91,18 @@ from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
 from perfc.costmodels.near_rows import NEAR_ROWS, NO_WORD, NearRows, Place
 from perfc.costmodels.network import Network
+from perfc.costmodels.popularity import (
+    Distinct,
+    FbgemmAlpha,
+    Histogram,
+    Popularity,
+    PopularityError,
+    PowerLaw,
+    Uniform,
+    ZipfMandelbrot,
+    rank_bins,
+)
+from perfc.costmodels.popularity_text import parse_popularity
 from perfc.costmodels.product_parameters import (
     SIMT_MODES,
     GemmParameters,
@@ -105,6 +117,7 @@ from perfc.costmodels.protocol import (
     Provenance,
     uniform_estimate,
 )
+from perfc.costmodels.rank_bins import RankBins
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
@@ -195,9 +208,12 @@ __all__ = [
     "ConvParameters",
     "CostModel",
     "Device",
+    "Distinct",
     "Estimate",
     "Family",
+    "FbgemmAlpha",
     "GemmParameters",
+    "Histogram",
     "Host",
     "HostLink",
     "HostProfile",
@@ -218,8 +234,12 @@ __all__ = [
     "Network",
     "PerName",
     "Place",
+    "Popularity",
+    "PopularityError",
+    "PowerLaw",
     "Products",
     "Provenance",
+    "RankBins",
     "RuntimeConstants",
     "Signature",
     "StreamingModel",
@@ -228,6 +248,8 @@ __all__ = [
     "TargetError",
     "Terms",
     "TimedEstimate",
+    "Uniform",
+    "ZipfMandelbrot",
     "as_timed",
     "assumed_system",
     "attention_features",
@@ -267,12 +289,14 @@ __all__ = [
     "measured_kernel",
     "measured_signature",
     "memory_boundedness",
+    "parse_popularity",
     "parse_profile",
     "price",
     "price_table",
     "products_of",
     "profile_names",
     "ranged",
+    "rank_bins",
     "simt_parameters",
     "simt_seconds",
     "system_names",
