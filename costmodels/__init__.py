@@ -65,6 +65,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
+from perfc.costmodels.inclusion import inclusion
 from perfc.costmodels.intervals import interval_rows, interval_sizes
 from perfc.costmodels.kernel_fit import (
     Family,
@@ -118,7 +119,25 @@ from perfc.costmodels.protocol import (
     uniform_estimate,
 )
 from perfc.costmodels.rank_bins import RankBins
+from perfc.costmodels.reuse import (
+    REUSE_EDGES,
+    ReuseHistogram,
+    published_histogram,
+    reuse_histogram,
+)
 from perfc.costmodels.roofline import ROOFLINE
+from perfc.costmodels.row_cache import (
+    BatchFill,
+    LookAhead,
+    batch_fill,
+    cold_misses,
+    fifo_miss_share,
+    look_ahead,
+    lru_miss_share,
+    miss_curve,
+    rows_for_hits,
+    static_miss_share,
+)
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.sheet_fields import is_possible
@@ -151,6 +170,7 @@ from perfc.costmodels.timing import (
     graph_gaps_s,
     hidden_kernels,
 )
+from perfc.costmodels.unique_rows import RowCurve, row_curve, unique_rows
 from perfc.costmodels.walk import WALK
 from perfc.costmodels.wave_scaling import (
     WAVE_SIGMA,
@@ -192,6 +212,7 @@ __all__ = [
     "PROFILE_SCHEMA",
     "REPEATED",
     "RESIDUAL_FILE",
+    "REUSE_EDGES",
     "ROOFLINE",
     "SIMT_MODES",
     "SOFTWARE",
@@ -200,6 +221,7 @@ __all__ = [
     "WALK",
     "WAVE_SIGMA",
     "AttentionParameters",
+    "BatchFill",
     "CollectiveModel",
     "CollectiveParameters",
     "CollectiveRows",
@@ -224,6 +246,7 @@ __all__ = [
     "KernelTable",
     "Link",
     "Links",
+    "LookAhead",
     "MadMaxModel",
     "MadMaxSystem",
     "MeasuredKernel",
@@ -240,6 +263,8 @@ __all__ = [
     "Products",
     "Provenance",
     "RankBins",
+    "ReuseHistogram",
+    "RowCurve",
     "RuntimeConstants",
     "Signature",
     "StreamingModel",
@@ -255,9 +280,11 @@ __all__ = [
     "attention_features",
     "attention_seconds",
     "attention_sizes",
+    "batch_fill",
     "blocks_per_sm",
     "call_names",
     "call_seconds",
+    "cold_misses",
     "collective_links",
     "collective_parameters",
     "collective_rows_of",
@@ -269,11 +296,13 @@ __all__ = [
     "factors",
     "family_of",
     "features_of",
+    "fifo_miss_share",
     "find_cost_models",
     "fits_of",
     "graph_gaps_s",
     "has_network",
     "hidden_kernels",
+    "inclusion",
     "interval_rows",
     "interval_sizes",
     "is_path",
@@ -283,22 +312,30 @@ __all__ = [
     "left_out_one_by_one",
     "load_profile",
     "load_target",
+    "look_ahead",
     "lower_bound",
+    "lru_miss_share",
     "madmax_model",
     "madmax_system",
     "measured_kernel",
     "measured_signature",
     "memory_boundedness",
+    "miss_curve",
     "parse_popularity",
     "parse_profile",
     "price",
     "price_table",
     "products_of",
     "profile_names",
+    "published_histogram",
     "ranged",
     "rank_bins",
+    "reuse_histogram",
+    "row_curve",
+    "rows_for_hits",
     "simt_parameters",
     "simt_seconds",
+    "static_miss_share",
     "system_names",
     "target_names",
     "target_of_device",
@@ -306,6 +343,7 @@ __all__ = [
     "tensor_seconds",
     "terms_of",
     "uniform_estimate",
+    "unique_rows",
     "wave_ratio",
     "weighed",
 ]
