@@ -75,7 +75,17 @@ from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
-from perfc.passes.sharding_plan import Placement, Plan, World
+from perfc.passes.sharding_plan import (
+    COLUMN_WISE,
+    DATA_PARALLEL,
+    GRID,
+    ROW_WISE,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    Placement,
+    Plan,
+    World,
+)
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.tensor_parallel import TensorParallel
@@ -101,8 +111,11 @@ from perfc.passes.what_if import (
 )
 
 __all__ = [
+    "COLUMN_WISE",
     "CRITICAL_PATH",
+    "DATA_PARALLEL",
     "ELEMENTS",
+    "GRID",
     "HOSTED",
     "INTERVAL",
     "KERNEL_COST",
@@ -113,8 +126,11 @@ __all__ = [
     "MEMORY",
     "MEMSET",
     "OPTIMIZERS",
+    "ROW_WISE",
     "SCHEDULE",
     "SEGMENT_KINDS",
+    "TABLE_ROW_WISE",
+    "TABLE_WISE",
     "TIMELINE",
     "TYPED",
     "WHAT_IF",

@@ -91,11 +91,14 @@ class Placement:
     Attributes:
         kind: One of `TYPES`.
         places: Of each part of its columns the rank, or the node; empty for all ranks.
+        compute_kernel: What looks it up, as TorchRec spells it, `fused_uvm_caching`
+            say; if empty, the kernel that is usual for the kind.
 
     """
 
     kind: str
     places: tuple[int, ...] = ()
+    compute_kernel: str = ""
 
 
 Plan = Mapping[str, Placement]
