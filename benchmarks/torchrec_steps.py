@@ -32,6 +32,7 @@ MODEL = (
 )
 """Sizes are those of the traced script."""
 
+TARGET = "p3.16xlarge"
 RANKS, BATCH = 4, 4096
 LEAST_US = 300.0
 STALLED = 1.5
@@ -59,11 +60,15 @@ def main() -> None:
         ranks=RANKS,
         transforms=[ShardEmbeddings(RANKS)],
     )
-    report = perfc.analyze(model, "p3.16xlarge")
-    say(f"predicted: {report.time_us / 1e3:.1f} ms")
-    for node in report.nodes:
-        if node["op"].startswith("c10d::") and node["duration_us"] > LEAST_US:
-            say(f"  {node['duration_us'] / 1e3:6.2f} ms  {node['op']} {node['id']}")
+    contended = perfc.analyze(
+        model, TARGET, passes=["stream-schedule{contention=true}"]
+    )
+    report = perfc.analyze(model, TARGET)
+    for text, one in (("", report), (" with contention", contended)):
+        say(f"predicted{text}: {one.time_us / 1e3:.1f} ms")
+        for node in one.nodes:
+            if node["op"].startswith("c10d::") and node["duration_us"] > LEAST_US:
+                say(f"  {node['duration_us'] / 1e3:6.2f} ms  {node['op']} {node['id']}")
     for name in ("a2a_3", "a2a_5"):
         files = sorted(folder.glob(f"torchrec_v100_{name}_r*.json.gz"))
         _print_measured(name, read_ranks(files), report.time_us)

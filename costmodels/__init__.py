@@ -30,6 +30,11 @@ from perfc.costmodels.collective_rows import (
     left_out_one_by_one,
     weighed,
 )
+from perfc.costmodels.collective_share import (
+    SUMS_BESIDE,
+    CollectiveShares,
+    collective_shares,
+)
 from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
 from perfc.costmodels.collective_time import (
     CollectiveParameters,
@@ -218,6 +223,7 @@ __all__ = [
     "SOFTWARE",
     "SOFTWARE_OPS",
     "STREAMING",
+    "SUMS_BESIDE",
     "WALK",
     "WAVE_SIGMA",
     "AttentionParameters",
@@ -225,6 +231,7 @@ __all__ = [
     "CollectiveModel",
     "CollectiveParameters",
     "CollectiveRows",
+    "CollectiveShares",
     "Collectives",
     "ColumnTable",
     "ConvParameters",
@@ -289,6 +296,7 @@ __all__ = [
     "collective_parameters",
     "collective_rows_of",
     "collective_seconds",
+    "collective_shares",
     "cost_models",
     "describe",
     "distinct_rows",

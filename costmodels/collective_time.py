@@ -282,15 +282,31 @@ def _exchange_rate(c: Collectives, links: Links) -> Floats:
     return np.minimum((c.per_node - 1.0) * pair, 1.0) * whole
 
 
-def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    """Return what collectives take whose members are on several nodes."""
+def node_rate(c: Collectives, links: Links) -> Floats:
+    """Return what a GPU can send at in its node: bytes/s, shape (rows,)."""
+    found: Floats = np.where(c.is_ring, _ring_rate(c, links), _exchange_rate(c, links))
+    return found
+
+
+def network_rate(c: Collectives, links: Links) -> Floats:
+    """Return what a member can send at to other nodes: bytes/s, shape (rows,).
+
+    Members of a node share its NICs; a ring leaves it once, with all of them.
+    """
     share = max(links.nics / links.gpus_per_node, 1.0)
     nics = np.clip(c.per_node * share, 1.0, links.nics)
     nic = links.nic_bytes_per_s * links.network
+    found: Floats = np.where(c.is_ring, nics, nics / c.per_node) * nic
+    return found
+
+
+def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return what collectives take whose members are on several nodes."""
+    rate = network_rate(c, links)
     found: Floats = np.where(
         c.is_ring,
-        _network_ring_s(c, nics * nic, links, p),
-        _network_exchange_s(c, nics / c.per_node * nic, links, p),
+        _network_ring_s(c, rate, links, p),
+        _network_exchange_s(c, rate, links, p),
     )
     return found
 

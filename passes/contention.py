@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -42,7 +43,7 @@ def solve_contended(
     return contest.start_s, contest.end_s, contest.cause
 
 
-_Place = tuple[int, int]
+Place: TypeAlias = tuple[int, int]
 """Rank class and device."""
 
 
@@ -71,15 +72,16 @@ class _Contest:
     _open: list[int] = attrs.field(init=False)
     _followers: list[list[int]] = attrs.field(init=False)
     _ready: list[tuple[float, int]] = attrs.field(init=False)
-    _full: dict[_Place, tuple[float, int]] = attrs.field(
-        factory=dict["_Place", "tuple[float, int]"], init=False
+    _full: dict[Place, tuple[float, int]] = attrs.field(
+        factory=dict["Place", "tuple[float, int]"], init=False
     )
     """Until when there is no room, and for which kernel, by place."""
 
     def run(self) -> None:
         """Start every task."""
         self._prepare()
-        places, groups = _places(self.timeline), _groups(self.timeline)
+        places = places_of(self.timeline, frozenset({TaskKind.KERNEL}))
+        groups = meetings(self.timeline)
         missing = {members: len(members) for members in groups.values()}
         while self._ready:
             now_s, task = heapq.heappop(self._ready)
@@ -102,13 +104,13 @@ class _Contest:
         self.cause, self._open = [-1] * count, [0] * count
         self._followers = [[] for _ in range(count)]
         for task in range(count):
-            for before, _ in _edges(self.timeline, task):
+            for before, _ in edges(self.timeline, task):
                 self._followers[before].append(task)
                 self._open[task] += 1
         # Sorted, and so a heap.
         self._ready = [(0.0, task) for task in range(count) if not self._open[task]]
 
-    def _waits(self, task: int, now_s: float, place: _Place) -> bool:
+    def _waits(self, task: int, now_s: float, place: Place) -> bool:
         """Put a kernel back if one that leaves no room runs where it would."""
         room_s, full = self._full.get(place, (0.0, -1))
         if room_s > now_s and task not in self.urgent:
@@ -134,13 +136,13 @@ class _Contest:
     def _arrival(self, task: int) -> tuple[float, int]:
         """Return when a task could start without contention, and what decides that."""
         at_s, cause = 0.0, -1
-        for before, lag_s in _edges(self.timeline, task):
+        for before, lag_s in edges(self.timeline, task):
             if self.end_s[before] + lag_s > at_s:
                 at_s, cause = self.end_s[before] + lag_s, before
         return at_s, cause
 
 
-def _edges(timeline: Timeline, task: int) -> Iterator[tuple[int, float]]:
+def edges(timeline: Timeline, task: int) -> Iterator[tuple[int, float]]:
     """Yield what a task waits for, and how long after its end."""
     if (before := timeline.previous[task]) >= 0:
         yield before, timeline.gap_s[task]
@@ -150,18 +152,18 @@ def _edges(timeline: Timeline, task: int) -> Iterator[tuple[int, float]]:
         yield other, 0.0
 
 
-def _places(timeline: Timeline) -> dict[int, _Place]:
-    """Return where each kernel runs."""
-    found: dict[int, _Place] = {}
+def places_of(timeline: Timeline, kinds: Collection[TaskKind]) -> dict[int, Place]:
+    """Return where each task of some kinds runs."""
+    found: dict[int, Place] = {}
     graphs = zip(timeline.graphs, timeline.offsets, strict=True)
     for rank, (graph, first) in enumerate(graphs):
         for task, kind in enumerate(graph.kind):
-            if kind is TaskKind.KERNEL:
+            if kind in kinds:
                 device = graph.resources[graph.resource[task]].device
                 found[first + task] = (rank, device)
     return found
 
 
-def _groups(timeline: Timeline) -> dict[int, tuple[int, ...]]:
+def meetings(timeline: Timeline) -> dict[int, tuple[int, ...]]:
     """Return the members that each member of a collective starts with."""
     return {m: members for _, members in timeline.stages for m in members}

@@ -70,6 +70,17 @@ def test_training_on_many_ranks_reduces_its_gradients(command: Command) -> None:
     assert 0 == entry["waiting_us"] == entry["late_us"] == entry["imbalance"]
 
 
+def test_contention_slows_what_runs_side_by_side(command: Command) -> None:
+    """All-reduces take longer beside kernels; on one GPU nothing changes."""
+    for ranks, slower in (("8", True), ("1", False)):
+        arguments = ("analyze", *TRAINING, *DGX, "--ranks", ranks, "--format", "json")
+        option = ("--pass", "stream-schedule{contention=true}")
+        alone, beside = command(*arguments).report, command(*arguments, *option).report
+
+        assert slower == (beside["summary"]["comm_us"] > alone["summary"]["comm_us"])
+        assert beside["summary"]["time_us"] >= alone["summary"]["time_us"]
+
+
 @pytest.mark.parametrize("views", ["false", "true"])
 def test_buckets_are_memory_of_gradients(command: Command, views: str) -> None:
     """SGD has no state, on many ranks either; buckets stay beside the parameters."""

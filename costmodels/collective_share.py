@@ -1,0 +1,81 @@
+"""What of a machine a collective takes from others while it runs.
+
+NCCL's kernel has one block a channel, and each holds an SM of its own: two channels for
+each link of 25 GB/s that a ring goes over, 2 to 32 (NCCL's `MAXCHANNELS`; in traces of
+four V100 that share four links each it has 8 blocks). What it sends takes links, NICs,
+and device memory, where it is read, and written by who receives it; a sum is read once
+more.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.collective import collective_links
+from perfc.costmodels.collective_sizes import Collectives
+from perfc.costmodels.collective_time import Links, network_rate, node_rate
+from perfc.costmodels.protocol import Flags, Floats, KernelTable
+from perfc.costmodels.target import Target
+
+_CHANNEL_BYTES_PER_S = 25e9 / 2
+_LEAST_CHANNELS, _MOST_CHANNELS = 2, 32
+
+SUMS_BESIDE = 1.5
+"""How many times as long all-reduces take beside kernels: read off those of more than
+20 MB in traces of four V100 (`torchrec_v100_a2a_3`), 1.4 to 1.6 times what idle links
+need. Exchanges in the same traces take as long beside kernels as alone."""
+
+
+@attrs.frozen(eq=False)
+class CollectiveShares:
+    """Shares, 0 to 1, of what there is: columns, shape (rows,)."""
+
+    held: Floats
+    """Of a GPU's SMs, which its blocks do not give back."""
+    link: Floats
+    """Of a GPU's links in a node."""
+    network: Floats
+    """Of the NICs."""
+    memory: Floats
+    """Of the rate of device memory."""
+    sums: Flags
+    """Whether it adds up, in blocks that share their SM's time."""
+
+
+def collective_shares(
+    kernels: KernelTable, seconds: Floats, target: Target
+) -> CollectiveShares:
+    """Return what collectives take when each runs alone, in *seconds*, shape (rows,).
+
+    Raises:
+        PerfcError: members are on several nodes, and no network is known.
+
+    """
+    c = Collectives.of(kernels)
+    links = collective_links(target, several=bool((c.nodes > 1).any()))
+    device, across = target.device, c.nodes > 1
+    passes = np.where(c.reduces, 3.0, 2.0)
+    return CollectiveShares(
+        held=channels(c, links) / device.sm_count,
+        link=_share(
+            np.where(c.per_node > 1, c.wire, 0.0), node_rate(c, links), seconds
+        ),
+        network=np.where(across, _share(c.wire, network_rate(c, links), seconds), 0.0),
+        memory=_share(passes * c.wire, device.memory.bytes_per_s, seconds),
+        sums=c.reduces,
+    )
+
+
+def channels(c: Collectives, links: Links) -> Floats:
+    """Return how many blocks NCCL's kernel has, shape (rows,)."""
+    wanted = np.rint(node_rate(c, links) / _CHANNEL_BYTES_PER_S)
+    found: Floats = np.clip(wanted, _LEAST_CHANNELS, _MOST_CHANNELS)
+    return found
+
+
+def _share(moved: Floats, bytes_per_s: Floats | float, seconds: Floats) -> Floats:
+    """Return how much of a rate is taken; all of it at most."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = moved / (bytes_per_s * seconds)
+    return np.clip(np.nan_to_num(found, nan=0.0, posinf=1.0), 0.0, 1.0)
