@@ -38,7 +38,7 @@ SYNC_US = 3.5
 
 NAMES = {
     "LookupFunction": "fbgemm::split_embedding_codegen_lookup",
-    "LookupFunctionBackward": "fbgemm::split_embedding_codegen_lookup_backward",
+    "LookupFunctionBackward": "torch::autograd::CppNode<SplitLookupFunction_sgd_Op>",
     "All2All_Req": "All2All_Pooled_Req",
     "Optimizer.step#SGD.step": "Optimizer.step",
     "Optimizer.zero_grad#SGD.zero_grad": "Optimizer.zero_grad",

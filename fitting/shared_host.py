@@ -38,11 +38,16 @@ _SYNC_CALLS = (
 _ELEMENTWISE = tuple(
     f"aten::{name}" for name in ("add", "sub", "mul", "relu", "sigmoid", "tanh", "gelu")
 )
+_LOOKUP_BACKWARD = "torch::autograd::CppNode<SplitLookupFunction_{}_Op>"
 _LIKE: Mapping[str, tuple[str, ...]] = {
     **{f"aten::{name}": _ELEMENTWISE for name in ("div", "silu", "exp", "pow", "neg")},
     **dict.fromkeys(_ELEMENTWISE, _ELEMENTWISE),
     "aten::addmm": ("aten::linear",),
     "aten::matmul": ("aten::bmm",),
+    **{
+        _LOOKUP_BACKWARD.format(kind): (_LOOKUP_BACKWARD.format("rowwise_adagrad"),)
+        for kind in ("sgd", "adam")
+    },
     "fbgemm::split_embedding_codegen_lookup": (
         "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function",
     ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import statistics
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -23,6 +24,8 @@ from perfc.ir import TaskKind
 from perfc.traces import LOADER, Gap, Recorded, is_memory, waits_for
 
 _AUTOGRAD = "autograd::engine::evaluate_function: "
+_UNNUMBERED = re.compile("[A-Z][A-Za-z0-9]*Backward")
+_RENAMED = {"CudnnConvolutionBackward0": "ConvolutionBackward0"}
 _EVENT_TIME = "EventElapsedTime"
 _GAPS = frozenset(gap.value for gap in Gap)
 _LAZY_US = 10_000.0
@@ -98,8 +101,14 @@ class TraceHost:
 
 
 def op_name(name: str) -> str:
-    """Return the name an op's overheads are known by: autograd's node for backward."""
-    return name.removeprefix(_AUTOGRAD)
+    """Return the name an op's overheads are known by: autograd's node for backward.
+
+    Until PyTorch 1.10 nodes had no number, and cuDNN's convolution had one of its own.
+    """
+    node = name.removeprefix(_AUTOGRAD)
+    if _UNNUMBERED.fullmatch(node):
+        node = f"{node}0"
+    return _RENAMED.get(node, node)
 
 
 def host_times(

@@ -18,15 +18,19 @@ from perfc.ir import (
     ACCUMULATE_GRAD,
     BUILTIN_OPS,
     AttrValue,
+    Dim,
     Graph,
     Location,
     Node,
     Value,
 )
+from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.tape import Tape, typed
 
 BACKWARD = "backward"
 _WEIGHT = 1
+_TURN = "TBackward0"
+_VIEW = "ViewBackward0"
 
 
 @attrs.frozen(eq=False)
@@ -106,6 +110,14 @@ class Site:
     def by(self, op: str, x: Value, number: float) -> Value:
         """Write a node of a tensor and a number."""
         return self.tape.op(op, x, self.tape.number(x, number))
+
+    def viewed(self, x: Value, *shape: Dim) -> Value:
+        """View *x* in another shape, by a node of autograd's own."""
+        tape, here = self.tape, self.tape.location
+        tape.location = attrs.evolve(here, origin=autograd_origin(_VIEW, x))
+        found = tape.reshape(x, *shape)
+        tape.location = here
+        return found
 
     def kept(self, *names: str) -> dict[str, AttrValue]:
         """Return those of the node's attributes that it has."""
@@ -191,13 +203,22 @@ class Backward:
         if any(grad is not None for grad in grads):
             sent = self._sent(Site(self.tape, node, grads, wanted, self.tables))
         for index in sorted(wanted):
+            here = self.tape.location
             self._receive(node, index, sent.get(index))
+            self.tape.location = here
+        for index in sorted(wanted):
+            self._hand_over(node.operands[index])
 
     def _sent(self, site: Site) -> dict[int, Value]:
         """Apply the rule of a node; make gradients what its operands are."""
         node = site.node
         self.tape.stem = node.results[0].name
-        self.tape.location = attrs.evolve(node.location, phase=BACKWARD, origin="")
+        name = autograd_name(node, self.tables.fused)
+        self.tape.location = attrs.evolve(
+            node.location,
+            phase=BACKWARD,
+            origin=autograd_origin(name, node.results[0]),
+        )
         rule = self.rules.get(node.op)
         found = None if rule is None else rule(site)
         if found is None:
@@ -222,16 +243,27 @@ class Backward:
         return self.tape.op("cast", grad, dtype=like.dtype)
 
     def _receive(self, node: Node, index: int, grad: Value | None) -> None:
-        """Add up what *node* sends to an operand; a parameter ends the walk."""
+        """Add up what *node* sends to an operand.
+
+        A linear layer reads a view of its weight, so the product that is the gradient
+        goes through `TBackward0`, though nothing here has to turn it.
+        """
         value = node.operands[index]
+        if grad is not None and _reads_turned(node, index):
+            origin = autograd_origin(_TURN, node.results[0])
+            self.tape.location = attrs.evolve(self.tape.location, origin=origin)
+            grad = self.tape.op("alias", grad, call="aten::t")
         self._awaited[value] -= 1
         held = self._pending.get(value)
         if grad is not None and held is not None:
             grad = self._added(value, held, grad)
-        elif grad is not None and _arrives_as_view(node, index, grad):
+        elif grad is not None and _arrives_as_view(grad):
             self._views.add(value)
         if grad is not None:
             self._pending[value] = grad
+
+    def _hand_over(self, value: Value) -> None:
+        """End the walk at a parameter whose gradient is complete."""
         if value in self.parameters and not self._awaited[value]:
             last = self._pending.pop(value, None)
             if last is not None:
@@ -271,16 +303,16 @@ class Backward:
         return owned.results[0]
 
 
-def _arrives_as_view(node: Node, index: int, grad: Value) -> bool:
-    """Whether autograd sends a view, which keeps the tensor that it is a view of.
-
-    A linear layer reads a view of its weight, so the product that is the gradient
-    goes through `TBackward0`, though nothing here has to turn it.
-    """
-    if node.op == "linear" and index == _WEIGHT:
-        return not node.attributes.flag("weight_is_kn")
+def _arrives_as_view(grad: Value) -> bool:
+    """Whether autograd sends a view, which keeps the tensor that it is a view of."""
     producer = grad.producer
     return producer is not None and BUILTIN_OPS[producer.op].view is not None
+
+
+def _reads_turned(node: Node, index: int) -> bool:
+    """Whether *node* reads a transposed view of an operand."""
+    is_weight = node.op == "linear" and index == _WEIGHT
+    return is_weight and not node.attributes.flag("weight_is_kn")
 
 
 def _storage(value: Value) -> Value | None:

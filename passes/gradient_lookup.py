@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Node, Value, state_types
+from perfc.ir import AttrValue, Value, state_types
+from perfc.passes.autograd_names import is_split_lookup
 from perfc.passes.gradient import Gradients, Rows, Rule, Site
 from perfc.passes.optimizer_state import STATES, declare_state
-from perfc.passes.sharding_plan import DATA_PARALLEL
 from perfc.passes.tape import typed
 
 _BAG = (
@@ -45,7 +45,7 @@ def _of_tables(site: Site, count: int) -> Gradients:
         return {}
     operands = (site.grad, *site.node.operands[count:])
     kept, op = site.kept(*_BAG), "embedding_bag_backward"
-    if site.tables.fused and _is_fused(site.node):
+    if site.tables.fused and is_split_lookup(site.node):
         _update(site, tables, operands)
         return {}
     if tables[0] in site.tables.rows:
@@ -53,16 +53,6 @@ def _of_tables(site: Site, count: int) -> Gradients:
         site.tables.rows[tables[0]] = Rows(*rows)
         return {}
     return dict(enumerate(site.tape.ops(op, count, *operands, **kept)))
-
-
-def _is_fused(node: Node) -> bool:
-    """Whether a look-up is fbgemm's: of several tables, or of a rank's own.
-
-    Of tables that all ranks have, the gradients are added up first.
-    """
-    tables = node.attributes.records("tables")
-    sharding = tables[0].get("sharding")
-    return len(tables) > 1 if sharding is None else sharding != DATA_PARALLEL
 
 
 def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) -> None:

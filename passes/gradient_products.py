@@ -13,16 +13,15 @@ _BIAS = 2
 
 
 def _linear(site: Site) -> Gradients:
-    """`AddmmBackward0` on flattened rows: of the data, the weight, the bias."""
+    """`AddmmBackward0` of the data, the weight, the bias, between views as rows."""
     x, weight = site.x, site.y
     out, rows = typed(site.out).shape, product(typed(site.out).shape[:-1])
-    grad = site.tape.reshape(site.grad, rows, out[-1])
+    grad = site.viewed(site.grad, rows, out[-1])
     kn = site.node.attributes.flag("weight_is_kn")
     found: dict[int, Value] = {}
     if 0 in site.wanted:
         right = site.tape.turned(weight) if kn else weight
-        back = site.op("matmul", grad, right)
-        found[0] = site.tape.reshape(back, *typed(x).shape)
+        found[0] = site.op("matmul", grad, right)
     if 1 in site.wanted:
         flat = site.tape.reshape(x, rows, typed(x).shape[-1])
         if kn:
@@ -30,7 +29,10 @@ def _linear(site: Site) -> Gradients:
         else:
             found[1] = site.op("matmul", site.tape.turned(grad), flat)
     if _BIAS in site.wanted:
-        found[_BIAS] = grad
+        bias = typed(site.node.operands[_BIAS]).shape
+        found[_BIAS] = site.tape.summed(grad, bias)
+    if 0 in found:
+        found[0] = site.viewed(found[0], *typed(x).shape)
     return found
 
 

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from perfc.costmodels import GRAPH_LAUNCH, HostProfile, load_profile
-from perfc.ir import (
-    HOST_KINDS,
-    AnyKey,
-    LaunchGraph,
-    PerfcError,
-    Program,
-    RankClass,
-    ResourceKind,
-    TaskKind,
-)
+from perfc.costmodels import HostProfile, load_profile
+from perfc.ir import AnyKey, LaunchGraph, Program, RankClass
+from perfc.passes.autograd_names import autograd_call
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.eager_collective import EVENT_RECORD, STREAM_WAIT
 from perfc.passes.facts import HOSTED, LAUNCHES, HostedLaunches
-
-T = TypeVar("T")
+from perfc.passes.host_segments import HostSegments, host_seconds
 
 DEFAULT_PROFILE = "shared"
 """Profile of a pipeline that has no target to name one."""
-
-_BACKWARD = "backward"
-"""The phase that runs on a thread of autograd's own."""
-
-_BETWEEN_CALLS = frozenset({EVENT_RECORD, STREAM_WAIT})
-"""Calls that put no work on a stream: no T5 belongs to them."""
-
-_BARE_CALLS = frozenset({GRAPH_LAUNCH, STREAM_WAIT})
-"""Calls that, if nothing else is called with them, are no op of PyTorch."""
 
 
 @attrs.frozen
@@ -53,7 +31,7 @@ class Overhead(Pass):
     In a compiled graph T1 is what its Python takes, and a generated kernel has no T2
     and T3. Calls take their T4; the launch of a CUDA graph more for each node. An op
     whose device tasks another op's call issued, as in such a graph, costs the host
-    nothing.
+    nothing. The ops that a node of autograd runs are one op, known by its name.
 
     Where the profile knows what lies between two phases, at the beginning and at the
     end of an iteration, or on the way to autograd's thread and back, that takes the
@@ -104,9 +82,13 @@ def _profile(name: str, ctx: PassContext) -> HostProfile:
 def _hosted(
     rank: RankClass, graph: LaunchGraph, profile: HostProfile
 ) -> HostedLaunches:
-    if rank.launches is None:
-        return host_launches(graph, profile, _phases(rank, graph, profile))
-    return _timed(graph, profile)
+    if rank.launches is not None:
+        return _timed(graph, profile)
+    known = _remembered(graph, profile)
+    if known is not None:
+        return known
+    phases, nodes = _phases(rank, graph, profile), _autograd_nodes(rank, graph)
+    return host_launches(graph, profile, phases, nodes)
 
 
 def _phases(rank: RankClass, graph: LaunchGraph, profile: HostProfile) -> Sequence[str]:
@@ -115,6 +97,26 @@ def _phases(rank: RankClass, graph: LaunchGraph, profile: HostProfile) -> Sequen
         return ()
     phases = {node.name: node.location.phase for node in rank.ops}
     return [phases.get(op.node, "") for op in graph.ops]
+
+
+def _autograd_nodes(rank: RankClass, graph: LaunchGraph) -> Sequence[str]:
+    """Return the node of autograd that runs each op, or nothing where none runs any.
+
+    What is compiled runs without autograd's nodes.
+    """
+    if rank.ops is None:
+        return ()
+    origins = {
+        node.name: node.location.origin
+        for node in rank.ops
+        if autograd_call(node.location.origin)
+    }
+    if not origins:
+        return ()
+    return [
+        "" if "compiled" in op.attributes else origins.get(op.node, "")
+        for op in graph.ops
+    ]
 
 
 _Known: TypeAlias = list[tuple[HostProfile, HostedLaunches]]
@@ -127,7 +129,10 @@ _MOST_PROFILES = 4
 
 
 def host_launches(
-    graph: LaunchGraph, profile: HostProfile, phases: Sequence[str] = ()
+    graph: LaunchGraph,
+    profile: HostProfile,
+    phases: Sequence[str] = (),
+    nodes: Sequence[str] = (),
 ) -> HostedLaunches:
     """Put T1 to T5 of *profile* into a launch graph that has no host segments.
 
@@ -139,276 +144,45 @@ def host_launches(
         profile: The host.
         phases: Phase of each op of the graph, "" for none; may be left out, and then
             every gap between two ops is a T1. The same for the same structure.
+        nodes: The node of autograd that runs each op, as `AddmmBackward0(%h)`, "" for
+            none; neighbours of one node are one op to the host. May be left out; the
+            same for the same structure.
 
     """
-    if not graph.complete:
-        return _hosted_launches(graph, profile, phases)
-    known = _HOSTED.setdefault(graph.structure, [])
-    for other, hosted in known:
-        if other is profile or other == profile:
-            full = hosted.graph.with_kernels(graph.kernels)
-            return attrs.evolve(hosted, graph=full)
-    hosted = _hosted_launches(graph, profile, phases)
-    hosted.graph.complete = True
-    known[:] = [*known[1 - _MOST_PROFILES :], (profile, hosted)]
-    return hosted
-
-
-def _hosted_launches(
-    graph: LaunchGraph, profile: HostProfile, phases: Sequence[str]
-) -> HostedLaunches:
-    hosting = _Hosting(graph, profile, phases)
+    known = _remembered(graph, profile)
+    if known is not None:
+        return known
+    hosting = HostSegments(graph, profile, phases, nodes)
     hosting.add_all()
-    return HostedLaunches(
+    hosted = HostedLaunches(
         hosting.result(),
         hosting.host_s(),
         profile.sigma_shared,
         profile.sigma_independent,
     )
+    if graph.complete:
+        hosted.graph.complete = True
+        others = _HOSTED.setdefault(graph.structure, [])
+        others[:] = [*others[1 - _MOST_PROFILES :], (profile, hosted)]
+    return hosted
+
+
+def _remembered(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches | None:
+    """Return what is known of the structure of a complete graph."""
+    if not graph.complete:
+        return None
+    for other, hosted in _HOSTED.get(graph.structure, ()):
+        if other is profile or other == profile:
+            full = hosted.graph.with_kernels(graph.kernels)
+            return attrs.evolve(hosted, graph=full)
+    return None
 
 
 def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
     """Time a graph that has its host segments already."""
     return HostedLaunches(
         graph,
-        np.array(_host_seconds(graph, profile)),
+        np.array(host_seconds(graph, profile)),
         profile.sigma_shared,
         profile.sigma_independent,
     )
-
-
-def _host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
-    """Seconds of each host task: as stated, else of the profile's call; else NaN.
-
-    The launch of a CUDA graph takes more for each task that it issues.
-
-    Raises:
-        PerfcError: a host segment states no time.
-
-    """
-    calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
-    nodes_s = _graph_nodes_s(graph, profile)
-    seconds: list[float] = []
-    columns = zip(graph.kind, graph.stated_s, graph.detail, strict=True)
-    for index, (kind, stated_s, detail) in enumerate(columns):
-        if kind not in HOST_KINDS:
-            seconds.append(math.nan)
-        elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
-            seconds.append(stated_s)
-        elif kind is not TaskKind.HOST:
-            call_s = calls_s.get(detail, default_s)
-            seconds.append(call_s + nodes_s[index] if index in nodes_s else call_s)
-        else:
-            msg = (
-                f"task {index} of {graph}: a host task of a launch graph must state "
-                f"its seconds, and this one ({detail or 'without detail'}) does not; "
-                "add `seconds = ...`"
-            )
-            raise PerfcError(msg)
-    return seconds
-
-
-def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
-    """Return what the nodes of each CUDA graph add to the call that launches it."""
-    calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
-    if not calls:
-        return {}
-    nodes = Counter(issue for issue in graph.issue if issue in calls)
-    return {call: count * profile.graph_node_s for call, count in nodes.items()}
-
-
-def _border(before: str, phase: str) -> str:
-    """Return what of `BETWEEN` lies between two phases; "" is before the first one."""
-    if not before:
-        return "begin"
-    if _BACKWARD in (before, phase):
-        return "hand_over" if phase == _BACKWARD else "hand_back"
-    return "phase"
-
-
-@attrs.frozen
-class _Times:
-    """Seconds of one op name."""
-
-    t2_s: float
-    t3_s: float
-    t5_s: float
-    t0_s: float
-
-
-@attrs.define(eq=False)
-class _Hosting:
-    """Lists the tasks of the new graph: old ones by number, and host segments.
-
-    The columns of the new graph are gathered at the end, all at once.
-
-    Attributes:
-        order: Old number of each task; segments are numbered after the old tasks.
-        details: `T1` to `T5` of each segment, in order.
-        seconds: What each segment takes, in order.
-        owners: The op of each segment, in order.
-        threads: The thread of each segment, in order.
-
-    """
-
-    source: LaunchGraph
-    profile: HostProfile
-    phases: Sequence[str]
-    order: list[int] = attrs.field(factory=list[int], init=False)
-    details: list[str] = attrs.field(factory=list[str], init=False)
-    seconds: list[float] = attrs.field(factory=list[float], init=False)
-    owners: list[int] = attrs.field(factory=list[int], init=False)
-    threads: list[int] = attrs.field(factory=list[int], init=False)
-    _thread: int = attrs.field(init=False)
-    _phase: str = attrs.field(default="", init=False)
-    _times: dict[str, _Times] = attrs.field(factory=dict[str, _Times], init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._thread = next(
-            i
-            for i, r in enumerate(self.source.resources)
-            if r.kind is ResourceKind.THREAD
-        )
-
-    def add_all(self) -> None:
-        """Add every op; the tasks of an op follow one another."""
-        start, total, column = 0, len(self.source), self.source.op
-        for op in range(len(self.source.ops)):
-            end = start
-            while end < total and column[end] <= op:
-                end += 1
-            self._add(op, start, end)
-            start = end
-        if self.phases and "end" in self.profile.between_s:
-            self._segment(len(self.phases) - 1, "T1", self.profile.between_s["end"])
-
-    def _t1_s(self, op: int) -> float:
-        """Return what lies before an op: T1, or what the border of a phase takes."""
-        phase = self.phases[op] if self.phases else ""
-        if not phase or phase == self._phase:
-            return self.profile.t1_s
-        border = _border(self._phase, phase)
-        self._phase = phase
-        return self.profile.between_s.get(border, self.profile.t1_s)
-
-    def _add(self, op: int, start: int, end: int) -> None:
-        """Add one op: its host segments, its calls and its device tasks."""
-        kinds = self.source.kind
-        times = self._times_of(self.source.ops[op].name)
-        role = self.source.ops[op].attributes.get("compiled")
-        if isinstance(role, str):
-            self._compiled(op, times, role, range(start, end))
-            return
-        if kinds[start:end] == [TaskKind.CALL, TaskKind.KERNEL]:
-            self._one_launch(op, times, start)
-            return
-        hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
-        if hosts:
-            self._thread = self.source.resource[hosts[0]]
-        elif start < end and self.source.issue[start] >= 0:
-            self.order += range(start, end)
-            return
-        self._segment(op, "T1", self._t1_s(op))
-        if not hosts:
-            self._segment(op, "T5", times.t0_s)
-        if not hosts or all(map(self._is_bare, hosts)):
-            self.order += range(start, end)
-            return
-        self._launches(op, times, range(start, end), hosts[0])
-        self._segment(op, "T3", times.t3_s)
-
-    def _compiled(self, op: int, times: _Times, role: str, tasks: range) -> None:
-        """Add what a compiled graph runs: its own Python takes the place of T1.
-
-        A generated kernel is launched at once; an outside one is an op of ATen.
-        """
-        issued = not tasks or self.source.issue[tasks[0]] < 0
-        if not issued:  # by a CUDA graph
-            self.order += tasks
-            return
-        self._segment(op, "T1", self.profile.compiled_s[role])
-        hosts = [task for task in tasks if self.source.kind[task] in HOST_KINDS]
-        if role != "call" or not hosts or all(map(self._is_bare, hosts)):
-            self.order += tasks
-            return
-        self._launches(op, times, tasks, hosts[0])
-        self._segment(op, "T3", times.t3_s)
-
-    def _one_launch(self, op: int, times: _Times, call: int) -> None:
-        """Add an op of one kernel, which is what most ops are."""
-        thread = self._thread = self.source.resource[call]
-        first = len(self.source) + len(self.details)
-        self.order += (first, first + 1, call, call + 1, first + 2)
-        self.details += ("T1", "T2", "T3")
-        self.seconds += (self._t1_s(op), times.t2_s, times.t3_s)
-        self.owners += (op, op, op)
-        self.threads += (thread, thread, thread)
-
-    def _launches(self, op: int, times: _Times, tasks: range, first: int) -> None:
-        """Add T2 before the first call, T5 before each launch but the first."""
-        launched = False
-        for task in tasks:
-            is_launch = self._is_launch(task)
-            if task == first:
-                self._segment(op, "T2", times.t2_s)
-            elif is_launch and launched:
-                self._segment(op, "T5", times.t5_s)
-            launched = launched or is_launch
-            self.order.append(task)
-
-    def _is_bare(self, task: int) -> bool:
-        source = self.source
-        return source.kind[task] is TaskKind.SYNC or source.detail[task] in _BARE_CALLS
-
-    def _is_launch(self, task: int) -> bool:
-        if self.source.kind[task] is not TaskKind.CALL:
-            return False
-        return self.source.detail[task] not in _BETWEEN_CALLS
-
-    def _times_of(self, name: str) -> _Times:
-        times = self._times.get(name)
-        if times is None:
-            tables = (
-                self.profile.t2_s,
-                self.profile.t3_s,
-                self.profile.t5_s,
-                self.profile.t0_s,
-            )
-            times = self._times[name] = _Times(*(t.of(name) for t in tables))
-        return times
-
-    def _segment(self, op: int, detail: str, seconds: float) -> None:
-        self.order.append(len(self.source) + len(self.details))
-        self.details.append(detail)
-        self.seconds.append(seconds)
-        self.owners.append(op)
-        self.threads.append(self._thread)
-
-    def result(self) -> LaunchGraph:
-        """Gather the columns: of the old tasks, then of the segments, reordered."""
-        source, count = self.source, len(self.details)
-        moved = [-1] * (len(source) + count + 1)  # an issue of -1 stays -1
-        for number, task in enumerate(self.order):
-            moved[task] = number
-        result = source.emptied()
-        result.kind += self._ordered(source.kind, [TaskKind.HOST] * count)
-        result.resource += self._ordered(source.resource, self.threads)
-        result.op += self._ordered(source.op, self.owners)
-        result.kernel += self._ordered(source.kernel, [-1] * count)
-        issues = self._ordered(source.issue, [-1] * count)
-        result.issue += map(moved.__getitem__, issues)
-        nothing: list[tuple[int, ...]] = [()] * count
-        afters = self._ordered(source.after, nothing)
-        result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
-        result.detail += self._ordered(source.detail, self.details)
-        result.group += self._ordered(source.group, [""] * count)
-        result.stated_s += self._ordered(source.stated_s, [math.nan] * count)
-        return result
-
-    def host_s(self) -> NDArray[np.float64]:
-        """Seconds of each task of the new graph; NaN for device tasks."""
-        old_s = _host_seconds(self.source, self.profile)
-        return np.array(old_s + self.seconds)[np.array(self.order, dtype=np.intp)]
-
-    def _ordered(self, tasks: list[T], segments: list[T]) -> Iterator[T]:
-        return map([*tasks, *segments].__getitem__, self.order)

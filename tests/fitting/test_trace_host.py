@@ -8,7 +8,14 @@ import pytest
 from tests.traces.synthetic import AUTOGRAD, Made
 
 from perfc.costmodels import HostProfileError, load_profile, parse_profile
-from perfc.fitting import ProfileHead, Stall, fit_trace_host, host_times, profile_text
+from perfc.fitting import (
+    ProfileHead,
+    Stall,
+    fit_trace_host,
+    host_times,
+    op_name,
+    profile_text,
+)
 from perfc.traces import Recorded, read_trace, record
 
 
@@ -65,6 +72,21 @@ def test_backward_ops_are_known_by_their_nodes(tmp_path: Path) -> None:
 def _stalls(made: Made, tmp_path: Path) -> dict[Stall, int]:
     times = host_times(_recorded(made, tmp_path))
     return {time.stall: round(time.us) for time in times if time.stall is not None}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "name"),
+    [
+        ("autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0"),
+        ("ReluBackward", "ReluBackward0"),
+        ("CudnnConvolutionBackward", "ConvolutionBackward0"),
+        ("All2All_Pooled_WaitBackward", "All2All_Pooled_WaitBackward"),
+        ("aten::linear", "aten::linear"),
+    ],
+)
+def test_names_of_older_versions(recorded: str, name: str) -> None:
+    """What PyTorch 1.9 calls a node is known by its name of today."""
+    assert name == op_name(recorded)
 
 
 def test_memory_from_the_driver_is_a_stall(tmp_path: Path) -> None:
