@@ -37,13 +37,7 @@ from perfc.passes.fsdp import Fsdp
 from perfc.passes.fuse_kernels import FuseKernels
 from perfc.passes.fused_kernel import fused_nodes
 from perfc.passes.host_waits import waits_for_inputs, waits_inside
-from perfc.passes.instruments import (
-    DumpDir,
-    Instrument,
-    Reproducer,
-    Timing,
-    VerifyEach,
-)
+from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
 from perfc.passes.kernel_cost import KernelCost
 from perfc.passes.lower_kernels import LowerKernels
 from perfc.passes.manager import Analysis, PassManager, find_fact
@@ -77,6 +71,7 @@ from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
 from perfc.passes.sharding_plan import (
     COLUMN_WISE,
+    COLUMNS,
     DATA_PARALLEL,
     GRID,
     ROW_WISE,
@@ -86,6 +81,7 @@ from perfc.passes.sharding_plan import (
     Plan,
     World,
 )
+from perfc.passes.sharding_plan import TYPES as SHARDING_TYPES
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.tensor_parallel import TensorParallel
@@ -111,6 +107,7 @@ from perfc.passes.what_if import (
 )
 
 __all__ = [
+    "COLUMNS",
     "COLUMN_WISE",
     "CRITICAL_PATH",
     "DATA_PARALLEL",
@@ -129,6 +126,7 @@ __all__ = [
     "ROW_WISE",
     "SCHEDULE",
     "SEGMENT_KINDS",
+    "SHARDING_TYPES",
     "TABLE_ROW_WISE",
     "TABLE_WISE",
     "TIMELINE",

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from perfc.planning.beam_search import beam_search
 from perfc.planning.cost import PlanCost, Shard, Table
+from perfc.planning.exhaustive import count_plans, exhaustive
+from perfc.planning.greedy import BASELINES, greedy
+from perfc.planning.local_search import LocalSearch
+from perfc.planning.options import Draft, Option, Task
+from perfc.planning.search import SEARCHES, Found, search
 from perfc.planning.torchrec import TorchRecCost
 from perfc.planning.torchrec_perf import (
     CacheStats,
@@ -20,11 +26,17 @@ from perfc.planning.torchrec_topology import (
 )
 
 __all__ = [
+    "BASELINES",
     "GIB",
+    "SEARCHES",
     "CacheStats",
     "CollectiveNetwork",
     "CommBytes",
     "Constraints",
+    "Draft",
+    "Found",
+    "LocalSearch",
+    "Option",
     "Perf",
     "PerfRules",
     "PlanCost",
@@ -33,7 +45,13 @@ __all__ = [
     "Storage",
     "StorageRules",
     "Table",
+    "Task",
     "Topology",
     "TorchRecCost",
     "TwoTierNetwork",
+    "beam_search",
+    "count_plans",
+    "exhaustive",
+    "greedy",
+    "search",
 ]

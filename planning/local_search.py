@@ -1,0 +1,178 @@
+"""Local search: change the plan where the last rank is, while that helps.
+
+A round tries every move of a part away from the ranks that decide the step, every
+swap of it with a part elsewhere, and every other way to cut its table, and makes the
+best. Where nothing helps, some tables are moved at random, and the rounds begin again
+(iterated local search, Lourenço et al. 2003). Equal tasks and seeds give equal plans.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from perfc.planning.beam_search import Stop
+from perfc.planning.changes import Change, apply, keys_of_changes, least_places
+from perfc.planning.options import Draft, Option
+
+_NEAREST = 8
+"""Places that are tried for a part: those with the least load."""
+
+_SWAPS = 256
+"""Swaps that are tried in a round: those that would even two ranks out best."""
+
+_WORTH = 1e-9
+"""A change that gains less of the step than this is none."""
+
+_MOVED = 3
+"""Tables that are moved at random."""
+
+
+@attrs.define(eq=False)
+class LocalSearch:
+    """A local search from one draft.
+
+    Attributes:
+        draft: The plan as it is.
+        stop: Whether time is up.
+        seed: Of the random moves.
+
+    """
+
+    draft: Draft
+    stop: Stop = lambda: False
+    seed: int = 0
+
+    def improve(self) -> None:
+        """Make the best change until none helps."""
+        key = self.draft.key
+        while not self.stop():
+            changes = list(self._changes())
+            keys = keys_of_changes(self.draft, changes)
+            best = int(np.argmin(keys)) if changes else -1
+            if best < 0 or keys[best] >= key * (1 - _WORTH):
+                return
+            apply(self.draft, changes[best])
+            key = float(keys[best])
+
+    def restart(self, rounds: int) -> None:
+        """Move tables at random and improve, so many times; keep the best plan.
+
+        Args:
+            rounds: How often in a row it may be in vain.
+
+        """
+        chance = random.Random(self.seed)  # noqa: S311 - not for secrets
+        best, key, vain = self.draft.copy(), self.draft.key, 0
+        while vain < rounds and not self.stop():
+            self._shake(chance)
+            self.improve()
+            vain += 1
+            if self.draft.excess_bytes <= 0 and self.draft.key < key * (1 - _WORTH):
+                best, key, vain = self.draft.copy(), self.draft.key, 0
+            else:
+                self.draft = best.copy()
+        self.draft = best
+
+    def _shake(self, chance: random.Random) -> None:
+        """Move some tables to places with room."""
+        draft = self.draft
+        count = min(_MOVED, len(draft.choices))
+        for table in chance.sample(range(len(draft.choices)), count):
+            number = chance.randrange(len(draft.task.options[table]))
+            option = draft.task.options[table][number]
+            roomy = least_places(draft, table, number, option.places)
+            if len(roomy) >= option.parts:
+                places = tuple(sorted(chance.sample(roomy, option.parts)))
+                draft.set(table, (number, places))
+
+    def _changes(self) -> Iterator[Change]:
+        """Yield what to try next."""
+        hot = self._hot_ranks()
+        tables = [t for t in range(len(self.draft.choices)) if self._is_on(t, hot)]
+        for table in tables:
+            for number, option in enumerate(self.draft.task.options[table]):
+                for places in self._places(table, number, option, hot):
+                    yield ((table, (number, places)),)
+        yield from self._swaps(tables, hot)
+
+    def _hot_ranks(self) -> frozenset[int]:
+        """Return the ranks that decide: alone the slowest, or first in a resource."""
+        loads, task = self.draft.loads, self.draft.task
+        ranks, resources = loads.shape
+        alone = np.zeros((ranks, ranks, resources))
+        alone[range(ranks), range(ranks)] = loads
+        found = {int(np.argmax(task.cost.step_s(alone)))}
+        found.add(int(np.argmax(loads @ task.weights)))
+        weighed = np.flatnonzero(task.weights * loads.max(axis=0) > 0)
+        found.update(int(np.argmax(loads[:, resource])) for resource in weighed)
+        return frozenset(found)
+
+    def _option(self, table: int) -> tuple[Option, tuple[int, ...]]:
+        choice = self.draft.choices[table]
+        if choice is None:
+            msg = "every table of a draft that is improved has a place"
+            raise TypeError(msg)
+        return self.draft.task.options[table][choice[0]], choice[1]
+
+    def _is_on(self, table: int, ranks: frozenset[int]) -> bool:
+        option, places = self._option(table)
+        return any(rank // option.span in places for rank in ranks)
+
+    def _places(
+        self, table: int, number: int, option: Option, hot: frozenset[int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield where the parts of a table could go."""
+        now = self.draft.choices[table]
+        least = least_places(self.draft, table, number, _NEAREST + option.parts)
+        if len(least) < option.parts:
+            return
+        if option.parts == 1:
+            yield from ((place,) for place in least if now != (number, (place,)))
+            return
+        even = tuple(sorted(least[: option.parts]))
+        if now != (number, even):
+            yield even
+        if now is None or now[0] != number:
+            return
+        leaving = [p for p in now[1] if any(r // option.span == p for r in hot)]
+        for old in leaving:
+            kept = [place for place in now[1] if place != old]
+            for new in least:
+                if new not in now[1]:
+                    yield tuple(sorted((*kept, new)))
+
+    def _swaps(self, tables: list[int], hot: frozenset[int]) -> Iterator[Change]:
+        """Yield exchanges of two tables that lie whole, or as wide, on two places."""
+        whole = [t for t in range(len(self.draft.choices)) if self._single(t)]
+        weights = self.draft.task.weights
+        seconds = self.draft.loads @ weights
+        found: list[tuple[float, Change]] = []
+        for table in tables:
+            if table not in whole:
+                continue
+            option, (place,) = self._option(table)
+            own = float(option.loads.sum(axis=(0, 1)) @ weights) / option.span
+            for other in whole:
+                cut, (there,) = self._option(other)
+                if there == place or cut.span != option.span:
+                    continue
+                gap = seconds[place * option.span] - seconds[there * option.span]
+                theirs = float(cut.loads.sum(axis=(0, 1)) @ weights) / cut.span
+                off = abs(gap - 2 * (own - theirs))
+                found.append((off, self._swap(table, other)))
+        found.sort()
+        yield from (change for _, change in found[:_SWAPS])
+
+    def _single(self, table: int) -> bool:
+        option, places = self._option(table)
+        return len(places) == 1 and option.places > 1
+
+    def _swap(self, one: int, other: int) -> Change:
+        first, second = self.draft.choices[one], self.draft.choices[other]
+        if first is None or second is None:
+            return ()
+        return ((one, (first[0], second[1])), (other, (second[0], first[1])))

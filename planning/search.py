@@ -1,0 +1,185 @@
+"""The search for a plan: from every baseline and a beam, then by local changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import attrs
+
+from perfc.ir import PerfcError
+from perfc.passes import Plan
+from perfc.planning.beam_search import Stop, beam_search
+from perfc.planning.greedy import BASELINES, greedy
+from perfc.planning.local_search import LocalSearch
+from perfc.planning.options import Draft, Task
+
+SEARCHES = ("local", "beam", "greedy")
+"""Ways to search: the first does all that the others do."""
+
+_WIDEST, _CELLS = 32, 4096
+"""Plans of a beam at most, and together with their ranks and tables."""
+
+_SMALL = 24
+"""Tables of a task whose searches go on longer: each step is quick."""
+
+_VAIN, _FEW = 40, 8
+"""How often in a row random moves may be in vain, of small tasks and of others."""
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """A plan that was found.
+
+    Attributes:
+        name: Who made it: a baseline, `local` or `beam`.
+        draft: The plan and its loads.
+
+    """
+
+    name: str
+    draft: Draft
+
+    @property
+    def plan(self) -> Plan:
+        """Where each table goes."""
+        return self.draft.plan
+
+
+Say = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+def search(  # noqa: PLR0913 - the public call; all but one have defaults
+    task: Task,
+    method: str = "local",
+    *,
+    starts: Mapping[str, Plan] = MappingProxyType({}),
+    seconds: float = 60.0,
+    seed: int = 0,
+    say: Say = lambda _: None,
+    stop: Stop = lambda: False,
+) -> list[Found]:
+    """Return plans that fit, the best first, the baselines among them.
+
+    What the search itself finds is never worse than any of the others. Equal calls
+    give equal plans, unless they are stopped.
+
+    Args:
+        task: What is to be planned.
+        method: One of `SEARCHES`.
+        starts: Plans to begin from besides, of the task's options.
+        seconds: After so long the best plan so far is taken.
+        seed: Of what local search does at random.
+        say: Told what is being done.
+        stop: Asked now and then; when it says so the best plan so far is taken.
+
+    Raises:
+        PerfcError: no plan was found that fits in memory.
+
+    """
+    ends = time.monotonic() + seconds
+
+    def late() -> bool:
+        return stop() or time.monotonic() > ends
+
+    found = [Found(name, made) for name in BASELINES if (made := greedy(task, name))]
+    found += [Found(name, Draft.of_plan(task, plan)) for name, plan in starts.items()]
+    found = [one for one in found if one.draft.excess_bytes <= 0]
+    if method != "greedy":
+        run = _Run(task, late, seed, say, list(found))
+        run.search(improve=method == "local")
+        if best := run.best:
+            found.append(Found(method, best.draft))
+    if not found:
+        raise PerfcError(no_room(task))
+    return sorted(found, key=_order)
+
+
+def _order(one: Found) -> tuple[float, bool, str]:
+    return one.draft.key, one.name in BASELINES, one.name
+
+
+@attrs.define(eq=False)
+class _Run:
+    """A search and the plans that it has so far.
+
+    Attributes:
+        task: What is to be planned.
+        stop: Whether time is up.
+        seed: Of the random moves.
+        say: Told what is being done.
+        plans: What was found.
+
+    """
+
+    task: Task
+    stop: Stop
+    seed: int
+    say: Say
+    plans: list[Found]
+
+    @property
+    def best(self) -> Found | None:
+        """The best plan so far."""
+        return min(self.plans, key=_order, default=None)
+
+    def search(self, *, improve: bool) -> None:
+        """Search until done, or told to stop."""
+        self._beam()
+        if improve:
+            self._improve()
+
+    def _beam(self) -> None:
+        """Search with a beam, and if tables hardly fit, by their size."""
+        cells = self.task.world.ranks * len(self.task.tables)
+        width = max(1, min(_WIDEST, _CELLS // max(cells, 1)))
+        self.say(f"beam search, {width} plans wide")
+        made = beam_search(self.task, width, self.stop)
+        made = made or beam_search(self.task, width, self.stop, by_size=True)
+        if made is not None:
+            self.plans.append(Found("beam", made))
+
+    def _improve(self) -> None:
+        """Improve each plan; go on from the best with random moves."""
+        for start in sorted(self.plans, key=_order):
+            self.say(f"local search from {start.name}")
+            from_here = LocalSearch(start.draft.copy(), self.stop, self.seed)
+            from_here.improve()
+            self.plans.append(Found("local", from_here.draft))
+        if best := self.best:
+            self.say("local search with random moves")
+            last = LocalSearch(best.draft.copy(), self.stop, self.seed)
+            last.restart(_VAIN if len(self.task.tables) <= _SMALL else _FEW)
+            self.plans.append(Found("local", last.draft))
+
+
+def no_room(task: Task) -> str:
+    """Say why no plan fits in memory: a table, all together, or how they go."""
+    limit, ranks = task.memory_bytes, task.world.ranks
+    least = [min(float(o.memory_bytes.max()) for o in found) for found in task.options]
+    largest = max(range(len(least)), key=least.__getitem__)
+    if least[largest] > limit:
+        return (
+            f"no plan fits: table {task.tables[largest].name!r} takes at least "
+            f"{_gb(least[largest])} of a rank, tables may take {_gb(limit)}: "
+            f"{_gb(least[largest] - limit)} too much; use more ranks, or allow more "
+            "sharding types (--types)"
+        )
+    total = sum(min(float(o.memory_bytes.sum()) for o in f) for f in task.options)
+    if total > limit * ranks:
+        return (
+            f"no plan fits: the tables take {_gb(total)}, {ranks} ranks have "
+            f"{_gb(limit)} each for them: {_gb(total - limit * ranks)} too much; use "
+            "more ranks"
+        )
+    return (
+        f"no plan was found that fits: the tables take {_gb(total)} of "
+        f"{_gb(limit * ranks)}, but not dealt so that each rank has room; allow more "
+        "sharding types (--types)"
+    )
+
+
+def _gb(number: float) -> str:
+    return f"{number / 1e9:,.1f} GB"
