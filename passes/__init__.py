@@ -33,6 +33,7 @@ from perfc.passes.facts import (
 )
 from perfc.passes.faster_host import FasterHost
 from perfc.passes.fold_shapes import FoldShapes
+from perfc.passes.forward_graph import forward_graph
 from perfc.passes.fsdp import Fsdp
 from perfc.passes.fuse_kernels import FuseKernels
 from perfc.passes.fused_kernel import fused_nodes
@@ -69,6 +70,7 @@ from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
+from perfc.passes.sharded_tables import Bags
 from perfc.passes.sharding_plan import (
     COLUMN_WISE,
     COLUMNS,
@@ -79,8 +81,12 @@ from perfc.passes.sharding_plan import (
     TABLE_WISE,
     Placement,
     Plan,
+    TableSize,
     World,
+    find_plan,
+    read_plan,
 )
+from perfc.passes.sharding_plan import NAMED as NAMED_PLANS
 from perfc.passes.sharding_plan import TYPES as SHARDING_TYPES
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
@@ -122,6 +128,7 @@ __all__ = [
     "MAX_RANKS",
     "MEMORY",
     "MEMSET",
+    "NAMED_PLANS",
     "OPTIMIZERS",
     "ROW_WISE",
     "SCHEDULE",
@@ -134,6 +141,7 @@ __all__ = [
     "WHAT_IF",
     "WORK_WAIT",
     "Analysis",
+    "Bags",
     "BatchEmbeddings",
     "Buffer",
     "BufferKind",
@@ -186,6 +194,7 @@ __all__ = [
     "ShardEmbeddings",
     "SiteSaving",
     "StreamSchedule",
+    "TableSize",
     "TensorParallel",
     "TimeConstants",
     "TimeInterval",
@@ -200,7 +209,9 @@ __all__ = [
     "can_batch",
     "detail_mask",
     "find_fact",
+    "find_plan",
     "format_pipeline",
+    "forward_graph",
     "fused_nodes",
     "has_control_flow",
     "has_optimizer",
@@ -215,6 +226,7 @@ __all__ = [
     "pass_names",
     "print_analysis",
     "read_pipeline",
+    "read_plan",
     "solve",
     "solve_contended",
     "task_mask",

@@ -11,6 +11,9 @@ A plan file is JSON, with the names that TorchRec's plans use:
 - `table_row_wise`: any rank of the node whose ranks share the rows;
 - `grid_shard`: of each part of the columns any rank of the node that holds it;
 - `row_wise`, `data_parallel`: all ranks, and may be left out.
+
+TorchRec's own plans are read too: `{MODULE: {TABLE: {...}}}`, with all ranks of a node
+where one is enough here; `sharding_spec` and `compute_kernel` are not looked at.
 """
 
 from __future__ import annotations
@@ -106,21 +109,45 @@ Plan = Mapping[str, Placement]
 
 
 def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
-    """Return the plan that *text* names: one of `NAMED`, or a JSON file.
+    """Return the plan that *text* names: one of `NAMED`, a JSON file, or its text.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: it is none of them.
         PerfcError: the file does not hold a plan of these tables and ranks.
 
     """
     if text in NAMED:
         return _dealt(NAMED[text], tables, world)
+    if text.lstrip().startswith("{"):
+        return read_plan(text, tables, world, "plan")
     path = Path(text)
     if not path.is_file():
         known = ", ".join(NAMED)
         msg = f"plan {text!r} is neither a file nor one of {known}"
         raise UsageError(msg)
-    return _PlanFile(path, world).read(tables)
+    name = f"plan {path}"
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        msg = f"{name}: not a JSON file: {error}"
+        raise PerfcError(msg) from None
+    return read_plan(content, tables, world, name)
+
+
+def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -> Plan:
+    """Return the plan that a document says: perfc's, or TorchRec's.
+
+    Args:
+        text: JSON.
+        tables: What it has to place.
+        world: The ranks.
+        name: What errors begin with.
+
+    Raises:
+        PerfcError: it is not a plan of these tables and ranks.
+
+    """
+    return _PlanFile(name, text, world).read(tables)
 
 
 def _dealt(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
@@ -148,15 +175,16 @@ def _parts(dim: int, most: int) -> int:
 
 @attrs.frozen
 class _PlanFile:
-    """A plan that is read from a file, and what its errors begin with."""
+    """A plan that is read from a document, and what its errors begin with."""
 
-    path: Path
+    name: str
+    text: str
     world: World
 
     def read(self, tables: Sequence[TableSize]) -> Plan:
         """Return where each table goes."""
-        listed = self._tables()
         names = [table.name for table in tables]
+        listed = self._tables(names)
         if unknown := sorted(listed.keys() - set(names)):
             msg = f"the model has no table {unknown[0]!r}; it has {_some(names)}"
             self._refuse(msg)
@@ -164,16 +192,24 @@ class _PlanFile:
             self._refuse(f"nothing is said of the tables {_some(missing)}")
         return {t.name: self._placement(t, listed[t.name]) for t in tables}
 
-    def _tables(self) -> Mapping[str, object]:
+    def _tables(self, names: Sequence[str]) -> Mapping[str, object]:
+        """Return what is said of each table, in either format."""
         try:
-            found: object = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            document = _fields(json.loads(self.text))
+        except (ValueError, RecursionError) as error:
             self._refuse(f"not a JSON file: {error}")
-        tables = _fields(found).get("tables")
-        if not isinstance(tables, dict):
+        modules = _fields(document.get("plan")) or document
+        if not modules or not all(isinstance(v, dict) for v in modules.values()):
             msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'
             self._refuse(msg)
-        return cast("Mapping[str, object]", tables)
+        found: dict[str, object] = {}
+        for module, tables in modules.items():
+            for name, entry in _fields(tables).items():
+                known = _known_as(module, name, names)
+                if known in found:
+                    self._refuse(f"table {known!r} is said twice")
+                found[known] = entry
+        return found
 
     def _placement(self, table: TableSize, entry: object) -> Placement:
         fields = _fields(entry)
@@ -185,17 +221,24 @@ class _PlanFile:
             self._check_everywhere(table, fields.get("ranks"))
             return Placement(kind)
         ranks = self._ranks(table, fields.get("ranks"))
-        if kind not in _BY_COLUMNS and len(ranks) > 1:
+        places = self._nodes(ranks) if kind in ON_NODES else ranks
+        if kind not in _BY_COLUMNS and len(places) > 1:
             self._refuse(f"{kind} wants one rank, got {list(ranks)}", table)
-        places = ranks
-        if kind in ON_NODES:
-            places = tuple(rank // self.world.per_node for rank in ranks)
         if len(set(places)) < len(places):
             self._refuse(f"ranks {list(ranks)} hold two parts of it", table)
         if table.dim % len(places):
             msg = f"{table.dim} columns do not go evenly into {len(places)} parts"
             self._refuse(msg, table)
         return Placement(kind, places)
+
+    def _nodes(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Return the node of each part; TorchRec lists all ranks of each."""
+        per_node = self.world.per_node
+        nodes = tuple(rank // per_node for rank in ranks)
+        whole = [
+            node * per_node + n for node in nodes[::per_node] for n in range(per_node)
+        ]
+        return nodes[::per_node] if list(ranks) == whole else nodes
 
     def _ranks(self, table: TableSize, found: object) -> tuple[int, ...]:
         items = cast("list[object]", found) if isinstance(found, list) else []
@@ -219,8 +262,16 @@ class _PlanFile:
     def _refuse(self, problem: str, table: TableSize | None = None) -> NoReturn:
         """Raise a `PerfcError` that names the file and the table."""
         where = f"table {table.name!r}: " if table is not None else ""
-        msg = f"plan {self.path}: {where}{problem}"
+        msg = f"{self.name}: {where}{problem}"
         raise PerfcError(msg)
+
+
+def _known_as(module: str, name: str, names: Sequence[str]) -> str:
+    """Return what the model calls a table: with its module or without."""
+    parts = module.split(".")
+    longer = (".".join((*parts[n:], name)) for n in range(len(parts)))
+    within = f"{module}.embedding_bags.{name}"
+    return next((n for n in (name, within, *longer) if n in names), name)
 
 
 def _fields(found: object) -> Mapping[str, Any]:

@@ -8,7 +8,13 @@ from perfc.planning.exhaustive import count_plans, exhaustive
 from perfc.planning.greedy import BASELINES, greedy
 from perfc.planning.local_search import LocalSearch
 from perfc.planning.options import Draft, Option, Task
+from perfc.planning.part_prices import LookupOps, Part, PartPrices
+from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost
+from perfc.planning.plan_text import plan_text
+from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.search import SEARCHES, Found, search
+from perfc.planning.step_model import StepModel, reduce_timeline
+from perfc.planning.step_template import Reference
 from perfc.planning.torchrec import TorchRecCost
 from perfc.planning.torchrec_perf import (
     CacheStats,
@@ -27,7 +33,10 @@ from perfc.planning.torchrec_topology import (
 
 __all__ = [
     "BASELINES",
+    "DEALS",
     "GIB",
+    "KINDS",
+    "MEASURES",
     "SEARCHES",
     "CacheStats",
     "CollectiveNetwork",
@@ -36,12 +45,19 @@ __all__ = [
     "Draft",
     "Found",
     "LocalSearch",
+    "LookupOps",
+    "MemoryNeed",
     "Option",
+    "Part",
+    "PartPrices",
     "Perf",
     "PerfRules",
+    "PhysicalCost",
     "PlanCost",
+    "Reference",
     "Shard",
     "ShardSize",
+    "StepModel",
     "Storage",
     "StorageRules",
     "Table",
@@ -53,5 +69,7 @@ __all__ = [
     "count_plans",
     "exhaustive",
     "greedy",
+    "plan_text",
+    "reduce_timeline",
     "search",
 ]

@@ -176,7 +176,7 @@ def _options(
     for kind in SHARDING_TYPES:
         if kind not in types:
             continue
-        for parts, places, span in _cuts(kind, table, world):
+        for parts, places, span in cuts(kind, table, world):
             at = tuple(range(parts)) if kind not in (ROW_WISE, DATA_PARALLEL) else ()
             shards = cost.shards(table, Placement(kind, at))
             loads = np.zeros((parts * span, len(cost.resources)))
@@ -188,7 +188,7 @@ def _options(
             yield Option(kind, places, loads.reshape(*shape, -1), memory.reshape(shape))
 
 
-def _cuts(kind: str, table: Table, world: World) -> Iterator[tuple[int, int, int]]:
+def cuts(kind: str, table: Table, world: World) -> Iterator[tuple[int, int, int]]:
     """Yield parts, places, and ranks of a place, for each way to cut a table."""
     if kind == TABLE_WISE:
         yield 1, world.ranks, 1

@@ -1,0 +1,180 @@
+"""What a plan costs by perfc's own model: the critical path of the whole step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import Target
+from perfc.ir import ceil_div
+from perfc.passes import (
+    COLUMN_WISE,
+    GRID,
+    ROW_WISE,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+    Placement,
+    World,
+)
+from perfc.planning.cost import Shard, Table
+from perfc.planning.options import cuts
+from perfc.planning.part_prices import Part, PartPrices
+from perfc.planning.roles import DEALS, MEASURES
+from perfc.planning.step_template import Idle, Reference, StepTemplate
+
+Floats = NDArray[np.float64]
+
+_DEAL_OF: Mapping[str, str] = {
+    TABLE_WISE: "table_wise",
+    COLUMN_WISE: "table_wise",
+    ROW_WISE: "row_wise",
+    TABLE_ROW_WISE: "table_row_wise",
+    GRID: "table_row_wise",
+}
+KINDS = tuple(_DEAL_OF)
+"""Sharding types that are priced."""
+
+
+@attrs.frozen(kw_only=True)
+class MemoryNeed:
+    """What a part of a table takes of a rank's memory.
+
+    Attributes:
+        state_elements: Optimizer states of each element, fp32.
+        state_rows: The same of each row.
+        batch: Samples of all ranks.
+        index_bytes: Of an index.
+        row_bytes: Of an element of pooled rows, all copies of it together.
+
+    """
+
+    state_elements: int
+    state_rows: int
+    batch: int
+    index_bytes: int
+    row_bytes: float
+
+    def of(self, part: Part, element_bytes: float) -> float:
+        """Return bytes: rows, states, indices sorted and not, and pooled rows."""
+        per_row = part.dim * (element_bytes + 4.0 * self.state_elements)
+        per_row += 4.0 * self.state_rows
+        indices = self.batch * part.pooling * 2 * self.index_bytes
+        return part.rows * per_row + indices + self.batch * part.dim * self.row_bytes
+
+
+@attrs.frozen(eq=False)
+class PhysicalCost:
+    """Loads of ranks in seconds and bytes; steps by their critical path.
+
+    Look-ups and updates add up as `PartPrices` says. Exchanges are priced by their
+    size, which is the most that any rank sends or gets. `StepModel` puts them together
+    with all that plans leave as it is, as the pipeline has scheduled it once for each
+    set of ways of dealing.
+
+    Attributes:
+        world: The ranks.
+        target: The machine.
+        prices: Prices of parts.
+        memory: What parts take in memory.
+        refer: Schedules the step for some ways of dealing.
+        known: Parts that are priced already.
+
+    """
+
+    world: World
+    target: Target
+    prices: PartPrices
+    memory: MemoryNeed
+    refer: Callable[[PhysicalCost, frozenset[str]], Reference]
+    known: dict[Part, tuple[float, float]] = attrs.field(factory=dict)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of the columns of loads: way of dealing and measure."""
+        return tuple(f"{deal}.{measure}" for deal in DEALS for measure in MEASURES)
+
+    @functools.cached_property
+    def idle(self) -> Idle:
+        """Seconds of look-ups and updates of next to nothing."""
+        found = self.prices.idle()
+        return Idle(found.lookup_s, found.update_s)
+
+    def prepare(self, tables: Sequence[Table], types: Sequence[str]) -> None:
+        """Price the parts of tables, all at once."""
+        parts = [
+            self._part(table, kind, parts)
+            for table in tables
+            for kind in types
+            if kind in _DEAL_OF
+            for parts, _, _ in cuts(kind, table, self.world)
+        ]
+        self._price(parts)
+
+    def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
+        """Return what *table* adds to each rank that holds a part of it."""
+        kind = placement.kind
+        places = placement.places or (0,)
+        part = self._part(table, kind, len(places))
+        if part not in self.known:
+            self._price([part])
+        lookup_s, update_s = self.known[part]
+        loads = np.zeros((len(DEALS), len(MEASURES)))
+        own = (lookup_s, update_s, 1.0, part.pooling, float(part.dim))
+        loads[DEALS.index(_DEAL_OF[kind])] = own
+        memory = self.memory.of(part, table.element_bytes)
+        row = tuple(loads.ravel().tolist())
+        span = self.among(_DEAL_OF[kind])
+        return [
+            Shard(place * span + n, row, memory)
+            for place in places
+            for n in range(span)
+        ]
+
+    def among(self, deal: str) -> int:
+        """Return how many ranks share rows."""
+        spans = {"row_wise": self.world.ranks, "table_row_wise": self.world.per_node}
+        return spans.get(deal, 1)
+
+    def step_s(self, loads: Floats) -> Floats:
+        """Return the time of steps in seconds; see `PlanCost`."""
+        shape = loads.shape[:-2]
+        ranks = loads.shape[-2]
+        dealt = loads.reshape(-1, ranks, len(DEALS), len(MEASURES))
+        used = dealt.max(axis=(1, 3)) > 0
+        codes = np.maximum(used @ (1 << np.arange(len(DEALS))), 1)
+        found = np.zeros(len(dealt))
+        for code in np.unique(codes):
+            rows = codes == code
+            deals = frozenset(d for n, d in enumerate(DEALS) if code >> n & 1)
+            found[rows] = self._template(deals).step_s(dealt[rows])
+        return found.reshape(shape)
+
+    def _part(self, table: Table, kind: str, parts: int) -> Part:
+        among = self.among(_DEAL_OF[kind])
+        return Part(
+            int(ceil_div(table.rows, among)),
+            table.dim // parts,
+            table.pooling / among,
+            table.popularity,
+        )
+
+    def _price(self, parts: Sequence[Part]) -> None:
+        new = [part for part in parts if part not in self.known]
+        for part, found in self.prices.of(new).items():
+            self.known[part] = (found.lookup_s, found.update_s)
+
+    @functools.cached_property
+    def _templates(self) -> dict[frozenset[str], StepTemplate]:
+        return {}
+
+    def _template(self, deals: frozenset[str]) -> StepTemplate:
+        if deals not in self._templates:
+            spans = tuple(self.among(deal) for deal in DEALS)
+            reference = self.refer(self, deals)
+            made = StepTemplate.of(reference, self.idle, spans, self.target)
+            self._templates[deals] = made
+        return self._templates[deals]

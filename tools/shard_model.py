@@ -1,0 +1,250 @@
+"""A model on many GPUs under any sharding plan: what `perfc shard` asks of perfc."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from perfc.costmodels import Target, assumed_system
+from perfc.ir import OPTIMIZER_STATES, Dim, Graph, Program, UnsupportedModelError
+from perfc.ir import evaluate as evaluated
+from perfc.passes import (
+    Bags,
+    Pass,
+    PassContext,
+    Placement,
+    Plan,
+    ShardEmbeddings,
+    TableSize,
+    Training,
+    Transform,
+    World,
+    find_plan,
+    forward_graph,
+)
+from perfc.planning import (
+    DEALS,
+    LookupOps,
+    MemoryNeed,
+    PartPrices,
+    PhysicalCost,
+    Reference,
+    Table,
+)
+from perfc.planning import plan_text as text_of_plan
+from perfc.tools.analyzer import analyze, conversions
+from perfc.tools.binding import Dimensions
+from perfc.tools.model import Model, load, prepare
+from perfc.tools.modes import TRAINING, parallel_passes, training_passes
+from perfc.tools.report import Report
+from perfc.tools.results import Results
+
+
+@attrs.frozen
+class _OneRank(Transform):
+    """Let one rank stand for all: the step of the others is like its own."""
+
+    rank: int
+    name = "one-rank"
+
+    def run(self, program: Program, ctx: PassContext) -> Program:
+        """Keep the class of the rank."""
+        (kept,) = (c for c in program.classes if self.rank in c.ranks)
+        everyone = tuple(sorted(r for c in program.classes for r in c.ranks))
+        return attrs.evolve(program, classes=(attrs.evolve(kept, ranks=everyone),))
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ShardModel:
+    """A model, the machine, and how a step of it runs.
+
+    Attributes:
+        model: What `load` takes, or a program.
+        target: The machine.
+        world: The ranks.
+        batch: Samples of each rank; None for what the model says.
+        mode: `training` or `inference`.
+        optimizer: Of training; None for the default.
+        dtype: What the model computes in.
+        qcomm: What pooled rows are sent as.
+        popularity: Of all tables, or by name; "" for what the model says.
+
+    """
+
+    model: str | Program
+    target: Target
+    world: World
+    batch: int | None
+    mode: str
+    optimizer: str | None = None
+    dtype: str = "fp32"
+    qcomm: str = ""
+
+    def loaded(self, transforms: Sequence[Pass] = ()) -> Model:
+        """Load it, with some passes."""
+        transforms = [*conversions(self.dtype), *transforms]
+        if isinstance(self.model, str):
+            return load(self.model, batch=self.batch, transforms=transforms)
+        wanted = Dimensions(batch=self.batch)
+        return prepare(self.model, wanted, None, transforms)
+
+    @functools.cached_property
+    def forward(self) -> Model:
+        """The model on one rank, not sharded."""
+        return self.loaded()
+
+    @functools.cached_property
+    def bags(self) -> Bags:
+        """Its look-ups.
+
+        Raises:
+            UnsupportedModelError: it has none, or they cannot be dealt.
+
+        """
+        return Bags.of(forward_graph(self.forward.program, "shard"))
+
+    @functools.cached_property
+    def samples(self) -> int:
+        """Bags of a table on one rank."""
+        return self._number(self.bags.batch)
+
+    def _number(self, dim: Dim) -> int:
+        return evaluated(dim, self.forward.program.bindings)
+
+    @functools.cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """Its tables."""
+        given = self.bags.first.attributes.get("popularity")
+        popularity = given if isinstance(given, str) and given else "uniform"
+        found: list[Table] = []
+        for table in self.bags.tables:
+            own = table.record.get("popularity")
+            kind = table.weight.type
+            bits = 32 if kind is None else kind.dtype.bits
+            found.append(
+                Table(
+                    name=table.name,
+                    rows=table.rows,
+                    dim=table.dim,
+                    pooling=self._number(table.lookups) / self.samples,
+                    element_bytes=bits / 8,
+                    popularity=own if isinstance(own, str) and own else popularity,
+                )
+            )
+        for one in found:
+            if one.rows < 1 or one.dim < 1:
+                msg = f"table {one.name!r} has {one.rows} rows of {one.dim} columns"
+                raise UnsupportedModelError(msg)
+        return tuple(found)
+
+    def plan(self, text: str) -> Plan:
+        """Return the plan that a name or a file says."""
+        sizes = [TableSize(t.name, t.dim, t.dim * t.pooling) for t in self.tables]
+        return find_plan(text, sizes, self.world)
+
+    def report(self, plan: Plan, only: int | None = None) -> Report:
+        """Analyze a step under a plan, all ranks, or as if all were like *only*."""
+        sharding = ShardEmbeddings(
+            ranks=self.world.ranks,
+            plan=text_of_plan(plan, self.tables, self.world),
+            per_node=self.world.per_node,
+            qcomm=self.qcomm,
+        )
+        transforms: Sequence[Pass] = [sharding]
+        if only is not None:
+            transforms = [*transforms, _OneRank(only)]
+        if self.mode == TRAINING:
+            transforms = [*transforms, Training()]
+        transforms = training_passes(self.mode, self.optimizer, transforms)
+        transforms = parallel_passes(self.world.ranks, transforms)
+        return analyze(self.loaded(transforms), self.target, dtype=self.dtype)
+
+    def cost(self, types: Sequence[str]) -> PhysicalCost:
+        """Return perfc's own cost of its plans."""
+        plan = self._reference_plan(frozenset(DEALS[:1]))
+        rank = _busiest(plan, self.tables)
+        report = self.report(plan, only=rank)
+        graph = _graph(Results.of(report.analysis))
+        ops = LookupOps.of(graph)
+        samples = self.samples * self.world.ranks
+        copies = max(2, round(len(self.tables) / self.world.ranks))
+        prices = PartPrices(ops, self.target, samples, self.world.ranks, copies)
+        cost = PhysicalCost(
+            self.world,
+            self.target,
+            prices,
+            self._memory(ops),
+            lambda known, deals: self._reference(known, deals, report),
+        )
+        cost.prepare(self.tables, types)
+        return cost
+
+    def _memory(self, ops: LookupOps) -> MemoryNeed:
+        kind = self.optimizer or "sgd"
+        states = OPTIMIZER_STATES.get(kind, ()) if self.mode == TRAINING else ()
+        return MemoryNeed(
+            state_elements=states.count("element"),
+            state_rows=states.count("row"),
+            batch=self.samples * self.world.ranks,
+            index_bytes=ops.index_type.bits // 8,
+            row_bytes=4.0,
+        )
+
+    def _reference_plan(self, deals: frozenset[str]) -> dict[str, Placement]:
+        """Deal the tables in turn: each way of dealing has some, on the first rank."""
+        ways = sorted(deals, key=DEALS.index)
+        order = sorted(self.tables, key=lambda t: (-t.dim * t.pooling, t.name))
+        counts = dict.fromkeys(ways, 0)
+        found: dict[str, Placement] = {}
+        for number, table in enumerate(order):
+            way = ways[number % len(ways)]
+            nodes = self.world.nodes if way == "table_row_wise" else self.world.ranks
+            places = () if way == "row_wise" else (counts[way] % nodes,)
+            counts[way] += 1
+            found[table.name] = Placement(way, places)
+        return found
+
+    def _reference(
+        self, cost: PhysicalCost, deals: frozenset[str], known: Report
+    ) -> Reference:
+        plan = self._reference_plan(deals)
+        first = deals == frozenset(DEALS[:1])
+        report = known if first else self.report(plan, only=0)
+        results = Results.of(report.analysis)
+        loads = np.zeros((self.world.ranks, len(cost.resources)))
+        for table in self.tables:
+            for shard in cost.shards(table, plan[table.name]):
+                loads[shard.rank] += shard.loads
+        durations_s = results.schedule.duration_s
+        return Reference(
+            results.graphs[0], results.timeline, durations_s, loads, rank=0
+        )
+
+
+def _busiest(plan: Plan, tables: Sequence[Table]) -> int:
+    """Return the rank that looks most up; the tables are whole."""
+    sums: dict[int, float] = {}
+    for table in tables:
+        (rank,) = plan[table.name].places
+        sums[rank] = sums.get(rank, 0.0) + table.dim * table.pooling
+    return max(sums, key=lambda rank: (sums[rank], -rank))
+
+
+def _graph(results: Results) -> Graph:
+    found = results.program.classes[0].ops
+    if found is None:
+        msg = f"{results.program} has no op graph"
+        raise UnsupportedModelError(msg)
+    return found
+
+
+def world_of(target: Target, ranks: int) -> World:
+    """Return the ranks on the nodes of a machine."""
+    system = target.once(assumed_system)
+    return World(ranks, min(ranks, system.gpus_per_node))
+
+
+__all__ = ["Mapping", "ShardModel", "world_of"]
