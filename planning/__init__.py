@@ -15,6 +15,25 @@ from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.search import SEARCHES, Found, search
 from perfc.planning.step_model import StepModel, reduce_timeline
 from perfc.planning.step_template import Reference
+from perfc.planning.strategy import Strategy
+from perfc.planning.strategy_price import (
+    OBJECTIVES,
+    PRICE,
+    Objective,
+    StrategyBound,
+    StrategyPrice,
+    least_share,
+)
+from perfc.planning.strategy_search import (
+    FAST,
+    METHODS,
+    Findings,
+    Left,
+    Search,
+    StrategyPricer,
+)
+from perfc.planning.strategy_space import Refused, StrategySpace
+from perfc.planning.strategy_text import read_strategy
 from perfc.planning.torchrec import TorchRecCost
 from perfc.planning.torchrec_perf import (
     CacheStats,
@@ -34,19 +53,26 @@ from perfc.planning.torchrec_topology import (
 __all__ = [
     "BASELINES",
     "DEALS",
+    "FAST",
     "GIB",
     "KINDS",
     "MEASURES",
+    "METHODS",
+    "OBJECTIVES",
+    "PRICE",
     "SEARCHES",
     "CacheStats",
     "CollectiveNetwork",
     "CommBytes",
     "Constraints",
     "Draft",
+    "Findings",
     "Found",
+    "Left",
     "LocalSearch",
     "LookupOps",
     "MemoryNeed",
+    "Objective",
     "Option",
     "Part",
     "PartPrices",
@@ -55,11 +81,18 @@ __all__ = [
     "PhysicalCost",
     "PlanCost",
     "Reference",
+    "Refused",
+    "Search",
     "Shard",
     "ShardSize",
     "StepModel",
     "Storage",
     "StorageRules",
+    "Strategy",
+    "StrategyBound",
+    "StrategyPrice",
+    "StrategyPricer",
+    "StrategySpace",
     "Table",
     "Task",
     "Topology",
@@ -69,7 +102,9 @@ __all__ = [
     "count_plans",
     "exhaustive",
     "greedy",
+    "least_share",
     "plan_text",
+    "read_strategy",
     "reduce_timeline",
     "search",
 ]

@@ -91,8 +91,29 @@ def exposed_s(results: Results, number: int) -> float:
     return max(0.0, busy)
 
 
+def bubble_s(results: Results) -> float:
+    """Return how long a rank waits for others and does nothing else, on average."""
+    waiting, _ = _stretches(results)
+    idle_s: list[float] = []
+    for number, stretches in enumerate(waiting):
+        busy = task_mask(results.hosted[number].graph, BUSY_KINDS)
+        start_s = results.class_tasks(results.schedule.starts_s, number)[busy]
+        end_s = results.class_tasks(results.schedule.ends_s, number)[busy]
+        both = np.concatenate([np.stack([start_s, end_s], axis=1), _columns(stretches)])
+        whole_s = _covered_s(both[:, 0], both[:, 1])
+        idle_s.append(whole_s - _covered_s(start_s, end_s))
+    counts = [len(rank.ranks) for rank in results.program.classes]
+    return max(0.0, float(np.average(idle_s, weights=counts)))
+
+
 def _meetings(results: Results) -> tuple[list[float], list[float]]:
     """Return how long each class waits for others, and they for it alone."""
+    waiting, late = _stretches(results)
+    return [_total_s(own) for own in waiting], [_total_s(own) for own in late]
+
+
+def _stretches(results: Results) -> tuple[list[list[Stretch]], list[list[Stretch]]]:
+    """Return when each class waits for others, and they for it alone."""
     waiting: list[list[Stretch]] = [[] for _ in results.hosted]
     late: list[list[Stretch]] = [[] for _ in results.hosted]
     ends_s = [*results.schedule.end_s, 0.0]
@@ -105,10 +126,14 @@ def _meetings(results: Results) -> tuple[list[float], list[float]]:
             waiting[results.place(task)[0]].append((time_s, last_s))
         latest = results.place(members[times_s.index(last_s)])[0]
         late[latest].append((sorted(times_s)[-2], last_s))
-    return [_total_s(own) for own in waiting], [_total_s(own) for own in late]
+    return waiting, late
 
 
 def _total_s(stretches: Sequence[Stretch]) -> float:
     """Return how long they last; what several streams wait at once counts once."""
-    columns = np.array(stretches).reshape(-1, 2)
+    columns = _columns(stretches)
     return _covered_s(columns[:, 0], columns[:, 1])
+
+
+def _columns(stretches: Sequence[Stretch]) -> NDArray[np.float64]:
+    return np.array(stretches, dtype=np.float64).reshape(-1, 2)

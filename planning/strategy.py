@@ -1,0 +1,112 @@
+"""A strategy: how the layers of a model are spread over many GPUs, class by class."""
+
+from __future__ import annotations
+
+import attrs
+
+from perfc.passes import (
+    Fsdp,
+    PipelineParallel,
+    ShardEmbeddings,
+    TensorParallel,
+    Transform,
+)
+
+DP, FSDP = "dp", "fsdp"
+GRAD_OP, HYBRID = "fsdp-grad-op", "fsdp-hybrid"
+DATA = (DP, FSDP, GRAD_OP, HYBRID)
+"""What replicas do with their parameters: each has them all, or they share them, and
+gather them for forward and backward, for both at once, or inside nodes only."""
+
+GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
+SCHEDULES = (ONE_F_ONE_B, GPIPE)
+
+TABLE_WISE, ROW_WISE, COLUMN_WISE = "table-wise", "row-wise", "column-wise"
+TABLE_ROW_WISE, GRID = "table-row-wise", "grid"
+DEALT = (TABLE_WISE, ROW_WISE, COLUMN_WISE, TABLE_ROW_WISE, GRID)
+"""How tables of embedding bags are dealt to ranks, if all of them are alike."""
+
+_FSDP = {FSDP: "full", GRAD_OP: "grad-op", HYBRID: "hybrid"}
+
+
+@attrs.frozen(kw_only=True)
+class Strategy:
+    """How the classes of layers of a model are spread over GPUs.
+
+    Ranks of `tensor` are neighbours, stages come behind each other, replicas last. All
+    layers but tables of embedding bags go one way; tables go theirs.
+
+    Attributes:
+        data: One of `DATA`.
+        replicas: How many GPUs, or groups of GPUs, have a batch of their own.
+        tensor: GPUs that share each layer (pass `tensor-parallel`).
+        stages: Groups of GPUs that have layers behind each other.
+        microbatches: Parts of the batch of a replica; 1 without stages.
+        schedule: One of `SCHEDULES`, in which stages compute microbatches.
+        tables: `dp` for tables that every replica has, one of `DEALT`, or a plan file;
+            empty for a model without tables.
+
+    """
+
+    replicas: int
+    data: str = DP
+    tensor: int = 1
+    stages: int = 1
+    microbatches: int = 1
+    schedule: str = ONE_F_ONE_B
+    tables: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """GPUs in all."""
+        return self.replicas * self.tensor * self.stages
+
+    @property
+    def deals_tables(self) -> bool:
+        """Whether ranks hold different tables, or parts of them."""
+        return self.tables not in ("", DP)
+
+    @property
+    def shards(self) -> int:
+        """Into how many parts replicas cut their parameters, at most."""
+        return 1 if self.data == DP else self.replicas
+
+    def __str__(self) -> str:
+        """Write it as `read_strategy` reads it: `dp:4 tp:2`, `dense=dp:8 emb=grid`."""
+        terms = [(self.data, self.replicas), ("tp", self.tensor), ("pp", self.stages)]
+        items = [f"{kind}:{degree}" for kind, degree in terms if degree > 1]
+        items = items or [f"{self.data}:1"]
+        if self.stages > 1:
+            items += [f"mb:{self.microbatches}", self.schedule]
+        if not self.tables:
+            return " ".join(items)
+        return f"dense={'+'.join(items)} emb={self.tables}"
+
+    def passes(self, gpus_per_node: int) -> list[Transform]:
+        """Return the passes that spread one replica, and share parameters.
+
+        `training` and `data-parallel` come from how a model is loaded.
+
+        Args:
+            gpus_per_node: GPUs of a node of the machine.
+
+        Raises:
+            UsageError: degrees do not fit each other.
+
+        """
+        found: list[Transform] = []
+        shared = self.data != DP and self.replicas > 1
+        if self.deals_tables or (self.tables and shared):
+            plan = "data-parallel" if self.tables == DP else self.tables
+            node = min(gpus_per_node, self.replicas)
+            found.append(ShardEmbeddings(self.replicas, plan=plan, per_node=node))
+        if self.tensor > 1:
+            found.append(TensorParallel(self.tensor))
+        if shared:
+            per_node = max(1, gpus_per_node // self.tensor)
+            kind = _FSDP[self.data]
+            found.append(Fsdp(self.replicas, strategy=kind, per_node=per_node))
+        if self.stages > 1:
+            stages, parts = self.stages, self.microbatches
+            found.append(PipelineParallel(stages, parts, schedule=self.schedule))
+        return found

@@ -1,0 +1,150 @@
+"""What a strategy costs: time, memory and money, and how strategies are ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from perfc.planning.strategy import Strategy
+
+THROUGHPUT, MEMORY, PRICE = "throughput", "memory", "price"
+OBJECTIVES = (THROUGHPUT, MEMORY, PRICE)
+"""Samples a second, memory of the GPU that needs most, money for a sample."""
+
+BUBBLE = "bubble"
+_HOUR_S = 3600.0
+_MILLION = 1e6
+
+
+@attrs.frozen(kw_only=True)
+class StrategyPrice:
+    """What one step takes with a strategy.
+
+    Attributes:
+        strategy: The strategy.
+        samples: Of all GPUs together.
+        step_s: Time of the step.
+        low_s: 5th percentile of the time.
+        high_s: 95th percentile.
+        exposed_s: Communication that hides behind nothing, on the rank that ends last.
+        bubble_s: How long a GPU of a pipeline waits for other stages and does nothing,
+            on average.
+        shares: Share of the critical path that each thing limits, by its name: the
+            host, compute, memory, the network.
+        parameters_bytes: What parameters take on the GPU that needs most memory.
+        peak_bytes: All that it needs.
+        limit_bytes: What it may need.
+
+    """
+
+    strategy: Strategy
+    samples: int
+    step_s: float
+    low_s: float
+    high_s: float
+    exposed_s: float
+    bubble_s: float
+    shares: Mapping[str, float]
+    parameters_bytes: float
+    peak_bytes: float
+    limit_bytes: float
+
+    @property
+    def samples_per_s(self) -> float:
+        """Of all GPUs together."""
+        return self.samples / self.step_s
+
+    @property
+    def missing_bytes(self) -> float:
+        """How much more memory a GPU needs than it may; 0 if it fits."""
+        return max(0.0, self.peak_bytes - self.limit_bytes)
+
+    @property
+    def bound(self) -> str:
+        """What takes most of the step: `bubble`, or what limits the rest of it."""
+        left = 1 - self.bubble_s / self.step_s
+        parts = {name: share * left for name, share in self.shares.items()}
+        parts[BUBBLE] = 1 - left
+        return max(parts, key=parts.__getitem__)
+
+    def usd_per_million(self, usd_per_hour: float) -> float:
+        """Return what a million samples cost.
+
+        Args:
+            usd_per_hour: Price of one GPU.
+
+        """
+        gpu_hours = self.strategy.ranks * self.step_s / _HOUR_S
+        return gpu_hours * usd_per_hour / self.samples * _MILLION
+
+
+@attrs.frozen(kw_only=True)
+class StrategyBound:
+    """What a strategy takes at least.
+
+    Attributes:
+        samples: Of all GPUs together.
+        step_s: Time of the step.
+        peak_bytes: Memory of the GPU that needs most.
+
+    """
+
+    samples: int
+    step_s: float = 0.0
+    peak_bytes: float = 0.0
+
+
+@attrs.frozen
+class Objective:
+    """What strategies are ranked by.
+
+    Attributes:
+        name: One of `OBJECTIVES`.
+
+    """
+
+    name: str = THROUGHPUT
+
+    def cost(self, strategy: Strategy, found: StrategyPrice | StrategyBound) -> float:
+        """Return a number that is the smaller the better."""
+        if self.name == MEMORY:
+            return found.peak_bytes
+        per_sample_s = found.step_s / found.samples
+        if self.name == PRICE:
+            return per_sample_s * strategy.ranks
+        return per_sample_s
+
+    def key(self, price: StrategyPrice) -> tuple[float, float, float, float, str]:
+        """Return what strategies are sorted by: what fits first, the best first.
+
+        What does not fit comes in the order of what is missing. Of equals the faster
+        comes first, then that of fewer GPUs, then by name.
+        """
+        strategy = price.strategy
+        return (
+            price.missing_bytes,
+            self.cost(strategy, price),
+            price.step_s / price.samples,
+            strategy.ranks,
+            str(strategy),
+        )
+
+
+def least_share(microbatches: int, stages: int) -> float:
+    """Return what share of a microbatch's time a pipeline takes at least for all.
+
+    A stage waits for those in front of it, in forward and in backward, and computes all
+    microbatches: with times d_i of a microbatch the step takes `sum(d_i, i < s) +
+    m * d_s` or more for each s. The most of these is least where d_s falls by a factor
+    of 1 - 1/m from stage to stage, and then it is D / (1 - (1 - 1/m)^p) for the sum D.
+
+    Args:
+        microbatches: m.
+        stages: p.
+
+    Returns:
+        The factor of D.
+
+    """
+    return 1 / (1 - (1 - 1 / microbatches) ** stages)

@@ -1,0 +1,220 @@
+"""The best strategy: bounds first, and prices of what could be better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import attrs
+
+from perfc.ir import PerfcError
+from perfc.planning.strategy import Strategy
+from perfc.planning.strategy_price import Objective, StrategyBound, StrategyPrice
+from perfc.planning.strategy_space import Refused
+
+FAST, ALL = "fast", "all"
+METHODS = (FAST, ALL)
+"""Price what could be best, or everything."""
+
+SLOWER = "cannot be better than the best"
+LARGER = "does not fit"
+LIMIT, INTERRUPTED = "--limit is reached", "interrupted"
+"""Why a strategy has not been priced."""
+
+
+class StrategyPricer(Protocol):
+    """Tells what strategies take. Each may raise a `PerfcError`: it cannot be."""
+
+    @property
+    def limit_bytes(self) -> float:
+        """Memory that a GPU may need."""
+        ...
+
+    def bound(self, strategy: Strategy) -> StrategyBound:
+        """Return what it takes at least, quickly."""
+        ...
+
+    def price(self, strategy: Strategy) -> StrategyPrice:
+        """Return what it takes."""
+        ...
+
+
+@attrs.frozen
+class Left:
+    """A strategy that has not been priced, and why.
+
+    Attributes:
+        strategy: It.
+        reason: One of the above.
+        bound: What it takes at least; None if that is not known.
+
+    """
+
+    strategy: Strategy
+    reason: str
+    bound: StrategyBound | None = None
+
+
+@attrs.define(eq=False)
+class Findings:
+    """What a search has found so far.
+
+    Attributes:
+        objective: What is ranked by.
+        priced: Prices, as they came.
+        left: What has not been priced.
+        refused: What cannot be.
+        errors: The errors of `refused`, where passes have raised them.
+        interrupted: Whether it ended before its time.
+
+    """
+
+    objective: Objective
+    priced: list[StrategyPrice] = attrs.field(factory=list[StrategyPrice])
+    left: list[Left] = attrs.field(factory=list[Left])
+    refused: list[Refused] = attrs.field(factory=list[Refused])
+    errors: list[PerfcError] = attrs.field(factory=list[PerfcError])
+    interrupted: bool = False
+
+    @property
+    def ranked(self) -> list[StrategyPrice]:
+        """What fits first, the best first."""
+        return sorted(self.priced, key=self.objective.key)
+
+    @property
+    def best(self) -> StrategyPrice | None:
+        """The best of those that fit, if any does."""
+        fitting = [price for price in self.priced if not price.missing_bytes]
+        return min(fitting, key=self.objective.key, default=None)
+
+
+@attrs.define(eq=False)
+class Search:
+    """Prices strategies, and leaves out what cannot be best.
+
+    Attributes:
+        pricer: Who prices.
+        objective: What is best.
+        method: One of `METHODS`. `fast` prices in the order of the bounds, and leaves
+            out what takes more memory than there is, or more than the best has, at
+            least: what is best is the same.
+        limit: How many to price; None for no limit.
+        progress: Is told how many have been looked at, and of how many.
+
+    """
+
+    pricer: StrategyPricer
+    objective: Objective
+    method: str = FAST
+    limit: int | None = None
+    progress: Callable[[int, int], None] = lambda _done, _all: None
+
+    def run(
+        self,
+        given: Sequence[Strategy | Refused] = (),
+        candidates: Iterable[Strategy | Refused] = (),
+    ) -> Findings:
+        """Price what is given in any case, and what could be best of the others.
+
+        An interrupt ends it, not the program: what has been priced stays.
+        """
+        found = Findings(self.objective)
+        asked = list(_strategies(given, found))
+        others = [s for s in _strategies(candidates, found) if s not in set(asked)]
+        waiting = dict.fromkeys((*asked, *others))
+        try:
+            self._run(found, asked, others, waiting)
+        except KeyboardInterrupt:
+            found.interrupted = True
+            found.left += [Left(strategy, INTERRUPTED) for strategy in waiting]
+        return found
+
+    def _run(
+        self,
+        found: Findings,
+        asked: Sequence[Strategy],
+        others: Sequence[Strategy],
+        waiting: dict[Strategy, None],
+    ) -> None:
+        """Price; what is done is taken out of *waiting*."""
+        count = len(waiting)
+
+        def done(strategy: Strategy) -> None:
+            del waiting[strategy]
+            self.progress(count - len(waiting), count)
+
+        for strategy in asked:
+            self._price(found, strategy)
+            done(strategy)
+        if self.method == ALL:
+            bounds: dict[Strategy, StrategyBound | None] = dict.fromkeys(others)
+        else:
+            bounds = dict(self._bounded(found, others, done))
+        for strategy, bound in sorted(bounds.items(), key=self._order):
+            reason = self._reason(found, strategy, bound)
+            if reason:
+                found.left.append(Left(strategy, reason, bound))
+            else:
+                self._price(found, strategy)
+            done(strategy)
+
+    def _bounded(
+        self,
+        found: Findings,
+        strategies: Sequence[Strategy],
+        done: Callable[[Strategy], None],
+    ) -> Iterator[tuple[Strategy, StrategyBound]]:
+        for strategy in strategies:
+            try:
+                yield strategy, self.pricer.bound(strategy)
+            except PerfcError as error:
+                _refuse(found, strategy, error)
+                done(strategy)
+
+    def _order(
+        self, item: tuple[Strategy, StrategyBound | None]
+    ) -> tuple[float, int, str]:
+        strategy, bound = item
+        least = 0.0 if bound is None else self.objective.cost(strategy, bound)
+        return least, strategy.stages, str(strategy)
+
+    def _reason(
+        self, found: Findings, strategy: Strategy, bound: StrategyBound | None
+    ) -> str:
+        """Return why not to price a strategy; "" to price it."""
+        if bound is not None:
+            if bound.peak_bytes > self.pricer.limit_bytes:
+                return LARGER
+            best = found.best
+            least = self.objective.cost(strategy, bound)
+            if best and least > self.objective.cost(best.strategy, best):
+                return SLOWER
+        full = self.limit is not None and len(found.priced) >= self.limit
+        return LIMIT if full else ""
+
+    def _price(self, found: Findings, strategy: Strategy) -> None:
+        try:
+            found.priced.append(self.pricer.price(strategy))
+        except PerfcError as error:
+            _refuse(found, strategy, error)
+
+
+def _strategies(
+    listed: Iterable[Strategy | Refused], found: Findings
+) -> Iterator[Strategy]:
+    """Yield each strategy once; note those that cannot be."""
+    seen: set[Strategy | Refused] = set()
+    for item in listed:
+        if item in seen:
+            continue
+        seen.add(item)
+        if isinstance(item, Refused):
+            if item not in found.refused:
+                found.refused.append(item)
+        else:
+            yield item
+
+
+def _refuse(found: Findings, strategy: Strategy, error: PerfcError) -> None:
+    found.refused.append(Refused(strategy, str(error)))
+    found.errors.append(error)

@@ -1,0 +1,159 @@
+"""One model, read once and spread over GPUs in many ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from perfc.ir import (
+    PerfcError,
+    Program,
+    UnboundSymbolError,
+    UnsupportedModelError,
+    bound_copy,
+)
+from perfc.passes import Pass
+from perfc.tools.analyzer import conversions
+from perfc.tools.binding import Dimensions
+from perfc.tools.model import Model, prepare
+from perfc.tools.modes import (
+    TRAINING,
+    check_mode,
+    check_ranks,
+    check_recorded,
+    parallel_passes,
+    training_passes,
+)
+from perfc.tools.program import read_program
+from perfc.tools.torch_source import is_factory, read_torch
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class StrategyModels:
+    """Loads a model as `perfc.load` does, without reading it again.
+
+    Attributes:
+        program: What the frontend has read.
+        mode: `training` or `inference`.
+        optimizer: Of training.
+        dtype: What the model computes in.
+        pooling: Lookups of a bag, where the model leaves it open.
+        dims: Other symbols and their numbers.
+
+    """
+
+    program: Program
+    mode: str = TRAINING
+    optimizer: str | None = None
+    dtype: str = "fp32"
+    pooling: int | None = None
+    dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
+
+    @classmethod
+    def read(
+        cls,
+        model: str,
+        *,
+        mode: str,
+        optimizer: str | None,
+        dtype: str,
+        pooling: int | None,
+        dims: Mapping[str, int],
+    ) -> StrategyModels:
+        """Read what a user names.
+
+        Raises:
+            PerfcError: there is no such model, or it is one of several ranks already.
+
+        """
+        check_mode(mode, optimizer)
+        if is_factory(model):
+            converted = [p.dtype_name for p in conversions(dtype)]
+            kept = converted[0] if converted else None
+            program = read_torch(model, mode=mode, optimizer=optimizer, dtype=kept)
+        else:
+            program = read_program(model)
+        if any(rank.ops is None for rank in program.classes):
+            msg = f"{program} is given as launches: it has no layers to spread"
+            raise UnsupportedModelError(msg)
+        if len(program.classes) > 1 or len(program.classes[0].ranks) > 1:
+            msg = f"{program} says itself what its ranks run; give one model of one GPU"
+            raise UnsupportedModelError(msg)
+        return cls(
+            program=program,
+            mode=mode,
+            optimizer=optimizer,
+            dtype=dtype,
+            pooling=pooling,
+            dims=dims,
+        )
+
+    def load(
+        self, transforms: Sequence[Pass], batch: int | None, ranks: int | None
+    ) -> Model:
+        """Return the model as `transforms` spread it.
+
+        Args:
+            transforms: Passes of a strategy.
+            batch: Samples of a replica; None for what the model fixes.
+            ranks: GPUs in all; None for one replica, without what replicas do together.
+
+        Raises:
+            PerfcError: a pass refuses it, or a dimension has no number.
+
+        """
+        program, converts = self._copy(), conversions(self.dtype)
+        recorded = program.recorded
+        if recorded:
+            check_recorded(str(program), self.mode, transforms)
+        else:
+            early = [*converts, *transforms]
+            transforms = training_passes(self.mode, self.optimizer, early)
+        passes = parallel_passes(ranks, transforms)
+        wanted = Dimensions(batch, self.pooling, self.dims)
+        made = prepare(program, wanted, None, passes)
+        check_ranks(ranks, made.ranks)
+        if recorded and converts:
+            return attrs.evolve(made, dtype=converts[0].dtype_name)
+        return made
+
+    def alone(self, batch: int | None) -> tuple[Model, int | None]:
+        """Return the model on one GPU, and the batch that it fixes, if it does.
+
+        Args:
+            batch: Samples of all GPUs together, if that is known.
+
+        Raises:
+            PerfcError: a dimension has no number, or the batch does not fit.
+
+        """
+        try:
+            model = self.load((), None, None)
+        except UnboundSymbolError:
+            if batch is None:
+                raise
+            return self.load((), batch, None), None
+        if model.batch is None:
+            msg = f"{model.name} has no batch, by which replicas share work"
+            raise UnsupportedModelError(msg)
+        if batch is None:
+            return model, model.batch
+        if any(s.batch or s.bounds for s in model.symbols or () if s is not None):
+            return model.bind(batch, pooling=self.pooling, dims=self.dims), None
+        if batch % model.batch:
+            msg = (
+                f"--batch {batch}: {model.name} fixes {model.batch} samples of a "
+                f"replica; expected a multiple of {model.batch}"
+            )
+            raise PerfcError(msg)
+        return model, model.batch
+
+    def _copy(self) -> Program:
+        """Return the program for passes to change."""
+        classes = tuple(
+            attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+            for rank in self.program.classes
+            if rank.ops is not None
+        )
+        return attrs.evolve(self.program, classes=classes)
