@@ -41,7 +41,8 @@ class Strategy:
         replicas: How many GPUs, or groups of GPUs, have a batch of their own.
         tensor: GPUs that share each layer (pass `tensor-parallel`).
         stages: Groups of GPUs that have layers behind each other.
-        microbatches: Parts of the batch of a replica; 1 without stages.
+        microbatches: Parts of the batch of a replica; 1 without stages, 0 where it is
+            open how many.
         schedule: One of `SCHEDULES`, in which stages compute microbatches.
         tables: `dp` for tables that every replica has, one of `DEALT`, or a plan file;
             empty for a model without tables.
@@ -71,12 +72,17 @@ class Strategy:
         """Into how many parts replicas cut their parameters, at most."""
         return 1 if self.data == DP else self.replicas
 
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What strategies share that differ in degrees only."""
+        return self.data, self.tables, self.tensor > 1, self.stages > 1
+
     def __str__(self) -> str:
         """Write it as `read_strategy` reads it: `dp:4 tp:2`, `dense=dp:8 emb=grid`."""
         terms = [(self.data, self.replicas), ("tp", self.tensor), ("pp", self.stages)]
         items = [f"{kind}:{degree}" for kind, degree in terms if degree > 1]
         items = items or [f"{self.data}:1"]
-        if self.stages > 1:
+        if self.stages > 1 and self.microbatches:
             items += [f"mb:{self.microbatches}", self.schedule]
         if not self.tables:
             return " ".join(items)

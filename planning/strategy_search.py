@@ -97,9 +97,9 @@ class Search:
         objective: What is best.
         method: One of `METHODS`. `fast` prices in the order of the bounds, and leaves
             out what takes more memory than there is, or more than the best has, at
-            least: what is best is the same.
+            least: what is best is the same. One of each family is priced all the same.
         limit: How many to price; None for no limit.
-        progress: Is told how many have been looked at, and of how many.
+        progress: Is told in words how far it is.
 
     """
 
@@ -107,7 +107,7 @@ class Search:
     objective: Objective
     method: str = FAST
     limit: int | None = None
-    progress: Callable[[int, int], None] = lambda _done, _all: None
+    progress: Callable[[str], None] = lambda _: None
 
     def run(
         self,
@@ -137,20 +137,23 @@ class Search:
         waiting: dict[Strategy, None],
     ) -> None:
         """Price; what is done is taken out of *waiting*."""
-        count = len(waiting)
 
         def done(strategy: Strategy) -> None:
             del waiting[strategy]
-            self.progress(count - len(waiting), count)
+            count = len(found.priced)
+            self.progress(f"priced {count} of {count + len(waiting)} strategies")
 
         for strategy in asked:
             self._price(found, strategy)
             done(strategy)
-        if self.method == ALL:
-            bounds: dict[Strategy, StrategyBound | None] = dict.fromkeys(others)
-        else:
-            bounds = dict(self._bounded(found, others, done))
-        for strategy, bound in sorted(bounds.items(), key=self._order):
+        bounds: dict[Strategy, StrategyBound | None] = dict.fromkeys(others)
+        if self.method == FAST:
+            bounds.update(self._bounded(found, others))
+            for strategy in others:
+                if bounds[strategy] is None:
+                    done(strategy)
+        listed = [(s, b) for s, b in bounds.items() if s in waiting]
+        for strategy, bound in sorted(listed, key=self._order):
             reason = self._reason(found, strategy, bound)
             if reason:
                 found.left.append(Left(strategy, reason, bound))
@@ -159,17 +162,15 @@ class Search:
             done(strategy)
 
     def _bounded(
-        self,
-        found: Findings,
-        strategies: Sequence[Strategy],
-        done: Callable[[Strategy], None],
+        self, found: Findings, strategies: Sequence[Strategy]
     ) -> Iterator[tuple[Strategy, StrategyBound]]:
-        for strategy in strategies:
+        """Yield bounds; what has none is refused."""
+        for number, strategy in enumerate(strategies, start=1):
             try:
                 yield strategy, self.pricer.bound(strategy)
             except PerfcError as error:
                 _refuse(found, strategy, error)
-                done(strategy)
+            self.progress(f"bounds of {number} of {len(strategies)} strategies")
 
     def _order(
         self, item: tuple[Strategy, StrategyBound | None]
@@ -185,9 +186,10 @@ class Search:
         if bound is not None:
             if bound.peak_bytes > self.pricer.limit_bytes:
                 return LARGER
-            best = found.best
-            least = self.objective.cost(strategy, bound)
-            if best and least > self.objective.cost(best.strategy, best):
+            best, least = found.best, self.objective.cost(strategy, bound)
+            families = {price.strategy.family for price in found.priced}
+            known = strategy.family in families
+            if best and known and least > self.objective.cost(best.strategy, best):
                 return SLOWER
         full = self.limit is not None and len(found.priced) >= self.limit
         return LIMIT if full else ""

@@ -21,7 +21,7 @@ from perfc.planning.strategy import (
 )
 
 FSDP_IN_STAGES = (
-    "pipeline-parallel cuts a model behind its backward pass, and fsdp comes before it: "
+    "pipeline-parallel cuts a model behind its backward pass, and fsdp comes before: "
     "stages keep their parameters whole"
 )
 TABLES_AND_PARTS = (
@@ -112,7 +112,7 @@ class StrategySpace:
         if not given and self._is_another(strategy):
             return
         if reason := self._reason(strategy):
-            yield Refused(attrs.evolve(strategy, microbatches=1), reason)
+            yield Refused(strategy, reason)
             return
         if strategy.stages == 1:
             yield attrs.evolve(strategy, microbatches=1)
@@ -120,7 +120,7 @@ class StrategySpace:
         orders = schedules or (SCHEDULES if self.training else (ONE_F_ONE_B,))
         for count in self._counts(strategy):
             own = self.samples(strategy)
-            for schedule in orders:
+            for schedule in orders[:1] if count == 1 else orders:
                 made = attrs.evolve(strategy, microbatches=count, schedule=schedule)
                 if own is not None and own % count:
                     yield Refused(made, _undivided(own, f"{count} microbatches"))

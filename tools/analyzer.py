@@ -152,7 +152,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
             model = model.converted(conversion)
     _check_rate(model, system)
     _check_runtime(runtime, system)
-    _check_ranks(model, system)
+    check_world(model.ranks, system)
     return _run(model, system, back_passes(options), instruments)
 
 
@@ -189,23 +189,28 @@ def _check_runtime(runtime: str, target: Target) -> None:
         raise UnsupportedModelError(msg)
 
 
-def _check_ranks(model: Model, target: Target) -> None:
-    """Refuse more ranks than the machine has GPUs."""
-    if model.ranks == 1:
+def check_world(ranks: int, target: Target) -> None:
+    """Refuse more ranks than the machine has GPUs.
+
+    Raises:
+        PerfcError: they do not fit, or leave a node half empty.
+
+    """
+    if ranks == 1:
         return
     if target.device.synchronous:
         msg = (
-            f"{model.ranks} ranks on {target.name}: only GPUs that NCCL joins are "
+            f"{ranks} ranks on {target.name}: only GPUs that NCCL joins are "
             "modelled; choose a GPU or a system of them (`perfc targets`)"
         )
         raise UnsupportedModelError(msg)
     system = target.once(assumed_system)
-    system.members(model.ranks)
-    whole, rest = divmod(model.ranks, system.gpus_per_node)
+    system.members(ranks)
+    whole, rest = divmod(ranks, system.gpus_per_node)
     if whole and rest:
         least = whole * system.gpus_per_node
         msg = (
-            f"{model.ranks} ranks do not fill nodes of {system.gpus_per_node} GPUs, "
+            f"{ranks} ranks do not fill nodes of {system.gpus_per_node} GPUs, "
             f"which {target.name} has; choose {least} or {least + system.gpus_per_node}"
         )
         raise UnsupportedModelError(msg)

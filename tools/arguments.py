@@ -44,6 +44,22 @@ class Count(click.IntRange):
         super().__init__(1, most)
 
 
+def counts(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[int, ...] | None:
+    """Read numbers of things with commas between them: a click callback.
+
+    Returns:
+        The numbers, each 1 or more, in the order given, each once.
+
+    """
+    if value is None:
+        return None
+    one = click.IntRange(min=1)
+    numbers = [one(part.strip(), param, ctx) for part in value.split(",")]
+    return tuple(dict.fromkeys(numbers))
+
+
 def integers(texts: Sequence[str], option: str) -> dict[str, int]:
     """Read `NAME=N` options.
 

@@ -51,7 +51,7 @@ class StrategyModels:
     dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
     @classmethod
-    def read(
+    def read(  # noqa: PLR0913 - one argument per option
         cls,
         model: str,
         *,
@@ -77,7 +77,7 @@ class StrategyModels:
         if any(rank.ops is None for rank in program.classes):
             msg = f"{program} is given as launches: it has no layers to spread"
             raise UnsupportedModelError(msg)
-        if len(program.classes) > 1 or len(program.classes[0].ranks) > 1:
+        if sum(len(rank.ranks) for rank in program.classes) > 1:
             msg = f"{program} says itself what its ranks run; give one model of one GPU"
             raise UnsupportedModelError(msg)
         return cls(

@@ -98,7 +98,7 @@ class Pricer:
 
         """
         transforms = strategy.passes(self.gpus_per_node)
-        batch = None if self.fixed else self._samples(strategy)
+        batch = None if self.fixed else self.samples(strategy)
         return self.models.load(transforms, batch, strategy.ranks)
 
     def price(self, strategy: Strategy) -> StrategyPrice:
@@ -113,7 +113,7 @@ class Pricer:
         low_us, high_us = report.interval_us
         price = StrategyPrice(
             strategy=strategy,
-            samples=self._samples(strategy) * strategy.replicas,
+            samples=self.samples(strategy) * strategy.replicas,
             step_s=report.time_us / _US,
             low_s=low_us / _US,
             high_s=high_us / _US,
@@ -136,7 +136,7 @@ class Pricer:
             PerfcError: the layers cannot be shared so.
 
         """
-        own = self._samples(strategy)
+        own = self.samples(strategy)
         samples = own * strategy.replicas
         if strategy.deals_tables or (strategy.tables and strategy.shards > 1):
             return StrategyBound(samples=samples)
@@ -155,7 +155,7 @@ class Pricer:
             peak_bytes=(part.lasting_bytes / strategy.shards + saved * kept) / stages,
         )
 
-    def _samples(self, strategy: Strategy) -> int:
+    def samples(self, strategy: Strategy) -> int:
         """Return the batch of a replica."""
         if self.batch is None:
             return self.fixed or 1

@@ -2,76 +2,209 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+import sys
+import time
+from typing import Any
 
 import click
 
+from perfc.ir import UsageError
+from perfc.passes import OPTIMIZERS
+from perfc.planning import FAST, METHODS, OBJECTIVES
+from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
+from perfc.tools.arguments import MAX_DIM, counts, integers, pairs
 from perfc.tools.files import write_result
+from perfc.tools.modes import MODES, TRAINING
 from perfc.tools.output_options import debug_option, format_option, output_option
+from perfc.tools.plugin_option import plugin_option
 
-_COUNT = click.IntRange(min=1)
+EXIT_INTERRUPTED = 130
 _SAMPLES = 512
 """Of one GPU in most of the studies."""
+
+_EVERY_S = 5.0
+"""How often a log is told how far it is; a terminal always is."""
+
+_OF_COMPAT = frozenset(
+    {"model", "system", "ranks", "batch", "mode", "texts", "compat", "format_"}
+    | {"output", "debug"}
+)
+"""What `--compat` goes together with."""
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perfc parallel dlrm_a --target zionex --ranks 128 --compat madmax",
+    epilog="Example: perfc parallel gpt2 --target dgx-h100 --ranks 16 --batch 256 "
+    "--dtype amp-bf16 --optimizer adamw",
 )
 @click.argument("model", metavar="MODEL")
 @click.option(
-    "--target", "system", required=True, metavar="SYSTEM", help="The machine."
+    "--target",
+    "system",
+    required=True,
+    metavar="SYSTEM|FILE.toml",
+    help="The machine.",
 )
-@click.option("--ranks", required=True, type=_COUNT, metavar="N", help="GPUs in all.")
+@click.option(
+    "--ranks",
+    required=True,
+    callback=counts,
+    metavar="N[,N...]",
+    help="GPUs in all; several numbers to compare sizes.",
+)
 @click.option(
     "--batch",
-    type=_COUNT,
+    type=click.IntRange(1, MAX_DIM),
     metavar="N",
-    help=f"Samples of all GPUs together; {_SAMPLES} for each if not given.",
+    help="Samples of all GPUs together.",
+)
+@click.option(
+    "--dim", "dims", multiple=True, metavar="NAME=N", help="Bind another dimension."
+)
+@click.option(
+    "--pooling",
+    type=click.IntRange(1, MAX_DIM),
+    metavar="N",
+    help="Lookups per embedding bag, where the model leaves it open.",
 )
 @click.option(
     "--mode",
-    type=click.Choice(["inference", "training"]),
-    default="training",
+    type=click.Choice(MODES),
+    default=TRAINING,
     show_default=True,
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(OPTIMIZERS),
+    help="Of --mode training; sgd if not given.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="fp32",
+    show_default=True,
+    help="What the model computes in.",
+)
+@click.option(
+    "--runtime", type=click.Choice(RUNTIMES), default="eager", show_default=True
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(INPUTS),
+    default="host-pinned",
+    show_default=True,
+    help="Where inputs are when the iteration starts.",
+)
+@click.option(
+    "--overheads",
+    metavar="NAME|FILE.toml",
+    help="Host profile; the target's if not given.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Override a field of the target, as gpu.sm_clock_mhz=1200.",
 )
 @click.option(
     "--strategy",
     "texts",
     multiple=True,
     metavar="TEXT",
-    help="As 'mlp=ddp emb=mp', or with a level in the node and one across nodes, as "
-    "'mlp=tp:8+ddp:16 emb=mp:128'; give it again for more. Without it, those that "
-    "the studies compare.",
+    help="Price this one: 'dp:8 tp:4 pp:2', 'fsdp:16 tp:4', 'dense=fsdp emb=row-wise'; "
+    "repeat for more.",
+)
+@click.option(
+    "--search",
+    "method",
+    type=click.Choice(METHODS),
+    is_flag=False,
+    flag_value=FAST,
+    metavar="[fast|all]",
+    help="Search for the best: fast prices what could be best, all everything. fast if "
+    "no --strategy is given.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Price no more than so many.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default=OBJECTIVES[0],
+    show_default=True,
+    help="What is best: most samples a second, least memory of a GPU, least money.",
+)
+@click.option(
+    "--price-per-hour",
+    type=float,
+    metavar="USD",
+    help="What one GPU costs.",
+)
+@click.option(
+    "--memory",
+    "memory_gb",
+    type=float,
+    metavar="GB",
+    help="What a GPU may need, in 10^9 bytes; all that it has if not given.",
+)
+@click.option(
+    "--microbatches",
+    callback=counts,
+    metavar="N[,N...]",
+    help="Parts of a batch that stages are given; a few are tried if not given.",
 )
 @click.option(
     "--compat",
-    required=True,
     type=click.Choice(["madmax"]),
-    help="Whose rules, models and machines: MAD-Max's (ISCA 2024).",
+    help="By the rules, models and machines of MAD-Max (ISCA 2024).",
 )
+@plugin_option
 @format_option
 @output_option
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @debug_option
-def parallel(  # noqa: PLR0913 - one argument per option
-    *,
-    model: str,
-    system: str,
-    ranks: int,
-    batch: int | None,
-    mode: str,
-    texts: tuple[str, ...],
-    compat: str,
-    format_: str,
-    output: Path | None,
-    debug: bool,
-) -> int:
-    """Compare ways to spread a recommendation model over many GPUs.
+@click.pass_context
+def parallel(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Compare ways to spread MODEL over many GPUs, and find the best.
 
-    Layers go data-parallel (ddp), with sharded weights (fsdp) or tensor-parallel (tp),
-    tables model-parallel (mp) or data-parallel (ddp), each at one level or at two: in
-    the node, then across nodes. What fits in memory comes first, the fastest first.
+    Data-parallel (dp), fully sharded (fsdp), tensor-parallel (tp) and pipeline-parallel
+    (pp), in all combinations that perfc's passes accept, and the tables of embedding
+    bags by table, rows or columns (emb); each by the same pipeline as `perfc analyze`.
+    What fits in memory comes first, the best first.
     """
+    if options["compat"] is not None:
+        _check_compat(ctx)
+        write_result(_compat(options), options["output"])
+        return 0
+    return _compare(options)
+
+
+def _check_compat(ctx: click.Context) -> None:
+    """Refuse options that the rules of others do not know.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    for option in ctx.command.params:
+        name = option.name or ""
+        source = ctx.get_parameter_source(name)
+        given = source is click.core.ParameterSource.COMMANDLINE
+        if given and name not in _OF_COMPAT:
+            msg = f"{option.opts[-1]} does not go with --compat madmax"
+            raise UsageError(msg)
+    if len(ctx.params["ranks"]) > 1:
+        msg = "--compat madmax takes one number of --ranks"
+        raise UsageError(msg)
+
+
+def _compat(options: dict[str, Any]) -> str:
+    """Return what MAD-Max would say."""
     from perfc.costmodels import madmax_model, madmax_system  # noqa: PLC0415
     from perfc.frontends import (  # noqa: PLC0415
         MadMaxStep,
@@ -85,7 +218,9 @@ def parallel(  # noqa: PLR0913 - one argument per option
         ranked,
     )
 
-    sizes, machine = madmax_model(model), madmax_system(system)
+    (ranks,), texts = options["ranks"], options["texts"]
+    sizes = madmax_model(options["model"])
+    machine = madmax_system(options["system"])
     machine.check_ranks(ranks)
     wanted = [read_strategy(text, ranks, machine.gpus_per_node) for text in texts]
     outcomes = ranked(
@@ -95,12 +230,102 @@ def parallel(  # noqa: PLR0913 - one argument per option
                 system=machine,
                 ranks=ranks,
                 strategy=strategy,
-                batch=batch or _SAMPLES * ranks,
-                training=mode == "training",
+                batch=options["batch"] or _SAMPLES * ranks,
+                training=options["mode"] == TRAINING,
             )
         )
         for strategy in wanted or strategies(ranks, machine.gpus_per_node)
     )
-    made = parallel_json if format_ == "json" else parallel_text
-    write_result(made(outcomes), output)
-    return 0
+    made = parallel_json if options["format_"] == "json" else parallel_text
+    return made(outcomes)
+
+
+def _compare(options: dict[str, Any]) -> int:
+    """Price strategies by perfc's own pipeline, and write what they take."""
+    from perfc.tools.strategies import compare  # noqa: PLC0415 - not for --help
+    from perfc.tools.strategy_report import (  # noqa: PLC0415
+        strategies_json,
+        strategies_text,
+    )
+
+    progress = _Progress(quiet=options["quiet"])
+    compared = compare(_question(options), progress)
+    progress.end()
+    made = strategies_json if options["format_"] == "json" else strategies_text
+    write_result(made(compared), options["output"])
+    return EXIT_INTERRUPTED if compared.findings.interrupted else 0
+
+
+def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
+    from perfc.costmodels import load_target  # noqa: PLC0415
+    from perfc.planning import Objective  # noqa: PLC0415
+    from perfc.tools.strategies import Question  # noqa: PLC0415
+    from perfc.tools.strategy_models import StrategyModels  # noqa: PLC0415
+    from perfc.tools.strategy_pricer import How  # noqa: PLC0415
+
+    for name in ("price_per_hour", "memory_gb"):
+        _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
+    overrides = pairs(options["overrides"], "--set")
+    method = options["method"] or (None if options["texts"] else FAST)
+    return Question(
+        model=options["model"],
+        target=load_target(options["system"], overrides),
+        models=StrategyModels.read(
+            options["model"],
+            mode=options["mode"],
+            optimizer=options["optimizer"],
+            dtype=options["dtype"],
+            pooling=options["pooling"],
+            dims=integers(options["dims"], "--dim"),
+        ),
+        system=options["system"],
+        ranks=options["ranks"],
+        batch=options["batch"],
+        how=How(
+            runtime=options["runtime"],
+            inputs=options["inputs"],
+            overheads=options["overheads"],
+        ),
+        overrides=overrides,
+        objective=Objective(options["objective"]),
+        texts=options["texts"],
+        method=method,
+        limit=options["limit"],
+        microbatches=options["microbatches"] or (),
+        memory_gb=options["memory_gb"],
+        usd_per_hour=options["price_per_hour"],
+    )
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        msg = f"--{name} {value}: expected a number above 0"
+        raise UsageError(msg)
+
+
+class _Progress:
+    """Says how far it is: on a terminal in one line, in a log now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """Begin."""
+        self._quiet, self._shown = quiet, ""
+        self._terminal = sys.stderr.isatty()
+        self._said_s = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Show it."""
+        now_s = time.monotonic()
+        if self._quiet or not (self._terminal or now_s - self._said_s > _EVERY_S):
+            return
+        line = f"perfc: {text}"
+        if self._terminal:
+            click.echo(f"\r{line:<{len(self._shown)}}", nl=False, err=True)
+            self._shown = line
+            return
+        self._said_s = now_s
+        click.echo(line, err=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            click.echo(f"\r{' ' * len(self._shown)}\r", nl=False, err=True)
