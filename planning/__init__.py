@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from perfc.planning.beam_search import beam_search
+from perfc.planning.checks import check_plan, check_tables
 from perfc.planning.cost import PlanCost, Shard, Table
+from perfc.planning.evaluation import (
+    SHARDING_TIMES,
+    Choice,
+    Evaluation,
+    ShardingTime,
+    Times,
+    evaluate,
+    plan_loads,
+    plan_times,
+    read_times,
+)
 from perfc.planning.exhaustive import count_plans, exhaustive
 from perfc.planning.greedy import BASELINES, greedy
+from perfc.planning.kendall import kendall_tau
 from perfc.planning.local_search import LocalSearch
 from perfc.planning.options import Draft, Option, Task
 from perfc.planning.part_prices import LookupOps, Part, PartPrices
@@ -13,6 +26,7 @@ from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost
 from perfc.planning.plan_text import plan_text
 from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.search import SEARCHES, Found, search
+from perfc.planning.sharders import SHARDERS, sharder_plan, sharder_plans
 from perfc.planning.step_model import StepModel, reduce_timeline
 from perfc.planning.step_template import Reference
 from perfc.planning.strategy import Strategy
@@ -34,6 +48,13 @@ from perfc.planning.strategy_search import (
 )
 from perfc.planning.strategy_space import Refused, StrategySpace
 from perfc.planning.strategy_text import read_strategy
+from perfc.planning.tasks import (
+    DATA_SETS,
+    DataSet,
+    ShardingTask,
+    drawn_tables,
+    generate_tasks,
+)
 from perfc.planning.torchrec import TorchRecCost
 from perfc.planning.torchrec_perf import (
     CacheStats,
@@ -52,6 +73,7 @@ from perfc.planning.torchrec_topology import (
 
 __all__ = [
     "BASELINES",
+    "DATA_SETS",
     "DEALS",
     "FAST",
     "GIB",
@@ -61,11 +83,16 @@ __all__ = [
     "OBJECTIVES",
     "PRICE",
     "SEARCHES",
+    "SHARDERS",
+    "SHARDING_TIMES",
     "CacheStats",
+    "Choice",
     "CollectiveNetwork",
     "CommBytes",
     "Constraints",
+    "DataSet",
     "Draft",
+    "Evaluation",
     "Findings",
     "Found",
     "Left",
@@ -85,6 +112,8 @@ __all__ = [
     "Search",
     "Shard",
     "ShardSize",
+    "ShardingTask",
+    "ShardingTime",
     "StepModel",
     "Storage",
     "StorageRules",
@@ -95,16 +124,28 @@ __all__ = [
     "StrategySpace",
     "Table",
     "Task",
+    "Times",
     "Topology",
     "TorchRecCost",
     "TwoTierNetwork",
     "beam_search",
+    "check_plan",
+    "check_tables",
     "count_plans",
+    "drawn_tables",
+    "evaluate",
     "exhaustive",
+    "generate_tasks",
     "greedy",
+    "kendall_tau",
     "least_share",
+    "plan_loads",
     "plan_text",
+    "plan_times",
     "read_strategy",
+    "read_times",
     "reduce_timeline",
     "search",
+    "sharder_plan",
+    "sharder_plans",
 ]

@@ -8,7 +8,6 @@ what a cache keeps books of, and inputs and outputs as often as a pipeline holds
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
 
 import attrs
 
@@ -23,8 +22,8 @@ from perfc.planning.torchrec_topology import (
     KEY_VALUE,
 )
 
-Optimizer = Literal["sgd", "adam", "adagrad", "rowwise_adagrad"]
-Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
+OPTIMIZERS = ("sgd", "adam", "adagrad", "rowwise_adagrad")
+PIPELINES = ("none", "sparse_dist", "prefetch_sparse_dist")
 
 _BY_ROWS = frozenset((ROW_WISE, TABLE_ROW_WISE, GRID))
 
@@ -55,10 +54,10 @@ class StorageRules:
 
     Attributes:
         perf: Rules of time.
-        optimizer: What updates the tables.
-        pipeline: How batches overlap: `sparse_dist` sends the indices of the next
-            while one runs, `prefetch_sparse_dist` also fetches rows for it; `none`
-            counts inputs and outputs once.
+        optimizer: What updates the tables, one of `OPTIMIZERS`.
+        pipeline: One of `PIPELINES`, how batches overlap: `sparse_dist` sends the
+            indices of the next while one runs, `prefetch_sparse_dist` also fetches
+            rows for it; `none` counts inputs and outputs once.
         at_peak: Whether look-ups run while the model's memory is at its peak. Where
             it is not, outputs fit below that peak. Counts in a pipeline only.
 
@@ -68,14 +67,14 @@ class StorageRules:
     """
 
     perf: PerfRules
-    optimizer: Optimizer = "sgd"
-    pipeline: Pipeline = "none"
+    optimizer: str = "sgd"
+    pipeline: str = "none"
     at_peak: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Refuse options that are unknown."""
-        one_of("optimizer", self.optimizer, get_args(Optimizer))
-        one_of("pipeline", self.pipeline, get_args(Pipeline))
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("pipeline", self.pipeline, PIPELINES)
 
     def storage(
         self,

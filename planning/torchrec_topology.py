@@ -12,7 +12,7 @@ import attrs
 
 from perfc.ir import UsageError
 from perfc.passes import World
-from perfc.planning.checks import positive
+from perfc.planning.checks import one_of, positive
 
 GIB = 1024**3
 
@@ -89,6 +89,10 @@ def _whole_nodes(_: object, __: object, world: World) -> None:
     raise UsageError(msg)
 
 
+def _a_device(_: object, __: object, device: str) -> None:
+    one_of("device", device, ("cuda", "cpu"))
+
+
 @attrs.frozen(kw_only=True)
 class Topology:
     """Ranks, and what each of them can do.
@@ -113,7 +117,7 @@ class Topology:
     """
 
     world: World = attrs.field(validator=_whole_nodes)
-    device: Literal["cuda", "cpu"] = "cuda"
+    device: str = attrs.field(default="cuda", validator=_a_device)
     network: Network = TwoTierNetwork()
     hbm_bytes_per_s: float = attrs.field(default=897.0 * GIB, validator=positive)
     ddr_bytes_per_s: float = attrs.field(default=51.0 * GIB, validator=positive)
