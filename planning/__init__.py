@@ -63,6 +63,7 @@ from perfc.planning.torchrec_perf import (
     Perf,
     PerfRules,
 )
+from perfc.planning.torchrec_planner import Planned, TorchRecPlanner
 from perfc.planning.torchrec_storage import ShardSize, Storage, StorageRules
 from perfc.planning.torchrec_topology import (
     GIB,
@@ -107,6 +108,7 @@ __all__ = [
     "PerfRules",
     "PhysicalCost",
     "PlanCost",
+    "Planned",
     "Reference",
     "Refused",
     "Search",
@@ -127,6 +129,7 @@ __all__ = [
     "Times",
     "Topology",
     "TorchRecCost",
+    "TorchRecPlanner",
     "TwoTierNetwork",
     "beam_search",
     "check_plan",
