@@ -71,6 +71,7 @@ from perfc.planning.torchrec_topology import (
     Topology,
     TwoTierNetwork,
 )
+from perfc.planning.weight_cost import WeightCost
 
 __all__ = [
     "BASELINES",
@@ -131,6 +132,7 @@ __all__ = [
     "TorchRecCost",
     "TorchRecPlanner",
     "TwoTierNetwork",
+    "WeightCost",
     "beam_search",
     "check_plan",
     "check_tables",

@@ -118,16 +118,39 @@ class ShardingTask:
     memory_bytes: float
 
     def to_json(self) -> str:
-        """Write it as JSON: `tables` with the fields of `Table`, `batch`, `ranks`."""
+        """Write it as JSON, `tables` and `batch`, as `perfc shard` reads it.
+
+        Raises:
+            PerfcError: rows of a table are neither fp32 nor fp16.
+
+        """
         document = {
             "schema": SCHEMA,
             "name": self.name,
             "ranks": self.ranks,
             "batch": self.batch,
             "memory_bytes": self.memory_bytes,
-            "tables": [attrs.asdict(table) for table in self.tables],
+            "tables": [_entry(table) for table in self.tables],
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+_DTYPES = {4.0: "fp32", 2.0: "fp16"}
+
+
+def _entry(table: Table) -> dict[str, object]:
+    if table.element_bytes not in _DTYPES:
+        found = f"{table.element_bytes} bytes an element, expected 4 or 2"
+        msg = f"table {table.name!r}: {found}"
+        raise PerfcError(msg)
+    return {
+        "name": table.name,
+        "rows": table.rows,
+        "dim": table.dim,
+        "dtype": _DTYPES[table.element_bytes],
+        "pooling": table.pooling,
+        "popularity": table.popularity,
+    }
 
 
 def generate_tasks(

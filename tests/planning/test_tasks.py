@@ -95,13 +95,25 @@ def _hits(table: Table, lookups: float) -> tuple[NDArray[np.float64], ...]:
 
 
 def test_json() -> None:
-    """A task is written with the fields of its tables, the batch and the ranks."""
+    """A task is written as lists of tables are read, with its batch and its ranks."""
     task = generate_tasks(ranks=2, memory_bytes=V100_BYTES, batch=512)[-1]
     document = json.loads(task.to_json())
     assert ("perfc.sharding-task/1", 512, 2, V100_BYTES) == tuple(
         document[key] for key in ("schema", "batch", "ranks", "memory_bytes")
     )
-    assert task.tables == tuple(Table(**table) for table in document["tables"])
+    first = task.tables[0]
+    assert len(task.tables) == len(document["tables"])
+    assert {
+        "name": first.name,
+        "rows": first.rows,
+        "dim": first.dim,
+        "dtype": "fp32",
+        "pooling": first.pooling,
+        "popularity": first.popularity,
+    } == document["tables"][0]
+    tables = (attrs.evolve(first, element_bytes=1.0),)
+    with pytest.raises(PerfcError, match=r"1\.0 bytes an element, expected 4 or 2"):
+        attrs.evolve(task, tables=tables).to_json()
 
 
 def test_many_ranks_draw_tables_twice() -> None:
