@@ -71,6 +71,7 @@ from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_fl
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
 from perfc.passes.sharded_tables import Bags
+from perfc.passes.sharded_tables import Table as EmbeddingTable
 from perfc.passes.sharding_plan import (
     COLUMN_WISE,
     COLUMNS,
@@ -151,6 +152,7 @@ __all__ = [
     "CriticalPath",
     "DataParallel",
     "DumpDir",
+    "EmbeddingTable",
     "FasterHost",
     "FoldShapes",
     "Fsdp",

@@ -22,7 +22,7 @@ from perfc.planning.kendall import kendall_tau
 from perfc.planning.local_search import LocalSearch
 from perfc.planning.options import Draft, Option, Task
 from perfc.planning.part_prices import LookupOps, Part, PartPrices
-from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost
+from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost, deals_of
 from perfc.planning.plan_text import plan_text
 from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.search import SEARCHES, Found, search
@@ -137,6 +137,7 @@ __all__ = [
     "check_plan",
     "check_tables",
     "count_plans",
+    "deals_of",
     "drawn_tables",
     "evaluate",
     "exhaustive",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
-from perfc.planning.options import Choice, Draft, Floats
+from perfc.planning.options import Choice, Draft, Floats, Option
 
 Change = tuple[tuple[int, Choice], ...]
 """Tables, and where each goes instead."""
@@ -37,20 +38,49 @@ def keys_of_changes(draft: Draft, changes: Sequence[Change]) -> Floats:
 def _priced(draft: Draft, changes: Sequence[Change]) -> Floats:
     loads = np.repeat(draft.loads[None], len(changes), axis=0)
     used = np.repeat(draft.used_bytes[None], len(changes), axis=0)
+    moved = _Moved()
     for row, change in enumerate(changes):
         for table, choice in change:
-            for old, sign in ((draft.choices[table], -1.0), (choice, 1.0)):
-                if old is None:
-                    continue
-                option = draft.task.options[table][old[0]]
-                for part, ranks in enumerate(option.chosen(old[1])):
-                    loads[row, ranks] += sign * option.loads[part]
-                    used[row, ranks] += sign * option.memory_bytes[part]
+            options = draft.task.options[table]
+            if (old := draft.choices[table]) is not None:
+                moved.add(row, options[old[0]], old[1], -1.0)
+            moved.add(row, options[choice[0]], choice[1], 1.0)
+    moved.apply(loads, used)
     keys = draft.task.keys(np.maximum(loads, 0.0))
     # Sums of floats: what was taken out may leave a trace.
     limit = max(draft.task.memory_bytes, float(draft.used_bytes.max()))
     fits = used.max(axis=-1) <= limit * (1 + 1e-12)
     return np.where(fits, keys, np.inf)
+
+
+@attrs.define(eq=False)
+class _Moved:
+    """Loads that come to ranks of plans, or leave them, to be added up at once."""
+
+    rows: list[int] = attrs.field(factory=list[int])
+    ranks: list[int] = attrs.field(factory=list[int])
+    signs: list[float] = attrs.field(factory=list[float])
+    loads: list[Floats] = attrs.field(factory=list[Floats])
+    bytes: list[Floats] = attrs.field(factory=list[Floats])
+
+    def add(
+        self, row: int, option: Option, places: tuple[int, ...], sign: float
+    ) -> None:
+        """Note the parts of a table."""
+        ranks = option.ranks(places)
+        self.ranks += ranks
+        self.rows += [row] * len(ranks)
+        self.signs += [sign] * len(ranks)
+        self.loads.append(option.flat_loads)
+        self.bytes.append(option.flat_bytes)
+
+    def apply(self, loads: Floats, used_bytes: Floats) -> None:
+        """Add all that was noted."""
+        if not self.rows:
+            return
+        at, signs = (self.rows, self.ranks), np.array(self.signs)
+        np.add.at(loads, at, np.concatenate(self.loads) * signs[:, None])
+        np.add.at(used_bytes, at, np.concatenate(self.bytes) * signs)
 
 
 def apply(draft: Draft, change: Change) -> None:
@@ -70,15 +100,15 @@ def least_places(draft: Draft, table: int, option: int, most: int) -> list[int]:
 
     """
     found = draft.task.options[table][option]
-    seconds = draft.loads @ draft.task.weights
+    weights = draft.task.weights
+    seconds = draft.loads @ weights
     full = draft.used_bytes.copy()
     if (old := draft.choices[table]) is not None:
         cut = draft.task.options[table][old[0]]
-        for part, ranks in enumerate(cut.chosen(old[1])):
-            seconds[ranks] -= cut.loads[part] @ draft.task.weights
-            full[ranks] -= cut.memory_bytes[part]
-    wanted = float(found.memory_bytes.max())
-    room = draft.task.memory_bytes - full >= wanted
+        ranks = cut.ranks(old[1])
+        seconds[ranks] -= cut.flat_loads @ weights
+        full[ranks] -= cut.flat_bytes
+    room = draft.task.memory_bytes - full >= found.flat_bytes.max()
     by_place = seconds.reshape(found.places, -1).max(axis=1)
     roomy = np.all(room.reshape(found.places, -1), axis=1)
     order = np.lexsort((by_place, ~roomy))[:most]

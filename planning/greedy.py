@@ -74,7 +74,6 @@ def _put(
             continue
         places = tuple(sorted(int(place) for place in order))
         draft.set(table, (number, places))
-        for ranks in option.chosen(places):
-            sums[ranks] += amount / option.parts / option.span
+        sums[option.ranks(places)] += amount / option.parts / option.span
         return True
     return False

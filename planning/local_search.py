@@ -27,6 +27,9 @@ _SWAPS = 256
 _WORTH = 1e-9
 """A change that gains less of the step than this is none."""
 
+_AGAIN = 1e-3
+"""Random moves that gain more than this of the step begin to be counted anew."""
+
 _MOVED = 3
 """Tables that are moved at random."""
 
@@ -71,8 +74,9 @@ class LocalSearch:
             self._shake(chance)
             self.improve()
             vain += 1
-            if self.draft.excess_bytes <= 0 and self.draft.key < key * (1 - _WORTH):
-                best, key, vain = self.draft.copy(), self.draft.key, 0
+            if self.draft.excess_bytes <= 0 and self.draft.key < key:
+                vain = 0 if self.draft.key < key * (1 - _AGAIN) else vain
+                best, key = self.draft.copy(), self.draft.key
             else:
                 self.draft = best.copy()
         self.draft = best
@@ -97,7 +101,7 @@ class LocalSearch:
             for number, option in enumerate(self.draft.task.options[table]):
                 for places in self._places(table, number, option, hot):
                     yield ((table, (number, places)),)
-        yield from self._swaps(tables, hot)
+        yield from self._swaps(tables)
 
     def _hot_ranks(self) -> frozenset[int]:
         """Return the ranks that decide: alone the slowest, or first in a resource."""
@@ -145,27 +149,29 @@ class LocalSearch:
                 if new not in now[1]:
                     yield tuple(sorted((*kept, new)))
 
-    def _swaps(self, tables: list[int], hot: frozenset[int]) -> Iterator[Change]:
+    def _swaps(self, tables: list[int]) -> Iterator[Change]:
         """Yield exchanges of two tables that lie whole, or as wide, on two places."""
+        task = self.draft.task
+        by_rank = self.draft.loads @ task.weights
         whole = [t for t in range(len(self.draft.choices)) if self._single(t)]
-        weights = self.draft.task.weights
-        seconds = self.draft.loads @ weights
-        found: list[tuple[float, Change]] = []
-        for table in tables:
-            if table not in whole:
-                continue
-            option, (place,) = self._option(table)
-            own = float(option.loads.sum(axis=(0, 1)) @ weights) / option.span
-            for other in whole:
-                cut, (there,) = self._option(other)
-                if there == place or cut.span != option.span:
-                    continue
-                gap = seconds[place * option.span] - seconds[there * option.span]
-                theirs = float(cut.loads.sum(axis=(0, 1)) @ weights) / cut.span
-                off = abs(gap - 2 * (own - theirs))
-                found.append((off, self._swap(table, other)))
+        first = [self._option(t)[0].span * self._option(t)[1][0] for t in whole]
+        spans = np.array([self._option(t)[0].span for t in whole])
+        at = np.array(first, dtype=np.intp)
+        seconds = np.array([self._seconds(t) for t in whole])
+        found: list[tuple[float, int, int]] = []
+        for one in np.flatnonzero(np.isin(whole, tables)):
+            gaps = by_rank[at[one]] - by_rank[at]
+            off = np.abs(gaps - 2 * (seconds[one] - seconds))
+            others = np.flatnonzero((at != at[one]) & (spans == spans[one]))
+            best = others[np.argsort(off[others], kind="stable")[:_SWAPS]]
+            found += [(float(off[n]), whole[one], whole[n]) for n in best]
         found.sort()
-        yield from (change for _, change in found[:_SWAPS])
+        yield from (self._swap(one, other) for _, one, other in found[:_SWAPS])
+
+    def _seconds(self, table: int) -> float:
+        """Return what a table takes on each rank that has it."""
+        option, _ = self._option(table)
+        return float(option.flat_loads[0] @ self.draft.task.weights)
 
     def _single(self, table: int) -> bool:
         option, places = self._option(table)

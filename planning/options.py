@@ -53,20 +53,32 @@ class Option:
     loads: Floats
     memory_bytes: Floats
 
-    @property
+    @functools.cached_property
     def parts(self) -> int:
         """Parts of its columns."""
         return len(self.loads)
 
-    @property
+    @functools.cached_property
     def span(self) -> int:
         """Neighbouring ranks that a part goes to."""
         return int(self.loads.shape[1])
 
-    def chosen(self, places: Sequence[int]) -> Iterator[slice]:
-        """Yield the ranks of each part."""
-        for place in places:
-            yield slice(place * self.span, (place + 1) * self.span)
+    @functools.cached_property
+    def flat_loads(self) -> Floats:
+        """Its loads, [parts x span, resources]."""
+        return self.loads.reshape(self.parts * self.span, -1)
+
+    @functools.cached_property
+    def flat_bytes(self) -> Floats:
+        """Its memory, [parts x span]."""
+        return self.memory_bytes.reshape(-1)
+
+    def ranks(self, places: Sequence[int]) -> list[int]:
+        """Return the ranks of all parts, in the order of `flat_loads`."""
+        if self.span == 1:
+            return list(places)
+        span = range(self.span)
+        return [place * self.span + number for place in places for number in span]
 
     def placement(self, places: tuple[int, ...]) -> Placement:
         """Return how a plan says it."""
@@ -261,9 +273,9 @@ class Draft:
         self.choices[table] = choice
 
     def _add(self, option: Option, places: Sequence[int], sign: float) -> None:
-        for part, ranks in enumerate(option.chosen(places)):
-            self.loads[ranks] += sign * option.loads[part]
-            self.used_bytes[ranks] += sign * option.memory_bytes[part]
+        ranks = option.ranks(places)
+        self.loads[ranks] += sign * option.flat_loads
+        self.used_bytes[ranks] += sign * option.flat_bytes
 
     @property
     def key(self) -> float:

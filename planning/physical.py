@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -35,6 +35,14 @@ _DEAL_OF: Mapping[str, str] = {
     TABLE_ROW_WISE: "table_row_wise",
     GRID: "table_row_wise",
 }
+
+
+def deals_of(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return the ways in which tables of some sharding types are dealt."""
+    found = {_DEAL_OF[kind] for kind in kinds if kind in _DEAL_OF}
+    return tuple(deal for deal in DEALS if deal in found)
+
+
 KINDS = tuple(_DEAL_OF)
 """Sharding types that are priced."""
 
@@ -81,6 +89,7 @@ class PhysicalCost:
         prices: Prices of parts.
         memory: What parts take in memory.
         refer: Schedules the step for some ways of dealing.
+        deals: Ways of dealing that loads have columns for.
         known: Parts that are priced already.
 
     """
@@ -90,12 +99,15 @@ class PhysicalCost:
     prices: PartPrices
     memory: MemoryNeed
     refer: Callable[[PhysicalCost, frozenset[str]], Reference]
-    known: dict[Part, tuple[float, float]] = attrs.field(factory=dict)
+    deals: tuple[str, ...] = DEALS
+    known: dict[Part, tuple[float, float]] = attrs.field(
+        factory=dict[Part, tuple[float, float]]
+    )
 
     @property
     def resources(self) -> tuple[str, ...]:
         """Names of the columns of loads: way of dealing and measure."""
-        return tuple(f"{deal}.{measure}" for deal in DEALS for measure in MEASURES)
+        return tuple(f"{deal}.{measure}" for deal in self.deals for measure in MEASURES)
 
     @functools.cached_property
     def idle(self) -> Idle:
@@ -122,9 +134,9 @@ class PhysicalCost:
         if part not in self.known:
             self._price([part])
         lookup_s, update_s = self.known[part]
-        loads = np.zeros((len(DEALS), len(MEASURES)))
+        loads = np.zeros((len(self.deals), len(MEASURES)))
         own = (lookup_s, update_s, 1.0, part.pooling, float(part.dim))
-        loads[DEALS.index(_DEAL_OF[kind])] = own
+        loads[self.deals.index(_DEAL_OF[kind])] = own
         memory = self.memory.of(part, table.element_bytes)
         row = tuple(loads.ravel().tolist())
         span = self.among(_DEAL_OF[kind])
@@ -143,13 +155,13 @@ class PhysicalCost:
         """Return the time of steps in seconds; see `PlanCost`."""
         shape = loads.shape[:-2]
         ranks = loads.shape[-2]
-        dealt = loads.reshape(-1, ranks, len(DEALS), len(MEASURES))
+        dealt = loads.reshape(-1, ranks, len(self.deals), len(MEASURES))
         used = dealt.max(axis=(1, 3)) > 0
-        codes = np.maximum(used @ (1 << np.arange(len(DEALS))), 1)
+        codes = np.maximum(used @ (1 << np.arange(len(self.deals))), 1)
         found = np.zeros(len(dealt))
         for code in np.unique(codes):
             rows = codes == code
-            deals = frozenset(d for n, d in enumerate(DEALS) if code >> n & 1)
+            deals = frozenset(d for n, d in enumerate(self.deals) if code >> n & 1)
             found[rows] = self._template(deals).step_s(dealt[rows])
         return found.reshape(shape)
 
@@ -173,7 +185,7 @@ class PhysicalCost:
 
     def _template(self, deals: frozenset[str]) -> StepTemplate:
         if deals not in self._templates:
-            spans = tuple(self.among(deal) for deal in DEALS)
+            spans = {deal: self.among(deal) for deal in self.deals}
             reference = self.refer(self, deals)
             made = StepTemplate.of(reference, self.idle, spans, self.target)
             self._templates[deals] = made

@@ -18,7 +18,7 @@ from perfc.planning.options import Draft, Task
 SEARCHES = ("local", "beam", "greedy")
 """Ways to search: the first does all that the others do."""
 
-_WIDEST, _CELLS = 32, 4096
+_WIDEST, _CELLS = 32, 2048
 """Plans of a beam at most, and together with their ranks and tables."""
 
 _SMALL = 24

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import COLLECTIVES, LaunchGraph
 from perfc.passes import Timeline
-from perfc.planning.roles import DEALS, MEASURES, Curve, Role, Task, tasks_of
+from perfc.planning.roles import MEASURES, Curve, Role, Task, tasks_of
 from perfc.planning.step_model import StepModel, reduce_timeline
 
 Floats = NDArray[np.float64]
@@ -68,14 +68,15 @@ class StepTemplate:
 
     @classmethod
     def of(
-        cls, reference: Reference, idle: Idle, spans: Sequence[int], target: Target
+        cls, reference: Reference, idle: Idle, spans: Mapping[str, int], target: Target
     ) -> StepTemplate:
         """Find the tasks that plans change in a scheduled step.
 
         Args:
             reference: The scheduled step.
             idle: What kernels over next to nothing take.
-            spans: How many ranks share rows, for each way of dealing.
+            spans: Ways of dealing that loads have columns for, and how many ranks
+                share rows.
             target: The machine.
 
         """
@@ -88,8 +89,8 @@ class StepTemplate:
             meetings,
         )
         ranks = len(reference.loads)
-        loads = reference.loads.reshape(1, ranks, len(DEALS), len(MEASURES))
-        ruler = _Ruler(loads, reference.rank, idle, tuple(spans), target)
+        loads = reference.loads.reshape(1, ranks, len(spans), len(MEASURES))
+        ruler = _Ruler(loads, reference.rank, idle, spans, target)
         return cls(model, tuple(ruler.duration(task) for task in tasks))
 
     def step_s(self, loads: Floats) -> Floats:
@@ -118,19 +119,19 @@ class _Ruler:
     loads: Floats
     rank: int
     idle: Idle
-    spans: tuple[int, ...]
+    spans: Mapping[str, int]
     target: Target
 
     def duration(self, task: Task) -> Duration:
         """Return what a task takes under any loads."""
         if task.role is None:
             return _constant(task.seconds)
-        deal = DEALS.index(task.deal)
+        deal = tuple(self.spans).index(task.deal)
         if task.role in (Role.LOOKUP, Role.UPDATE):
             return self._kernels(task, deal, task.role)
         if task.role is Role.CAST:
             return self._linear(task, _local(deal, Role.ROWS))
-        span = self.spans[deal]
+        span = self.spans[task.deal]
         if task.role is Role.SPREAD:
             return self._linear(task, _all(deal, Role.INDICES, span))
         if task.kernel.op == "all_to_all":

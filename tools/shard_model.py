@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -13,6 +13,7 @@ from perfc.ir import OPTIMIZER_STATES, Dim, Graph, Program, UnsupportedModelErro
 from perfc.ir import evaluate as evaluated
 from perfc.passes import (
     Bags,
+    EmbeddingTable,
     Pass,
     PassContext,
     Placement,
@@ -33,10 +34,10 @@ from perfc.planning import (
     PhysicalCost,
     Reference,
     Table,
+    deals_of,
 )
 from perfc.planning import plan_text as text_of_plan
 from perfc.tools.analyzer import analyze, conversions
-from perfc.tools.binding import Dimensions
 from perfc.tools.model import Model, load, prepare
 from perfc.tools.modes import TRAINING, parallel_passes, training_passes
 from perfc.tools.report import Report
@@ -62,7 +63,7 @@ class ShardModel:
     """A model, the machine, and how a step of it runs.
 
     Attributes:
-        model: What `load` takes, or a program.
+        model: What `load` takes, or a program with its batch bound.
         target: The machine.
         world: The ranks.
         batch: Samples of each rank; None for what the model says.
@@ -70,7 +71,6 @@ class ShardModel:
         optimizer: Of training; None for the default.
         dtype: What the model computes in.
         qcomm: What pooled rows are sent as.
-        popularity: Of all tables, or by name; "" for what the model says.
 
     """
 
@@ -88,8 +88,7 @@ class ShardModel:
         transforms = [*conversions(self.dtype), *transforms]
         if isinstance(self.model, str):
             return load(self.model, batch=self.batch, transforms=transforms)
-        wanted = Dimensions(batch=self.batch)
-        return prepare(self.model, wanted, None, transforms)
+        return prepare(self.model, None, None, transforms)
 
     @functools.cached_property
     def forward(self) -> Model:
@@ -129,7 +128,7 @@ class ShardModel:
                     name=table.name,
                     rows=table.rows,
                     dim=table.dim,
-                    pooling=self._number(table.lookups) / self.samples,
+                    pooling=self._pooling(table),
                     element_bytes=bits / 8,
                     popularity=own if isinstance(own, str) and own else popularity,
                 )
@@ -139,6 +138,12 @@ class ShardModel:
                 msg = f"table {one.name!r} has {one.rows} rows of {one.dim} columns"
                 raise UnsupportedModelError(msg)
         return tuple(found)
+
+    def _pooling(self, table: EmbeddingTable) -> float:
+        """Return the rows of a bag; where tables do not say it they are alike."""
+        if "pooling" in table.record:
+            return table.pooling
+        return self._number(table.lookups) / self.samples
 
     def plan(self, text: str) -> Plan:
         """Return the plan that a name or a file says."""
@@ -178,6 +183,7 @@ class ShardModel:
             prices,
             self._memory(ops),
             lambda known, deals: self._reference(known, deals, report),
+            deals_of(types),
         )
         cost.prepare(self.tables, types)
         return cost
@@ -245,6 +251,3 @@ def world_of(target: Target, ranks: int) -> World:
     """Return the ranks on the nodes of a machine."""
     system = target.once(assumed_system)
     return World(ranks, min(ranks, system.gpus_per_node))
-
-
-__all__ = ["Mapping", "ShardModel", "world_of"]
