@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from perfc.planning.changes import Change, apply, keys_of_changes, least_places
+from perfc.planning.changes import (
+    Change,
+    Room,
+    apply,
+    keys_of_changes,
+    seconds_of_ranks,
+)
 from perfc.planning.options import Draft, Task
 
-_NEAREST = 8
+_NEAREST = 6
 """Places that are tried for each way to cut a table."""
 
 Stop = Callable[[], bool]
@@ -64,8 +70,9 @@ def _step(beam: Sequence[Draft], table: int, width: int) -> list[Draft]:
 
 
 def _choices(draft: Draft, table: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    room = Room.without(draft, table, seconds_of_ranks(draft))
     for number, option in enumerate(draft.task.options[table]):
-        nearest = least_places(draft, table, number, _NEAREST + option.parts)
+        nearest = room.places(number, _NEAREST + option.parts)
         if len(nearest) < option.parts:
             continue
         if option.parts == 1:

@@ -89,27 +89,63 @@ def apply(draft: Draft, change: Change) -> None:
         draft.set(table, choice)
 
 
-def least_places(draft: Draft, table: int, option: int, most: int) -> list[int]:
-    """Return places for the parts of a table, those with the least load first.
+@attrs.frozen(eq=False)
+class Room:
+    """How full ranks are, without one table.
 
-    Args:
-        draft: The draft.
-        table: The table; where it is already does not count.
-        option: How it would be cut.
-        most: How many places to return at most.
+    Attributes:
+        draft: The plan.
+        table: The table.
+        seconds: Of each rank, [ranks].
+        free_bytes: Memory of each rank, [ranks].
 
     """
-    found = draft.task.options[table][option]
-    weights = draft.task.weights
-    seconds = draft.loads @ weights
-    full = draft.used_bytes.copy()
-    if (old := draft.choices[table]) is not None:
-        cut = draft.task.options[table][old[0]]
-        ranks = cut.ranks(old[1])
-        seconds[ranks] -= cut.flat_loads @ weights
-        full[ranks] -= cut.flat_bytes
-    room = draft.task.memory_bytes - full >= found.flat_bytes.max()
-    by_place = seconds.reshape(found.places, -1).max(axis=1)
-    roomy = np.all(room.reshape(found.places, -1), axis=1)
-    order = np.lexsort((by_place, ~roomy))[:most]
-    return [int(place) for place in order if roomy[place]]
+
+    draft: Draft
+    table: int
+    seconds: Floats
+    free_bytes: Floats
+
+    @classmethod
+    def without(cls, draft: Draft, table: int, seconds: Floats) -> Room:
+        """Take a table out.
+
+        Args:
+            draft: The plan.
+            table: The table.
+            seconds: Of each rank, with the table.
+
+        """
+        free = draft.task.memory_bytes - draft.used_bytes
+        if (old := draft.choices[table]) is not None:
+            cut = draft.task.options[table][old[0]]
+            ranks = cut.ranks(old[1])
+            seconds, free = seconds.copy(), free.copy()
+            seconds[ranks] -= cut.flat_loads @ draft.task.weights
+            free[ranks] += cut.flat_bytes
+        return cls(draft, table, seconds, free)
+
+    def places(self, option: int, most: int) -> list[int]:
+        """Return places with room for parts, those with the least load first.
+
+        Args:
+            option: How the table would be cut.
+            most: How many places to return at most.
+
+        """
+        found = self.draft.task.options[self.table][option]
+        if found.span == 1:
+            by_place, free = self.seconds, self.free_bytes
+        else:
+            by_place = self.seconds.reshape(found.places, -1).max(axis=1)
+            free = self.free_bytes.reshape(found.places, -1).min(axis=1)
+        order = np.argsort(by_place, kind="stable")
+        roomy = order[free[order] >= found.largest_bytes][:most]
+        listed: list[int] = roomy.tolist()
+        return listed
+
+
+def seconds_of_ranks(draft: Draft) -> Floats:
+    """Return what each rank's loads are worth in seconds, [ranks]."""
+    found: Floats = draft.loads @ draft.task.weights
+    return found

@@ -15,13 +15,19 @@ import attrs
 import numpy as np
 
 from perfc.planning.beam_search import Stop
-from perfc.planning.changes import Change, apply, keys_of_changes, least_places
-from perfc.planning.options import Draft, Option
+from perfc.planning.changes import (
+    Change,
+    Room,
+    apply,
+    keys_of_changes,
+    seconds_of_ranks,
+)
+from perfc.planning.options import Draft, Floats, Option
 
-_NEAREST = 8
+_NEAREST = 6
 """Places that are tried for a part: those with the least load."""
 
-_SWAPS = 256
+_SWAPS = 64
 """Swaps that are tried in a round: those that would even two ranks out best."""
 
 _WORTH = 1e-9
@@ -88,32 +94,38 @@ class LocalSearch:
         for table in chance.sample(range(len(draft.choices)), count):
             number = chance.randrange(len(draft.task.options[table]))
             option = draft.task.options[table][number]
-            roomy = least_places(draft, table, number, option.places)
+            room = Room.without(draft, table, seconds_of_ranks(draft))
+            roomy = room.places(number, option.places)
             if len(roomy) >= option.parts:
                 places = tuple(sorted(chance.sample(roomy, option.parts)))
                 draft.set(table, (number, places))
 
     def _changes(self) -> Iterator[Change]:
         """Yield what to try next."""
-        hot = self._hot_ranks()
+        hot, seconds = self._hot_ranks(), seconds_of_ranks(self.draft)
         tables = [t for t in range(len(self.draft.choices)) if self._is_on(t, hot)]
         for table in tables:
+            room = Room.without(self.draft, table, seconds)
             for number, option in enumerate(self.draft.task.options[table]):
-                for places in self._places(table, number, option, hot):
+                for places in self._places(room, number, option, hot):
                     yield ((table, (number, places)),)
-        yield from self._swaps(tables)
+        yield from self._swaps(tables, seconds)
 
     def _hot_ranks(self) -> frozenset[int]:
-        """Return the ranks that decide: alone the slowest, or first in a resource."""
-        loads, task = self.draft.loads, self.draft.task
-        ranks, resources = loads.shape
-        alone = np.zeros((ranks, ranks, resources))
-        alone[range(ranks), range(ranks)] = loads
-        found = {int(np.argmax(task.cost.step_s(alone)))}
-        found.add(int(np.argmax(loads @ task.weights)))
-        weighed = np.flatnonzero(task.weights * loads.max(axis=0) > 0)
-        found.update(int(np.argmax(loads[:, resource])) for resource in weighed)
-        return frozenset(found)
+        """Return the ranks that decide: without their loads the step is shorter.
+
+        Where several are as late, none is alone: then the one with the most to do.
+        """
+        draft, task = self.draft, self.draft.task
+        busiest = int(np.argmax(seconds_of_ranks(draft)))
+        weighed = np.flatnonzero(task.weights * draft.loads.max(axis=0) > 0)
+        firsts = {int(np.argmax(draft.loads[:, resource])) for resource in weighed}
+        found = sorted({busiest, *firsts})
+        without = np.repeat(draft.loads[None], len(found), axis=0)
+        without[range(len(found)), found] = 0.0
+        saved_s = draft.step_s - task.cost.step_s(without)
+        late = [rank for rank, s in zip(found, saved_s, strict=True) if s > 0]
+        return frozenset({busiest, *late})
 
     def _option(self, table: int) -> tuple[Option, tuple[int, ...]]:
         choice = self.draft.choices[table]
@@ -127,11 +139,11 @@ class LocalSearch:
         return any(rank // option.span in places for rank in ranks)
 
     def _places(
-        self, table: int, number: int, option: Option, hot: frozenset[int]
+        self, room: Room, number: int, option: Option, hot: frozenset[int]
     ) -> Iterator[tuple[int, ...]]:
         """Yield where the parts of a table could go."""
-        now = self.draft.choices[table]
-        least = least_places(self.draft, table, number, _NEAREST + option.parts)
+        now = self.draft.choices[room.table]
+        least = room.places(number, _NEAREST + option.parts)
         if len(least) < option.parts:
             return
         if option.parts == 1:
@@ -149,10 +161,8 @@ class LocalSearch:
                 if new not in now[1]:
                     yield tuple(sorted((*kept, new)))
 
-    def _swaps(self, tables: list[int]) -> Iterator[Change]:
+    def _swaps(self, tables: list[int], by_rank: Floats) -> Iterator[Change]:
         """Yield exchanges of two tables that lie whole, or as wide, on two places."""
-        task = self.draft.task
-        by_rank = self.draft.loads @ task.weights
         whole = [t for t in range(len(self.draft.choices)) if self._single(t)]
         first = [self._option(t)[0].span * self._option(t)[1][0] for t in whole]
         spans = np.array([self._option(t)[0].span for t in whole])

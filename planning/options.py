@@ -73,6 +73,11 @@ class Option:
         """Its memory, [parts x span]."""
         return self.memory_bytes.reshape(-1)
 
+    @functools.cached_property
+    def largest_bytes(self) -> float:
+        """Memory of its largest part."""
+        return float(self.memory_bytes.max())
+
     def ranks(self, places: Sequence[int]) -> list[int]:
         """Return the ranks of all parts, in the order of `flat_loads`."""
         if self.span == 1:

@@ -90,6 +90,7 @@ class PhysicalCost:
         memory: What parts take in memory.
         refer: Schedules the step for some ways of dealing.
         deals: Ways of dealing that loads have columns for.
+        together: Tables that the model looks up with others at once.
         known: Parts that are priced already.
 
     """
@@ -100,6 +101,7 @@ class PhysicalCost:
     memory: MemoryNeed
     refer: Callable[[PhysicalCost, frozenset[str]], Reference]
     deals: tuple[str, ...] = DEALS
+    together: frozenset[str] = frozenset()
     known: dict[Part, tuple[float, float]] = attrs.field(
         factory=dict[Part, tuple[float, float]]
     )
@@ -135,11 +137,12 @@ class PhysicalCost:
             self._price([part])
         lookup_s, update_s = self.known[part]
         loads = np.zeros((len(self.deals), len(MEASURES)))
-        own = (lookup_s, update_s, 1.0, part.pooling, float(part.dim))
+        span = self.among(_DEAL_OF[kind])
+        joined = float(len(places) > 1 or table.name in self.together) / span
+        own = (lookup_s, update_s, 1.0, part.pooling, float(part.dim), joined)
         loads[self.deals.index(_DEAL_OF[kind])] = own
         memory = self.memory.of(part, table.element_bytes)
         row = tuple(loads.ravel().tolist())
-        span = self.among(_DEAL_OF[kind])
         return [
             Shard(place * span + n, row, memory)
             for place in places

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target, find_cost_models, price
-from perfc.ir import COLLECTIVES, Kernel, LaunchGraph
+from perfc.ir import COLLECTIVES, HOST_KINDS, Kernel, LaunchGraph
 
 Floats = NDArray[np.float64]
 
@@ -22,9 +22,10 @@ DEALS = ("table_wise", "row_wise", "table_row_wise")
 """Ways of dealing, as `shard-embeddings` names them: column-wise parts go with whole
 tables, grids with tables whose rows a node shares."""
 
-MEASURES = ("lookup_s", "update_s", "parts", "indices", "columns")
+MEASURES = ("lookup_s", "update_s", "parts", "indices", "columns", "joined")
 """What a part adds to its rank: seconds of both passes, lists of bags, indices of one
-rank's batch, and columns of pooled rows."""
+rank's batch, columns of pooled rows, and its share of a piece that the model's own
+columns are joined of."""
 
 
 class Role(enum.Enum):
@@ -35,6 +36,7 @@ class Role(enum.Enum):
     LENGTHS = "parts"
     INDICES = "indices"
     ROWS = "columns"
+    JOINED = "joined"
     SPREAD = "spread"
     CAST = "cast"
 
@@ -57,7 +59,8 @@ def role_of(node: str, kernel: Kernel) -> tuple[str, Role] | None:
         sent = {"lengths": Role.LENGTHS, "indices": Role.INDICES, "output": Role.ROWS}
         return (deal, sent[what]) if what in sent else None
     if kernel.op == "memcpy":
-        return None
+        copied = {"lengths": Role.LENGTHS, "indices": Role.INDICES}
+        return (deal, copied[rest]) if rest in copied else None
     if what == "input":
         return deal, Role.SPREAD if "bucketize" in rest else Role.LOOKUP
     if what == "lookup":
@@ -122,7 +125,7 @@ class Task:
         deal: Its way of dealing; empty for a collective that plans keep.
         role: What it does; None for such.
         rest_s: What the other tasks of its role take.
-        kernel: Its signature.
+        kernel: Its signature; None for a task of the host.
 
     """
 
@@ -131,7 +134,12 @@ class Task:
     deal: str
     role: Role | None
     rest_s: float
-    kernel: Kernel
+    kernel: Kernel | None
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether all ranks meet at it."""
+        return self.kernel is not None and self.kernel.op in COLLECTIVES
 
 
 def tasks_of(graph: LaunchGraph, duration_s: Sequence[float]) -> list[Task]:
@@ -149,7 +157,38 @@ def tasks_of(graph: LaunchGraph, duration_s: Sequence[float]) -> list[Task]:
         task = Task(number, float(duration_s[number]), deal, role, 0.0, kernel)
         found.setdefault(number if alone else (deal, role), []).append(task)
     kept = [_longest(tasks) for tasks in found.values()]
+    kept += _joins(graph, duration_s)
     return sorted(kept, key=lambda task: task.number)
+
+
+def _joins(graph: LaunchGraph, duration_s: Sequence[float]) -> Iterator[Task]:
+    """Yield where the host has cut gradients into pieces, to send them back.
+
+    It is the first thing that it does for the collective of each way of dealing.
+    """
+    waited: dict[str, int] = {}
+    for number, op in enumerate(graph.op):
+        if op < 0 or graph.kind[number] not in HOST_KINDS:
+            continue
+        deal, _, rest = graph.ops[op].node.partition(".")
+        back = rest.startswith("output.") and rest.endswith(_SENT_BACK)
+        if deal in DEALS and back and deal not in waited:
+            waited[deal] = number
+            yield Task(number, float(duration_s[number]), deal, Role.JOINED, 0.0, None)
+
+
+_SENT_BACK = (".all_to_all.all_to_all", ".reduce_scatter.all_gather")
+
+
+def slice_seconds(graph: LaunchGraph, duration_s: Sequence[float]) -> float:
+    """Return what the host takes to view one piece of a tensor; 0 if it never does."""
+    sliced = {n for n, op in enumerate(graph.ops) if op.name == "aten::slice"}
+    seconds = [
+        float(duration_s[number])
+        for number, op in enumerate(graph.op)
+        if op in sliced and graph.kind[number] in HOST_KINDS
+    ]
+    return sum(seconds) / len(sliced) if sliced else 0.0
 
 
 def _longest(tasks: Sequence[Task]) -> Task:

@@ -24,6 +24,9 @@ _WIDEST, _CELLS = 32, 2048
 _SMALL = 24
 """Tables of a task whose searches go on longer: each step is quick."""
 
+_STARTS = 3
+"""Plans of larger tasks that are improved: the best."""
+
 _VAIN, _FEW = 40, 8
 """How often in a row random moves may be in vain, of small tasks and of others."""
 
@@ -143,7 +146,8 @@ class _Run:
 
     def _improve(self) -> None:
         """Improve each plan; go on from the best with random moves."""
-        for start in sorted(self.plans, key=_order):
+        most = len(self.plans) if len(self.task.tables) <= _SMALL else _STARTS
+        for start in sorted(self.plans, key=_order)[:most]:
             self.say(f"local search from {start.name}")
             from_here = LocalSearch(start.draft.copy(), self.stop, self.seed)
             from_here.improve()

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
-from perfc.ir import COLLECTIVES, LaunchGraph
+from perfc.ir import LaunchGraph
 from perfc.passes import Timeline
-from perfc.planning.roles import MEASURES, Curve, Role, Task, tasks_of
+from perfc.planning.roles import MEASURES, Curve, Role, Task, slice_seconds, tasks_of
 from perfc.planning.step_model import StepModel, reduce_timeline
 
 Floats = NDArray[np.float64]
@@ -81,7 +81,7 @@ class StepTemplate:
 
         """
         tasks = tasks_of(reference.graph, reference.duration_s)
-        meetings = frozenset(t.number for t in tasks if t.kernel.op in COLLECTIVES)
+        meetings = frozenset(task.number for task in tasks if task.is_collective)
         model = reduce_timeline(
             reference.timeline,
             reference.duration_s,
@@ -90,7 +90,8 @@ class StepTemplate:
         )
         ranks = len(reference.loads)
         loads = reference.loads.reshape(1, ranks, len(spans), len(MEASURES))
-        ruler = _Ruler(loads, reference.rank, idle, spans, target)
+        piece_s = slice_seconds(reference.graph, reference.duration_s)
+        ruler = _Ruler(loads, reference.rank, idle, piece_s, spans, target)
         return cls(model, tuple(ruler.duration(task) for task in tasks))
 
     def step_s(self, loads: Floats) -> Floats:
@@ -111,6 +112,7 @@ class _Ruler:
         loads: Of the reference, [1, ranks, deals, measures].
         rank: Whose tasks they are.
         idle: What kernels over next to nothing take.
+        piece_s: What the host takes to view a piece of a tensor.
         spans: How many ranks share rows, for each way of dealing.
         target: The machine.
 
@@ -119,6 +121,7 @@ class _Ruler:
     loads: Floats
     rank: int
     idle: Idle
+    piece_s: float
     spans: Mapping[str, int]
     target: Target
 
@@ -131,12 +134,19 @@ class _Ruler:
             return self._kernels(task, deal, task.role)
         if task.role is Role.CAST:
             return self._linear(task, _local(deal, Role.ROWS))
-        span = self.spans[task.deal]
         if task.role is Role.SPREAD:
-            return self._linear(task, _all(deal, Role.INDICES, span))
-        if task.kernel.op == "all_to_all":
-            return self._exchange(task, _most(deal, task.role, span))
-        return self._exchange(task, _local(deal, task.role))
+            return self._linear(task, _all(deal, Role.INDICES, self.spans[task.deal]))
+        if task.role is Role.JOINED:
+            return self._pieces(task, _all(deal, Role.JOINED, 1))
+        return self._sent(task, self._size(task, deal))
+
+    def _size(self, task: Task, deal: int) -> Duration:
+        """Return what the time of a copy or a collective goes by."""
+        span = self.spans[task.deal]
+        role, op = task.role or Role.ROWS, task.kernel.op if task.kernel else ""
+        if op == "memcpy":
+            return _all(deal, role, span)
+        return _most(deal, role, span) if op == "all_to_all" else _local(deal, role)
 
     def _kernels(self, task: Task, deal: int, role: Role) -> Duration:
         """Of kernels over all tables of a rank the longest has what is not constant."""
@@ -156,8 +166,21 @@ class _Ruler:
         share = task.seconds / float(known[0, min(self.rank, known.shape[1] - 1)])
         return lambda loads: share * size(loads)
 
-    def _exchange(self, task: Task, size: Duration) -> Duration:
-        """By the collective's own curve over sizes."""
+    def _pieces(self, task: Task, count: Duration) -> Duration:
+        """So much for each piece."""
+        known = float(count(self.loads)[0, 0])
+
+        def seconds(loads: Floats) -> Floats:
+            more = self.piece_s * (count(loads) - known)
+            found: Floats = np.maximum(task.seconds + more, 0.0)
+            return found
+
+        return seconds
+
+    def _sent(self, task: Task, size: Duration) -> Duration:
+        """By the own curve of a collective or a copy over sizes."""
+        if task.kernel is None:
+            return _constant(task.seconds)
         curve, known = Curve.of(task.kernel, self.target), size(self.loads)
         whole = float(known[0, min(self.rank, known.shape[1] - 1)])
         return lambda loads: curve.seconds(size(loads) / whole)

@@ -184,6 +184,12 @@ class ShardModel:
             self._memory(ops),
             lambda known, deals: self._reference(known, deals, report),
             deals_of(types),
+            frozenset(
+                table.name
+                for tables in self.bags.nodes.values()
+                for table in tables
+                if len(tables) > 1
+            ),
         )
         cost.prepare(self.tables, types)
         return cost
