@@ -47,7 +47,7 @@ from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
 from perfc.costmodels.cpu_amounts import IN_PLACE, NEW
 from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
-from perfc.costmodels.embedding_bag import EMBEDDING_BAG, distinct_rows
+from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
@@ -70,7 +70,7 @@ from perfc.costmodels.host_profile import (
     parse_profile,
     profile_names,
 )
-from perfc.costmodels.inclusion import inclusion
+from perfc.costmodels.inclusion import inclusion_shares
 from perfc.costmodels.intervals import interval_rows, interval_sizes
 from perfc.costmodels.kernel_fit import (
     Family,
@@ -79,6 +79,7 @@ from perfc.costmodels.kernel_fit import (
     family_of,
     fits_of,
 )
+from perfc.costmodels.lookups import distinct_rows
 from perfc.costmodels.madmax import (
     MadMaxModel,
     MadMaxSystem,
@@ -108,7 +109,8 @@ from perfc.costmodels.popularity import (
     ZipfMandelbrot,
     rank_bins,
 )
-from perfc.costmodels.popularity_text import parse_popularity
+from perfc.costmodels.popularity_file import POPULARITY_SCHEMA, read_popularity
+from perfc.costmodels.popularity_text import is_popularity, parse_popularity
 from perfc.costmodels.product_parameters import (
     SIMT_MODES,
     GemmParameters,
@@ -175,7 +177,7 @@ from perfc.costmodels.timing import (
     graph_gaps_s,
     hidden_kernels,
 )
-from perfc.costmodels.unique_rows import RowCurve, row_curve, unique_rows
+from perfc.costmodels.unique_rows import RowCurve, row_curve, unique_row_count
 from perfc.costmodels.walk import WALK
 from perfc.costmodels.wave_scaling import (
     WAVE_SIGMA,
@@ -214,6 +216,7 @@ __all__ = [
     "NEAR_ROWS",
     "NEW",
     "NO_WORD",
+    "POPULARITY_SCHEMA",
     "PROFILE_SCHEMA",
     "REPEATED",
     "RESIDUAL_FILE",
@@ -310,10 +313,11 @@ __all__ = [
     "graph_gaps_s",
     "has_network",
     "hidden_kernels",
-    "inclusion",
+    "inclusion_shares",
     "interval_rows",
     "interval_sizes",
     "is_path",
+    "is_popularity",
     "is_possible",
     "joins_nodes",
     "launches_winograd",
@@ -338,6 +342,7 @@ __all__ = [
     "published_histogram",
     "ranged",
     "rank_bins",
+    "read_popularity",
     "reuse_histogram",
     "row_curve",
     "rows_for_hits",
@@ -351,7 +356,7 @@ __all__ = [
     "tensor_seconds",
     "terms_of",
     "uniform_estimate",
-    "unique_rows",
+    "unique_row_count",
     "wave_ratio",
     "weighed",
 ]

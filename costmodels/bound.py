@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from perfc.costmodels.causal import executed_share
-from perfc.costmodels.embedding_bag import (
+from perfc.costmodels.lookups import (
     Each,
     Lookups,
     has_tables,
@@ -143,11 +143,7 @@ def _bytes_of_bags(
     maths: Maths[Number],
 ) -> Number:
     """Bytes of the work, but a row looked up twice need not be read twice."""
-    each = lookups.maths
-    # Whatever the popularity, one row per table must be read.
-    distinct = each.where(
-        lookups.uniform, lookups.distinct(), each.least(lookups.count, 1.0)
-    )
+    distinct = lookups.distinct()
     forward = kernels.text("phase", "forward") == "forward"
     # A gradient writes the rows that it reads, and its own rows are read, too.
     times = lookups.spread(maths.where(forward, 1.0, 2.0))

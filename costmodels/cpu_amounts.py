@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
 from perfc.costmodels.cpu_reductions import goes_down, reduction_amounts
-from perfc.costmodels.embedding_bag import distinct_rows, has_tables, lookups_of
 from perfc.costmodels.kernel_fit import BACKWARD
+from perfc.costmodels.lookups import distinct_rows, has_tables, lookups_of
 from perfc.costmodels.maths import ARRAYS
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable

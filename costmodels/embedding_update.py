@@ -1,7 +1,7 @@
 """Gradients of embedding bags and the rows that they update, by their traffic.
 
-Per table with E rows and N = batch * pooling lookups, uniformly popular, U of the rows
-are touched (`embedding_bag.py`); the gradient has one row a bag.
+Per table with E rows and N = batch * pooling lookups, U of the rows are touched
+(`embedding_bag.py`), whatever their popularity; the gradient has one row a bag.
 
 Sorted (fbgemm: `warp_per_row`, `cta_per_row`): equal rows lie together, so each of the
 U rows and its state is read and written once; every lookup reads its bag's gradient,
@@ -35,6 +35,9 @@ from perfc.costmodels.embedding_bag import (
     SECTOR_BYTES,
     START_S,
     USABLE_L2,
+)
+from perfc.costmodels.extrapolation import NOWHERE, trust
+from perfc.costmodels.lookups import (
     Each,
     Lookups,
     has_tables,
@@ -42,7 +45,6 @@ from perfc.costmodels.embedding_bag import (
     lookups_of_one,
     touched_rows,
 )
-from perfc.costmodels.extrapolation import NOWHERE, trust
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import L2_SHARE, stream_share
 from perfc.costmodels.one_signature import OneSignature
@@ -181,7 +183,7 @@ def _update_seconds(
     batch = spread(maths.most(kernels.param("batch", 1.0), 1.0))
     algorithm = kernels.text("algorithm")
     atomic = spread(maths.flag(algorithm == "atomic")) > 0
-    row_misses = _misses(lookups.rows, lookups.count, held, each)
+    row_misses = lookups.misses(held)
     changed = lookups.distinct() * (row + _state_bytes(kernels, lookups, row, maths))
     updated = each.where(atomic, row_misses * row, changed)
     gradients = _misses(batch, lookups.count, held, each)

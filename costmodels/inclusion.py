@@ -46,7 +46,7 @@ _NEVER = 1e-12
 """A row that has arrived for sure has still not, with this probability."""
 
 
-def inclusion(popularity: Popularity, rows: int, drawn: float) -> Floats:
+def inclusion_shares(popularity: Popularity, rows: int, drawn: float) -> Floats:
     """Return the probability of a row of each group to be among those drawn.
 
     Args:

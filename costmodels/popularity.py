@@ -57,6 +57,11 @@ class Popularity(abc.ABC):
     def bins(self, rows: int) -> RankBins:
         """Return the rows of a table in groups of (nearly) the same probability."""
 
+    def part(self, parts: int) -> Popularity:
+        """Return that of one of so many parts, to which popular rows fall alike."""
+        del parts
+        return self
+
 
 @attrs.frozen
 class Uniform(Popularity):
@@ -98,6 +103,10 @@ class ZipfMandelbrot(Popularity):
     def bins(self, rows: int) -> RankBins:
         """Return the first ranks one by one, then groups that widen."""
         return power_bins(rows, self.s, self.q)
+
+    def part(self, parts: int) -> Popularity:
+        """Return the same with a shorter flat head: it has one rank of so many."""
+        return ZipfMandelbrot(self.s, self.q / parts)
 
 
 @attrs.frozen
@@ -244,6 +253,10 @@ class Distinct(Popularity):
     def bins(self, rows: int) -> RankBins:
         """Return those of the other."""
         return self.of.bins(rows)
+
+    def part(self, parts: int) -> Popularity:
+        """Return that of a part of the other."""
+        return Distinct(self.of.part(parts))
 
 
 @functools.lru_cache(maxsize=256)

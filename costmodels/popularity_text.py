@@ -55,6 +55,16 @@ def parse_popularity(text: str) -> Popularity:
     return make(*numbers)
 
 
+@functools.lru_cache(maxsize=1024)
+def is_popularity(text: str) -> bool:
+    """Whether `parse_popularity` can read a text."""
+    try:
+        parse_popularity(text)
+    except PopularityError:
+        return False
+    return True
+
+
 def _zipf_mandelbrot(s: float, q: float = 0.0) -> Popularity:
     """Zipf's law of exponent 0 has no shape: it is uniform."""
     found = ZipfMandelbrot(s, q)

@@ -19,7 +19,7 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels.inclusion import FEW_ROWS, inclusion
+from perfc.costmodels.inclusion import FEW_ROWS, inclusion_shares
 from perfc.costmodels.popularity import Histogram, Popularity, rank_bins
 from perfc.costmodels.rank_bins import RankBins
 from perfc.costmodels.unique_rows import RowCurve, row_curve
@@ -43,7 +43,7 @@ def lru_miss_share(popularity: Popularity, rows: int, cached: float) -> float:
         until = curve.lookups_until(cached)
         return 0.0 if math.isinf(until) else curve.novelty(until)
     bins = rank_bins(popularity, rows)
-    held = inclusion(popularity, rows, cached)
+    held = inclusion_shares(popularity, rows, cached)
     return min(float((bins.rows * bins.probability) @ (1 - held)), 1.0)
 
 
@@ -93,15 +93,16 @@ def cold_misses(
         return lookups
     curve = row_curve(popularity, rows, pooling)
     until = curve.lookups_until(cached)
+    touched = curve.touched(lookups)
     if until >= lookups:
-        return curve.touched(lookups)
+        return touched
     # A cache of few rows: what it holds is no average, and told one by one.
     missed = (
         lru_miss_share(popularity, rows, cached)
         if cached < FEW_ROWS
         else curve.novelty(until)
     )
-    return min(cached + (lookups - until) * missed, lookups)
+    return min(max(cached + (lookups - until) * missed, touched), lookups)
 
 
 @attrs.frozen

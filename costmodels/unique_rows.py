@@ -21,7 +21,7 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels.inclusion import inclusion
+from perfc.costmodels.inclusion import inclusion_shares
 from perfc.costmodels.popularity import Histogram, Popularity, Uniform, rank_bins
 from perfc.costmodels.protocol import Floats
 from perfc.costmodels.rank_bins import RankBins
@@ -172,7 +172,7 @@ def _row_curve(popularity: Popularity, rows: int, pooling: float) -> RowCurve:
     if not popularity.distinct or pooling <= 1:
         return _drawn(bins, bins.probability, 1.0)
     held = min(pooling, rows)
-    return _drawn(bins, inclusion(popularity, rows, held), held)
+    return _drawn(bins, inclusion_shares(popularity, rows, held), held)
 
 
 def _drawn(bins: RankBins, probability: Floats, per_draw: float) -> RowCurve:
@@ -180,7 +180,7 @@ def _drawn(bins: RankBins, probability: Floats, per_draw: float) -> RowCurve:
     return DrawnRows(bins.total_rows, bins.rows, escape, per_draw)
 
 
-def unique_rows(
+def unique_row_count(
     popularity: Popularity, rows: int, lookups: float, pooling: float = 1.0
 ) -> float:
     """Return how many different rows of a table are looked up, on average.

@@ -68,6 +68,7 @@ from perfc.passes.raise_rotary import RaiseRotary
 from perfc.passes.regather import Regather
 from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
+from perfc.passes.set_popularity import SetPopularity
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
 from perfc.passes.sharded_tables import Bags
@@ -192,6 +193,7 @@ __all__ = [
     "Schedule",
     "Segment",
     "SegmentKind",
+    "SetPopularity",
     "ShapeInference",
     "ShardEmbeddings",
     "SiteSaving",

@@ -21,7 +21,7 @@ from perfc.passes.eager import (
     made_contiguous,
     vector_launch,
 )
-from perfc.passes.eager_rows import Lookup, distinct
+from perfc.passes.eager_rows import Lookup
 from perfc.passes.eager_sorting import (
     I32,
     I64,
@@ -84,7 +84,7 @@ def _bits(lookup: Lookup) -> int:
 
 def _touched(lookup: Lookup) -> int:
     """Return how many rows of all tables are looked up at all."""
-    return sum(distinct(_sizes(table)[0], lookup.lookups) for table in lookup.tables)
+    return sum(map(lookup.touched, lookup.tables))
 
 
 def _transposed(lookup: Lookup) -> tuple[Launch, ...]:
@@ -125,7 +125,7 @@ def _updates(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
     """
     by_length: dict[bool, list[Record]] = {True: [], False: []}
     for table in lookup.tables:
-        runs_of_table = distinct(_sizes(table)[0], lookup.lookups)
+        runs_of_table = lookup.touched(table)
         by_length[lookup.lookups > LONG_RUN * runs_of_table].append(table)
     return (
         _update(site, lookup, "cta_per_row", tuple(by_length[True])),
@@ -143,8 +143,7 @@ def _update(
     item = site.operands[0].type.dtype.bits // 8
     elements = rewritten = 0
     for table in tables:
-        rows, dim = _sizes(table)
-        touched = distinct(rows, lookup.lookups)
+        dim, touched = table.integer("dim"), lookup.touched(table)
         elements += lookup.lookups * dim
         rewritten += touched * (dim * item + _state_bytes(kind, dim))
     listed = len(tables) * lookup.lookups * 2 * INFO_BYTES

@@ -121,7 +121,8 @@ def _sparse_step(
     live = _LIVE_ROWS.get(attributes.text("kind"), 0)
     if not live or not lookups:
         return 0
-    touched = distinct(bound(table.shape[0]), lookups)
+    popularity = attributes.text("popularity", "")
+    touched = distinct(bound(table.shape[0]), lookups, popularity)
     summed = touched * (int(rows.nbytes) // lookups)
     return max(summed + 4 * _INDEX_BYTES * lookups, live * summed)
 

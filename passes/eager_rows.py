@@ -8,7 +8,12 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels import distinct_rows
+from perfc.costmodels import (
+    distinct_rows,
+    is_popularity,
+    parse_popularity,
+    unique_row_count,
+)
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
 from perfc.passes.eager import (
     Launch,
@@ -24,11 +29,15 @@ PADDING = "padding_index"
 
 
 @functools.lru_cache(maxsize=4096)
-def distinct(rows: int, lookups: int) -> int:
-    """Return how many of *rows* equally popular rows are looked up at all, on average.
+def distinct(rows: int, lookups: int, popularity: str = "") -> int:
+    """Return how many of *rows* rows are looked up at all, on average.
 
-    At most there are as many as rows, and as lookups.
+    At most there are as many as rows, and as lookups. Equally popular ones, unless
+    *popularity* says how they spread.
     """
+    if popularity and is_popularity(popularity):
+        spread = parse_popularity(popularity)
+        return math.ceil(unique_row_count(spread, max(rows, 1), lookups))
     found = distinct_rows(np.array([float(max(rows, 1))]), np.array([float(lookups)]))
     return math.ceil(float(found[0]))
 
@@ -54,10 +63,17 @@ class Lookup:
 
     @classmethod
     def of(cls, site: Site, indices: Tensor, batch: int) -> Lookup:
-        """Return what the op of a site looks up; *indices* are those of all tables."""
+        """Return what the op of a site looks up; *indices* are those of all tables.
+
+        Raises:
+            PopularityError: how popular rows are is said in no known way.
+
+        """
         tables = site.attributes.records("tables")
         lookups = indices.numel // len(tables)
         complete = tuple(_with_pooling(table, lookups, batch) for table in tables)
+        for described in (site.attributes, *tables):
+            parse_popularity(str(described.get("popularity") or ""))
         size = indices.type.dtype.bits // 8
         return cls(complete, batch, lookups, size, site.attributes)
 
@@ -65,6 +81,12 @@ class Lookup:
     def total(self) -> int:
         """Indices of all tables."""
         return self.lookups * len(self.tables)
+
+    def touched(self, table: Record) -> int:
+        """Return how many rows of a table are looked up at all."""
+        popularity = table.get("popularity", self.attributes.get("popularity"))
+        rows = table.integer("rows")
+        return distinct(rows, self.lookups, str(popularity or ""))
 
     def params(
         self, tables: tuple[Record, ...] | None = None, **more: AttrValue
@@ -110,7 +132,7 @@ def gather(kind: str, table: Tensor, moved: Tensor, work: Work | None = None) ->
     return vector_launch("gather", table.type.dtype, params, work)
 
 
-def add_rows(table: Tensor, values: Tensor) -> Launch:
+def add_rows(table: Tensor, values: Tensor, popularity: str = "") -> Launch:
     """`index_add_`: add every row of values to its row of the table, atomically."""
     count = values.shape[0]
     rows, dim = table.shape if table.type.rank > 1 else (*table.shape, 1)
@@ -122,7 +144,9 @@ def add_rows(table: Tensor, values: Tensor) -> Launch:
         "optimizer": "sgd",
         "algorithm": "atomic",
     }
-    touched = distinct(rows, count) * (table.nbytes // max(rows, 1))
+    if popularity:
+        params["popularity"] = popularity
+    touched = distinct(rows, count, popularity) * (table.nbytes // max(rows, 1))
     read = values.nbytes + count * INDEX_BYTES + touched
     work = Work(values.numel, read, touched)
     return vector_launch("embedding_bag", table.type.dtype, params, work)

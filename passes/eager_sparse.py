@@ -48,6 +48,7 @@ class _Step:
         states: Its states.
         rows: The gradient as it is: a row for every lookup.
         summed: The gradient once equal indices are summed.
+        popularity: Of the table's rows; nothing for uniform.
 
     """
 
@@ -55,6 +56,7 @@ class _Step:
     states: tuple[Tensor, ...]
     rows: Tensor
     summed: Tensor
+    popularity: str = ""
 
     @property
     def row(self) -> Tensor:
@@ -64,10 +66,11 @@ class _Step:
 
 def _sparse_step(site: Site) -> Eager:
     table, _, rows, *states = site.operands
-    touched = distinct(table.shape[0], rows.shape[0])
+    popularity = site.attributes.text("popularity", "")
+    touched = distinct(table.shape[0], rows.shape[0], popularity)
     unique = min(site.attributes.integer("unique", touched), rows.shape[0])
     summed = rows_of(rows.type.dtype, unique, rows.shape[1])
-    step = _Step(table, tuple(states), rows, summed)
+    step = _Step(table, tuple(states), rows, summed, popularity)
     return _joined(_CALLS[site.attributes.text("kind")](step) if rows.numel else ())
 
 
@@ -132,7 +135,7 @@ def _masked(state: Tensor, picked: Tensor) -> Eager:
 
 
 def _sgd(step: _Step) -> tuple[Eager, ...]:
-    return (_call(ADD_ROWS, add_rows(step.table, step.rows)),)
+    return (_call(ADD_ROWS, add_rows(step.table, step.rows, step.popularity)),)
 
 
 def _adagrad(step: _Step) -> tuple[Eager, ...]:

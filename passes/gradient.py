@@ -39,6 +39,7 @@ class Rows:
 
     indices: Value
     values: Value
+    popularity: str = attrs.field(default="", kw_only=True)
 
 
 @attrs.frozen(eq=False)

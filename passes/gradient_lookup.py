@@ -50,9 +50,16 @@ def _of_tables(site: Site, count: int) -> Gradients:
         return {}
     if tables[0] in site.tables.rows:
         rows = site.tape.ops(op, 2, *operands, sparse=True, **kept)
-        site.tables.rows[tables[0]] = Rows(*rows)
+        site.tables.rows[tables[0]] = Rows(*rows, popularity=_popularity(site.node))
         return {}
     return dict(enumerate(site.tape.ops(op, count, *operands, **kept)))
+
+
+def _popularity(node: Node) -> str:
+    """Return what a look-up in one table says of it."""
+    (table,) = node.attributes.records("tables")
+    of_op = node.attributes.get("popularity")
+    return str(table.get("popularity", of_op) or "")
 
 
 def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) -> None:

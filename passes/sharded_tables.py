@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 
 import attrs
 
+from perfc.costmodels import parse_popularity
 from perfc.ir import (
     Dim,
     DType,
@@ -223,6 +224,9 @@ class Shard:
         elif isinstance(pooling, int | float):
             pooling = pooling / self.among
         changed = self.table.record.updated(rows=rows, dim=dim, sharding=kind)
+        if "popularity" in changed and self.among > 1:
+            whole = parse_popularity(changed.text("popularity"))
+            changed = changed.updated(popularity=str(whole.part(self.among)))
         return changed if pooling is None else changed.updated(pooling=pooling)
 
     @property

@@ -229,7 +229,8 @@ def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
     ]
     operands = [table, rows.indices, rows.values, *states]
     name = f"{step.kind}.{table.name}"
-    step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind)
+    said = {"popularity": rows.popularity} if rows.popularity else {}
+    step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind, **said)
 
 
 ROWWISE = "rowwise_adagrad"

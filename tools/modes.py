@@ -14,6 +14,7 @@ from perfc.passes import (
     Fsdp,
     Pass,
     Regather,
+    SetPopularity,
     ShardEmbeddings,
     TensorParallel,
     Training,
@@ -24,7 +25,10 @@ MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
 
 
-_EARLY = (BatchEmbeddings, ConvertDtype, Fsdp, ShardEmbeddings, TensorParallel)
+_EARLY = (
+    *(BatchEmbeddings, ConvertDtype, Fsdp, SetPopularity, ShardEmbeddings),
+    TensorParallel,
+)
 """What changes forward, of which backward is derived: what autocast casts is what
 backward reads."""
 

@@ -19,6 +19,7 @@ from perfc.tools.files import write_result
 from perfc.tools.model import load
 from perfc.tools.modes import INFERENCE, MODES
 from perfc.tools.plugin_option import plugin_option
+from perfc.tools.popularity_option import set_popularities
 from perfc.tools.report import OUT_OF_MEMORY, Report
 
 EXIT_NOT_MODELLED = 4
@@ -56,6 +57,15 @@ EXIT_OUT_OF_MEMORY = 5
     type=click.IntRange(1, MAX_DIM),
     metavar="N",
     help="Lookups per embedding bag, where the model leaves it open.",
+)
+@click.option(
+    "--popularity",
+    "popularities",
+    multiple=True,
+    metavar="TEXT|FILE|NAME=TEXT",
+    help="How look-ups spread over the rows of tables, or of the table NAME: "
+    "uniform, zipf(1.05), zipf-mandelbrot(0.98,1400), ..., or what `perfc locality` "
+    "writes.",
 )
 @click.option(
     "--mode",
@@ -166,7 +176,8 @@ def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
     timing = Timing()
     instruments = [timing, *([VerifyEach()] if options["verify_each"] else [])]
     transforms, passes = split_passes(options["passes"])
-    transforms = [*conversions(options["dtype"]), *transforms]
+    popular = set_popularities(options["popularities"])
+    transforms = [*popular, *conversions(options["dtype"]), *transforms]
     overrides = pairs(options["overrides"], "--set")
     targets = [load_target(name, overrides) for name in options["targets"]]
     loaded = load(

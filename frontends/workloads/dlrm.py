@@ -20,6 +20,7 @@ import attrs
 from perfc.frontends.workloads.builder import I64, Builder
 from perfc.frontends.workloads.lookups import (
     LOOKUP_CHOICES,
+    LOOKUP_TEXTS,
     MAX_TABLES,
     Tables,
     declare_bags,
@@ -141,6 +142,7 @@ def _workload(  # noqa: PLR0913 - name, text and sizes of a table row
         source=source,
         parameters=parameters,
         choices={**LOOKUP_CHOICES, "places": ("device", "host")},
+        texts=LOOKUP_TEXTS,
         limits={"tables": MAX_TABLES},
         widths=frozenset({"bottom", "top"}),
         make=make,

@@ -16,6 +16,12 @@ LOOKUP_CHOICES: Mapping[str, tuple[str, ...]] = {"embedding": ("bag", "batched")
 """One op per table, or one for all."""
 
 
+LOOKUP_TEXTS = frozenset({"popularity"})
+"""Parameters that cost models read."""
+
+UNIFORM = "uniform"
+"""Every row is looked up alike."""
+
 _UNLIMITED = "none"
 """Tables have the rows they have; a number cuts those that have more."""
 
@@ -29,6 +35,7 @@ class Tables:
         dim: Columns of every table.
         pooling: Lookups per bag of each table.
         batched: One lookup kernel for all tables, not one a table.
+        popularity: How look-ups spread over the rows of each.
 
     """
 
@@ -36,6 +43,7 @@ class Tables:
     dim: int
     pooling: tuple[int, ...]
     batched: bool = False
+    popularity: str = UNIFORM
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -53,6 +61,7 @@ class Tables:
             "dim": self.dim,
             "pooling": pooling,
             "max_rows": _UNLIMITED,
+            "popularity": UNIFORM,
         }
 
     def changed(self, values: Mapping[str, int | str]) -> Tables:
@@ -64,12 +73,15 @@ class Tables:
             dim=int(values["dim"]),
             pooling=_repeated(self.pooling, values["pooling"], tables),
             batched=values["embedding"] == "batched",
+            popularity=str(values["popularity"]),
         )
 
     def records(self) -> tuple[Record, ...]:
         """Describe each table as `embedding_bag` wants it."""
+        skewed = self.popularity != UNIFORM
+        more = {"popularity": self.popularity} if skewed else {}
         return tuple(
-            Record({"rows": rows, "dim": self.dim, "pooling": pooling})
+            Record({"rows": rows, "dim": self.dim, "pooling": pooling, **more})
             for rows, pooling in zip(self.rows, self.pooling, strict=True)
         )
 

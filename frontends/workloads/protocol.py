@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
@@ -10,6 +11,9 @@ from perfc.ir import Program, UsageError
 
 MAX_PARAMETER = 10**12
 """Larger parameters are typing errors."""
+
+_BETWEEN = re.compile(r",(?![^(]*\))")
+"""A comma, but for those inside of parentheses."""
 
 _MAX_DIGITS = 20
 _MAX_LAYERS = 200
@@ -40,6 +44,7 @@ class Workload:
         make: Builds the program from the parameters' values.
         least: Least number of the parameters that need more than 1.
         widths: Parameters that are widths of layers, as `512-256-64`.
+        texts: Parameters that are read elsewhere, as `zipf(1.05)`.
 
     """
 
@@ -52,6 +57,7 @@ class Workload:
     make: Callable[[Mapping[str, int | str]], Program]
     least: Mapping[str, int] = attrs.field(factory=dict[str, int])
     widths: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
 
     @property
     def usage(self) -> str:
@@ -79,7 +85,7 @@ class Workload:
         """
         values = dict(self.parameters)
         given: set[str] = set()
-        for item in filter(None, options.split(",")):
+        for item in filter(None, _BETWEEN.split(options)):
             key, equals, text = item.partition("=")
             if not equals or key not in values:
                 msg = f"workload {self.name!r} has no parameter {item!r}; "
@@ -99,7 +105,7 @@ class Workload:
                 msg = f"parameter {key}={text!r} of {self.name!r}: expected {allowed}"
                 raise UsageError(msg)
             return text
-        if text == self.parameters[key]:
+        if text == self.parameters[key] or (text and key in self.texts):
             return text
         if key in self.widths:
             return self._widths(key, text)

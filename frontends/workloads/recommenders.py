@@ -21,6 +21,7 @@ import attrs
 from perfc.frontends.workloads.builder import Builder
 from perfc.frontends.workloads.lookups import (
     LOOKUP_CHOICES,
+    LOOKUP_TEXTS,
     MAX_TABLES,
     Tables,
     declare_bags,
@@ -220,6 +221,7 @@ RECOMMENDER_WORKLOADS = (
             "rank": 512,
         },
         choices=LOOKUP_CHOICES,
+        texts=LOOKUP_TEXTS,
         limits={**_LIMITS, "layers": _MAX_CROSS_LAYERS},
         make=build_dcnv2,
     ),
@@ -229,6 +231,7 @@ RECOMMENDER_WORKLOADS = (
         source="arXiv 1606.07792, sizes of arXiv 2001.02772",
         parameters=_WIDE_AND_DEEP.parameters(rows=1_000_000, pooling=1),
         choices=LOOKUP_CHOICES,
+        texts=LOOKUP_TEXTS,
         limits=_LIMITS,
         make=build_wide_and_deep,
     ),
@@ -238,6 +241,7 @@ RECOMMENDER_WORKLOADS = (
         source="arXiv 1703.04247",
         parameters=_DEEPFM.parameters(rows="criteo", pooling=1),
         choices=LOOKUP_CHOICES,
+        texts=LOOKUP_TEXTS,
         limits=_LIMITS,
         make=build_deepfm,
     ),

@@ -29,7 +29,7 @@ from perfc.costmodels import (
     row_curve,
     rows_for_hits,
     static_miss_share,
-    unique_rows,
+    unique_row_count,
 )
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -52,7 +52,7 @@ def test_misses_of_caches_that_run(text: str, rows: int, cached: int) -> None:
     share = after / (count - count // 2)
     noise = 3 * math.sqrt(after) / (count - count // 2)
     expected = lru_miss_share(popularity, rows, cached)
-    if unique_rows(popularity, rows, count // 2) > cached:  # the cache is full
+    if unique_row_count(popularity, rows, count // 2) > cached:  # the cache is full
         assert expected == pytest.approx(share, rel=0.015, abs=noise)
 
 
@@ -102,7 +102,7 @@ def test_cold_misses_lie_between(
     """A cold cache misses every row once at least, and no look-up twice."""
     popularity = parse_popularity(text)
     found = cold_misses(popularity, rows, cached, lookups)
-    touched = unique_rows(popularity, rows, lookups)
+    touched = unique_row_count(popularity, rows, lookups)
     assert touched * (1 - 1e-6) <= found + 1e-9
     assert found <= lookups * (1 + 1e-9)
 

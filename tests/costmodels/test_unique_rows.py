@@ -18,13 +18,13 @@ from perfc.costmodels import (
     Histogram,
     Uniform,
     ZipfMandelbrot,
-    inclusion,
+    inclusion_shares,
     parse_popularity,
     published_histogram,
     rank_bins,
     reuse_histogram,
     row_curve,
-    unique_rows,
+    unique_row_count,
 )
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -44,7 +44,7 @@ def test_unique_rows_of_draws(s: float, q: float, rows: int) -> None:
     ]
     noise = 3 * float(np.std(counts)) / repeats**0.5
     expected = float(np.mean(counts))
-    found = unique_rows(popularity, rows, lookups)
+    found = unique_row_count(popularity, rows, lookups)
     assert abs(found - expected) <= 0.005 * expected
     assert abs(found - expected) <= 0.0005 * expected + noise
 
@@ -72,21 +72,21 @@ def test_unique_rows_of_distinct_bags(
     all_bags = distinct_bags(single, rows, bags * repeats, pooling, seed=5)
     counts = [len(np.unique(part)) for part in np.split(all_bags, repeats)]
     noise = 3 * float(np.std(counts)) / repeats**0.5
-    found = unique_rows(Distinct(single), rows, bags * pooling, pooling)
+    found = unique_row_count(Distinct(single), rows, bags * pooling, pooling)
     assert abs(found - np.mean(counts)) <= 0.002 * np.mean(counts) + noise
 
 
 def test_bags_that_hold_all_rows() -> None:
     """A bag of as many rows as there are has them all."""
-    assert unique_rows(Distinct(ZipfMandelbrot(1)), 7, 7, 7) == pytest.approx(7)
-    assert unique_rows(Distinct(ZipfMandelbrot(1)), 7, 90, 9) == pytest.approx(7)
+    assert unique_row_count(Distinct(ZipfMandelbrot(1)), 7, 7, 7) == pytest.approx(7)
+    assert unique_row_count(Distinct(ZipfMandelbrot(1)), 7, 90, 9) == pytest.approx(7)
 
 
 @given(st.floats(0, 3), st.integers(1, 5000), st.floats(0, 5000))
 def test_inclusion_adds_up(s: float, rows: int, count: float) -> None:
     """Rows drawn are as many as are drawn."""
     popularity = parse_popularity(f"zipf({s})")
-    found = inclusion(popularity, rows, count)
+    found = inclusion_shares(popularity, rows, count)
     bins = rank_bins(popularity, rows)
     assert np.all((found >= 0) & (found <= 1))
     assert float(found @ bins.rows) == pytest.approx(min(count, rows), rel=2e-3)
@@ -106,8 +106,8 @@ def test_inclusion_adds_up(s: float, rows: int, count: float) -> None:
 def test_curves_rise(text: str, rows: int, lookups: float, more: float) -> None:
     """More look-ups touch more rows, never more than there are or are looked up."""
     popularity = parse_popularity(text)
-    found = unique_rows(popularity, rows, lookups)
-    after = unique_rows(popularity, rows, lookups + more)
+    found = unique_row_count(popularity, rows, lookups)
+    after = unique_row_count(popularity, rows, lookups + more)
     assert 0 <= found <= min(lookups, rows) * (1 + 1e-9)
     assert after >= found * (1 - 1e-9)
     assert 0 <= row_curve(popularity, rows).novelty(lookups) <= 1 + 1e-9
@@ -117,17 +117,17 @@ def test_curves_rise(text: str, rows: int, lookups: float, more: float) -> None:
 def test_ends(text: str) -> None:
     """No look-up touches nothing, one touches one row, very many touch all."""
     popularity = parse_popularity(text)
-    assert unique_rows(popularity, 50, 0) == 0
-    assert unique_rows(popularity, 50, 1) == pytest.approx(1, rel=0.03)
-    assert unique_rows(popularity, 50, 0.25) <= 0.25
-    assert unique_rows(popularity, 50, 1e12) == pytest.approx(50)
-    assert unique_rows(popularity, 1, 3) == pytest.approx(1)
+    assert unique_row_count(popularity, 50, 0) == 0
+    assert unique_row_count(popularity, 50, 1) == pytest.approx(1, rel=0.03)
+    assert unique_row_count(popularity, 50, 0.25) <= 0.25
+    assert unique_row_count(popularity, 50, 1e12) == pytest.approx(50)
+    assert unique_row_count(popularity, 1, 3) == pytest.approx(1)
 
 
 def test_uniform_is_the_limit_of_zipf() -> None:
     """A popularity that is nearly flat touches what a flat one does."""
-    flat = unique_rows(Uniform(), 10_000, 8000)
-    assert unique_rows(ZipfMandelbrot(1e-9), 10_000, 8000) == pytest.approx(flat)
+    flat = unique_row_count(Uniform(), 10_000, 8000)
+    assert unique_row_count(ZipfMandelbrot(1e-9), 10_000, 8000) == pytest.approx(flat)
     assert row_curve(Uniform(), 10_000).touched(8000) == pytest.approx(flat)
 
 
@@ -140,7 +140,7 @@ def test_rarefied_histogram() -> None:
     found = Histogram(tuple(zip(*(each.tolist() for each in hits), strict=True)))
     curve = row_curve(found, rows)
     for count in (1000, 20_000, 100_000):
-        expected = unique_rows(popularity, rows, count)
+        expected = unique_row_count(popularity, rows, count)
         assert curve.touched(count) == pytest.approx(expected, rel=0.01)
     more = len(np.unique(lookups[:150_000]))
     assert curve.touched(150_000) == pytest.approx(more, rel=0.02)
@@ -164,7 +164,7 @@ def test_reuse_histogram_of_draws() -> None:
         assert found.rows[place] == pytest.approx(rows_of, rel=0.002 + noise)
         assert found.lookups[place] == pytest.approx(hits_of, rel=0.002 + noise)
     assert sum(found.lookups) == pytest.approx(lookups)
-    touched = unique_rows(popularity, rows, lookups)
+    touched = unique_row_count(popularity, rows, lookups)
     assert found.touched == pytest.approx(touched, rel=1e-5)
 
 
@@ -176,12 +176,12 @@ def test_simulated_unique_rows() -> None:
         sizes = dict(re.findall(r"(\w+)=([\d.]+)", row["config"]))
         if row["quantity"] == "unique":
             popularity = parse_popularity(f"zipf-mandelbrot({sizes['s']},{sizes['q']})")
-            found = unique_rows(popularity, int(sizes["H"]), float(row["n"]))
+            found = unique_row_count(popularity, int(sizes["H"]), float(row["n"]))
         elif row["quantity"] == "unique_per_batch_distinct_bags":
             popularity = Distinct(parse_popularity(f"zipf({sizes['s']})"))
             pooling = int(sizes["L"])
             lookups = int(sizes["B"]) * pooling
-            found = unique_rows(popularity, int(sizes["H"]), lookups, pooling)
+            found = unique_row_count(popularity, int(sizes["H"]), lookups, pooling)
         else:
             continue
         assert found == pytest.approx(float(row["simulated"]), rel=0.005), row
@@ -203,7 +203,7 @@ def test_published_reuse() -> None:
         sizes = (float(mine[0]["avg_num_indices"]), float(mine[0]["avg_unique_rows"]))
         popularity = published_histogram(*sizes, *shares)
         lookups = float(row["indices"])
-        reuse = lookups / unique_rows(popularity, 10**10, lookups)
+        reuse = lookups / unique_row_count(popularity, 10**10, lookups)
         expected = float(row["avg_reuse_from_histogram"])
         assert reuse == pytest.approx(expected, rel=0.015), row
 
@@ -214,5 +214,7 @@ def test_fitted_popularity_of_published_look_ups() -> None:
     path = DATA / "locality" / "dlrm_datasets_fit.csv"
     for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
         popularity = ZipfMandelbrot(float(row["s_fit"]), float(row["q_fit"]))
-        found = unique_rows(popularity, int(float(row["H_fit"])), float(row["indices"]))
+        found = unique_row_count(
+            popularity, int(float(row["H_fit"])), float(row["indices"])
+        )
         assert found == pytest.approx(float(row["unique_rows"]), rel=0.005), row

@@ -1,0 +1,259 @@
+"""What kernels look up in embedding tables: rows, how many, how popular.
+
+Of E equally popular rows N look-ups touch E (1 - (1 - 1/E)^N), and of those that a
+cache of C rows sees again it keeps a share of C / E; rows of another popularity are
+counted by `unique_rows.py` and `row_cache.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.one_signature import OneSignature
+from perfc.costmodels.popularity import Popularity, Uniform
+from perfc.costmodels.popularity_text import is_popularity, parse_popularity
+from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.row_cache import cold_misses
+from perfc.costmodels.unique_rows import unique_row_count
+from perfc.ir import AttrValue, Kernel, PerfcError, Record
+
+_UNIFORM = ("uniform", "", None)
+"""Popularities of rows that are all the same, as most tables say it."""
+
+ROW_FORMATS: Mapping[str, tuple[float, int]] = MappingProxyType(
+    {
+        "fp64": (8.0, 0),
+        "fp32": (4.0, 0),
+        "tf32": (4.0, 0),
+        "fp16": (2.0, 0),
+        "bf16": (2.0, 0),
+        "fp8": (1.0, 0),
+        "int8": (1.0, 4),
+        "int4": (0.5, 4),
+        "int2": (0.25, 4),
+    }
+)
+"""Bytes per element, and per row for its scale, as FBGEMM stores tables."""
+
+
+def distinct_rows(rows: Floats, count: Floats) -> Floats:
+    """Return how many of *rows* equally popular rows *count* lookups touch, on average.
+
+    E (1 - (1 - 1/E)^N): never more than there are rows, or lookups.
+    """
+    return touched_rows(rows, count, ARRAYS)
+
+
+def touched_rows(rows: Number, count: Number, maths: Maths[Number]) -> Number:
+    """Return the same of one table or of many."""
+    spread = maths.most(rows, 1 + 1e-12)  # the logarithm of one row's is -inf
+    missed = maths.expm1(count * maths.log1p(-1 / spread))
+    return maths.least(-rows * missed, count)
+
+
+Each = TypeVar("Each", float, Floats)
+"""Of a table that is looked up; a number where all tables of one kernel are alike."""
+
+
+@attrs.frozen(eq=False)
+class Lookups(Generic[Each, Number]):
+    """What kernels look up, table by table.
+
+    Attributes:
+        rows: Rows of the embedding table.
+        row_bytes: Bytes of one of its rows.
+        count: Lookups: batch * pooling.
+        pooling: Lookups of a bag.
+        skewed: Places of the tables whose rows are not equally popular, and how popular
+            they are.
+        tables: How many each kernel has.
+        spread: From what is of each kernel to what is of each table.
+        per_kernel: Sums what is of each table over those of a kernel.
+        maths: Of tables.
+
+    """
+
+    rows: Each
+    row_bytes: Each
+    count: Each
+    pooling: Each
+    skewed: tuple[tuple[int, Popularity], ...]
+    tables: Number
+    spread: Callable[[Number], Each]
+    per_kernel: Callable[[Each], Number]
+    maths: Maths[Each]
+
+    def distinct(self) -> Each:
+        """Return how many different rows are looked up."""
+        found = touched_rows(self.rows, self.count, self.maths)
+
+        def touched(popularity: Popularity, of: Floats) -> float:
+            rows, count, pooling, _ = of.tolist()
+            return unique_row_count(popularity, int(rows), count, pooling)
+
+        return self._where_skewed(found, touched, self.rows)
+
+    def misses(self, held: Each) -> Each:
+        """Return how many look-ups miss a cache that *held* rows of each table fit."""
+        distinct = touched_rows(self.rows, self.count, self.maths)
+        hit = self.maths.least(held / self.rows, 1.0)
+        found = distinct + (self.count - distinct) * (1 - hit)
+
+        def missed(popularity: Popularity, of: Floats) -> float:
+            rows, count, pooling, cached = of.tolist()
+            return cold_misses(popularity, int(rows), cached, count, pooling)
+
+        return self._where_skewed(found, missed, held)
+
+    @property
+    def uneven(self) -> Each:
+        """1 for each table whose rows are not equally popular, else nought."""
+
+        def uneven(_popularity: Popularity, _of: Floats) -> float:
+            return 1.0
+
+        return self._where_skewed(0.0 * self.rows, uneven, self.rows)
+
+    def _where_skewed(
+        self, found: Each, of: Callable[[Popularity, Floats], float], held: Each
+    ) -> Each:
+        """Replace what was found of tables whose rows are not equally popular."""
+        if not self.skewed:
+            return found
+        each = (self.rows, self.count, self.pooling, held)
+        sizes: Floats = np.array(each, dtype=np.float64).reshape(4, -1)
+        known: dict[tuple[object, ...], float] = {}
+        changed: Floats = np.array(found, dtype=np.float64).reshape(-1)
+        for place, popularity in self.skewed:
+            mine: Floats = sizes[:, place]
+            key = (popularity, *mine.tolist())
+            if key not in known:
+                known[key] = of(popularity, mine)
+            changed[place] = known[key]
+        alone = not isinstance(found, np.ndarray)
+        replaced: Any = float(changed[0]) if alone else changed
+        made: Each = replaced
+        return made
+
+
+def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
+    """Return the tables that the kernels look up.
+
+    Raises:
+        PerfcError: a table does not give rows, dim and pooling.
+
+    """
+    tables = [kernel.params.records("tables") for kernel in kernels.kernels]
+    counts = [len(each) for each in tables]
+    at = np.repeat(np.arange(len(counts)), counts)
+    listed = list(zip(kernels.kernels, tables, strict=True))
+    per_kernel = [_format_of(kernel) for kernel, _ in listed]
+    texts = [text for kernel, mine in listed for text in _popularities(kernel, mine)]
+    batch, element, extra = np.array(per_kernel, dtype=np.float64)[at].T
+    sizes = np.array(
+        [each for kernel, mine in listed for each in _sizes_of(kernel, mine)],
+        dtype=np.float64,
+    )
+    rows, dim, pooling = sizes.T
+    return Lookups(
+        np.maximum(rows, 1.0),
+        np.ceil(dim * element) + extra,
+        batch * pooling,
+        pooling,
+        skewed=_skewed(texts),
+        tables=np.array(counts, dtype=np.float64),
+        spread=lambda amounts: amounts[at],
+        per_kernel=lambda amounts: np.bincount(
+            at, weights=amounts, minlength=len(counts)
+        ).astype(np.float64, copy=False),
+        maths=ARRAYS,
+    )
+
+
+def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
+    """Return the tables that one kernel looks up, as arrays.
+
+    Tables that are alike are one number so many times, which costs less.
+    """
+    tables = one.kernel.params.records("tables")
+    alike = tables.count(tables[0]) == len(tables)
+    read = tables[:1] if alike else tables
+    batch, element, extra = _format_of(one.kernel)
+    skewed = _skewed(_popularities(one.kernel, read))
+    sizes = np.array(_sizes_of(one.kernel, read), dtype=np.float64)
+    count = float(len(tables))
+    if alike:
+        ((rows, dim, pooling),) = sizes.tolist()
+        same: Lookups[float, float] = Lookups(
+            max(rows, 1.0),
+            math.ceil(dim * element) + extra,
+            batch * pooling,
+            pooling,
+            skewed=skewed,
+            tables=count,
+            spread=float,
+            per_kernel=count.__mul__,
+            maths=FLOATS,
+        )
+        return same
+    each: Lookups[Floats, float] = Lookups(
+        np.maximum(sizes[:, 0], 1.0),
+        np.ceil(sizes[:, 1] * element) + extra,
+        batch * sizes[:, 2],
+        sizes[:, 2],
+        skewed=skewed,
+        tables=count,
+        spread=np.asarray,
+        per_kernel=lambda amounts: float(np.add.reduce(amounts)),
+        maths=ARRAYS,
+    )
+    return each
+
+
+def _sizes_of(
+    kernel: Kernel, tables: Sequence[Record]
+) -> list[tuple[AttrValue, AttrValue, AttrValue]]:
+    """Return rows, dim and pooling of tables."""
+    try:
+        return [(t["rows"], t["dim"], t["pooling"]) for t in tables]
+    except KeyError as error:
+        message = (
+            f"a table of kernel {kernel.op!r} has no {error}; "
+            f"expected rows, dim and pooling: {kernel.params}"
+        )
+        raise PerfcError(message) from None
+
+
+def _format_of(kernel: Kernel) -> tuple[float, float, float]:
+    """Return the batch, and bytes of an element and of a row besides."""
+    element, extra = ROW_FORMATS.get(kernel.dtype, (4.0, 0))
+    return float(kernel.params.integer("batch")), element, float(extra)
+
+
+def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:
+    """Return what each table says, or the op of all."""
+    of_all = kernel.params.get("popularity")
+    return [table.get("popularity", of_all) for table in tables]
+
+
+def _skewed(texts: Sequence[AttrValue]) -> tuple[tuple[int, Popularity], ...]:
+    """Return the places of what is not uniform, and what it is."""
+    if all(text in _UNIFORM for text in texts):
+        return ()
+    read = [parse_popularity(str(text or "")) for text in texts]
+    return tuple((i, p) for i, p in enumerate(read) if not isinstance(p, Uniform))
+
+
+def has_tables(kernel: Kernel) -> bool:
+    """Whether the signature of an embedding bag says what it looks up, and how."""
+    if not kernel.params.get("tables") or "batch" not in kernel.params:
+        return False
+    texts = _popularities(kernel, kernel.params.records("tables"))
+    return all(text in _UNIFORM or is_popularity(str(text)) for text in texts)

@@ -1,0 +1,28 @@
+"""The option `--popularity`: how look-ups spread over the rows of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.ir import UsageError
+from perfc.passes import SetPopularity
+
+
+def set_popularities(texts: Sequence[str]) -> list[SetPopularity]:
+    """Read `TEXT`, `FILE` and `NAME=TEXT`; what is said of one table goes first.
+
+    Raises:
+        PopularityError: one is no popularity, and no file of one.
+        UsageError: a table, or all tables, have two.
+
+    """
+    found: dict[str, SetPopularity] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        table, popularity = (name, value) if equals else ("", text)
+        if table in found:
+            whose = f"table {table!r}" if table else "all tables"
+            msg = f"--popularity of {whose} is given twice; give it once"
+            raise UsageError(msg)
+        found[table] = SetPopularity(popularity.strip(), table.strip())
+    return sorted(found.values(), key=lambda each: not each.table)
