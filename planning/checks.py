@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -63,9 +64,9 @@ def check_tables(tables: Sequence[Table]) -> None:
         raise PerfcError(msg)
     for table in tables:
         check_table(table)
-    names = [table.name for table in tables]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        msg = f"two tables are named {twice[0]!r}; plans tell them apart by name"
+    name, times = Counter(table.name for table in tables).most_common(1)[0]
+    if times > 1:
+        msg = f"{times} tables are named {name!r}; plans tell them apart by name"
         raise PerfcError(msg)
 
 

@@ -33,17 +33,21 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
     if len(first) != len(second):
         msg = f"kendall_tau: {len(first)} numbers against {len(second)}"
         raise PerfcError(msg)
-    one, other = _orders(first), _orders(second)
-    ordered = int(np.count_nonzero(one)) * int(np.count_nonzero(other))
-    return int(np.sum(one * other)) / math.sqrt(ordered) if ordered else None
+    one, other = _numbers(first), _numbers(second)
+    agreed = in_one = in_other = 0
+    for at in range(len(one)):
+        signs = np.sign(one[at + 1 :] - one[at]), np.sign(other[at + 1 :] - other[at])
+        agreed += int(np.sum(signs[0] * signs[1]))
+        in_one += int(np.count_nonzero(signs[0]))
+        in_other += int(np.count_nonzero(signs[1]))
+    ordered = in_one * in_other
+    return agreed / math.sqrt(ordered) if ordered else None
 
 
-def _orders(numbers: Sequence[float]) -> NDArray[np.int64]:
-    """Return for each pair 1 where the first is more, -1 where it is less, else 0."""
-    array = np.asarray(numbers, dtype=np.float64)
+def _numbers(given: Sequence[float]) -> NDArray[np.int64]:
+    """Return the rank of each number among those that differ."""
+    array = np.asarray(given, dtype=np.float64)
     if np.isnan(array).any():
         msg = "kendall_tau: expected numbers to rank, found nan"
         raise PerfcError(msg)
-    one, other = np.triu_indices(len(array), 1)
-    more, less = array[one] > array[other], array[one] < array[other]
-    return more.astype(np.int64) - less.astype(np.int64)
+    return np.unique(array, return_inverse=True)[1].astype(np.int64)

@@ -176,7 +176,7 @@ def generate_tasks(
     sizes = {"ranks": ranks, "batch": batch, "memory_bytes": memory_bytes}
     for name, size in sizes.items():
         if not (math.isfinite(size) and size >= 1):
-            msg = f"generate_tasks: {name} is {size}, expected 1 or more"
+            msg = f"generate_tasks: {name} is {size}, expected a number from 1 on"
             raise UsageError(msg)
     chance = random.Random(seed)  # noqa: S311 - no secret
     room = _USABLE * memory_bytes * ranks

@@ -120,11 +120,13 @@ def _priced(
     shape = (parts, len(shards) // parts)
     loads = np.asarray([shard.loads for shard in shards], dtype=np.float64)
     memory = np.asarray([shard.memory_bytes for shard in shards], dtype=np.float64)
+    alone = np.zeros((len(shards), world.ranks, loads.shape[1]))
+    alone[:, 0] = loads
     return ShardingOption(
         table=table,
         kind=placement.kind,
         kernel=placement.compute_kernel,
         loads=loads.reshape(*shape, -1),
-        seconds=cost.step_s(loads[:, np.newaxis, :]).reshape(shape),
+        seconds=cost.step_s(alone).reshape(shape),
         memory_bytes=memory.reshape(shape),
     )

@@ -99,11 +99,11 @@ class StorageRules:
         inputs, outputs = self._exchanged(table, kind, size, said.bags)
         cached = kernel in CACHED
         hbm, ddr = self._weights(table, kernel, size, said)
-        ssd = hbm + ddr if kernel == KEY_VALUE else 0
+        ssd = 0
         if kernel == KEY_VALUE:
-            factor = _load_factor(said)
-            hbm = min(said.key_value_cache_bytes, math.ceil(table.bytes * factor))
-            ddr = 0
+            ssd = hbm + self._rows_bytes(math.ceil(table.bytes), table, size)
+            most = math.ceil(table.bytes * _load_factor(said))
+            hbm, ddr = min(said.key_value_cache_bytes, most), 0
         held = 0 if self.perf.inference else inputs + outputs
         return Storage(
             hbm_bytes=hbm + self._held(inputs, outputs, cached, said)
@@ -125,17 +125,20 @@ class StorageRules:
             factor = _load_factor(said)
             hbm = round(ddr * factor)
             books = math.ceil(size.rows * (_BOOKS_BYTES + factor * _SLOT_BYTES))
-        if self.perf.inference:
-            return _share(hbm, table, size), _share(ddr, table, size)
+            books = 0 if self.perf.inference else books
         return (
-            self._with_states(_share(hbm, table, size), table) + books,
-            self._with_states(_share(ddr, table, size), table),
+            self._rows_bytes(hbm, table, size) + books,
+            self._rows_bytes(ddr, table, size),
         )
 
-    def _with_states(self, weights: int, table: Table) -> int:
-        times = {"sgd": 0.0, "adam": 2.0, "adagrad": 1.0}
+    def _rows_bytes(self, whole: int, table: Table, size: ShardSize) -> int:
+        """Return a shard's part of *whole* bytes of rows, and of states of them."""
+        weights = math.ceil(whole * (size.rows * size.dim) / (table.rows * table.dim))
+        if self.perf.inference:
+            return weights
+        states = {"sgd": 0.0, "adam": 2.0, "adagrad": 1.0}
         of_rows = 1 / table.dim
-        return weights + math.ceil(weights * times.get(self.optimizer, of_rows))
+        return weights + math.ceil(weights * states.get(self.optimizer, of_rows))
 
     def _exchanged(
         self, table: Table, kind: str, size: ShardSize, bags: float
@@ -169,10 +172,6 @@ class StorageRules:
             return 2 * inputs + at_peak
         burst = int((1 + 6 / said.prefetch_passes) * inputs) if cached else 0
         return 3 * inputs + burst + at_peak
-
-
-def _share(whole: int, table: Table, size: ShardSize) -> int:
-    return math.ceil(whole * (size.rows * size.dim) / (table.rows * table.dim))
 
 
 def _load_factor(said: Constraints) -> float:

@@ -170,5 +170,5 @@ def test_bad_plans() -> None:
         plan_times(COST, TABLES, {}, WORLD)
     with pytest.raises(PerfcError, match="no embedding tables"):
         plan_loads(COST, [], {}, WORLD)
-    with pytest.raises(PerfcError, match="two tables are named 't0'"):
+    with pytest.raises(PerfcError, match="2 tables are named 't0'"):
         plan_loads(COST, [TABLES[0], TABLES[0]], good, WORLD)

@@ -236,7 +236,7 @@ def test_key_value_store() -> None:
     held = 16 * 128 * (10 * 8 + 128 * 4)
     assert 1000 + held == storage.hbm_bytes
     assert storage.ddr_bytes == 0
-    assert storage.ssd_bytes > 0
+    assert 512_000 + 1000 * (4 + 0.2 * 16) == storage.ssd_bytes
 
 
 def test_miss_rate_by_stack_distance() -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfc.ir import PerfcError, UsageError
@@ -14,10 +14,12 @@ from perfc.passes import COLUMN_WISE, GRID, ROW_WISE, TABLE_WISE, Placement, Pla
 from perfc.planning import (
     PerfRules,
     Table,
+    Task,
     Topology,
     TorchRecCost,
     TorchRecPlanner,
     check_plan,
+    exhaustive,
     plan_loads,
     plan_times,
 )
@@ -147,6 +149,18 @@ def test_dynamic_finds_the_least_sum(tables: list[Table]) -> None:
     grid = attrs.evolve(alone, proposers=("grid",), kinds=(TABLE_WISE, ROW_WISE))
     dynamic = attrs.evolve(alone, kinds=(TABLE_WISE, ROW_WISE))
     assert pytest.approx(grid.plan(tables).step_s) == dynamic.plan(tables).step_s
+
+
+@given(SOME_TABLES)
+@settings(max_examples=20)
+def test_no_better_than_trying_all(tables: list[Table]) -> None:
+    """No plan of whole tables is better than the best of all of them."""
+    planner = attrs.evolve(PLANNER, kinds=(TABLE_WISE,))
+    task = Task.of(tables, COST, WORLD, planner.memory_bytes, (TABLE_WISE,))
+    best = exhaustive(task)
+    assert best is not None
+    best_s = plan_times(COST, tables, {"": best.plan}, WORLD)[""]
+    assert best_s <= planner.plan(tables).step_s * (1 + 1e-12)
 
 
 def test_bad_names() -> None:
