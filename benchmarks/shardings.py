@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--system", default="dgx-a100", help="GPUs, as --target")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--batch", type=int, default=4096, help="of each rank")

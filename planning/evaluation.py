@@ -31,6 +31,7 @@ class ShardingTime:
 
 
 SHARDING_TIMES = Schema("perfc.shardings/1", ShardingTime)
+"""The format of measured steps of plans."""
 
 Times = Mapping[str, Mapping[str, float]]
 """Of tasks, by name, the time of each plan, by name."""

@@ -8,7 +8,11 @@ import attrs
 
 from perfc.planning.strategy import Strategy
 
-THROUGHPUT, MEMORY, PRICE = "throughput", "memory", "price"
+THROUGHPUT, MEMORY = "throughput", "memory"
+
+PRICE = "price"
+"""The objective that a sample costs as little money as can be."""
+
 OBJECTIVES = (THROUGHPUT, MEMORY, PRICE)
 """Samples a second, memory of the GPU that needs most, money for a sample."""
 

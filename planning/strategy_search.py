@@ -12,7 +12,10 @@ from perfc.planning.strategy import Strategy
 from perfc.planning.strategy_price import Objective, StrategyBound, StrategyPrice
 from perfc.planning.strategy_space import Refused
 
-FAST, ALL = "fast", "all"
+FAST = "fast"
+"""The method that prices only what could be best."""
+
+ALL = "all"
 METHODS = (FAST, ALL)
 """Price what could be best, or everything."""
 

@@ -15,6 +15,7 @@ from perfc.passes import World
 from perfc.planning.checks import one_of, positive
 
 GIB = 1024**3
+"""Bytes of a GiB."""
 
 DENSE, FUSED, FUSED_UVM = "dense", "fused", "fused_uvm"
 FUSED_UVM_CACHING, KEY_VALUE = "fused_uvm_caching", "key_value"
