@@ -107,7 +107,8 @@ class Stepping:
 
     def add(self, node: Node) -> None:
         """Add a node, in program order."""
-        if node.op in FREE or all(value in self.known for value in node.results):
+        known = [value in self.known for value in node.results]
+        if node.op in FREE or (known and all(known)):
             return
         if node.op in VIEWS or (node not in self.runs and node.operands):
             self._look(node)
@@ -115,7 +116,9 @@ class Stepping:
             self._join(node)
         elif is_loop(node):
             self._loop(node)
-        elif (found := reduction_of(node, self._shape(node.operands[0]))) is not None:
+        elif node.operands and (
+            found := reduction_of(node, self._shape(node.operands[0]))
+        ):
             self._reduce(node, found)
         else:
             self._call(node)
@@ -346,7 +349,7 @@ class Stepping:
         Of a product in fp32, if only loops read it (`unfuse_bias_add_to_pointwise`
         in `fx_passes/post_grad.py`).
         """
-        if len(node.operands) <= _BIAS:
+        if len(node.operands) <= _BIAS or not node.results:
             return False
         if node.op in ("conv", "conv_transpose"):
             return node.attributes.get("dtype") is None
@@ -414,8 +417,7 @@ class Stepping:
         type_ = self.types[value]
         buffer = Buffer(value.name, int(type_.nbytes), type_.dtype, value)
         if enter:
-            tensor = Tensor(value, type_, {}, buffer=buffer)
-            self._views[value] = View(tensor)
+            self._views[value] = View(Tensor(value, type_, {}, buffer=buffer))
         return buffer
 
     def _shape(self, value: Value) -> tuple[int, ...]:
@@ -438,9 +440,8 @@ def _rank(value: Value) -> int:
 def _has_own_memory(tensor: Tensor) -> bool:
     """Whether a kernel allocates its result itself: all but BLAS and convolutions."""
     node = tensor.value.producer
-    if node is None:
-        return True
-    return node.op not in ("linear", "matmul", "conv", "conv_transpose")
+    products = ("linear", "matmul", "conv", "conv_transpose")
+    return node is None or node.op not in products
 
 
 def _are_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
