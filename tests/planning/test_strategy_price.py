@@ -1,0 +1,153 @@
+"""What strategies cost, and how they are ranked."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfc.planning import Objective, Strategy, StrategyPrice, least_share
+
+PRICE = StrategyPrice(
+    strategy=Strategy(replicas=8),
+    samples=80,
+    step_s=0.5,
+    low_s=0.4,
+    high_s=0.7,
+    exposed_s=0.1,
+    bubble_s=0.0,
+    shares={"host": 0.1, "compute": 0.6, "memory": 0.2, "network": 0.1},
+    parameters_bytes=10.0,
+    peak_bytes=30.0,
+    limit_bytes=40.0,
+)
+
+
+def test_what_is_derived() -> None:
+    """Samples a second, money by GPU hours, memory that is missing."""
+    assert 160 == PRICE.samples_per_s
+    # 8 GPUs x 0.5 s x 3.6 $/h = 0.004 $ for 80 samples
+    assert 50 == pytest.approx(PRICE.usd_per_million(3.6))
+    assert 0 == PRICE.missing_bytes
+    assert 5 == attrs.evolve(PRICE, limit_bytes=25.0).missing_bytes
+
+
+def test_what_bounds_a_step() -> None:
+    """The largest part; what others wait for each other is none of theirs."""
+    assert "compute" == PRICE.bound
+    assert "compute" == attrs.evolve(PRICE, bubble_s=0.15).bound
+    assert "bubble" == attrs.evolve(PRICE, bubble_s=0.25).bound
+
+
+def test_objectives_differ() -> None:
+    """More GPUs are faster, fewer cheaper, stages smaller."""
+    many = attrs.evolve(PRICE, strategy=Strategy(replicas=16), step_s=0.3)
+    small = attrs.evolve(
+        PRICE, strategy=Strategy(replicas=4, stages=2), step_s=0.9, peak_bytes=20.0
+    )
+
+    for name, best in (("throughput", many), ("price", PRICE), ("memory", small)):
+        assert best is min((PRICE, many, small), key=Objective(name).key)
+
+
+def test_what_does_not_fit_comes_last() -> None:
+    """However fast it is; what lacks least comes first of these."""
+    large = attrs.evolve(PRICE, step_s=0.1, peak_bytes=60.0)
+    larger = attrs.evolve(PRICE, step_s=0.01, peak_bytes=70.0)
+
+    for name in ("throughput", "price", "memory"):
+        ranked = sorted((larger, large, PRICE), key=Objective(name).key)
+        assert [PRICE, large, larger] == ranked
+
+
+def test_equals_are_ranked_by_name() -> None:
+    """So that the order is always the same."""
+    named = [
+        attrs.evolve(PRICE, strategy=Strategy(replicas=2, tensor=4)),
+        attrs.evolve(PRICE, strategy=Strategy(replicas=4, tensor=2)),
+    ]
+
+    key = Objective("throughput").key
+    for order in (named, named[::-1]):
+        assert named == sorted(order, key=key)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 10), st.floats(0.01, 10)), min_size=1, max_size=6
+    ),
+    st.integers(1, 9),
+    st.sampled_from(("gpipe", "1f1b")),
+    st.booleans(),
+)
+def test_no_pipeline_is_faster_than_its_bound(
+    times: list[tuple[float, float]],
+    count: int,
+    schedule: str,
+    training: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """However uneven the stages, whose microbatches run one after the other."""
+    whole = sum(forward + (backward if training else 0) for forward, backward in times)
+
+    step = _simulated(times, count, schedule, training=training)
+
+    assert step >= whole * least_share(count, len(times)) * (1 - 1e-9)
+
+
+def test_the_bound_is_reached() -> None:
+    """By stages that get faster from one to the next; by one stage, and by one part."""
+    stages, count = 4, 5
+    times = [(0.0, (1 - 1 / count) ** stage) for stage in range(stages)]
+    whole = sum(backward for _, backward in times)
+
+    reached = whole * least_share(count, stages)
+
+    assert count * times[0][1] == pytest.approx(reached)
+    assert 7 == pytest.approx(least_share(7, 1))
+    assert 1 == pytest.approx(least_share(1, 7))
+
+
+def _simulated(
+    times: list[tuple[float, float]], count: int, schedule: str, *, training: bool
+) -> float:
+    """Return when the last stage ends: each step waits for its neighbour's."""
+    stages = len(times)
+    ahead = {"gpipe": [count] * stages, "1f1b": range(stages, 0, -1)}[schedule]
+    left = {stage: _steps(ahead[stage], count, training) for stage in range(stages)}
+    ends: dict[tuple[int, int, bool], float] = {}
+    free = [0.0] * stages
+    while any(left.values()):
+        for stage, steps in left.items():
+            while steps:
+                microbatch, backward = steps[0]
+                before = _before(stage, stages, microbatch, backward=backward)
+                if before is not None and before not in ends:
+                    break
+                steps.pop(0)
+                start = max(free[stage], ends[before] if before else 0.0)
+                free[stage] = start + times[stage][backward]
+                ends[stage, microbatch, backward] = free[stage]
+    return max(free)
+
+
+def _steps(ahead: int, count: int, training: bool) -> list[tuple[int, bool]]:  # noqa: FBT001 - of the step
+    """Return (microbatch, backward): as many forward as go ahead, then in turn."""
+    first = min(ahead, count) if training else count
+    steps = [(number, False) for number in range(first)]
+    for number in range(first, count):
+        steps += [(number - first, True), (number, False)]
+    if training:
+        steps += [(number, True) for number in range(count - first, count)]
+    return steps
+
+
+def _before(
+    stage: int, stages: int, microbatch: int, *, backward: bool
+) -> tuple[int, int, bool] | None:
+    """Return what a step reads: forward from below, backward from above."""
+    if not backward:
+        return (stage - 1, microbatch, False) if stage else None
+    if stage == stages - 1:
+        return (stage, microbatch, False)
+    return (stage + 1, microbatch, True)

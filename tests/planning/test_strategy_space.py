@@ -1,0 +1,154 @@
+"""All strategies, and why some cannot be."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfc
+from perfc.ir import PerfcError
+from perfc.passes import Training
+from perfc.planning import Refused, Strategy, StrategySpace
+
+SPACE = StrategySpace(ranks=8, gpus_per_node=8, tables=False, training=True, batch=64)
+
+
+def _made(space: StrategySpace) -> list[Strategy]:
+    return [one for one in space if isinstance(one, Strategy)]
+
+
+def _refused(space: StrategySpace) -> list[Refused]:
+    return [one for one in space if isinstance(one, Refused)]
+
+
+@given(st.integers(1, 200), st.integers(1, 16), st.booleans(), st.booleans())
+def test_every_factorisation_is_there_once(
+    ranks: int,
+    per_node: int,
+    tables: bool,  # noqa: FBT001 - drawn
+    training: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """All products of replicas, ranks of a layer and stages, each a strategy once."""
+    space = StrategySpace(
+        ranks=ranks,
+        gpus_per_node=per_node,
+        tables=tables,
+        training=training,
+        batch=ranks * 12,
+    )
+
+    listed = _made(space)
+    named = [str(one) for one in listed] + [
+        str(one.strategy) for one in _refused(space)
+    ]
+
+    triples = {(one.replicas, one.tensor, one.stages) for one in listed}
+    assert triples == {
+        (ranks // (tensor * stages), tensor, stages)
+        for tensor in range(1, ranks + 1)
+        for stages in range(1, ranks + 1)
+        if ranks % (tensor * stages) == 0
+    }
+    assert {1} == set(Counter(named).values())
+    assert {ranks} == {one.ranks for one in listed}
+
+
+def test_one_gpu_has_one_way() -> None:
+    """Nothing is shared with nobody."""
+    assert ["dp:1"] == [str(one) for one in attrs.evolve(SPACE, ranks=1)]
+
+
+def test_an_inference_has_no_gradients_to_share() -> None:
+    """`grad-op` and schedules of backward are of training."""
+    found = _made(attrs.evolve(SPACE, training=False))
+
+    assert {"dp", "fsdp"} == {one.data for one in found}
+    assert {"1f1b"} == {one.schedule for one in found}
+
+
+def test_hybrids_go_between_nodes() -> None:
+    """There have to be two nodes, and two ranks of each that share."""
+    assert not [one for one in _made(SPACE) if one.data == "fsdp-hybrid"]
+    found = _made(attrs.evolve(SPACE, ranks=16))
+    hybrid = {one.tensor for one in found if one.data == "fsdp-hybrid"}
+    assert {1, 2, 4} == hybrid
+
+
+def test_nodes_of_tables() -> None:
+    """What shares rows inside nodes needs several."""
+    one = {s.tables for s in _made(attrs.evolve(SPACE, tables=True))}
+    two = {s.tables for s in _made(attrs.evolve(SPACE, tables=True, ranks=16))}
+
+    assert {"dp", "table-wise", "row-wise", "column-wise"} == one
+    assert {"table-row-wise", "grid"} == two - one
+
+
+def test_batches_that_do_not_divide() -> None:
+    """They are named, not left out."""
+    space = attrs.evolve(SPACE, batch=12)
+
+    reasons = {str(one.strategy): one.reason for one in _refused(space)}
+
+    assert "a batch of 12 does not divide into 8 replicas" == reasons["dp:8"]
+    assert "dp:4 tp:2" in {str(one) for one in _made(space)}
+    parts = attrs.evolve(SPACE, microbatches=(3,))
+    (reason,) = {one.reason for one in _refused(parts) if one.strategy.data == "dp"} - {
+        "a batch of 32 does not divide into 3 microbatches",
+        "a batch of 16 does not divide into 3 microbatches",
+    }
+    assert "a batch of 64 does not divide into 3 microbatches" == reason
+
+
+def test_a_batch_that_the_model_fixes() -> None:
+    """It decides how many replicas share a batch."""
+    space = attrs.evolve(SPACE, batch=16, fixed=8)
+
+    assert {2} == {one.replicas for one in _made(space)}
+    (reason,) = {one.reason for one in _refused(space) if one.strategy.data == "dp"}
+    assert "the model fixes 8 samples of a replica" in reason
+
+
+DLRM = "dlrm-ddp:tables=2,rows=1000"
+GPT = "gpt2:layers=2,hidden=64,heads=4,seq=16,vocab=101"
+
+
+@pytest.mark.parametrize(
+    ("model", "space", "error"),
+    [
+        (
+            GPT,
+            SPACE,
+            "before other rewrites|fsdp comes before|takes one model on one GPU",
+        ),
+        (
+            DLRM,
+            attrs.evolve(SPACE, tables=True),
+            "before other rewrites|fsdp comes before|takes one model on one GPU",
+        ),
+    ],
+)
+def test_what_is_ruled_out_cannot_be(
+    model: str, space: StrategySpace, error: str
+) -> None:
+    """The passes themselves refuse what the space refuses."""
+    refused = _refused(space)
+    assert refused
+    for one in refused:
+        strategy = attrs.evolve(
+            one.strategy, microbatches=one.strategy.microbatches or 1
+        )
+        staged = strategy.stages > 1
+        passes = strategy.passes(8)
+        early, late = (passes[:-1], passes[-1:]) if staged else (passes, [])
+        with pytest.raises(PerfcError, match=error):
+            perfc.load(
+                model,
+                batch=16,
+                mode="training",
+                ranks=8,
+                transforms=[*early, Training(), *late],
+            )
