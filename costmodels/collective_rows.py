@@ -33,19 +33,20 @@ FACTORS = {"start": 0.35, "step": 0.2, "rate": 0.1, "network": 0.3}
 """Of an installation, and how far each is expected to be off (standard deviation of its
 logarithm): what systems that were left out of the fit were off, rounded."""
 
-_OP, _CURVE = 0.08, 0.08
-"""How far an op, and a place on its curve, is off besides."""
+_OP, _CURVE = 0.15, 0.05
+"""How far an op, and a place on its curve, is off besides. These and the next are what
+makes the rows that were fitted likeliest (their marginal likelihood), rounded."""
 
-_OP_OCTAVES, _CURVE_OCTAVES = 5.0, 3.0
+_OP_OCTAVES, _CURVE_OCTAVES = 10.0, 8.0
 """Sizes so far apart say a 1/e of each other."""
 
-_OP_DOUBLINGS, _CURVE_DOUBLINGS = 1.0, 0.7
+_OP_DOUBLINGS, _CURVE_DOUBLINGS = 4.0, 2.0
 """The same of the number of members, and of nodes."""
 
-_OTHER_WIDTH = (0.9, 0.5)
+_OTHER_WIDTH = (1.0, 0.9)
 """What sums of single bytes say of other sums: of the op, of the curve."""
 
-NOISE = 0.02
+NOISE = 0.015
 """Of a row: the median scatter of repeated runs, 1 to 3 %."""
 
 _NUDGE = 1.02

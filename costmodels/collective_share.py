@@ -21,9 +21,9 @@ from perfc.costmodels.target import Target
 _CHANNEL_BYTES_PER_S = 25e9 / 2
 _LEAST_CHANNELS, _MOST_CHANNELS = 2, 32
 
-SUMS_BESIDE = 1.5
+SUMS_BESIDE = 1.4
 """How many times as long all-reduces take beside kernels: read off those of more than
-20 MB in traces of four V100 (`torchrec_v100_a2a_3`), 1.4 to 1.6 times what idle links
+20 MB in traces of four V100 (`torchrec_v100_a2a_3`), 1.3 to 1.5 times what idle links
 need. Exchanges in the same traces take as long beside kernels as alone."""
 
 

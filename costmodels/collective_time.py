@@ -6,9 +6,8 @@ synchronises after each. One costs rate, the other time at the start and at ever
 
     t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + copied / c
 
-and the fastest is taken. (NCCL chooses by formulas of its own, `src/graph/tuning.cc`,
-so that near the change it is not always the one that it takes.) *wire* is what leaves
-a GPU: (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of
+and NCCL chooses one by estimates of its own (`collective_choice.py`). *wire* is what
+leaves a GPU: (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of
 nccl-tests, `doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied*
 is the own share, which goes through device memory, as does what Simple sends. Latencies
 are in ns at 1 GHz: what waits are SMs that poll, so they shrink with the clock (u = 1
@@ -29,14 +28,19 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from perfc.costmodels.collective_choice import by_protocol, goes_by_ll, ring_switches
 from perfc.costmodels.collective_sizes import Collectives
 from perfc.costmodels.protocol import Floats
-from perfc.costmodels.system import CUBE_MESH, MESH, System
+from perfc.costmodels.system import CUBE_MESH, MESH, PCIE, System
 from perfc.costmodels.target import Target
 
 LL128_GB_PER_S = (20.0, 36.7, 40.0)
 """Of a channel: up to Ampere and Ada, on Hopper, on Blackwell (NCCL 2.27,
 `src/graph/tuning.cc`, perChMaxRingLL128Bws)."""
+
+LL_GB_PER_S = (39.0, 87.7, 141.0, 282.0)
+"""Of LL in a node: up to Volta, on Ampere and Ada, on Hopper, on Blackwell
+(`tuning.cc`, llMaxBws)."""
 
 NETWORK_LL_GB_PER_S = ((39.0, 20.4), (22.5, 19.0), (45.0, 35.0))
 """Of LL from node to node, of two nodes and of more: up to Volta, on Ampere, from
@@ -48,6 +52,10 @@ LEAST_ACROSS = 2**25
 _LL_RING_US, _LL_TREE_US = (6.6, 2.7, 0.6), (6.8, 5.0, 0.6)
 """Of LL by a ring or a tree across nodes, on any GPU: its start, a step over the
 network and one in a node (`tuning.cc`, baseLat and hwLat)."""
+
+_EXCHANGE_US = (8.4, 14.0, 0.0)
+"""The same of Simple, by which exchanges of any size go across nodes, to all peers at
+once."""
 
 _LL_RING_RATE, _LL_TREE_RATE = 1 / 2, 1 / 3.8
 """Share of the rate that is left to it (`tuning.cc`)."""
@@ -61,6 +69,9 @@ and more all (NVIDIA DGX-1 System Architecture whitepaper, WP-08437, figure of t
 hybrid cube mesh; members are neighbours in the numbering of devices)."""
 
 _QUAD = 4
+
+_CHANNEL_BYTES_PER_S = 25e9 / 2
+"""Of links, for each of NCCL's channels."""
 
 
 @attrs.frozen(kw_only=True)
@@ -119,6 +130,8 @@ class Links:
     memory_bytes_per_s: float
     ll128_bytes_per_s: float
     """Of one of NCCL's channels."""
+    ll_bytes_per_s: float
+    """What NCCL takes LL to reach at most in a node."""
     network_ll_bytes_per_s: tuple[float, float]
     """Of LL between two nodes, and between more."""
     nic_bytes_per_s: float
@@ -144,6 +157,7 @@ class Links:
             link_bytes_per_s=system.link_bytes_per_s,
             memory_bytes_per_s=target.device.memory.bytes_per_s,
             ll128_bytes_per_s=LL128_GB_PER_S[max(_generation(target) - 8, 0)] * 1e9,
+            ll_bytes_per_s=LL_GB_PER_S[_generation(target) - 7] * 1e9,
             network_ll_bytes_per_s=_network_ll_bytes_per_s(target),
             nic_bytes_per_s=system.nic_bytes_per_s,
             nics=system.nics_per_node,
@@ -201,13 +215,21 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     )
     copy = np.where(c.reduces, p.reduced_copy_rate, p.copy_rate)
     copied = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks) / copy
-    protocols = (
-        ll + c.wire / (p.ring_ll_rate * rate),
-        ll128 + c.wire / ll128_rate,
-        simple + c.wire / (p.ring_simple_rate * rate) + _moved_s(copied, c, links, p),
+    per_byte_s = (
+        1 / (p.ring_ll_rate * rate),
+        1 / ll128_rate,
+        1 / (p.ring_simple_rate * rate) + _moved_s(copied, c, links, p) / c.wire,
     )
-    found: Floats = np.minimum.reduce(protocols)
-    return found
+    starts_s = (ll, ll128, simple)
+    return by_protocol(c.wire, starts_s, per_byte_s, _ring_switches(c, links))
+
+
+def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
+    """Return where NCCL changes protocols, which does not know how fast a system is."""
+    nominal = _ring_rate(c, links) / links.rate
+    blocks = np.rint(nominal / _CHANNEL_BYTES_PER_S)
+    most = (links.ll_bytes_per_s, blocks * links.ll128_bytes_per_s)
+    return ring_switches(c, nominal, most, pcie=links.topology == PCIE)
 
 
 def _moved_s(
@@ -226,11 +248,10 @@ def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats
     )
     copied = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0) / p.copy_rate
     wire_s = c.wire / (p.exchange_simple_rate * rate)
-    protocols = (
-        ll + c.wire / (p.exchange_ll_rate * rate),
-        simple + _beside(wire_s, _moved_s(copied, c, links, p), links),
-    )
-    found: Floats = np.minimum.reduce(protocols)
+    by_ll = ll + c.wire / (p.exchange_ll_rate * rate)
+    by_simple = simple + _beside(wire_s, _moved_s(copied, c, links, p), links)
+    # LL was fitted over switches; where pairs have a link or two it is no slower.
+    found: Floats = np.where(goes_by_ll(c), np.minimum(by_ll, by_simple), by_simple)
     return found
 
 
@@ -374,6 +395,10 @@ def _network_exchange_s(
     remote = np.where(pair, 1.0, c.ranks - c.per_node)
     away = c.bytes * np.where(pair, 1.0, remote / c.ranks)
     started = _latency_s(p.exchange_simple_start_ns, np.zeros(len(c)), links, p)
-    peers_s = remote * p.network_peer_us * 1e-6 * links.step
     started += _network_start_s(links, p)
-    return started + peers_s + away / (p.network_exchange_rate * gpu_bytes_per_s)
+    peers_s = remote * p.network_peer_us * 1e-6 * links.step
+    away_s = away / (p.network_exchange_rate * gpu_bytes_per_s)
+    # What is small fills no pipeline: it starts at once, and has half the rate.
+    small = _ll_s(_EXCHANGE_US, np.ones(len(c)), np.zeros(len(c)), links)
+    found: Floats = peers_s + np.minimum(started + away_s, small + 2 * away_s)
+    return found

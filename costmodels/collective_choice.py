@@ -1,0 +1,114 @@
+"""Which protocol NCCL takes: what its own estimates say, not what is fastest.
+
+For a ring in a node NCCL estimates base + steps * step + wire / rate of each protocol
+from constants (`src/graph/tuning.cc`: baseLatencies, hwLatencies, llMaxBws; links at
+the rates of `src/graph/topo.h`, 0.8 of the nominal ones), and takes the least. Where
+the estimates are off, so is the choice: from 1 to 4 MB on, what two or four GPUs send
+takes up to twice as long as slightly less does. What goes from GPU to GPU goes by LL up
+to 16 KB a peer (`NCCL_P2P_LL_THRESHOLD`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfc.costmodels.collective_sizes import Collectives
+from perfc.costmodels.protocol import Flags, Floats
+
+_BASE_US, _STEP_US = (6.6, 14.0, 8.4), (0.6, 1.9, 3.4)
+"""Of a ring over NVLink, by protocol."""
+
+_PCIE_STEP_US = (1.0, 2.5, 5.7)
+
+_NOMINAL = 0.8
+_LL_SHARE, _LL128_SHARE = 1 / 2, 0.92
+"""Of Simple's rate."""
+
+_MOST_LL = 16384
+"""Bytes to a peer."""
+
+
+def ring_switches(
+    c: Collectives,
+    link_bytes_per_s: Floats,
+    most_bytes_per_s: tuple[float, Floats],
+    *,
+    pcie: bool,
+) -> tuple[Floats, Floats]:
+    """Return from how many bytes on the wire LL, and LL128 are left, shape (rows,).
+
+    Where the second is the first LL128 is not taken at all.
+
+    Args:
+        c: What is sent by a ring in a node.
+        link_bytes_per_s: Nominal rate of the links that the ring goes over.
+        most_bytes_per_s: What LL, and what LL128 reach at most.
+        pcie: Whether the links are PCIe, on which NCCL has no LL128.
+
+    """
+    simple = _NOMINAL * link_bytes_per_s
+    rates = (
+        np.minimum(_LL_SHARE * simple, most_bytes_per_s[0]),
+        np.minimum(_LL128_SHARE * simple, most_bytes_per_s[1]),
+        simple,
+    )
+    steps_us = _PCIE_STEP_US if pcie else _STEP_US
+    starts_s = [
+        (base_us + c.steps * step_us) * 1e-6
+        for base_us, step_us in zip(_BASE_US, steps_us, strict=True)
+    ]
+
+    def switch(one: int, other: int) -> Floats:
+        """Return from where on *other* is said to be faster than *one*."""
+        saved = 1 / rates[one] - 1 / rates[other]
+        later = np.maximum(starts_s[other] - starts_s[one], 0.0)
+        found = np.full(len(c), np.inf)
+        np.divide(later, saved, out=found, where=saved > 0)
+        return found
+
+    to_ll128, to_simple = switch(0, 1), switch(0, 2)
+    between = (to_ll128 < to_simple) & (not pcie)
+    leaves_ll = np.where(between, to_ll128, to_simple)
+    return leaves_ll, np.where(between, switch(1, 2), leaves_ll)
+
+
+def by_protocol(
+    wire: Floats,
+    starts_s: Sequence[Floats],
+    per_byte_s: Sequence[Floats],
+    leaves: tuple[Floats, Floats],
+) -> Floats:
+    """Return what rings take by the protocols that NCCL chooses, shape (rows,).
+
+    A protocol takes at most what the next one does where that takes over, so that more
+    bytes never take less.
+
+    Args:
+        wire: Bytes that leave each GPU.
+        starts_s: What LL, LL128 and Simple take at first.
+        per_byte_s: What each takes per byte.
+        leaves: From how many bytes LL and LL128 are left.
+
+    """
+
+    def taken(protocol: int, sent: Floats) -> Floats:
+        return starts_s[protocol] + per_byte_s[protocol] * sent
+
+    leaves_ll, leaves_ll128 = leaves
+    between = leaves_ll128 > leaves_ll
+    last = taken(2, leaves_ll128)
+    then = np.where(between, np.minimum(taken(1, leaves_ll), last), last)
+    by_ll = np.minimum(taken(0, wire), then)
+    by_ll128 = np.minimum(taken(1, wire), last)
+    by_simple = taken(2, wire)
+    found: Floats = np.where(wire < leaves_ll128, by_ll128, by_simple)
+    return np.where(wire < leaves_ll, by_ll, found)
+
+
+def goes_by_ll(c: Collectives) -> Flags:
+    """Whether what goes from GPU to GPU is small enough for LL, shape (rows,)."""
+    peers = np.where(c.op == "send_recv", 1.0, c.ranks)
+    found: Flags = c.bytes / peers <= _MOST_LL
+    return found
