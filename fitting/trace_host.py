@@ -137,7 +137,7 @@ def host_times(
         stall = _stall(recorded, time, first_us, timed)
         if stall is None and time.task in lazy:
             stall = Stall.LAZY
-        return attrs.evolve(time, stall=stall)
+        return time if stall is None else attrs.evolve(time, stall=stall)
 
     return [named(time) for time in found if time.us > 0]
 

@@ -45,17 +45,24 @@ def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
         PerfcError: a trace does not have one of them.
 
     """
-    for one in recorded if steps is not None else ():
-        numbers = [step.number for step in one.steps]
-        if steps is not None and not _has(numbers, steps):
-            own = (
-                f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it marks none"
-            )
-            msg = (
-                f"{one.trace.file}: no steps {steps[0]} to {steps[-1]}; {own}; "
-                "see --steps"
-            )
-            raise PerfcError(msg)
+    if steps is None:
+        return
+    for one in recorded:
+        check_numbers(one.trace.file, [step.number for step in one.steps], steps)
+
+
+def check_numbers(file: str, numbers: Sequence[int], steps: range) -> None:
+    """Refuse steps that are not among those of a trace.
+
+    Raises:
+        PerfcError: one of them is not.
+
+    """
+    if _has(numbers, steps):
+        return
+    own = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it marks none"
+    msg = f"{file}: no steps {steps[0]} to {steps[-1]}; {own}; see --steps"
+    raise PerfcError(msg)
 
 
 def _has(numbers: Sequence[int], steps: range) -> bool:

@@ -97,7 +97,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     if target is not None and kernels == "measured":
         msg = "--target is for --kernels predicted"
         raise UsageError(msg)
-    recorded = read_recorded(files, joint=joint)
+    recorded = read_recorded(files, joint=joint, steps=steps)
     check_steps(recorded, steps)
     profile = _profile(host, recorded, steps)
     run = replay_joint if joint else replay_alone

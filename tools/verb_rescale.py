@@ -88,7 +88,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
 
     targets = [load_target(name) for name in _split(names)]
     host = None if overheads is None else load_profile(overheads)
-    recorded, *others = read_recorded(files)
+    recorded, *others = read_recorded(files, steps=steps)
     if others:
         msg = f"{len(files)} traces; expected one, and its execution trace if there is"
         raise UsageError(msg)

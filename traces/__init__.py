@@ -41,6 +41,7 @@ from perfc.traces.recorded import Gap, Recorded, StepMark
 from perfc.traces.recording import record
 from perfc.traces.runtime import is_memory, waits_for
 from perfc.traces.spans import covered
+from perfc.traces.step_window import MarkedStep, Window, marked_steps, window_of
 
 __all__ = [
     "LOADER",
@@ -52,6 +53,7 @@ __all__ = [
     "Gap",
     "HostOp",
     "Joint",
+    "MarkedStep",
     "RawInputs",
     "Recorded",
     "RecordedArgument",
@@ -64,12 +66,14 @@ __all__ = [
     "SyncRecord",
     "Trace",
     "TraceError",
+    "Window",
     "align_collectives",
     "call_owners",
     "covered",
     "describe",
     "is_execution_trace",
     "is_memory",
+    "marked_steps",
     "no_times",
     "op_parents",
     "read_execution_trace",
@@ -78,4 +82,5 @@ __all__ = [
     "record",
     "record_ranks",
     "waits_for",
+    "window_of",
 ]

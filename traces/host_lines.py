@@ -78,9 +78,10 @@ def host_lines(trace: Trace, issuing: Collection[int]) -> dict[Thread, list[Segm
         own = [step for step in trace.steps if step.thread == main]
         _split(lines[main], own)
         _end(lines[main], own)
+        starts = [segment.start_us for segment in lines[main]]
         for thread, line in lines.items():
             if thread != main:
-                lines[main] = _joined(lines[main], line)
+                _join(lines[main], starts, line)
     return lines
 
 
@@ -192,23 +193,18 @@ def _end(line: list[Segment], steps: Sequence[Step]) -> None:
         line.append(Segment(last.thread, last.end_us, end_us, None, gap=Gap.END))
 
 
-def _joined(main: list[Segment], other: list[Segment]) -> list[Segment]:
+def _join(main: list[Segment], starts: list[float], other: list[Segment]) -> None:
     """Let two threads wait for each other where one works inside the other's gap.
 
-    Return the main thread's segments; those of the other are changed in place.
+    Both are changed in place; *starts*, when the segments of the main thread begin, is
+    kept beside it, so that a thread of a few segments costs no look at all of them.
     """
-    starts = [segment.start_us for segment in main]
-    owner: list[int] = [_around(main, starts, segment) for segment in other]
-    bursts = list(_bursts(other, owner))
-    pieces: dict[int, list[tuple[int, int]]] = {}
-    for first, last in bursts:
-        pieces.setdefault(owner[first], []).append((first, last))
-    result: list[Segment] = []
-    for number, segment in enumerate(main):
-        result.append(segment)
-        for first, last in pieces.get(number, ()):
-            result.append(_handed(result[-1], other, first, last))
-    return result
+    owner = [_around(main, starts, segment) for segment in other]
+    for added, (first, last) in enumerate(list(_bursts(other, owner))):
+        at = owner[first] + added
+        back = _handed(main[at], other, first, last)
+        main.insert(at + 1, back)
+        starts.insert(at + 1, back.start_us)
 
 
 def _around(main: Sequence[Segment], starts: Sequence[float], segment: Segment) -> int:

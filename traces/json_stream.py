@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +26,7 @@ _LONGEST = 1 << 26
 _EVENTS = "traceEvents"
 _GZIP = b"\x1f\x8b"
 _SPACES = re.compile(r"[ \t\r\n]*")
+_BETWEEN = re.compile(r"[ \t\r\n]*(?:,[ \t\r\n]*)?")
 
 
 @attrs.define(eq=False)
@@ -35,12 +38,14 @@ class EventFile:
     Attributes:
         path: The file.
         listed: Name of the list of events.
+        progress: Is told from time to time which part of the file has been read.
         header: The other fields; complete when the events are.
 
     """
 
     path: Path
     listed: str = _EVENTS
+    progress: Callable[[float], None] | None = None
     header: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
 
     def head(self, count: int) -> bytes:
@@ -59,9 +64,25 @@ class EventFile:
             TraceError: the file cannot be read, ends early, or is no trace.
 
         """
+        with self._opened() as chunks:
+            yield from self._parsed(_Reader(chunks))
+
+    def chunks(self) -> Iterator[str]:
+        """Yield the text, some megabytes at a time.
+
+        Raises:
+            TraceError: the file cannot be read, ends early, or is no text.
+
+        """
+        with self._opened() as chunks:
+            yield from chunks
+
+    @contextmanager
+    def _opened(self) -> Generator[Iterator[str], None, None]:
+        """Open the file; say what is wrong with it as a `TraceError`."""
         try:
             with self.path.open("rb") as raw, _text(raw) as stream:
-                yield from self._parsed(_Reader(stream))
+                yield self._read(raw, stream)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             what = f"damaged or truncated gzip file ({error})"
             msg = f"{self.path}: {what}; nothing of it is used"
@@ -80,6 +101,13 @@ class EventFile:
             reason = "nested too deeply" if deep else str(error)
             msg = f"{self.path}: not valid JSON ({reason}); nothing of it is used"
             raise TraceError(msg) from None
+
+    def _read(self, raw: io.BufferedReader, stream: IO[str]) -> Iterator[str]:
+        size = os.fstat(raw.fileno()).st_size
+        while chunk := stream.read(_CHUNK):
+            if self.progress is not None and size:
+                self.progress(min(1.0, raw.tell() / size))
+            yield chunk
 
     def _parsed(self, reader: _Reader) -> Iterator[dict[str, Any]]:
         first = reader.peek()
@@ -115,11 +143,9 @@ class EventFile:
     def _elements(self, reader: _Reader) -> Iterator[dict[str, Any]]:
         reader.take("[")
         while reader.peek() != "]":
-            event = reader.value()
-            if isinstance(event, dict):
-                yield event
-            if reader.peek() == ",":
-                reader.take(",")
+            for event in reader.values():
+                if isinstance(event, dict):
+                    yield event
         reader.take("]")
 
 
@@ -142,7 +168,7 @@ def _text(raw: io.BufferedReader) -> IO[str]:
 class _Reader:
     """A text file, decoded value by value."""
 
-    stream: IO[str]
+    chunks: Iterator[str]
     text: str = attrs.field(default="", init=False)
     at: int = attrs.field(default=0, init=False)
     _decode: Any = attrs.field(
@@ -207,8 +233,35 @@ class _Reader:
             self.at = end
             return value
 
+    def values(self) -> Iterator[Any]:
+        """Take the next values of a list, those that surely end in what was read.
+
+        The first is taken with care; then as many as the text holds, at once.
+
+        Raises:
+            ValueError: there is none.
+
+        """
+        yield self.value()
+        if self.peek() == ",":
+            self.take(",")
+            self.peek()
+        decode, between = self._decode, _BETWEEN.match
+        text, at, count = self.text, self.at, len(self.text)
+        while at < count:
+            try:
+                value, end = decode(text, at)
+            except ValueError:  # the end of the list, or of the text
+                break
+            following = between(text, end)
+            if following is None or following.end() == count:
+                break
+            at = following.end()
+            self.at = at
+            yield value
+
     def _more(self) -> bool:
-        chunk = self.stream.read(_CHUNK)
+        chunk = next(self.chunks, "")
         if not chunk:
             return False
         self.text = self.text[self.at :] + chunk

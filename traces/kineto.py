@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import math
 import re
 from collections import Counter
@@ -32,6 +33,7 @@ from perfc.traces.events import (
 )
 from perfc.traces.inputs import RawInputs
 from perfc.traces.json_stream import EventFile
+from perfc.traces.step_window import HOST_CATEGORIES, STEP, Window
 
 Event: TypeAlias = Mapping[str, Any]
 
@@ -42,7 +44,6 @@ _DEVICE = {
     "gpu_memset": DeviceKind.MEMSET,
     "memset": DeviceKind.MEMSET,
 }
-_STEP = re.compile(r"ProfilerStep\s*#(\d{1,18})$")
 _LABEL = re.compile(
     r"ProfilerStep|Optimizer\.|DistributedDataParallel\.|## |nn\.Module"
 )
@@ -54,18 +55,29 @@ _LONGEST_US = 1e18
 """No clock counts further."""
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(
+    path: str | Path,
+    window: Window | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Trace:
     """Read a Kineto trace, `.json` or `.json.gz`.
 
     Of the file one piece at a time is held, and of its events those that tell of ops,
-    runtime calls and device work.
+    runtime calls and device work; names, shapes and arguments that are equal are kept
+    once.
+
+    Args:
+        path: The file.
+        window: What to keep of it: ops and calls in it, and the work they issued; None
+            for everything.
+        progress: Is told from time to time which part of the file has been read.
 
     Raises:
         TraceError: the file cannot be read, is damaged, or is no trace of PyTorch.
 
     """
-    file = EventFile(Path(path))
-    reading = _Reading()
+    file = EventFile(Path(path), progress=progress)
+    reading = _Reading(window)
     for event in file.events():
         reading.add(event)
     return reading.trace(str(path), file.header)
@@ -75,6 +87,7 @@ def read_trace(path: str | Path) -> Trace:
 class _Reading:
     """Sorts events into ops, calls and device work."""
 
+    window: Window | None = None
     ops: list[HostOp] = attrs.field(factory=list[HostOp])
     calls: list[RuntimeCall] = attrs.field(factory=list[RuntimeCall])
     works: list[DeviceWork] = attrs.field(factory=list[DeviceWork])
@@ -82,6 +95,19 @@ class _Reading:
     steps: list[Step] = attrs.field(factory=list[Step])
     categories: Counter[str] = attrs.field(factory=Counter[str])
     problems: Counter[str] = attrs.field(factory=Counter[str])
+    _names: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
+    _threads: dict[Thread, Thread] = attrs.field(
+        factory=dict["Thread", "Thread"], init=False
+    )
+    _streams: dict[Stream, Stream] = attrs.field(
+        factory=dict["Stream", "Stream"], init=False
+    )
+    _shapes: dict[Shape, Shape] = attrs.field(
+        factory=dict["Shape", "Shape"], init=False
+    )
+    _inputs: dict[bytes, RawInputs] = attrs.field(
+        factory=dict[bytes, RawInputs], init=False
+    )
 
     def add(self, event: Event) -> None:
         """Take up one event; those of other kinds are passed over."""
@@ -98,43 +124,48 @@ class _Reading:
         if end_us < start_us:
             self.problems["of negative duration"] += 1
             end_us = start_us
+        if self.window is not None:
+            inside = self.window.has_host
+            if take is _Reading.work:
+                inside = self.window.may_have_work
+            if not inside(start_us, end_us):
+                return
         take(self, event, start_us, end_us)
 
     def op(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up an op, or a label."""
-        name = _name(event)
-        thread = _thread(event)
-        if step := _STEP.match(name):
+        name, thread = self._name(event), self._thread(event)
+        if step := STEP.match(name):
             self.steps.append(Step(name, int(step[1]), start_us, end_us, thread))
             return
         args = _args(event)
         marked = event.get("cat") == "user_annotation" and not name.startswith(LOADER)
         label = marked or _LABEL.match(name) is not None
         number = _whole(args.get("External id"), -1)
-        inputs = None if label else _inputs(args)
+        inputs = None if label else self._arguments(args)
         self.ops.append(HostOp(name, start_us, end_us, thread, inputs, label, number))
 
     def call(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up a runtime call."""
-        name = _name(event)
+        name, thread = self._name(event), self._thread(event)
         correlation = _whole(_args(event).get("correlation"), -1)
-        call = RuntimeCall(name, start_us, end_us, _thread(event), correlation)
-        self.calls.append(call)
+        self.calls.append(RuntimeCall(name, start_us, end_us, thread, correlation))
 
     def work(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up device work."""
         args = _args(event)
+        stream, shape = _stream(event, args), _shape(args)
         self.works.append(
             DeviceWork(
                 _DEVICE[str(event.get("cat", "")).lower()],
-                _name(event),
+                self._name(event),
                 start_us,
                 end_us,
-                _stream(event, args),
+                self._streams.setdefault(stream, stream),
                 _whole(args.get("correlation"), -1),
                 _whole(args.get("bytes"), 0),
                 _identity(args),
-                _shape(args),
+                None if shape is None else self._shapes.setdefault(shape, shape),
             )
         )
 
@@ -153,6 +184,32 @@ class _Reading:
             _whole(args.get("wait_on_cuda_event_record_corr_id"), -1),
         )
 
+    def _name(self, event: Event) -> str:
+        name = _name(event)
+        return self._names.setdefault(name, name)
+
+    def _thread(self, event: Event) -> Thread:
+        thread = _thread(event)
+        return self._threads.setdefault(thread, thread)
+
+    def _arguments(self, args: Event) -> RawInputs | None:
+        """Return the arguments of an op; None if no shape is recorded."""
+        raw = _inputs(args)
+        if raw is None:
+            return None
+        key = marshal.dumps(cast("Any", tuple(raw)), 2)
+        return self._inputs.setdefault(key, raw)
+
+    def _clip(self, window: Window) -> None:
+        """Leave out work beside the window that no call in it issued."""
+        issued = {call.correlation for call in self.calls}
+        self.works = [
+            work
+            for work in self.works
+            if work.correlation in issued
+            or window.start_us <= work.start_us < window.end_us
+        ]
+
     def trace(self, file: str, header: Event) -> Trace:
         """Put it together, times from the first event on.
 
@@ -162,6 +219,8 @@ class _Reading:
         """
         if not (self.ops or self.calls or self.works):
             raise TraceError(_nothing(file, self.categories))
+        if self.window is not None:
+            self._clip(self.window)
         lists = (self.ops, self.calls, self.works, self.steps)
         origin_us = min(chain.from_iterable(map(_start, events) for events in lists))
         delay(self.ops, -origin_us)
@@ -210,9 +269,7 @@ class _Reading:
 
 _Taker: TypeAlias = Callable[[_Reading, Event, float, float], None]
 _TAKERS: Mapping[str, _Taker] = {
-    "cpu_op": _Reading.op,
-    "operator": _Reading.op,
-    "user_annotation": _Reading.op,
+    **dict.fromkeys(HOST_CATEGORIES, _Reading.op),
     "cuda_runtime": _Reading.call,
     "cuda_driver": _Reading.call,
     "hip_runtime": _Reading.call,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 
 from perfc.traces.events import DeviceKind, DeviceWork
@@ -34,6 +35,7 @@ _STAGED_BYTES = 1 << 16
 (CUDA runtime API, "API synchronization behavior")."""
 
 
+@functools.cache  # a trace has some dozens of calls, each thousands of times
 def _plain(name: str) -> str:
     """Return a call's name without the runtime's prefix and its version."""
     return _PREFIX.sub("", name, count=1).split("_")[0]

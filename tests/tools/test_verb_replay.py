@@ -153,6 +153,21 @@ def test_what_a_trace_cannot_do(
     assert message in outcome.err
 
 
+def test_steps_of_a_part_are_those_of_the_whole(
+    command: Command, tmp_path: Path
+) -> None:
+    """Reading only what lies around the steps asked for changes nothing of them."""
+    path = str(_steps(6).write(tmp_path / "t.json"))
+    (whole,) = command("replay", path, "--format", "json").report["traces"]
+    options = ("--steps", "3:4", "--format", "json")
+    (part,) = command("replay", path, *options).report["traces"]
+
+    assert ["ProfilerStep#3", "ProfilerStep#4"] == [s["name"] for s in part["steps"]]
+    for one, other in zip(whole["steps"][2:4], part["steps"], strict=True):
+        assert one["measured_us"] == pytest.approx(other["measured_us"])
+        assert one["simulated_us"] == pytest.approx(other["simulated_us"])
+
+
 @pytest.mark.parametrize("steps", ["2:1", "a", "1:", "-1"])
 def test_steps_are_a_range(command: Command, tmp_path: Path, steps: str) -> None:
     """Anything else is a mistake in the command."""

@@ -1,0 +1,155 @@
+"""The part of a trace around some steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.traces.synthetic import Made
+
+from perfc.traces import (
+    MarkedStep,
+    TraceError,
+    Window,
+    marked_steps,
+    read_trace,
+    window_of,
+)
+from perfc.traces.step_window import step_events
+
+LENGTH_US = 100.0
+
+
+def _made(count: int = 5, late_us: float = 0.0) -> Made:
+    """Make steps of one launch each; device work runs so much later."""
+    made = Made()
+    for number in range(count):
+        at_us = number * LENGTH_US
+        made.add("user_annotation", f"ProfilerStep#{number}", at_us, LENGTH_US - 1)
+        made.add("gpu_user_annotation", f"ProfilerStep#{number}", at_us, 5.0)
+        made.op("aten::mm", at_us + 10, 30)
+        correlation = made.call("cudaLaunchKernel", at_us + 20, 5)
+        made.work(correlation, at_us + 30 + late_us, 20)
+    return made
+
+
+def test_steps_are_found_in_the_text(tmp_path: Path) -> None:
+    """Those of the host, in order; the device's marks are no steps."""
+    path = _made(3).write(tmp_path / "t.json.gz")
+
+    assert [
+        MarkedStep(0, 0.0, 99.0),
+        MarkedStep(1, 100.0, 199.0),
+        MarkedStep(2, 200.0, 299.0),
+    ] == marked_steps(path)
+
+
+@given(st.integers(1, 400))
+def test_text_may_be_cut_anywhere(size: int) -> None:
+    """Where the text is cut into pieces changes nothing."""
+    text = json.dumps({"traceEvents": _made(3).events}, indent=1)
+    chunks = (text[at : at + size] for at in range(0, len(text), size))
+
+    found = [event["ts"] for event in step_events(chunks)]
+
+    assert [0.0, 0.0, 100.0, 100.0, 200.0, 200.0] == found
+
+
+def test_arguments_may_stand_before_the_name(tmp_path: Path) -> None:
+    """The order of an event's fields is the writer's."""
+    event = {
+        "args": {"External id": 3, "more": {"name": "x"}},
+        "name": "ProfilerStep#7",
+        "ph": "X",
+        "cat": "user_annotation",
+        "ts": "5",
+        "dur": 2,
+    }
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([event]), encoding="utf-8")
+
+    assert [MarkedStep(7, 5.0, 7.0)] == marked_steps(path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"ts": 1, "dur": [2]},
+        {"ts": None, "dur": 2},
+        {"ts": 1, "dur": 2, "ph": "i"},
+        {"ts": 1, "dur": 2, "cat": "python_function"},
+    ],
+)
+def test_what_is_no_step(tmp_path: Path, event: dict[str, object]) -> None:
+    """A mark without a time, or of another kind, is passed over."""
+    whole = {"ph": "X", "cat": "cpu_op", "name": "ProfilerStep#1", **event}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([whole]), encoding="utf-8")
+
+    assert [] == marked_steps(path)
+
+
+def test_a_mark_that_never_ends_is_passed_over(tmp_path: Path) -> None:
+    """Damage is told by who reads the events, not by who looks for steps."""
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [{"name": "ProfilerStep#1", ', encoding="utf-8")
+
+    assert [] == marked_steps(path)
+    with pytest.raises(TraceError, match="not valid JSON"):
+        read_trace(path)
+
+
+def test_the_window_has_the_neighbours() -> None:
+    """One step in front, one behind, as far as there are any."""
+    marked = [MarkedStep(n, n * 10.0, n * 10.0 + 9) for n in range(5)]
+
+    assert Window(10.0, 39.0) == window_of(marked, range(2, 3))
+    assert Window(0.0, 19.0) == window_of(marked, range(1))
+    assert Window(20.0, 49.0) == window_of(marked, range(3, 5))
+
+
+def test_only_the_window_is_kept(tmp_path: Path) -> None:
+    """Ops, calls and work of three of five steps, each piece of work with its call."""
+    path = _made(5).write(tmp_path / "t.json")
+
+    trace = read_trace(path, window_of(marked_steps(path), range(2, 3)))
+
+    assert [1, 2, 3] == [step.number for step in trace.steps]
+    assert 3 == len(trace.ops) == len(trace.calls) == len(trace.works)
+    assert {c.correlation for c in trace.calls} == {w.correlation for w in trace.works}
+
+
+def test_late_work_of_the_window_is_kept(tmp_path: Path) -> None:
+    """Work that runs behind the window belongs to it if its call does."""
+    path = _made(5, late_us=LENGTH_US).write(tmp_path / "t.json")
+
+    trace = read_trace(path, window_of(marked_steps(path), range(1)))
+
+    # of two steps; the work of the first runs in the second, that of the second behind
+    assert [1, 2] == [work.correlation for work in trace.works]
+
+
+def test_equal_names_and_arguments_are_kept_once(tmp_path: Path) -> None:
+    """A million equal ops take the memory of their times."""
+    trace = read_trace(_made(3).write(tmp_path / "t.json"))
+    first, second, _ = trace.ops
+
+    assert first.name is second.name
+    assert first.thread is second.thread
+    assert first.inputs is second.inputs
+    assert trace.works[0].name is trace.works[1].name
+    assert trace.works[0].stream is trace.works[1].stream
+
+
+def test_progress_reaches_the_end(tmp_path: Path) -> None:
+    """Parts of the file that are read grow up to the whole."""
+    path = _made(3).write(tmp_path / "t.json")
+    parts: list[float] = []
+
+    read_trace(path, progress=parts.append)
+    marked_steps(path, parts.append)
+
+    assert [1.0, 1.0] == parts

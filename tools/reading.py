@@ -1,0 +1,48 @@
+"""Says on a terminal how far a large file has been read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+_SILENT_S = 2.0
+"""What is read sooner says nothing."""
+
+_EVERY_S = 0.5
+
+
+@contextmanager
+def reading(
+    path: Path, what: str = "reading"
+) -> Generator[Callable[[float], None] | None, None, None]:
+    """Tell the user how far a file has been read, if it takes long and somebody looks.
+
+    Yields:
+        What takes the part of the file that has been read; None where standard error is
+        no terminal.
+
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    begun_s = shown_s = time.monotonic()
+    shown = False
+
+    def progress(part: float) -> None:
+        nonlocal shown_s, shown
+        now_s = time.monotonic()
+        if now_s - begun_s < _SILENT_S or now_s - shown_s < _EVERY_S:
+            return
+        shown_s, shown = now_s, True
+        click.echo(f"\rperfc: {what} {path.name}: {part:.0%}\x1b[K", err=True, nl=False)
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", err=True, nl=False)
