@@ -9,7 +9,14 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Target, assumed_system
-from perfc.ir import OPTIMIZER_STATES, Dim, Graph, Program, UnsupportedModelError
+from perfc.ir import (
+    OPTIMIZER_STATES,
+    Dim,
+    Graph,
+    Program,
+    UnsupportedModelError,
+    UsageError,
+)
 from perfc.ir import evaluate as evaluated
 from perfc.passes import (
     Bags,
@@ -30,6 +37,7 @@ from perfc.planning import (
     DEALS,
     LookupOps,
     MemoryNeed,
+    Part,
     PartPrices,
     PhysicalCost,
     Reference,
@@ -58,6 +66,45 @@ class _OneRank(Transform):
         return attrs.evolve(program, classes=(attrs.evolve(kept, ranks=everyone),))
 
 
+@attrs.frozen
+class _Popularity(Transform):
+    """Say how look-ups spread over the rows of tables.
+
+    Attributes:
+        texts: By table; of the others what stands under "".
+
+    """
+
+    texts: tuple[tuple[str, str], ...]
+    name = "popularity"
+
+    def run(self, program: Program, ctx: PassContext) -> Program:
+        """Change the records of tables, in place.
+
+        Raises:
+            UsageError: the model has no such table.
+
+        """
+        graph, texts = forward_graph(program, "shard"), dict(self.texts)
+        bags = Bags.of(graph)
+        names = [table.name for table in bags.tables]
+        if unknown := sorted(texts.keys() - {*names, ""}):
+            some = ", ".join(names[:_SHOWN])
+            msg = f"--popularity: the model has no table {unknown[0]!r}; it has {some}"
+            raise UsageError(msg)
+        for node, tables in bags.nodes.items():
+            said = [texts.get(table.name, texts.get("")) for table in tables]
+            records = tuple(
+                table.record if text is None else table.record.updated(popularity=text)
+                for table, text in zip(tables, said, strict=True)
+            )
+            graph.set_attributes(node, tables=records)
+        return program
+
+
+_SHOWN = 6
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class ShardModel:
     """A model, the machine, and how a step of it runs.
@@ -71,6 +118,7 @@ class ShardModel:
         optimizer: Of training; None for the default.
         dtype: What the model computes in.
         qcomm: What pooled rows are sent as.
+        popularity: How look-ups spread over rows, by table; under "" of the others.
 
     """
 
@@ -82,10 +130,12 @@ class ShardModel:
     optimizer: str | None = None
     dtype: str = "fp32"
     qcomm: str = ""
+    popularity: tuple[tuple[str, str], ...] = ()
 
     def loaded(self, transforms: Sequence[Pass] = ()) -> Model:
         """Load it, with some passes."""
-        transforms = [*conversions(self.dtype), *transforms]
+        said = [_Popularity(self.popularity)] if self.popularity else []
+        transforms = [*conversions(self.dtype), *said, *transforms]
         if isinstance(self.model, str):
             return load(self.model, batch=self.batch, transforms=transforms)
         return prepare(self.model, None, None, transforms)
@@ -167,22 +217,37 @@ class ShardModel:
         transforms = parallel_passes(self.world.ranks, transforms)
         return analyze(self.loaded(transforms), self.target, dtype=self.dtype)
 
-    def cost(self, types: Sequence[str]) -> PhysicalCost:
-        """Return perfc's own cost of its plans."""
+    @functools.cached_property
+    def _first(self) -> _First:
+        """A step with every table whole, of the rank that looks most up."""
         plan = self._reference_plan(frozenset(DEALS[:1]))
         rank = _busiest(plan, self.tables)
         report = self.report(plan, only=rank)
-        graph = _graph(Results.of(report.analysis))
-        ops = LookupOps.of(graph)
+        return _First(plan, rank, report, LookupOps.of(_graph(report.results)))
+
+    @functools.cached_property
+    def dense_bytes(self) -> float:
+        """What a rank's memory holds besides tables: the peak without them."""
+        first, need = self._first, self._memory
+        held = [t for t in self.tables if first.rank in first.plan[t.name].places]
+        parts = [Part(t.rows, t.dim, t.pooling) for t in held]
+        tables = zip(parts, held, strict=True)
+        used = sum(need.of(part, table.element_bytes) for part, table in tables)
+        peak = max(use.peak_bytes for use in first.report.memory_uses)
+        return max(0.0, peak - used)
+
+    def cost(self, types: Sequence[str]) -> PhysicalCost:
+        """Return perfc's own cost of its plans."""
         samples = self.samples * self.world.ranks
         copies = max(2, round(len(self.tables) / self.world.ranks))
+        ops = self._first.ops
         prices = PartPrices(ops, self.target, samples, self.world.ranks, copies)
         cost = PhysicalCost(
             self.world,
             self.target,
             prices,
-            self._memory(ops),
-            lambda known, deals: self._reference(known, deals, report),
+            self._memory,
+            self._reference,
             deals_of(types),
             frozenset(
                 table.name
@@ -194,14 +259,15 @@ class ShardModel:
         cost.prepare(self.tables, types)
         return cost
 
-    def _memory(self, ops: LookupOps) -> MemoryNeed:
+    @property
+    def _memory(self) -> MemoryNeed:
         kind = self.optimizer or "sgd"
         states = OPTIMIZER_STATES.get(kind, ()) if self.mode == TRAINING else ()
         return MemoryNeed(
             state_elements=states.count("element"),
             state_rows=states.count("row"),
             batch=self.samples * self.world.ranks,
-            index_bytes=ops.index_type.bits // 8,
+            index_bytes=self._first.ops.index_type.bits // 8,
             row_bytes=4.0,
         )
 
@@ -219,21 +285,37 @@ class ShardModel:
             found[table.name] = Placement(way, places)
         return found
 
-    def _reference(
-        self, cost: PhysicalCost, deals: frozenset[str], known: Report
-    ) -> Reference:
-        plan = self._reference_plan(deals)
-        first = deals == frozenset(DEALS[:1])
-        report = known if first else self.report(plan, only=0)
-        results = Results.of(report.analysis)
+    def _reference(self, cost: PhysicalCost, deals: frozenset[str]) -> Reference:
+        plan, rank, report = self._reference_plan(deals), 0, self._first.report
+        if deals == frozenset(DEALS[:1]):
+            plan, rank = self._first.plan, self._first.rank
+        else:
+            report = self.report(plan, only=rank)
+        results = report.results
         loads = np.zeros((self.world.ranks, len(cost.resources)))
         for table in self.tables:
             for shard in cost.shards(table, plan[table.name]):
                 loads[shard.rank] += shard.loads
         durations_s = results.schedule.duration_s
-        return Reference(
-            results.graphs[0], results.timeline, durations_s, loads, rank=0
-        )
+        return Reference(results.graphs[0], results.timeline, durations_s, loads, rank)
+
+
+@attrs.frozen(eq=False)
+class _First:
+    """A first step, which tells what the rest of a step takes.
+
+    Attributes:
+        plan: Where tables were.
+        rank: Whose step it is.
+        report: What it takes.
+        ops: Its look-up and its update.
+
+    """
+
+    plan: Plan
+    rank: int
+    report: Report
+    ops: LookupOps
 
 
 def _busiest(plan: Plan, tables: Sequence[Table]) -> int:

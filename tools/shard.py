@@ -1,0 +1,309 @@
+"""What `perfc shard` does: search plans, compare them with given ones, say why."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.ir import PerfcError
+from perfc.passes import Placement, Plan
+from perfc.planning import BASELINES, PlanCost, Task, search
+from perfc.tools.report import Report
+from perfc.tools.shard_model import ShardModel
+
+Floats = NDArray[np.float64]
+
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "look-ups": ("lookup_s", "update_s"),
+    "exchange": ("parts", "indices", "columns", "joined"),
+}
+"""What of a plan takes time: measures of the physical cost, by what a report says."""
+
+REST = "dense"
+"""What is left of a step without its tables."""
+
+DATA_PARALLEL = "data_parallel"
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """What to search for.
+
+    Attributes:
+        types: Sharding types that may be used.
+        memory_bytes: What tables may take on a rank; None for what the model leaves.
+        method: How to search.
+        seconds: For how long at most.
+        given: Plans to compare, by name.
+        full: How many of the plans found are analyzed whole.
+        cost: What plans are compared by.
+
+    """
+
+    types: tuple[str, ...]
+    memory_bytes: float | None
+    method: str
+    seconds: float
+    given: Mapping[str, Plan]
+    full: int
+    cost: Callable[[ShardModel, Sequence[str]], PlanCost]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class RankedPlan:
+    """A plan, and what it takes.
+
+    Attributes:
+        name: Who made it.
+        plan: Where each table goes.
+        model: The model.
+        cost: What plans are compared by.
+        loads: Of each rank, [ranks, resources]; None if the cost has no price for it.
+        used_bytes: What tables take on each rank, [ranks].
+        room_bytes: What they may take.
+        report: Of the whole pipeline, all ranks together, if it was asked.
+
+    """
+
+    name: str
+    plan: Plan
+    model: ShardModel
+    cost: PlanCost
+    loads: Floats | None
+    used_bytes: Floats
+    room_bytes: float
+    report: Report | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether every rank has room for its tables."""
+        return float(self.used_bytes.max(initial=0.0)) <= self.room_bytes
+
+    @functools.cached_property
+    def cost_s(self) -> float | None:
+        """The step by the cost that is searched by."""
+        return None if self.loads is None else float(self.cost.step_s(self.loads))
+
+    @property
+    def step_s(self) -> float:
+        """The step by the whole pipeline, else by the cost."""
+        if self.report is not None:
+            return self.report.time_us * 1e-6
+        return float("inf") if self.cost_s is None else self.cost_s
+
+    @functools.cached_property
+    def alone_s(self) -> Floats:
+        """The step if only one rank had look-ups to do, for each rank, [ranks]."""
+        loads, columns = self._loads, self._columns(KINDS["look-ups"])
+        alone = np.repeat(loads[None], len(loads), axis=0)
+        alone[:, :, columns] *= np.eye(len(loads))[:, :, None]
+        return self.cost.step_s(alone)
+
+    @property
+    def last(self) -> int:
+        """The rank that others wait for: with the most to look up among the latest."""
+        seconds = self._loads[:, self._columns(KINDS["look-ups"])].sum(axis=1)
+        order = np.lexsort((-seconds, -np.round(self.alone_s, 9)))
+        return int(order[0])
+
+    @functools.cached_property
+    def exposed_s(self) -> Mapping[str, float]:
+        """What look-ups and exchanges add to the step, and what is left of it."""
+        whole_s, loads = self.cost_s or 0.0, self._loads
+        found: dict[str, float] = {}
+        for name, measures in KINDS.items():
+            without = loads.copy()
+            without[:, self._columns(measures)] = 0.0
+            found[name] = whole_s - float(self.cost.step_s(without))
+        found[REST] = float(self.cost.step_s(np.zeros_like(loads)))
+        return found
+
+    @property
+    def decides(self) -> str:
+        """What of the last rank takes most of the step."""
+        return max(self.exposed_s, key=lambda name: self.exposed_s[name])
+
+    def seconds(self, measure: str) -> Floats:
+        """Return what look-ups or updates take on each rank, [ranks]."""
+        return self._loads[:, self._columns((measure,))].sum(axis=1)
+
+    @property
+    def _loads(self) -> Floats:
+        ranks = self.model.world.ranks
+        found = self.loads
+        return np.zeros((ranks, len(self.cost.resources))) if found is None else found
+
+    def _columns(self, measures: Sequence[str]) -> list[int]:
+        names = [name.rpartition(".")[2] for name in self.cost.resources]
+        return [n for n, name in enumerate(names) if name in measures]
+
+    @functools.cached_property
+    def parts_of_ranks(self) -> list[int]:
+        """How many parts of tables each rank holds."""
+        found = [0] * self.model.world.ranks
+        for placement in self.plan.values():
+            for rank in _held(placement, self.model):
+                found[rank] += 1
+        return found
+
+
+def _held(placement: Placement, model: ShardModel) -> Sequence[int]:
+    world = model.world
+    if not placement.places:
+        return range(world.ranks)
+    if placement.kind in ("table_row_wise", "grid_shard"):
+        size = world.per_node
+        return [node * size + n for node in placement.places for n in range(size)]
+    return placement.places
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Sharding:
+    """Plans of a model, the best first, and how they were found.
+
+    Attributes:
+        model: The model.
+        plans: The plans.
+        room_bytes: What tables may take on a rank.
+        dense_bytes: What the rest of the model takes there; None if not asked.
+        seconds: How long the search took.
+
+    """
+
+    model: ShardModel
+    plans: tuple[RankedPlan, ...]
+    room_bytes: float
+    dense_bytes: float | None
+    seconds: float
+
+    @property
+    def best(self) -> RankedPlan:
+        """The fastest plan that fits."""
+        return self.plans[0]
+
+
+def shard(
+    model: ShardModel,
+    request: Request,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Sharding:
+    """Search plans of a model and rank them with the given ones.
+
+    Args:
+        model: The model.
+        request: What to search for.
+        say: Told what is being done.
+        stop: Whether to take the best plan so far.
+
+    Raises:
+        PerfcError: no plan fits.
+
+    """
+    say(f"{len(model.tables)} tables: pricing their parts")
+    given = {p.kind for plan in request.given.values() for p in plan.values()}
+    priced = tuple(dict.fromkeys((*request.types, *sorted(given - {DATA_PARALLEL}))))
+    cost = request.cost(model, priced)
+    dense_bytes = None
+    room_bytes = request.memory_bytes
+    if room_bytes is None:
+        dense_bytes = model.dense_bytes
+        room_bytes = model.target.device.memory.capacity_bytes - dense_bytes
+    task = Task.of(model.tables, cost, model.world, room_bytes, request.types)
+    begun = time.monotonic()
+    found = search(task, request.method, seconds=request.seconds, say=say, stop=stop)
+    seconds = time.monotonic() - begun
+    plans = [
+        RankedPlan(
+            name=one.name,
+            plan=one.plan,
+            model=model,
+            cost=cost,
+            loads=one.draft.loads,
+            used_bytes=one.draft.used_bytes,
+            room_bytes=room_bytes,
+        )
+        for one in found
+    ]
+    plans = [*_analyzed(plans, request.full, say), *plans[request.full :]]
+    plans += _analyzed(
+        [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()],
+        len(request.given),
+        say,
+    )
+    plans.sort(key=_order)
+    return Sharding(
+        model=model,
+        plans=tuple(plans),
+        room_bytes=room_bytes,
+        dense_bytes=dense_bytes,
+        seconds=seconds,
+    )
+
+
+def _order(one: RankedPlan) -> tuple[bool, bool, float, bool, str]:
+    """What fits first, then what is analyzed whole; of equal steps the search's."""
+    step_s = round(one.step_s, 10)
+    return not one.fits, one.report is None, step_s, one.name in BASELINES, one.name
+
+
+def _analyzed(
+    plans: Sequence[RankedPlan], most: int, say: Callable[[str], None]
+) -> list[RankedPlan]:
+    """Run the whole pipeline on the first few plans; equal plans once."""
+    found: list[RankedPlan] = []
+    for one in plans[:most]:
+        say(f"analyzing the plan {one.name}")
+        report = one.model.report(one.plan)
+        found.append(attrs.evolve(one, report=report))
+    return found
+
+
+def _given(
+    name: str, plan: Plan, model: ShardModel, cost: PlanCost, room_bytes: float
+) -> RankedPlan:
+    """Price a plan of the user's."""
+    ranks = model.world.ranks
+    loads, used = np.zeros((ranks, len(cost.resources))), np.zeros(ranks)
+    priced = all(p.kind != DATA_PARALLEL for p in plan.values())
+    for table in model.tables:
+        placement = plan[table.name]
+        if placement.kind == DATA_PARALLEL:
+            used += table.bytes
+            continue
+        for one in cost.shards(table, placement):
+            loads[one.rank] += one.loads
+            used[one.rank] += one.memory_bytes
+    return RankedPlan(
+        name=name,
+        plan=plan,
+        model=model,
+        cost=cost,
+        loads=loads if priced else None,
+        used_bytes=used,
+        room_bytes=room_bytes,
+    )
+
+
+def check_fits(plan: RankedPlan) -> None:
+    """Refuse a given plan that exceeds the memory of a rank.
+
+    Raises:
+        PerfcError: it does; the rank, and by how much, are named.
+
+    """
+    if plan.fits:
+        return
+    rank = int(np.argmax(plan.used_bytes))
+    most = float(plan.used_bytes[rank])
+    msg = (
+        f"plan {plan.name} does not fit: tables take {most / 1e9:,.1f} GB of rank "
+        f"{rank}, they may take {plan.room_bytes / 1e9:,.1f} GB"
+    )
+    raise PerfcError(msg)

@@ -1,0 +1,206 @@
+"""Sharding plans as a table to read, and as `perfc.shard/1`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from perfc.planning import plan_text
+from perfc.tools.report_numbers import format_share, format_us
+from perfc.tools.shard import RankedPlan, Sharding
+from perfc.tools.texts import columns_text
+
+SCHEMA = "perfc.shard/1"
+US = 1e6
+_BAR = 32
+_RANKS = 32
+"""Ranks that are shown one by one; of more the busiest."""
+
+
+def shard_text(found: Sharding) -> str:
+    """Return the ranking, why the best is what it is, and the load of each rank."""
+    best = found.best
+    parts = [_title(found), columns_text(_ranking(found)), *_reasons(found)]
+    parts.append(f"Load of the ranks under {best.name}")
+    parts[-1] += "\n" + columns_text(_loads(best))
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(found: Sharding) -> str:
+    model = found.model
+    step = "training step" if model.mode == "training" else "inference"
+    size = sum(table.bytes for table in model.tables)
+    title = (
+        f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
+        f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
+        f"tables of {_gb(size)}"
+    )
+    room = f"Tables may take {_gb(found.room_bytes)} of a rank"
+    if found.dense_bytes is not None:
+        whole = model.target.device.memory.capacity_bytes
+        room += f": {_gb(whole)} less {_gb(found.dense_bytes)} for the rest of the step"
+    return f"{title}.\n{room}."
+
+
+def name_of(found: Sharding) -> str:
+    """Return what the model is called."""
+    return found.model.forward.name
+
+
+def _gb(number: float) -> str:
+    return f"{number / 1e9:,.1f} GB"
+
+
+def _ranking(found: Sharding) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each plan."""
+    rows: list[tuple[str, ...]] = [
+        ("plan", "step", "", "samples/s", "last rank", "decides", "fullest", "tables")
+    ]
+    best_s = found.best.step_s
+    samples = found.model.samples * found.model.world.ranks
+    for one in found.plans:
+        more = one.step_s / best_s - 1
+        rows.append(
+            (
+                one.name,
+                f"{'' if one.report else '~'}{format_us(one.step_s * US)}",
+                "best" if one is found.best else f"{100 * more:+.1f} %",
+                f"{samples / one.step_s:,.0f}",
+                str(one.last) if one.loads is not None else "-",
+                one.decides if one.loads is not None else "-",
+                _gb(float(one.used_bytes.max())) + ("" if one.fits else ", too much"),
+                kinds_of(one),
+            )
+        )
+    return rows
+
+
+def kinds_of(plan: RankedPlan) -> str:
+    """Say how many tables go which way."""
+    kinds = [placement.kind for placement in plan.plan.values()]
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+
+
+def _reasons(found: Sharding) -> list[str]:
+    best, lines = found.best, list[str]()
+    if best.loads is not None:
+        lines.append(reason(best))
+    if any(one.report is None for one in found.plans):
+        lines.append(
+            "~ is the compact model that the search goes by; without it, the whole "
+            "pipeline, all ranks together."
+        )
+    return lines
+
+
+def reason(plan: RankedPlan) -> str:
+    """Say which rank is last, what decides the step, and what slack others have."""
+    whole = plan.cost_s or 0.0
+    shares = ", ".join(
+        f"{name} {format_us(max(seconds, 0.0) * US)} "
+        f"({format_share(max(seconds, 0.0), whole)})"
+        for name, seconds in plan.exposed_s.items()
+    )
+    slack_s = plan.alone_s.max() - plan.alone_s
+    others = [float(s) for rank, s in enumerate(slack_s) if rank != plan.last]
+    if max(others) <= 0:
+        who = "No rank is last: the step is as long whichever looks its tables up"
+    else:
+        who = (
+            f"Rank {plan.last} is last; the others have {format_us(min(others) * US)} "
+            f"to {format_us(max(others) * US)} of slack"
+        )
+    bound = plan.report.summary["bound"] if plan.report else ""
+    host = "; the host's launches bound it" if bound == "host" else ""
+    return f"{who}.\nThe step: {shares}{host}."
+
+
+def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
+    """Return a heading, and a row with a bar for each rank."""
+    rows: list[tuple[str, ...]] = [
+        ("rank", "parts", "look-ups", "updates", "slack", "memory", "")
+    ]
+    lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
+    longest = max(float((lookup_s + update_s).max()), 1e-12)
+    slack_s = plan.alone_s.max() - plan.alone_s
+    for rank in shown_ranks(plan):
+        marks = [
+            "█" * round(_BAR * float(lookup_s[rank]) / longest),
+            "░" * round(_BAR * float(update_s[rank]) / longest),
+        ]
+        rows.append(
+            (
+                str(rank),
+                str(plan.parts_of_ranks[rank]),
+                format_us(float(lookup_s[rank]) * US),
+                format_us(float(update_s[rank]) * US),
+                format_us(float(slack_s[rank]) * US),
+                _gb(float(plan.used_bytes[rank])),
+                "".join(marks) + ("  last" if rank == plan.last else ""),
+            )
+        )
+    if (rest := len(lookup_s) - _RANKS) > 0:
+        rows.append((f"{rest} more", *[""] * (len(rows[0]) - 1)))
+    return rows
+
+
+def shown_ranks(plan: RankedPlan) -> Sequence[int]:
+    """Return the ranks to show: all, or those with the most to do."""
+    seconds = (plan.seconds("lookup_s") + plan.seconds("update_s")).tolist()
+    order = sorted(range(len(seconds)), key=lambda rank: -seconds[rank])
+    return sorted(order[:_RANKS])
+
+
+def shard_json(found: Sharding) -> str:
+    """Return `perfc.shard/1`."""
+    model = found.model
+    document = {
+        "schema": SCHEMA,
+        "model": name_of(found),
+        "target": model.target.name,
+        "ranks": model.world.ranks,
+        "ranks_per_node": model.world.per_node,
+        "batch_per_rank": model.samples,
+        "mode": model.mode,
+        "tables": len(model.tables),
+        "table_bytes": sum(table.bytes for table in model.tables),
+        "room_bytes_per_rank": found.room_bytes,
+        "dense_bytes_per_rank": found.dense_bytes,
+        "plans": [_plan_json(one) for one in found.plans],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _plan_json(one: RankedPlan) -> dict[str, object]:
+    listed = plan_text(one.plan, one.model.tables, one.model.world)
+    priced = one.loads is not None
+    report = one.report
+    return {
+        "name": one.name,
+        "step_us": one.step_s * US,
+        "priced_by": "pipeline" if report else "cost",
+        "cost_us": None if one.cost_s is None else one.cost_s * US,
+        "pipeline_us": report.time_us if report else None,
+        "fits": one.fits,
+        "last_rank": one.last if priced else None,
+        "decides": one.decides if priced else None,
+        "exposed_us": {k: v * US for k, v in one.exposed_s.items()} if priced else None,
+        "ranks": _ranks_json(one) if priced else None,
+        "plan": json.loads(listed),
+    }
+
+
+def _ranks_json(one: RankedPlan) -> list[dict[str, object]]:
+    lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
+    slack_s = one.alone_s.max() - one.alone_s
+    return [
+        {
+            "rank": rank,
+            "parts": one.parts_of_ranks[rank],
+            "lookup_us": float(lookup_s[rank]) * US,
+            "update_us": float(update_s[rank]) * US,
+            "slack_us": float(slack_s[rank]) * US,
+            "table_bytes": float(one.used_bytes[rank]),
+        }
+        for rank in range(len(lookup_s))
+    ]

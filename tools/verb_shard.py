@@ -1,0 +1,315 @@
+"""`perfc shard`: find where embedding tables go on many GPUs."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfc.ir import UsageError
+from perfc.passes import MAX_RANKS, OPTIMIZERS, SHARDING_TYPES
+from perfc.tools.analyzer import DTYPES, check_world
+from perfc.tools.arguments import MAX_DIM
+from perfc.tools.files import write_result
+from perfc.tools.modes import MODES, TRAINING, check_mode
+from perfc.tools.output_options import debug_option, output_option
+
+if TYPE_CHECKING:
+    from perfc.passes import Plan
+    from perfc.tools.shard import Sharding
+    from perfc.tools.shard_model import ShardModel
+
+_UNITS = {"": 1, "B": 1, "MB": 1e6, "GB": 1e9, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_FEW_RANKS = 16
+_TYPES = "table-wise,column-wise,row-wise"
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc shard dlrm-mlperf --target dgx-a100 --ranks 8 --batch 2048",
+)
+@click.argument("model", metavar="MODEL")
+@click.option(
+    "--target", "system", required=True, metavar="SYSTEM", help="The machine."
+)
+@click.option(
+    "--ranks",
+    required=True,
+    type=click.IntRange(2, MAX_RANKS),
+    metavar="N",
+    help="GPUs in all.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, MAX_DIM),
+    metavar="N",
+    help="Samples of each GPU; what the file says if not given.",
+)
+@click.option("--mode", type=click.Choice(MODES), default=TRAINING, show_default=True)
+@click.option(
+    "--optimizer",
+    type=click.Choice(OPTIMIZERS),
+    help="Of --mode training; sgd if not given.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="fp32",
+    show_default=True,
+    help="What the model computes in.",
+)
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="FILE|NAME",
+    help="A plan to compare: a JSON file, perfc's or TorchRec's, or table-wise, "
+    "row-wise, ...; give it again for more.",
+)
+@click.option(
+    "--types",
+    default=_TYPES,
+    show_default=True,
+    metavar="LIST",
+    help="Sharding types that the search may use; also table-row-wise and grid.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="What tables may take of a rank, as 60GB or 56GiB; the GPU's less the rest "
+    "of the step if not given.",
+)
+@click.option(
+    "--popularity",
+    "popularities",
+    multiple=True,
+    metavar="[TABLE=]TEXT",
+    help="How look-ups spread over rows, of all tables or of one; give it again.",
+)
+@click.option(
+    "--qcomm",
+    type=click.Choice(["fp16", "bf16", "fp8"]),
+    help="What pooled rows are sent as.",
+)
+@click.option(
+    "--cost",
+    default="physical",
+    show_default=True,
+    metavar="NAME",
+    help="What the search makes least: physical, the step on its critical path.",
+)
+@click.option(
+    "--search",
+    "method",
+    type=click.Choice(["local", "beam", "greedy"]),
+    default="local",
+    show_default=True,
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.0),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="For how long to search at most; Ctrl-C stops it too.",
+)
+@click.option(
+    "--full",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Plans found that the whole pipeline analyzes, all ranks together; all, of "
+    f"more than {_FEW_RANKS} ranks 1.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "html", "plan"]),
+    default="table",
+    show_default=True,
+    help="plan: the best plan, for shard-embeddings{plan=FILE} and TorchRec.",
+)
+@output_option
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@debug_option
+def shard(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Find where the embedding tables of MODEL go, and compare plans.
+
+    MODEL is a file, a built-in workload (`perfc models`), or a list of tables as JSON:
+    {"tables": [{"name": ..., "rows": N, "dim": N, "pooling": N}], "batch": N}.
+    """
+    found = _found(model, options)
+    made = {"json": _json, "html": _html, "plan": _plan, "table": _table}
+    write_result(made[options["format_"]](found), options["output"])
+    return 0
+
+
+def _table(found: Sharding) -> str:
+    from perfc.tools.shard_report import shard_text  # noqa: PLC0415
+
+    return shard_text(found)
+
+
+def _json(found: Sharding) -> str:
+    from perfc.tools.shard_report import shard_json  # noqa: PLC0415
+
+    return shard_json(found)
+
+
+def _html(found: Sharding) -> str:
+    from perfc.tools.shard_page import shard_page  # noqa: PLC0415
+
+    return shard_page(found)
+
+
+def _plan(found: Sharding) -> str:
+    from perfc.planning import plan_text  # noqa: PLC0415
+
+    model = found.model
+    return plan_text(found.best.plan, model.tables, model.world)
+
+
+def _found(model: str, options: dict[str, Any]) -> Sharding:
+    from perfc.tools.shard import Request, check_fits  # noqa: PLC0415
+    from perfc.tools.shard import shard as run  # noqa: PLC0415
+    from perfc.tools.shard_costs import COSTS  # noqa: PLC0415
+
+    if options["cost"] not in COSTS:
+        msg = f"--cost {options['cost']!r} is none of {', '.join(COSTS)}"
+        raise UsageError(msg)
+    types, room = _types(options["types"]), _size(options["memory"])
+    sharded = _model(model, options)
+    ranks = options["ranks"]
+    full = options["full"]
+    request = Request(
+        types=types,
+        memory_bytes=room,
+        method=options["method"],
+        seconds=options["seconds"],
+        given=_given(sharded, options["plans"]),
+        full=(MAX_RANKS if ranks <= _FEW_RANKS else 1) if full is None else full,
+        cost=COSTS[options["cost"]],
+    )
+    with _interruptible() as stop:
+        found = run(
+            sharded,
+            request,
+            say=_silent if options["quiet"] else _say,
+            stop=stop,
+        )
+    for one in found.plans:
+        if one.name in request.given:
+            check_fits(one)
+    return found
+
+
+def _model(text: str, options: dict[str, Any]) -> ShardModel:
+    """Make what is asked of the machine and the model."""
+    from perfc.costmodels import load_target  # noqa: PLC0415
+    from perfc.tools.shard_model import ShardModel, world_of  # noqa: PLC0415
+    from perfc.tools.table_list import is_table_list, read_table_list  # noqa: PLC0415
+
+    check_mode(options["mode"], options["optimizer"])
+    target = load_target(options["system"])
+    check_world(options["ranks"], target)
+    batch, source = options["batch"], text
+    if is_table_list(text):
+        listed = read_table_list(text)
+        batch = batch or listed.batch
+        if batch is None:
+            msg = f"{text} says no batch; add --batch N, the samples of each GPU"
+            raise UsageError(msg)
+        source = listed.program(batch)
+    return ShardModel(
+        model=source,
+        target=target,
+        world=world_of(target, options["ranks"]),
+        batch=batch,
+        mode=options["mode"],
+        optimizer=options["optimizer"],
+        dtype=options["dtype"],
+        qcomm=options["qcomm"] or "",
+        popularity=_popularities(options["popularities"]),
+    )
+
+
+def _given(model: ShardModel, texts: Sequence[str]) -> dict[str, Plan]:
+    """Read the plans to compare; each is called by its text."""
+    found = {text: model.plan(text) for text in texts}
+    if len(found) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        msg = f"--plan {twice} is given twice"
+        raise UsageError(msg)
+    return found
+
+
+def _types(text: str) -> tuple[str, ...]:
+    """Read sharding types, as pipelines or as plan files spell them."""
+    said = [part.strip().replace("-", "_") for part in text.split(",")]
+    spelled = tuple("grid_shard" if part == "grid" else part for part in said)
+    known = [kind for kind in SHARDING_TYPES if kind != "data_parallel"]
+    if unknown := [part for part in spelled if part not in known]:
+        listed = ", ".join(kind.replace("_", "-") for kind in known)
+        msg = f"--types: {unknown[0]!r} is none of {listed}"
+        raise UsageError(msg)
+    return tuple(dict.fromkeys(spelled))
+
+
+def _size(text: str | None) -> float | None:
+    """Read bytes, with a unit or without."""
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text.strip())
+    unit = match[2].upper() if match else "?"
+    if match is None or unit not in _UNITS or float(match[1]) <= 0:
+        msg = f"--memory {text!r}: expected a size above 0, as 60GB, 56GiB or bytes"
+        raise UsageError(msg)
+    return float(match[1]) * _UNITS[unit]
+
+
+def _popularities(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Read `TEXT` or `TABLE=TEXT`; a text may have `=` behind `:`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        table, mark, rest = text.partition("=")
+        of_all = not mark or ":" in table
+        name, said = ("", text) if of_all else (table, rest)
+        if not said or name in found:
+            msg = f"--popularity {text!r}: expected TEXT or TABLE=TEXT, each once"
+            raise UsageError(msg)
+        found[name] = said
+    return tuple(found.items())
+
+
+def _say(line: str) -> None:
+    click.echo(f"perfc: {line}", err=True)
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def _interruptible() -> Generator[Callable[[], bool]]:
+    """Let the first Ctrl-C stop the search, the second one everything."""
+    pressed: list[bool] = []
+
+    def note(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(True)
+        _say("stopping with the best plan so far; Ctrl-C again gives up")
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
