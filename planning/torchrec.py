@@ -71,14 +71,14 @@ class TorchRecCost:
             PerfcError: the table or the placement cannot be.
 
         """
-        perfs: dict[int, Perf] = {}
+        known: dict[ShardSize, tuple[tuple[float, ...], float]] = {}
         found: list[Shard] = []
         for rank, size in self._parts(table, placement):
-            if size.dim not in perfs:
-                perfs[size.dim] = self._perf(table, placement, size.dim)
-            loads = attrs.astuple(perfs[size.dim])
-            memory = self._storage(table, placement, size).hbm_bytes
-            found.append(Shard(rank, loads, memory))
+            if size not in known:
+                loads = attrs.astuple(self._perf(table, placement, size.dim))
+                memory = self._storage(table, placement, size).hbm_bytes
+                known[size] = loads, memory
+            found.append(Shard(rank, *known[size]))
         return found
 
     def storage(

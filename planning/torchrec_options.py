@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -57,6 +58,26 @@ class ShardingOption:
     def parts(self) -> int:
         """Into how many parts its columns go."""
         return len(self.loads)
+
+    @property
+    def span(self) -> int:
+        """How many ranks hold a part."""
+        return len(self.loads[0])
+
+    @functools.cached_property
+    def slowest_s(self) -> float:
+        """Seconds of the slowest shard."""
+        return float(self.seconds.max())
+
+    @functools.cached_property
+    def total_s(self) -> float:
+        """Seconds of all shards together."""
+        return float(self.seconds.sum())
+
+    @functools.cached_property
+    def total_bytes(self) -> float:
+        """Bytes of all shards together."""
+        return float(self.memory_bytes.sum())
 
     def placement(self, places: Sequence[int]) -> Placement:
         """Return where it goes, with the rank or the node of each part."""

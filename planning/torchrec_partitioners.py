@@ -62,10 +62,10 @@ def greedy_partition(
         None where a table fits nowhere.
 
     """
-    deal = _Deal(world, memory_bytes, _none_yet(proposal, world))
+    deal = _Deal(memory_bytes, _none_yet(proposal, world))
     uniform = [option for option in proposal if option.kind in EVERYWHERE]
     others = [option for option in proposal if option.kind not in EVERYWHERE]
-    others.sort(key=lambda option: -getattr(option, order).sum())
+    others.sort(key=_SIZES[order], reverse=True)
     found: dict[str, Placement] = {}
     for option in (*uniform, *others):
         places = deal.put(option)
@@ -117,6 +117,12 @@ PARTITIONERS: dict[str, Partitioner] = {
 """By the names that a user gives."""
 
 
+_SIZES: dict[Order, Callable[[ShardingOption], float]] = {
+    "seconds": lambda option: option.total_s,
+    "memory_bytes": lambda option: option.total_bytes,
+}
+
+
 def _none_yet(proposal: Proposal, world: World) -> Partition:
     resources = proposal[0].loads.shape[-1] if proposal else 0
     loads = np.zeros((world.ranks, resources))
@@ -127,18 +133,18 @@ def _none_yet(proposal: Proposal, world: World) -> Partition:
 class _Deal:
     """Ranks that fill up."""
 
-    world: World
     memory_bytes: float
     so_far: Partition
 
     def put(self, option: ShardingOption) -> list[int] | None:
         """Place all parts of a table, each elsewhere; return their ranks or nodes."""
         taken: list[int] = []
+        span = option.span
         for part in range(option.parts):
             place = self._place(option, part, taken)
             if place is None:
                 return None
-            ranks = self._ranks(option, place)
+            ranks = slice(place * span, (place + 1) * span)
             self.so_far.loads[ranks] += option.loads[part]
             self.so_far.seconds[ranks] += option.seconds[part]
             self.so_far.memory_bytes[ranks] += option.memory_bytes[part]
@@ -149,25 +155,14 @@ class _Deal:
         self, option: ShardingOption, part: int, taken: Sequence[int]
     ) -> int | None:
         """Return the place with the least to do that has room."""
-        used, seconds = self._by_place(option)
-        fits = (used + option.memory_bytes[part] <= self.memory_bytes).all(axis=1)
-        fits[list(taken)] = False
-        if not fits.any():
-            return None
-        return int(np.argmin(np.where(fits, seconds.sum(axis=1), np.inf)))
-
-    def _by_place(
-        self, option: ShardingOption
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return memory and seconds of ranks, a row for each place of a part."""
-        span = option.loads.shape[1]
-        shape = (self.world.ranks // span, span)
-        return (
-            self.so_far.memory_bytes.reshape(shape),
-            self.so_far.seconds.reshape(shape),
-        )
-
-    def _ranks(self, option: ShardingOption, place: int) -> slice:
-        """Return the ranks of a part: those of a node, all, or one."""
-        span = option.loads.shape[1]
-        return slice(place * span, (place + 1) * span)
+        used, seconds = self.so_far.memory_bytes, self.so_far.seconds
+        need = option.memory_bytes[part]
+        if option.span > 1:
+            seconds = seconds.reshape(-1, option.span).sum(axis=1)
+            used = (used.reshape(-1, option.span) + need).max(axis=1)
+        else:
+            used = used + need[0]
+        left = np.where(used <= self.memory_bytes, seconds, np.inf)
+        left[taken] = np.inf
+        place = int(left.argmin())
+        return None if left[place] == np.inf else place

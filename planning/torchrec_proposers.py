@@ -25,21 +25,6 @@ _BINS_OF_RANK = 100
 _MOST_BINS = 1600
 
 
-def depth(option: ShardingOption) -> float:
-    """Return the seconds of the slowest shard."""
-    return float(option.seconds.max())
-
-
-def total(option: ShardingOption) -> float:
-    """Return the seconds of all shards together."""
-    return float(option.seconds.sum())
-
-
-def memory(option: ShardingOption) -> float:
-    """Return the bytes of all shards together."""
-    return float(option.memory_bytes.sum())
-
-
 def greedy_proposals(
     options: Options, world: World, memory_bytes: float
 ) -> Iterator[Proposal]:
@@ -48,14 +33,22 @@ def greedy_proposals(
     This is `GreedyProposer`. Each proposal takes the next option of the table that
     takes most memory and has one left.
     """
-    yield from _greedy(options, depth)
+    yield from _greedy(options, _slowest)
 
 
 def greedy_sum_proposals(
     options: Options, world: World, memory_bytes: float
 ) -> Iterator[Proposal]:
     """Like `greedy_proposals`, but the sum of all shards makes an option fast."""
-    yield from _greedy(options, total)
+    yield from _greedy(options, _total)
+
+
+def _slowest(option: ShardingOption) -> float:
+    return option.slowest_s
+
+
+def _total(option: ShardingOption) -> float:
+    return option.total_s
 
 
 def _greedy(
@@ -69,7 +62,7 @@ def _greedy(
         left = [table for table, nth in enumerate(at) if nth + 1 < len(ranked[table])]
         if not left:
             return
-        at[max(left, key=lambda table: memory(proposal[table]))] += 1
+        at[max(left, key=lambda table: proposal[table].total_bytes)] += 1
 
 
 def uniform_proposals(
@@ -82,14 +75,14 @@ def uniform_proposals(
     for kind in KINDS:
         alike = [[each for each in table if each.kind == kind] for table in options]
         if all(alike):
-            yield [min(table, key=depth) for table in alike]
+            yield [min(table, key=_slowest) for table in alike]
 
 
 def grid_proposals(
     options: Options, world: World, memory_bytes: float
 ) -> Iterator[Proposal]:
     """Try everything, up to `MOST_PROPOSALS`; `GridSearchProposer`."""
-    ranked = [sorted(each, key=total) for each in options]
+    ranked = [sorted(each, key=_total) for each in options]
     yield from itertools.islice(itertools.product(*ranked), MOST_PROPOSALS)
 
 
@@ -107,8 +100,8 @@ def dynamic_proposals(
     used, seconds = np.zeros(1), np.zeros(1)
     steps: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
     for table in options:
-        need = np.asarray([memory(option) for option in table])
-        takes = np.asarray([total(option) for option in table])
+        need = np.asarray([option.total_bytes for option in table])
+        takes = np.asarray([option.total_s for option in table])
         filled = used[:, np.newaxis] + need
         kept = _least_of_bins(filled, seconds[:, np.newaxis] + takes, room, bins)
         before, option = np.divmod(kept, len(table))
