@@ -110,8 +110,14 @@ def system_of(name: str, fields: Fields, link: Link | None, gpu: Device) -> Syst
         link: To other GPUs of the node; None where the host's PCIe leads there.
         gpu: What it has of.
 
+    Raises:
+        TargetError: its GPUs cannot be joined as it says.
+
     """
     topology = str(fields["node.topology"])
+    if problem := _topology_problem(topology, int(fields["node.gpus"]), link, gpu):
+        message = f"{name}: {problem}"
+        raise TargetError(message)
     latency_us = fields.get("network.latency_us")
     nic_gbit_per_s = float(fields.get("network.nic_gbit_per_s", 0))
     way = _way(fields) if link is None or topology == PCIE else link
@@ -128,6 +134,17 @@ def system_of(name: str, fields: Fields, link: Link | None, gpu: Device) -> Syst
         host=str(fields.get("node.host", "")),
         multicast=_has_multicast(topology, gpu),
     )
+
+
+def _topology_problem(topology: str, gpus: int, link: Link | None, gpu: Device) -> str:
+    if link is None and topology != PCIE:
+        return (
+            f"node.topology: expected {PCIE}, as {gpu.name} has no links to other "
+            f"GPUs, found {topology}"
+        )
+    if topology == CUBE_MESH and gpus > NODE_GPUS:
+        return f"node.gpus: expected at most {NODE_GPUS} in a {CUBE_MESH}, found {gpus}"
+    return ""
 
 
 def assumed_system(target: Target) -> System:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Scenario
 from perfc.ir.collector import paused_collector
+from perfc.ir.communicator_verifier import verify_communicators
 from perfc.ir.copying import bind_record, bound_copy
 from perfc.ir.core import Graph, Node, Replacement, Use, Value
 from perfc.ir.diagnostics import Diagnostic, Level
@@ -220,6 +221,7 @@ __all__ = [
     "symbols_of",
     "total",
     "verify",
+    "verify_communicators",
     "verify_launches",
     "verify_types",
     "write_file",

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import attrs
 
-from perfc.costmodels import target_of_device
+from perfc.costmodels import load_target, target_names, target_of_device
 from perfc.ir import PerfcError, record_of
 from perfc.measurements.row import Measurement
 from perfc.measurements.signature import BYTES
@@ -98,8 +98,10 @@ def read_nccl_log(path: Path, target: str | None = None) -> list[Measurement]:
         target: What it ran on; by the names of its devices if not given.
 
     Raises:
-        NcclLogError: it is no such log, ends early, or says what cannot be. The message
-            names the file, the line, what was expected and what was found.
+        NcclLogError: it is no such log, ends early, or says what cannot be, or it ran
+            on other GPUs than the target has. The message names the file, the line,
+            what was expected and what was found.
+        PerfcError: there is no such target.
 
     """
     try:
@@ -123,7 +125,7 @@ def read_nccl_log(path: Path, target: str | None = None) -> list[Measurement]:
         raise NcclLogError(msg)
     cells = _cells(lines, first, names, path)
     op = _op(path, lines, cells, len(head.hosts))
-    where = target or _target(head, path)
+    where = _target(head, path) if target is None else _checked(target, head, path)
     return [
         _row(row, op, where, head, f"{path}: line {number}") for number, row in cells
     ]
@@ -258,6 +260,27 @@ def _target(head: _Head, path: Path) -> str:
         )
         raise NcclLogError(msg)
     return found
+
+
+def _checked(target: str, head: _Head, path: Path) -> str:
+    """Return the target, whose GPUs are those of the log.
+
+    GPUs whose names nobody knows may be any; so may those of a sheet of one's own. That
+    a CPU has no collectives is said where they are fitted.
+    """
+    device = load_target(target).device
+    gpu = device.name
+    if device.synchronous or gpu not in target_names():
+        return target
+    for name in dict.fromkeys(head.devices):
+        found = target_of_device(name)
+        if found not in (None, gpu):
+            msg = (
+                f"{path}: the test ran on {name}, which is {found}; --target {target} "
+                f"has {gpu}"
+            )
+            raise NcclLogError(msg)
+    return target
 
 
 def _row(

@@ -20,6 +20,7 @@ from perfc.ir import (
     Value,
     VerifyError,
     symbols_of,
+    verify_communicators,
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.communication import communicates
@@ -90,6 +91,7 @@ class LowerKernels(Pass):
         if any(
             rank.ops is not None and communicates(rank.ops) for rank in program.classes
         ):
+            verify_communicators(program)
             settings = attrs.evolve(settings, system=_system(ctx))
         shared = len(program.classes) > 1
         binding = Binding(program.bindings, settings, shared=shared)

@@ -117,6 +117,11 @@ def test_a_sheet_is_read_in_the_units_of_makers(tmp_path: Path) -> None:
         ({"gpus": 0}, "node.gpus: expected a whole number from 1 to 1024"),
         ({"target": "h1000"}, "target: unknown target h1000"),
         ({"target": "dgx-h100"}, "target: expected the sheet of a GPU"),
+        (
+            {"target": "l4"},
+            "expected pcie, as l4 has no links to other GPUs, found nvsw",
+        ),
+        ({"topology": "cube-mesh", "gpus": 9}, "at most 8 in a cube-mesh, found 9"),
         ({"id": "there"}, "expected an id of \\[sources\\], found text 'here'"),
         ({"id": "datasheet"}, "sources.datasheet: expected an id that the target's"),
     ],

@@ -65,6 +65,34 @@ def test_a_log_names_its_own_gpus(command: Command, log: Path, tmp_path: Path) -
     assert "b200-sxm-180g" == load_target(str(output)).name
 
 
+@pytest.mark.parametrize("target", ["dgx-h100", "a100", "gb200-nvl72"])
+def test_a_log_of_other_gpus_is_refused(
+    command: Command, log: Path, tmp_path: Path, target: str
+) -> None:
+    """The line says what the log ran on, and what the target has."""
+    output = tmp_path / "a.toml"
+    result = command(
+        "calibrate", "--from", str(log), "--target", target, "-o", str(output)
+    )
+
+    assert (1, False) == (result.code, output.exists())
+    assert "ran on NVIDIA B200, which is b200-sxm-180g; --target" in result.error
+    assert load_target(target).device.name in result.error
+
+
+def test_gpus_that_nobody_knows_may_be_any(
+    command: Command, log: Path, tmp_path: Path
+) -> None:
+    """An engineering sample is what --target says."""
+    log.write_text(log.read_text().replace("NVIDIA B200", "NVIDIA PG509-230"))
+    output = tmp_path / "a.toml"
+    result = command(
+        "calibrate", "--from", str(log), "--target", "dgx-h100", "-o", str(output)
+    )
+
+    assert (0, "dgx-h100") == (result.code, load_target(str(output)).name)
+
+
 def test_a_profile_of_collectives_is_scored(
     command: Command, log: Path, tmp_path: Path
 ) -> None:
