@@ -59,9 +59,9 @@ def measured_rows(kernels: KernelTable, target: Target) -> Flags:
 def is_measured(kernel: OneSignature, target: Target) -> bool:
     """Whether one kernel is."""
     network = target.once(_own_network)
-    if network is None or not _is_alike(kernel):
+    if network is None or not kernel.once(_is_alike):
         return False
-    return network.covers(_sizes(kernel))
+    return network.covers(kernel.once(_sizes))
 
 
 def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
@@ -87,29 +87,31 @@ def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> 
 
 def corrected_second(seconds: float, kernel: OneSignature, target: Target) -> float:
     """Return the same of one kernel."""
-    network = networks(ATTENTION_RESIDUAL_FILE)[target.device.name, ATTENTION_TYPE]
-    features = _features(seconds, kernel, target, FLOATS)
+    network = target.once(_own_network)
+    if network is None:
+        return seconds
+    features = _features(seconds, kernel.once(_sizes), target, FLOATS)
     return seconds * math.exp(network.of_one(features))
 
 
 def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
     """Return what a network sees of each kernel, shape (features, rows)."""
-    return np.array(_features(seconds, kernels.signatures, target, ARRAYS))
+    return np.array(_features(seconds, _sizes(kernels.signatures), target, ARRAYS))
 
 
 def _features(
     seconds: Number,
-    kernels: Signatures[Number],
+    sizes: tuple[Number, ...],
     target: Target,
     maths: Maths[Number],
 ) -> list[Number]:
-    log2, ceil = maths.log2, maths.ceil
-    batch, heads, q_len, head_dim = _sizes(kernels)
+    log2, ceil, sm_count = maths.log2, maths.ceil, target.device.sm_count
+    batch, heads, q_len, head_dim = sizes
     amounts = (batch, heads, batch * heads, q_len, seconds * 1e6)
     found = [log2(amount) for amount in amounts]
     found += [maths.flag(head_dim % width == 0) for width in (64, 16)]
     waves = [
-        batch * heads * ceil(q_len / tile) / (target.device.sm_count * per_sm)
+        batch * heads * ceil(q_len / tile) / (sm_count * per_sm)
         for tile, per_sm in _TILES
     ]
     for count in waves:

@@ -91,8 +91,9 @@ def repeated_share(
 
 def stream_seconds(moved_bytes: Number, target: Target, maths: Maths[Number]) -> Number:
     """Return the time to move *moved_bytes* with all SMs, without the start."""
-    cold = maths.flag(False)
-    return streamed_seconds(moved_bytes, cold, target, MEMORY_RATES, maths)
+    memory_rate, l2_rate = target.once(_shipped_rates)
+    cached = cached_share(moved_bytes, target, maths)
+    return moved_bytes * ((1 - cached) / memory_rate + cached / l2_rate)
 
 
 def streamed_seconds(
@@ -106,12 +107,21 @@ def streamed_seconds(
 
     *repeated* is 1 for kernels that are timed again and again on the same operands.
     """
-    device = target.device
-    memory_rate = device.memory.bytes_per_s * stream_share(target, rates)
-    sm_rate = rates.l2_bytes_per_clock * device.sm_clock_hz
-    l2_rate = max(device.sm_count * sm_rate, memory_rate)
+    memory_rate, l2_rate = _stream_rates(target, rates)
     cached = cached_share(moved_bytes, target, maths)
     if maths.any(repeated):
         held = repeated_share(moved_bytes, target, rates, maths)
         cached = held * repeated + cached * (1.0 - repeated)
     return moved_bytes * ((1 - cached) / memory_rate + cached / l2_rate)
+
+
+def _stream_rates(target: Target, rates: MemoryRates) -> tuple[float, float]:
+    """Return how fast all SMs read the device's memory, and L2, in bytes per second."""
+    device = target.device
+    memory_rate = device.memory.bytes_per_s * stream_share(target, rates)
+    sm_rate = rates.l2_bytes_per_clock * device.sm_clock_hz
+    return memory_rate, max(device.sm_count * sm_rate, memory_rate)
+
+
+def _shipped_rates(target: Target) -> tuple[float, float]:
+    return _stream_rates(target, MEMORY_RATES)
