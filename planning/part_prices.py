@@ -1,16 +1,18 @@
 """What parts of tables take: their look-ups and updates, by perfc's own cost models.
 
-A rank looks all its tables up in one kernel, and updates them in some thirty. What one
-table more adds is told by kernels over so many copies of it as a rank has tables:
+A rank looks all its tables up in one kernel, and updates them in some thirty; memory,
+cache or latency bounds each of these over all tables together. So a part is priced
+among others, such as a rank has:
 
-    part = (price of the copies - price of next to nothing) / copies
-    rank = price of next to nothing + the sum over its parts
+    part = price of (some others + the part) - price of the others
+    rank = what is left of the others without their parts + the sum over its parts
 
 The ops are lowered and priced as those of a whole model are.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -41,8 +43,6 @@ from perfc.passes import (
 )
 
 _LENGTHS = DTYPES["i32"]
-_LEAST = 2
-"""Copies at least: the lists of one table need no sorting."""
 
 
 @attrs.frozen
@@ -73,10 +73,6 @@ class Part:
         if self.popularity != "uniform":
             found["popularity"] = self.popularity
         return Record(found)
-
-
-_NOTHING = Part(1, 4, 1.0)
-"""The least that a kernel can be asked for."""
 
 
 @attrs.frozen
@@ -144,7 +140,7 @@ class PartPrices:
         target: The device.
         batch: Bags of a table: the samples of all ranks.
         ranks: From how many ranks bags come.
-        copies: Tables of a rank, about; at least two.
+        others: Parts such as a rank has, at least two.
 
     """
 
@@ -152,31 +148,50 @@ class PartPrices:
     target: Target
     batch: int
     ranks: int
-    copies: int
+    others: tuple[Part, ...]
 
+    @functools.cached_property
+    def _among(self) -> PartPrice:
+        """What the others take."""
+        return self._totals([self.others])[0]
+
+    @functools.cached_property
     def idle(self) -> PartPrice:
-        """Return what kernels over next to nothing take."""
-        return attrs.evolve(self, batch=1, copies=_LEAST).totals([_NOTHING])[0]
+        """What a rank takes besides what its parts add."""
+        added = self.of(self.others)
+        parts = [added[part] for part in self.others]
+        return PartPrice(
+            max(0.0, self._among.lookup_s - sum(part.lookup_s for part in parts)),
+            max(0.0, self._among.update_s - sum(part.update_s for part in parts)),
+        )
 
     def of(self, parts: Sequence[Part]) -> Mapping[Part, PartPrice]:
         """Return what each part adds to the rank that has it."""
         distinct = list(dict.fromkeys(parts))
         if not distinct:
             return {}
-        idle = self.idle()
+        totals = self._totals([(*self.others, part) for part in distinct])
         return {
             part: PartPrice(
-                max(0.0, found.lookup_s - idle.lookup_s) / self.copies,
-                max(0.0, found.update_s - idle.update_s) / self.copies,
+                max(0.0, found.lookup_s - self._among.lookup_s),
+                max(0.0, found.update_s - self._among.update_s),
             )
-            for part, found in zip(distinct, self.totals(distinct), strict=True)
+            for part, found in zip(distinct, totals, strict=True)
         }
 
-    def totals(self, parts: Sequence[Part]) -> list[PartPrice]:
-        """Return the prices of kernels over copies of each part, floors and all."""
+    def _totals(self, ranks: Sequence[tuple[Part, ...]]) -> list[PartPrice]:
+        """Return the prices of the kernels of ranks, by their parts."""
         graph = Graph("parts")
-        for number, part in enumerate(parts):
-            self._write(graph, part, str(number))
+        weights = {
+            part: graph.add_parameter(
+                f"table.{number}",
+                TensorType(self.ops.table_type, (part.rows, part.dim)),
+            )
+            for number, part in enumerate(dict.fromkeys(p for r in ranks for p in r))
+        }
+        for number, parts in enumerate(ranks):
+            tables = [weights[part] for part in parts]
+            self._write(graph, parts, tables, str(number))
         program = Program(name="parts", classes=(RankClass((0,), ops=graph),))
         passes = (ShapeInference(), LowerKernels(inputs="device"), KernelCost())
         scenario = Scenario(self.target.name, self.target.spec_sha256, "eager", (), "")
@@ -192,62 +207,59 @@ class PartPrices:
                 seconds.get(f"input.{n}", 0.0) + seconds.get(f"lookup.{n}", 0.0),
                 seconds.get(f"update.{n}", 0.0),
             )
-            for n in range(len(parts))
+            for n in range(len(ranks))
         ]
 
-    def _write(self, graph: Graph, part: Part, number: str) -> None:
-        """Append the ops over copies of one part."""
-        bags, count = self.batch * self.copies, self.copies
-        indices = max(1, round(self.batch * part.pooling)) * count
+    def _write(
+        self, graph: Graph, parts: Sequence[Part], tables: Sequence[Value], number: str
+    ) -> None:
+        """Append the ops of a rank."""
+        bags = self.batch * len(parts)
+        indices = sum(max(1, round(self.batch * part.pooling)) for part in parts)
         lengths = graph.add_input(f"lengths.{number}", TensorType(_LENGTHS, (bags,)))
         listed = TensorType(self.ops.index_type, (indices,))
         given = graph.add_input(f"indices.{number}", listed)
-        regroup = Record({"ranks": self.ranks, "features": count})
-        name = f"input.{number}"
-        regrouped = graph.add(
-            "regroup_bags", (lengths, given), (name, f"{name}.offsets"), regroup
-        )
-        table = TensorType(self.ops.table_type, (part.rows, part.dim))
-        weight = graph.add_parameter(f"table.{number}", table)
-        records = (part.record(),) * count
-        lists = regrouped.results
+        lists = graph.add(
+            "regroup_bags",
+            (lengths, given),
+            (f"input.{number}", f"offsets.{number}"),
+            Record({"ranks": self.ranks, "features": len(parts)}),
+        ).results
+        records = tuple(part.record() for part in parts)
         graph.add(
             "embedding_bag",
-            (*(weight,) * count, *lists),
+            (*tables, *lists),
             (f"lookup.{number}",),
             self.ops.lookup.attributes.updated(tables=records),
         )
-        if self.ops.update is not None:
-            self._write_update(graph, weight, lists, number)
-
-    def _write_update(
-        self, graph: Graph, weight: Value, lists: Sequence[Value], number: str
-    ) -> None:
-        update, table, count = self.ops.update, _type(weight), self.copies
+        update = self.ops.update
         if update is None:
             return
-        rows = _type(update.operands[0])
-        pooled = attrs.evolve(rows, shape=(self.batch, table.shape[1] * count))
+        width = sum(part.dim for part in parts)
+        pooled = attrs.evolve(_type(update.operands[0]), shape=(self.batch, width))
         grad = graph.add_input(f"grad.{number}", pooled)
-        records = graph_records(graph, number)
-        kind = update.attributes.text("optimizer", "")
-        states: list[Value] = []
-        for place, type_ in enumerate(state_types(kind, table)):
-            state = graph.add_state(f"state.{number}.{place}", type_)
-            states += [state] * count
+        states = self._states(graph, update, tables, number)
         graph.add(
             "embedding_bag_backward",
-            (grad, *lists, *(weight,) * count, *states),
+            (grad, *lists, *tables, *states),
             (),
             update.attributes.updated(tables=records),
             location=attrs.evolve(update.location, name=f"update.{number}"),
         )
 
-
-def graph_records(graph: Graph, number: str) -> tuple[Record, ...]:
-    """Return the tables of a look-up that has been written."""
-    producer = graph.value(f"lookup.{number}").producer
-    return () if producer is None else producer.attributes.records("tables")
+    def _states(
+        self, graph: Graph, update: Node, tables: Sequence[Value], number: str
+    ) -> list[Value]:
+        """Declare the states of an optimizer, list by list."""
+        types = [
+            state_types(update.attributes.text("optimizer", ""), _type(table))
+            for table in tables
+        ]
+        return [
+            graph.add_state(f"state.{number}.{place}.{at}", own[place])
+            for place in range(len(types[0]))
+            for at, own in enumerate(types)
+        ]
 
 
 def _is_dealt(node: Node) -> bool:

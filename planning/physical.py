@@ -114,7 +114,7 @@ class PhysicalCost:
     @functools.cached_property
     def idle(self) -> Idle:
         """Seconds of look-ups and updates of next to nothing."""
-        found = self.prices.idle()
+        found = self.prices.idle
         return Idle(found.lookup_s, found.update_s)
 
     def prepare(self, tables: Sequence[Table], types: Sequence[str]) -> None:

@@ -239,9 +239,8 @@ class ShardModel:
     def cost(self, types: Sequence[str]) -> PhysicalCost:
         """Return perfc's own cost of its plans."""
         samples = self.samples * self.world.ranks
-        copies = max(2, round(len(self.tables) / self.world.ranks))
-        ops = self._first.ops
-        prices = PartPrices(ops, self.target, samples, self.world.ranks, copies)
+        ops, others = self._first.ops, self._typical_parts()
+        prices = PartPrices(ops, self.target, samples, self.world.ranks, others)
         cost = PhysicalCost(
             self.world,
             self.target,
@@ -258,6 +257,14 @@ class ShardModel:
         )
         cost.prepare(self.tables, types)
         return cost
+
+    def _typical_parts(self) -> tuple[Part, ...]:
+        """Return tables such as a rank has, spread evenly over all by what they move."""
+        tables = sorted(self.tables, key=lambda t: (t.dim * t.pooling, t.rows, t.name))
+        count = max(2, round(len(tables) / self.world.ranks))
+        places = [int((n + 0.5) * len(tables) / count) for n in range(count)]
+        chosen = [tables[place] for place in places]
+        return tuple(Part(t.rows, t.dim, t.pooling, t.popularity) for t in chosen)
 
     @property
     def _memory(self) -> MemoryNeed:
