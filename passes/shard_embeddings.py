@@ -61,6 +61,8 @@ class ShardEmbeddings(Transform):
             `bf16` or `fp8`; if empty, their own.
         early: Whether tables are looked up first, so that rows come back while the
             dense features are computed; else where the model looks them up.
+        only: A rank that stands for all, as if each had its tables; -1 for all ranks
+            as they are.
 
     Raises:
         UsageError: an option is wrong, or there is a backward pass already.
@@ -77,6 +79,7 @@ class ShardEmbeddings(Transform):
     per_node: int = 8
     qcomm: str = ""
     early: bool = True
+    only: int = -1
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -87,6 +90,9 @@ class ShardEmbeddings(Transform):
         if self.qcomm not in PAYLOADS:
             known = ", ".join(filter(None, PAYLOADS))
             msg = f"qcomm={self.qcomm!r} of {self.name}: expected {known}"
+            raise UsageError(msg)
+        if not -1 <= self.only < self.ranks:
+            msg = f"only={self.only} of {self.name}: expected a rank below {self.ranks}"
             raise UsageError(msg)
         if self.per_node < 1:
             msg = f"per-node={self.per_node} of {self.name}: expected at least 1"
@@ -105,9 +111,12 @@ class ShardEmbeddings(Transform):
         self._check_nodes(plan)
         found = deals(bags.tables, plan, world)
         self._check_pooling(bags, found)
+        alike = _alike(found, world)
+        if self.only >= 0:
+            alike = [(self.only, *(r for r in range(self.ranks) if r != self.only))]
         classes = tuple(
-            RankClass(ranks, ops=self._shard(graph, plan, ranks[0]))
-            for ranks in _alike(found, world)
+            RankClass(tuple(sorted(ranks)), ops=self._shard(graph, plan, ranks[0]))
+            for ranks in alike
         )
         ctx.note("sharded-tables", _summary(plan, world, len(classes)))
         return attrs.evolve(program, classes=classes, replicas=self.ranks)

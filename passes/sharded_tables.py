@@ -90,8 +90,9 @@ class Bags:
 
         """
         inputs, weights = frozenset(graph.inputs), frozenset(graph.parameters)
+        uses = Counter(value for node in graph for value in node.operands)
         found = {
-            node: tuple(_tables(graph, node, inputs, weights))
+            node: tuple(_tables(node, inputs, weights, uses))
             for node in graph
             if node.op == _BAG
         }
@@ -131,7 +132,10 @@ class Bags:
 
 
 def _tables(
-    graph: Graph, node: Node, inputs: AbstractSet[Value], parameters: AbstractSet[Value]
+    node: Node,
+    inputs: AbstractSet[Value],
+    parameters: AbstractSet[Value],
+    uses: Mapping[Value, int],
 ) -> Iterator[Table]:
     """Yield the tables of a lookup.
 
@@ -149,9 +153,9 @@ def _tables(
         problem = "has weights of samples"
     elif attributes.get("padding_index") is not None:
         problem = "has a padding index"
-    elif any(v not in inputs or len(graph.uses(v)) > 1 for v in rest):
+    elif any(v not in inputs or uses[v] > 1 for v in rest):
         problem = "computes its indices, or shares them: they must be inputs"
-    elif any(len(graph.uses(v)) > 1 or v not in parameters for v in weights):
+    elif any(uses[v] > 1 or v not in parameters for v in weights):
         problem = "shares its tables with another op"
     if problem:
         msg = f"{node} {problem}; it cannot be sharded"

@@ -136,7 +136,7 @@ class LocalSearch:
 
     def _is_on(self, table: int, ranks: frozenset[int]) -> bool:
         option, places = self._option(table)
-        return any(rank // option.span in places for rank in ranks)
+        return not ranks.isdisjoint(option.ranks(places))
 
     def _places(
         self, room: Room, number: int, option: Option, hot: frozenset[int]
@@ -163,11 +163,12 @@ class LocalSearch:
 
     def _swaps(self, tables: list[int], by_rank: Floats) -> Iterator[Change]:
         """Yield exchanges of two tables that lie whole, or as wide, on two places."""
-        whole = [t for t in range(len(self.draft.choices)) if self._single(t)]
-        first = [self._option(t)[0].span * self._option(t)[1][0] for t in whole]
-        spans = np.array([self._option(t)[0].span for t in whole])
-        at = np.array(first, dtype=np.intp)
-        seconds = np.array([self._seconds(t) for t in whole])
+        single = [(t, *self._option(t)) for t in self._tables() if self._single(t)]
+        whole = [table for table, _, _ in single]
+        spans = np.array([option.span for _, option, _ in single])
+        at = spans * np.array([places[0] for _, _, places in single], dtype=np.intp)
+        lists = [option.flat_loads[0] for _, option, _ in single]
+        seconds = np.array(lists) @ self.draft.task.weights if lists else np.zeros(0)
         found: list[tuple[float, int, int]] = []
         for one in np.flatnonzero(np.isin(whole, tables)):
             gaps = by_rank[at[one]] - by_rank[at]
@@ -178,10 +179,8 @@ class LocalSearch:
         found.sort()
         yield from (self._swap(one, other) for _, one, other in found[:_SWAPS])
 
-    def _seconds(self, table: int) -> float:
-        """Return what a table takes on each rank that has it."""
-        option, _ = self._option(table)
-        return float(option.flat_loads[0] @ self.draft.task.weights)
+    def _tables(self) -> range:
+        return range(len(self.draft.choices))
 
     def _single(self, table: int) -> bool:
         option, places = self._option(table)

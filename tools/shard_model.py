@@ -27,7 +27,6 @@ from perfc.passes import (
     Plan,
     ShardEmbeddings,
     TableSize,
-    Training,
     Transform,
     World,
     find_plan,
@@ -50,20 +49,6 @@ from perfc.tools.model import Model, load, prepare
 from perfc.tools.modes import TRAINING, parallel_passes, training_passes
 from perfc.tools.report import Report
 from perfc.tools.results import Results
-
-
-@attrs.frozen
-class _OneRank(Transform):
-    """Let one rank stand for all: the step of the others is like its own."""
-
-    rank: int
-    name = "one-rank"
-
-    def run(self, program: Program, ctx: PassContext) -> Program:
-        """Keep the class of the rank."""
-        (kept,) = (c for c in program.classes if self.rank in c.ranks)
-        everyone = tuple(sorted(r for c in program.classes for r in c.ranks))
-        return attrs.evolve(program, classes=(attrs.evolve(kept, ranks=everyone),))
 
 
 @attrs.frozen
@@ -200,20 +185,16 @@ class ShardModel:
         sizes = [TableSize(t.name, t.dim, t.dim * t.pooling) for t in self.tables]
         return find_plan(text, sizes, self.world)
 
-    def report(self, plan: Plan, only: int | None = None) -> Report:
-        """Analyze a step under a plan, all ranks, or as if all were like *only*."""
+    def report(self, plan: Plan, only: int = -1) -> Report:
+        """Analyze a step under a plan: all ranks, or as if all were like *only*."""
         sharding = ShardEmbeddings(
             ranks=self.world.ranks,
             plan=text_of_plan(plan, self.tables, self.world),
             per_node=self.world.per_node,
             qcomm=self.qcomm,
+            only=only,
         )
-        transforms: Sequence[Pass] = [sharding]
-        if only is not None:
-            transforms = [*transforms, _OneRank(only)]
-        if self.mode == TRAINING:
-            transforms = [*transforms, Training()]
-        transforms = training_passes(self.mode, self.optimizer, transforms)
+        transforms = training_passes(self.mode, self.optimizer, [sharding])
         transforms = parallel_passes(self.world.ranks, transforms)
         return analyze(self.loaded(transforms), self.target, dtype=self.dtype)
 
@@ -259,7 +240,7 @@ class ShardModel:
         return cost
 
     def _typical_parts(self) -> tuple[Part, ...]:
-        """Return tables such as a rank has, spread evenly over all by what they move."""
+        """Return tables such as a rank has: spread evenly by what they move."""
         tables = sorted(self.tables, key=lambda t: (t.dim * t.pooling, t.rows, t.name))
         count = max(2, round(len(tables) / self.world.ranks))
         places = [int((n + 0.5) * len(tables) / count) for n in range(count)]
