@@ -7,8 +7,11 @@ columns `task, plan, time_us`. Tasks and plans that it lacks are left out.
 
     .venv/bin/python benchmarks/shardings.py --system dgx-a100 --ranks 4
     .venv/bin/python benchmarks/shardings.py --times measured.csv --json out.json
+    .venv/bin/python benchmarks/shardings.py --search 10
     .venv/bin/python benchmarks/shardings.py --write tasks/
 
+With `--search` TorchRec's planner finds a plan of its own, of tables whole or cut by
+rows or columns; it is judged beside the one that perfc's search finds by its own cost.
 The last writes the tasks, as `perfc shard` reads them, and does nothing else.
 """
 
@@ -20,20 +23,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfc.costmodels import load_target
-from perfc.passes import World
+from perfc.passes import COLUMN_WISE, ROW_WISE, TABLE_WISE, World
 from perfc.planning import (
     SHARDERS,
     PerfRules,
     PlanCost,
     ShardingTask,
+    Task,
     Times,
     Topology,
     TorchRecCost,
+    TorchRecPlanner,
     WeightCost,
     evaluate,
     generate_tasks,
     plan_times,
     read_times,
+    search,
     sharder_plans,
 )
 from perfc.tools.shard_model import ShardModel, world_of
@@ -61,11 +67,14 @@ def main() -> None:
         for cost, seconds in _times_of(task, world, asked).items():
             times.setdefault(cost, {})[task.name] = seconds
     reference: Times = read_times(asked.times) if asked.times else times[PHYSICAL]
+    judged = {cost: evaluate(chosen, reference) for cost, chosen in times.items()}
+    if asked.search:
+        found = {t.name: _searched(t, world, asked) for t in tasks[:: asked.every]}
+        judged["torchrec's planner"] = evaluate(dict.fromkeys(found, _CHOSEN), found)
     documents: dict[str, object] = {}
-    for cost, chosen in times.items():
-        found = evaluate(chosen, reference)
-        print(f"{cost}\n{found.to_table()}")
-        documents[cost] = json.loads(found.to_json())
+    for cost, evaluation in judged.items():
+        print(f"{cost}\n{evaluation.to_table()}")
+        documents[cost] = json.loads(evaluation.to_json())
     if asked.json:
         asked.json.write_text(json.dumps(documents, indent=2) + "\n", encoding="utf-8")
 
@@ -78,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which tasks")
     parser.add_argument("--every", type=int, default=1, help="take each n-th task")
     parser.add_argument("--times", type=Path, help="measured steps to judge by")
+    parser.add_argument("--search", type=float, default=0.0, help="seconds a task")
     parser.add_argument("--json", type=Path, help="write the metrics here, too")
     parser.add_argument("--write", type=Path, help="write the tasks to this folder")
     return parser.parse_args()
@@ -103,17 +113,43 @@ def _times_of(
     }
 
 
+_CHOSEN = {"planner": 1.0, "search": 2.0}
+"""The planner takes its own plan to be the best."""
+
+
+def _searched(
+    task: ShardingTask, world: World, asked: argparse.Namespace
+) -> dict[str, float]:
+    """Return what the plans that are found take by perfc's own cost."""
+    kinds = (TABLE_WISE, COLUMN_WISE, ROW_WISE)
+    topology = Topology(world=world)
+    planner = TorchRecPlanner(
+        cost=TorchRecCost(rules=PerfRules(topology=topology, batch=task.batch)),
+        world=world,
+        memory_bytes=task.memory_bytes,
+        kinds=kinds,
+    )
+    cost = _physical(task, world, asked.system, kinds)
+    plans = {"planner": planner.plan(task.tables).plan}
+    asks = Task.of(task.tables, cost, world, task.memory_bytes, kinds)
+    best = search(asks, "local", seconds=asked.search, seed=asked.seed)[0]
+    plans["search"] = best.draft.plan
+    return plan_times(cost, task.tables, plans, world)
+
+
 def _costs(task: ShardingTask, world: World, system: str) -> Mapping[str, PlanCost]:
     topology = Topology(world=world)
     weights = [name for name in SHARDERS if name.endswith("_greedy")]
     return {
-        PHYSICAL: _physical(task, world, system),
+        PHYSICAL: _physical(task, world, system, (TABLE_WISE,)),
         "torchrec": TorchRecCost(rules=PerfRules(topology=topology, batch=task.batch)),
         **{name: WeightCost(sharder=name, world=world) for name in weights},
     }
 
 
-def _physical(task: ShardingTask, world: World, system: str) -> PlanCost:
+def _physical(
+    task: ShardingTask, world: World, system: str, kinds: Sequence[str]
+) -> PlanCost:
     """Return perfc's own cost of a model that has the tables and nothing else."""
     listed = [
         ListedTable(
@@ -133,7 +169,7 @@ def _physical(task: ShardingTask, world: World, system: str) -> PlanCost:
         mode="training",
         optimizer="rowwise_adagrad",
     )
-    return model.cost(("table_wise",))
+    return model.cost(kinds)
 
 
 if __name__ == "__main__":

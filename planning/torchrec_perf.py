@@ -13,10 +13,14 @@ import attrs
 import numpy as np
 
 from perfc.ir import UsageError
-from perfc.passes import DATA_PARALLEL, GRID, ROW_WISE, TABLE_ROW_WISE
-from perfc.planning.checks import positive
+from perfc.passes import DATA_PARALLEL, GRID, ROW_WISE, SHARDING_TYPES, TABLE_ROW_WISE
+from perfc.planning.checks import one_of, positive
 from perfc.planning.cost import Table
 from perfc.planning.torchrec_topology import FUSED_UVM_CACHING, Collective, Topology
+
+PRICED_TYPES = (*SHARDING_TYPES, "table_column_wise")
+"""What TorchRec calls ways to shard a table. The last one is `column_wise`, all parts
+on one node; it costs the same."""
 
 INDEX_BYTES = 8
 """Of an index, whatever the model has: fbgemm reads 64 bits."""
@@ -192,15 +196,16 @@ class PerfRules:
 
         Args:
             table: What it is a shard of.
-            kind: How the table is sharded, one of the kinds of plans.
+            kind: How the table is sharded, one of `PRICED_TYPES`.
             kernel: What looks it up, one of TorchRec's compute kernels.
             dim: Its columns.
             constraints: What else is known of the table.
 
         Raises:
-            UsageError: the device has no such kernel.
+            UsageError: the kind is unknown, or the device has no such kernel.
 
         """
+        one_of("sharding type", kind, PRICED_TYPES)
         said = constraints or Constraints()
         bytes_per_s = self.topology.lookup_bytes_per_s(
             kernel, said.cache_load_factor, prefetch=said.prefetch

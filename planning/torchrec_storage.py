@@ -14,7 +14,12 @@ import attrs
 from perfc.passes import DATA_PARALLEL, GRID, ROW_WISE, TABLE_ROW_WISE
 from perfc.planning.checks import one_of
 from perfc.planning.cost import Table
-from perfc.planning.torchrec_perf import INDEX_BYTES, Constraints, PerfRules
+from perfc.planning.torchrec_perf import (
+    INDEX_BYTES,
+    PRICED_TYPES,
+    Constraints,
+    PerfRules,
+)
 from perfc.planning.torchrec_topology import (
     CACHE_LOAD_FACTOR,
     CACHED,
@@ -88,12 +93,16 @@ class StorageRules:
 
         Args:
             table: What it is a shard of.
-            kind: How the table is sharded, one of the kinds of plans.
-            kernel: What looks it up.
+            kind: How the table is sharded, one of `PRICED_TYPES`.
+            kernel: What looks it up; `PerfRules.perf` refuses what is unknown.
             size: Its rows and columns; of `data_parallel` the table's.
             constraints: What else is known of the table.
 
+        Raises:
+            UsageError: the kind is unknown.
+
         """
+        one_of("sharding type", kind, PRICED_TYPES)
         said = constraints or Constraints()
         on_device = self.perf.topology.device == "cuda"
         inputs, outputs = self._exchanged(table, kind, size, said.bags)

@@ -28,6 +28,7 @@ from perfc.planning import (
     Constraints,
     PerfRules,
     Shard,
+    ShardSize,
     Storage,
     StorageRules,
     Table,
@@ -325,6 +326,10 @@ def test_bad_topologies() -> None:
 
 def test_bad_options() -> None:
     """Options that are unknown or cannot be are refused."""
+    with pytest.raises(UsageError, match="sharding type 'whole' is none of table_wise"):
+        RULES.perf(TABLE, "whole", "fused", 128)
+    with pytest.raises(UsageError, match="sharding type 'whole' is none of table_wise"):
+        StorageRules(perf=RULES).storage(TABLE, "whole", "fused", ShardSize(1, 1))
     with pytest.raises(UsageError, match="optimizer 'lion' is none of sgd, adam"):
         StorageRules(perf=RULES, optimizer="lion")
     with pytest.raises(UsageError, match="device 'tpu' is none of cuda, cpu"):

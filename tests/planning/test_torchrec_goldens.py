@@ -95,9 +95,6 @@ QUANTITIES = {
     "total_perfs": "total_s",
 }
 
-KINDS = {"table_column_wise": "column_wise"}
-"""What a plan of perfc calls by another name; the price is the same."""
-
 
 def rows() -> list[dict[str, str]]:
     """Return the rows, none if the data are not there."""
@@ -134,9 +131,7 @@ def test_every_row_is_covered() -> None:
 def test_value_is_torchrecs(row: dict[str, str]) -> None:
     """A time is TorchRec's to rounding."""
     case = CASES[row["test_class"], row["test"]]
-    kind = KINDS.get(row["sharding_type"], row["sharding_type"])
-    perf = case.rules.perf(
-        case.table, kind, row["compute_kernel"], case.table.dim, case.constraints
-    )
+    kind, kernel = row["sharding_type"], row["compute_kernel"]
+    perf = case.rules.perf(case.table, kind, kernel, case.table.dim, case.constraints)
     found_ms = getattr(perf, QUANTITIES[row["quantity"]]) * 1e3
     assert pytest.approx(float(row["value_ms"]), rel=1e-12) == found_ms
