@@ -90,6 +90,12 @@ def _part(_: object, __: object, value: float | None) -> None:
         raise UsageError(msg)
 
 
+def _not_below_nought(_: object, __: object, value: int) -> None:
+    if value < 0:
+        msg = f"key_value_cache_bytes {value}: expected 0 or more"
+        raise UsageError(msg)
+
+
 @attrs.frozen(kw_only=True)
 class Constraints:
     """What is said of one table beside its size, as TorchRec's `ParameterConstraints`.
@@ -110,7 +116,7 @@ class Constraints:
     cache_stats: CacheStats | None = None
     prefetch: bool = False
     prefetch_passes: int = attrs.field(default=1, validator=positive)
-    key_value_cache_bytes: int = 0
+    key_value_cache_bytes: int = attrs.field(default=0, validator=_not_below_nought)
 
 
 @attrs.frozen(kw_only=True)

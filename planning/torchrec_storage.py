@@ -94,15 +94,16 @@ class StorageRules:
         Args:
             table: What it is a shard of.
             kind: How the table is sharded, one of `PRICED_TYPES`.
-            kernel: What looks it up; `PerfRules.perf` refuses what is unknown.
+            kernel: What looks it up, one of TorchRec's compute kernels.
             size: Its rows and columns; of `data_parallel` the table's.
             constraints: What else is known of the table.
 
         Raises:
-            UsageError: the kind is unknown.
+            UsageError: the kind is unknown, or the device has no such kernel.
 
         """
         one_of("sharding type", kind, PRICED_TYPES)
+        one_of("compute kernel", kernel, self.perf.topology.kernels)
         said = constraints or Constraints()
         on_device = self.perf.topology.device == "cuda"
         inputs, outputs = self._exchanged(table, kind, size, said.bags)

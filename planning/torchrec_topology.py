@@ -129,6 +129,11 @@ class Topology:
     backward_multiplier: float = attrs.field(default=2.0, validator=positive)
     weighted_backward_multiplier: float = attrs.field(default=1.0, validator=positive)
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """What can look rows up, as TorchRec spells it."""
+        return tuple(self._speeds(CACHE_LOAD_FACTOR))
+
     def lookup_bytes_per_s(
         self,
         kernel: str,
@@ -148,9 +153,7 @@ class Topology:
 
         """
         known = self._speeds(CACHE_LOAD_FACTOR if load_factor is None else load_factor)
-        if kernel not in known:
-            msg = f"{self.device} has no compute kernel {kernel!r}; it has "
-            raise UsageError(msg + ", ".join(known))
+        one_of("compute kernel", kernel, known)
         if prefetch and kernel == FUSED_UVM_CACHING:
             return known[FUSED]
         return known[kernel]

@@ -170,7 +170,7 @@ def test_cpu() -> None:
     storage = cost.storage(TABLE, PLACED[TABLE_WISE])[0][1]
     assert (0, on_gpu.memory_bytes) == (storage.hbm_bytes, storage.ddr_bytes)
     place = attrs.evolve(PLACED[TABLE_WISE], compute_kernel="fused_uvm")
-    with pytest.raises(UsageError, match="cpu has no compute kernel 'fused_uvm'"):
+    with pytest.raises(UsageError, match="'fused_uvm' is none of dense, fused, quant"):
         cost.shards(TABLE, place)
 
 
@@ -336,6 +336,10 @@ def test_bad_options() -> None:
         Topology(world=WORLD, device="tpu")
     with pytest.raises(UsageError, match=r"cache_load_factor 1\.5"):
         Constraints(cache_load_factor=1.5)
+    with pytest.raises(UsageError, match="compute kernel 'fast' is none of dense"):
+        StorageRules(perf=RULES).storage(TABLE, TABLE_WISE, "fast", ShardSize(1, 1))
+    with pytest.raises(UsageError, match="key_value_cache_bytes -1"):
+        Constraints(key_value_cache_bytes=-1)
     with pytest.raises(UsageError, match="the histogram is empty"):
         CacheStats(lookups=1, histogram=())
     with pytest.raises(UsageError, match="expected counts of 0 or more"):
