@@ -27,7 +27,13 @@ from perfc.planning.torchrec_topology import (
     KEY_VALUE,
 )
 
-OPTIMIZERS = ("sgd", "adam", "adagrad", "rowwise_adagrad")
+_STATES = {"sgd": 0.0, "adam": 2.0, "adamw": 1.0, "adagrad": 1.0}
+"""Of each element of a row. TorchRec takes optimizers that it does not name, such as
+AdamW, to keep one."""
+
+OPTIMIZERS = (*_STATES, "rowwise_adagrad")
+"""What updates tables; the last one keeps a state of each row."""
+
 PIPELINES = ("none", "sparse_dist", "prefetch_sparse_dist")
 
 _BY_ROWS = frozenset((ROW_WISE, TABLE_ROW_WISE, GRID))
@@ -146,9 +152,8 @@ class StorageRules:
         weights = math.ceil(whole * (size.rows * size.dim) / (table.rows * table.dim))
         if self.perf.inference:
             return weights
-        states = {"sgd": 0.0, "adam": 2.0, "adagrad": 1.0}
-        of_rows = 1 / table.dim
-        return weights + math.ceil(weights * states.get(self.optimizer, of_rows))
+        states = _STATES.get(self.optimizer, 1 / table.dim)
+        return weights + math.ceil(weights * states)
 
     def _exchanged(
         self, table: Table, kind: str, size: ShardSize, bags: float

@@ -185,10 +185,16 @@ def test_inference_runs_forward_only() -> None:
 
 @pytest.mark.parametrize(
     ("optimizer", "per_element"),
-    [("sgd", 4), ("adam", 12), ("adagrad", 8), ("rowwise_adagrad", 4 + 4 / 128)],
+    [
+        ("sgd", 4),
+        ("adam", 12),
+        ("adamw", 8),
+        ("adagrad", 8),
+        ("rowwise_adagrad", 4 + 4 / 128),
+    ],
 )
 def test_optimizer_states(optimizer: str, per_element: float) -> None:
-    """Adam keeps two states of a parameter, row-wise Adagrad one of a row."""
+    """Adam keeps two states of an element, row-wise Adagrad one of a row."""
     rules = StorageRules(perf=RULES, optimizer=optimizer)
     cost = attrs.evolve(COST, storage_rules=rules)
     exchanged = 16 * 128 * (10 * 8 + 128 * 4)
