@@ -24,12 +24,13 @@ from perfc.planning.torchrec_storage import ShardSize, Storage, StorageRules
 from perfc.planning.torchrec_topology import DENSE, FUSED, QUANT
 
 RESOURCES = (
-    "forward_compute_s",
+    "lookup_s",
     "forward_comms_s",
-    "backward_compute_s",
+    "update_s",
     "backward_comms_s",
     "prefetch_s",
 )
+"""The fields of `Perf`, by the names that look-ups and updates have in all costs."""
 
 
 def _same_machine(cost: TorchRecCost) -> StorageRules:

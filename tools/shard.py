@@ -19,10 +19,13 @@ from perfc.tools.shard_model import ShardModel
 Floats = NDArray[np.float64]
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "look-ups": ("lookup_s", "update_s"),
-    "exchange": ("parts", "indices", "columns", "joined"),
+    "look-ups": ("lookup_s", "update_s", "prefetch_s"),
+    "exchange": (
+        *("parts", "indices", "columns", "joined"),
+        *("forward_comms_s", "backward_comms_s"),
+    ),
 }
-"""What of a plan takes time: measures of the physical cost, by what a report says."""
+"""What of a plan takes time: measures of the costs, by what a report says."""
 
 REST = "dense"
 """What is left of a step without its tables."""

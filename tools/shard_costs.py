@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from perfc.planning import PlanCost
+from perfc.planning import (
+    CommBytes,
+    PerfRules,
+    PlanCost,
+    StorageRules,
+    Topology,
+    TorchRecCost,
+)
+from perfc.tools.modes import TRAINING
 from perfc.tools.shard_model import ShardModel
 
 CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str]], PlanCost]
@@ -17,5 +25,24 @@ def _physical(model: ShardModel, types: Sequence[str]) -> PlanCost:
     return model.cost(types)
 
 
-COSTS: Mapping[str, CostFactory] = MappingProxyType({"physical": _physical})
-"""`physical`: the critical path of the whole step, as perfc predicts it."""
+_SENT_BYTES = {"": None, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
+
+
+def _torchrec(model: ShardModel, types: Sequence[str]) -> PlanCost:
+    """Return the cost of TorchRec's planner, with its constants for all machines."""
+    sent = _SENT_BYTES[model.qcomm]
+    rules = PerfRules(
+        topology=Topology(world=model.world),
+        batch=model.samples,
+        inference=model.mode != TRAINING,
+        comm_bytes=CommBytes() if sent is None else CommBytes.all_alike(sent),
+    )
+    kept = StorageRules(perf=rules, optimizer=model.optimizer or "sgd")
+    return TorchRecCost(rules=rules, storage_rules=kept)
+
+
+COSTS: Mapping[str, CostFactory] = MappingProxyType(
+    {"physical": _physical, "torchrec": _torchrec}
+)
+"""`physical`: the critical path of the whole step, as perfc predicts it. `torchrec`:
+the slowest rank by the rules of TorchRec's planner."""

@@ -101,7 +101,8 @@ _TYPES = "table-wise,column-wise,row-wise"
     default="physical",
     show_default=True,
     metavar="NAME",
-    help="What the search makes least: physical, the step on its critical path.",
+    help="What the search makes least: physical, the step on its critical path; or "
+    "torchrec, the slowest rank by the rules of TorchRec's planner.",
 )
 @click.option(
     "--search",
