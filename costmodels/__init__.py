@@ -131,6 +131,7 @@ from perfc.costmodels.reuse import (
     ReuseHistogram,
     published_histogram,
     reuse_histogram,
+    rows_by_hits,
 )
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.row_cache import (
@@ -345,6 +346,7 @@ __all__ = [
     "read_popularity",
     "reuse_histogram",
     "row_curve",
+    "rows_by_hits",
     "rows_for_hits",
     "simt_parameters",
     "simt_seconds",

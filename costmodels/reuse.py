@@ -29,6 +29,9 @@ _COUNTED = 16.0
 """Poisson probabilities are added up so far; beyond, Wilson and Hilferty's."""
 
 
+_TAIL = (1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530)
+
+
 @attrs.frozen
 class ReuseHistogram:
     """Of rows that look-ups touch, by how often they are hit.
@@ -67,14 +70,23 @@ def reuse_histogram(
         return _counted(popularity.within(rows))
     bins = rank_bins(popularity, rows)
     mean = lookups * bins.probability
-    upto = [_up_to(mean, edge) for edge in REUSE_EDGES]
     before = [_up_to(mean, edge - 1) for edge in REUSE_EDGES]
     return ReuseHistogram(
-        tuple(float(bins.rows @ (high - low)) for low, high in pairwise(upto)),
+        rows_by_hits(popularity, rows, lookups),
         tuple(
             float((bins.rows * mean) @ (high - low)) for low, high in pairwise(before)
         ),
     )
+
+
+def rows_by_hits(
+    popularity: Popularity, rows: int, lookups: float
+) -> tuple[float, ...]:
+    """Return how many rows are hit so often that they are in each of the 17 bins."""
+    bins = rank_bins(popularity, rows)
+    mean = lookups * bins.probability
+    upto = [_up_to(mean, edge) for edge in REUSE_EDGES]
+    return tuple(float(bins.rows @ (high - low)) for low, high in pairwise(upto))
 
 
 def _counted(histogram: Histogram) -> ReuseHistogram:
@@ -103,7 +115,21 @@ def _up_to(mean: Floats, hits: float) -> Floats:
     shape = hits + 1
     cube = np.cbrt(mean / shape)
     away = 3 * math.sqrt(shape) * (cube - 1 + 1 / (9 * shape))
-    return np.array([0.5 * math.erfc(z / math.sqrt(2)) for z in away.tolist()])
+    return _above(away)
+
+
+def _above(z: Floats) -> Floats:
+    """Return the share of a normal distribution above z, to 1e-7.
+
+    Abramowitz and Stegun, 26.2.17.
+    """
+    size = np.abs(z)
+    t = 1 / (1 + 0.2316419 * size)
+    series = np.zeros_like(t)
+    for factor in _TAIL:
+        series = (series + factor) * t
+    tail: Floats = series * np.exp(-(size**2) / 2) / math.sqrt(2 * math.pi)
+    return np.where(z >= 0, tail, 1 - tail)
 
 
 def published_histogram(

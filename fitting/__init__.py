@@ -17,9 +17,11 @@ from perfc.fitting.observations import (
     Observations,
     observe,
 )
+from perfc.fitting.popularity_fit import PopularityFit, fit_popularity, histogram_of
 from perfc.fitting.product_fit import LeftOut, fit_products, left_out
 from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.fitting.scores import HELD, GroupKey, GroupScore, score
+from perfc.fitting.stack_distance import MissCurve, miss_curve_of, stack_distances
 from perfc.fitting.trace_host import (
     BETWEEN_GAPS,
     HostTime,
@@ -44,7 +46,9 @@ __all__ = [
     "HostFit",
     "HostTime",
     "LeftOut",
+    "MissCurve",
     "Observations",
+    "PopularityFit",
     "ProductRows",
     "ProfileHead",
     "Stall",
@@ -55,18 +59,22 @@ __all__ = [
     "fit_device",
     "fit_gemm",
     "fit_host",
+    "fit_popularity",
     "fit_products",
     "fit_residual",
     "fit_terms",
     "fit_trace_host",
+    "histogram_of",
     "host_times",
     "left_out",
     "machine_fields",
     "measured_rates",
     "measured_table",
+    "miss_curve_of",
     "observe",
     "op_name",
     "profile_text",
     "score",
+    "stack_distances",
     "write_networks",
 ]

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from perfc.measurements.columns import Coded, MeasuredColumns, read_columns
+from perfc.measurements.index_trace import (
+    IndexTraceError,
+    TableTrace,
+    read_index_trace,
+)
 from perfc.measurements.nccl_log import NcclLogError, is_nccl_log, read_nccl_log
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.schema import (
@@ -34,12 +39,14 @@ __all__ = [
     "WORKLOADS",
     "Coded",
     "Column",
+    "IndexTraceError",
     "MeasuredColumns",
     "Measurement",
     "MeasurementError",
     "NcclLogError",
     "RowWriter",
     "Schema",
+    "TableTrace",
     "WorkloadMeasurement",
     "bytes_of",
     "is_nccl_log",
@@ -47,6 +54,7 @@ __all__ = [
     "kernel_of",
     "kernel_tables",
     "read_columns",
+    "read_index_trace",
     "read_nccl_log",
     "read_rows",
     "split_of",

@@ -1,0 +1,265 @@
+"""Index traces: which rows of embedding tables samples looked up, from files.
+
+- `.npz`: `indices` of all tables one after the other with `lengths` of shape (tables,
+  batch), as TorchRec and facebookresearch/dlrm_datasets have them, or with `offsets`
+  (and `tables`, a number, where there are several); or arrays of tables by name, `NAME`
+  with `NAME_offsets`, or `indices_NAME` with `offsets_NAME`.
+- `.npy`: rows of one table, shape (lookups,) or (batch, pooling).
+- `.parquet`, `.csv`: a column a table, a line a sample; a cell is a row, or a list of
+  rows; in CSV separated by blanks or `|`.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.ir import PerfcError
+
+Ints = NDArray[np.int64]
+
+
+class IndexTraceError(PerfcError):
+    """A file is no index trace."""
+
+
+_DAMAGED = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+"""What readers raise of files that are cut off, or are something else."""
+
+
+@attrs.frozen(eq=False)
+class TableTrace:
+    """Look-ups in one table, in order.
+
+    Attributes:
+        name: Of the table.
+        indices: Rows, shape `(lookups,)`, not negative.
+        lengths: Rows of each bag, shape `(bags,)`; they add up to the look-ups.
+
+    """
+
+    name: str
+    indices: Ints
+    lengths: Ints
+
+    @property
+    def pooling(self) -> float:
+        """Mean rows of a bag."""
+        return len(self.indices) / len(self.lengths) if len(self.lengths) else 0.0
+
+
+def read_index_trace(path: Path) -> list[TableTrace]:
+    """Read the tables of a trace.
+
+    Raises:
+        IndexTraceError: it cannot be read, or is something else.
+        PerfcError: what reads this kind of file is not installed.
+
+    """
+    readers = {
+        ".npz": _npz,
+        ".npy": _npy,
+        ".parquet": _parquet,
+        ".csv": _csv,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        message = f"{path}: an index trace ends in one of {', '.join(readers)}"
+        raise IndexTraceError(message)
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "no such file"
+        message = f"{path}: {found}; expected an index trace"
+        raise IndexTraceError(message)
+    try:
+        tables = reader(path)
+    except _DAMAGED as error:
+        message = f"{path}: cannot be read as {path.suffix} ({_line(error)})"
+        raise IndexTraceError(message) from None
+    if not any(len(table.indices) for table in tables):
+        message = f"{path}: there are no look-ups in it"
+        raise IndexTraceError(message)
+    return tables
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[:120] or type(error).__name__
+
+
+def _table(path: Path, name: str, indices: Ints, lengths: Ints) -> TableTrace:
+    """Check and make a table.
+
+    Raises:
+        IndexTraceError: rows are negative, or bags do not hold them all.
+
+    """
+    if len(indices) and int(indices.min()) < 0:
+        least = int(indices.min())
+        message = f"{path}: {name!r} looks up row {least}; expected 0 or more"
+        raise IndexTraceError(message)
+    if len(lengths) and int(lengths.min()) < 0:
+        message = f"{path}: offsets of {name!r} fall; expected them to rise"
+        raise IndexTraceError(message)
+    if int(lengths.sum()) != len(indices):
+        message = (
+            f"{path}: bags of {name!r} hold {int(lengths.sum())} rows, but there are "
+            f"{len(indices)} indices"
+        )
+        raise IndexTraceError(message)
+    return TableTrace(name, indices, lengths)
+
+
+def _integers(path: Path, name: str, found: Any, dims: tuple[int, ...]) -> Ints:  # noqa: ANN401 - whatever a file has
+    """Return an array of integers of so many dimensions."""
+    array: NDArray[Any] = np.asarray(found)
+    if array.dtype.kind not in "iu" or array.ndim not in dims:
+        expected = " or ".join(f"{count}-D" for count in dims)
+        message = (
+            f"{path}: {name!r} is {array.ndim}-D of {array.dtype}; "
+            f"expected {expected} of integers"
+        )
+        raise IndexTraceError(message)
+    return array.astype(np.int64)
+
+
+def _npy(path: Path) -> list[TableTrace]:
+    with path.open("rb") as file:
+        return [_single(path, path.stem, np.load(file, allow_pickle=False))]
+
+
+def _single(path: Path, name: str, found: Any) -> TableTrace:  # noqa: ANN401 - whatever a file has
+    """Return a table of bags of equal length, or of one row each."""
+    rows = _integers(path, name, found, (1, 2))
+    pooling = rows.shape[1] if len(rows.shape) > 1 else 1
+    return _table(path, name, rows.reshape(-1), np.full(len(rows), pooling))
+
+
+def _npz(path: Path) -> list[TableTrace]:
+    with path.open("rb") as file:
+        archive: Any = np.load(file, allow_pickle=False)
+        names: list[str] = getattr(archive, "files", [])
+        arrays: dict[str, Any] = {name: archive[name] for name in names}
+    if "indices" in arrays:
+        return _joined(path, arrays)
+    return _named(path, arrays)
+
+
+def _joined(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
+    """Take apart one list of all tables, a table after the other."""
+    if "lengths" not in arrays and "offsets" not in arrays:
+        if np.asarray(arrays["indices"]).ndim > 1:
+            return [_single(path, path.stem, arrays["indices"])]
+        message = f"{path}: 'indices' need 'lengths' or 'offsets' beside them"
+        raise IndexTraceError(message)
+    indices = _integers(path, "indices", arrays["indices"], (1,))
+    if "lengths" in arrays:
+        lengths = _integers(path, "lengths", arrays["lengths"], (1, 2))
+    else:
+        offsets = _integers(path, "offsets", arrays["offsets"], (1,))
+        lengths = _lengths(offsets, len(indices))
+    count = int(np.asarray(arrays.get("tables", 1)).reshape(-1)[0])
+    if len(lengths.shape) == 1:
+        if count < 1 or len(lengths) % count:
+            message = f"{path}: {len(lengths)} bags are not those of {count} tables"
+            raise IndexTraceError(message)
+        lengths = lengths.reshape(count, -1)
+    _table(path, "indices", indices, lengths.reshape(-1))
+    ends = np.cumsum(lengths.sum(axis=1))
+    parts = np.split(indices, ends[:-1])
+    return [
+        _table(path, f"t{number}", part, lengths[number])
+        for number, part in enumerate(parts)
+    ]
+
+
+def _lengths(offsets: Ints, lookups: int) -> Ints:
+    """Return the lengths of bags; the last may end where the look-ups do."""
+    if len(offsets) and offsets[0] == 0 and offsets[-1] == lookups and len(offsets) > 1:
+        return np.diff(offsets)
+    return np.diff(offsets, append=lookups)
+
+
+def _named(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
+    """Read an array for each table, and its offsets."""
+    tables: list[TableTrace] = []
+    for key, found in arrays.items():
+        if key.startswith("offsets") or key.endswith("_offsets"):
+            continue
+        name = key.removeprefix("indices_")
+        bounds = arrays.get(f"{name}_offsets", arrays.get(f"offsets_{name}"))
+        if bounds is None:
+            tables.append(_single(path, name, found))
+            continue
+        rows = _integers(path, key, found, (1,))
+        offsets = _integers(path, f"offsets of {name}", bounds, (1,))
+        tables.append(_table(path, name, rows, _lengths(offsets, len(rows))))
+    if not tables:
+        message = f"{path}: no array of indices; found {', '.join(arrays) or 'nothing'}"
+        raise IndexTraceError(message)
+    return tables
+
+
+def _csv(path: Path) -> list[TableTrace]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header: list[str] = []
+        names = next(reader, header)
+        cells: list[list[list[int]]] = [[] for _ in names]
+        for line in filter(None, reader):
+            if len(line) != len(names):
+                message = (
+                    f"{path}, line {reader.line_num}: {len(line)} cells; "
+                    f"expected {len(names)}, a table each"
+                )
+                raise IndexTraceError(message)
+            for column, cell in zip(cells, line, strict=True):
+                column.append([int(row) for row in cell.replace("|", " ").split()])
+    return [_listed(path, name, bags) for name, bags in zip(names, cells, strict=True)]
+
+
+def _listed(path: Path, name: str, bags: list[list[int]]) -> TableTrace:
+    lengths = np.array([len(bag) for bag in bags], dtype=np.int64)
+    try:
+        flat = np.array([row for bag in bags for row in bag], dtype=np.int64)
+    except OverflowError:
+        message = f"{path}: {name!r} looks up a row beyond 64 bits"
+        raise IndexTraceError(message) from None
+    return _table(path, name, flat, lengths)
+
+
+def _parquet(path: Path) -> list[TableTrace]:
+    found = _arrow_table(path)
+    tables: list[TableTrace] = []
+    for name in found.column_names:
+        column: Any = found.column(name).combine_chunks()
+        if str(column.type).startswith(("list", "large_list")):
+            lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+            flat = column.flatten().to_numpy(zero_copy_only=False)
+            rows = _integers(path, name, flat, (1,))
+            tables.append(_table(path, name, rows, lengths.astype(np.int64)))
+        else:
+            tables.append(_single(path, name, column.to_numpy(zero_copy_only=False)))
+    return tables
+
+
+def _arrow_table(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+    try:
+        pyarrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        message = f"{path}: Parquet needs pyarrow: pip install 'perfc[measure]'"
+        raise IndexTraceError(message) from None
+    try:
+        return parquet.read_table(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        message = f"{path}: cannot be read as .parquet ({_line(error)})"
+        raise IndexTraceError(message) from None
