@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from perfc.costmodels.attention import (
-    ATTENTION,
-    AttentionParameters,
-    attention_seconds,
-)
+from perfc.costmodels.attention import ATTENTION, AttentionParameters, attention_seconds
 from perfc.costmodels.attention_residual import (
     ATTENTION_RESIDUAL_FILE,
     attention_features,
@@ -48,6 +44,13 @@ from perfc.costmodels.cpu import CPU
 from perfc.costmodels.cpu_amounts import IN_PLACE, NEW
 from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
+from perfc.costmodels.embedding_tiers import (
+    EMBEDDING_TIERS,
+    ROW_CACHE_FILL,
+    UVM,
+    UVM_CACHING,
+    device_bytes,
+)
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
@@ -199,6 +202,7 @@ __all__ = [
     "CPU",
     "DEVICE_TARGETS",
     "EMBEDDING_BAG",
+    "EMBEDDING_TIERS",
     "EMBEDDING_UPDATE",
     "FITTED_FOLDER",
     "GEMM",
@@ -223,11 +227,14 @@ __all__ = [
     "RESIDUAL_FILE",
     "REUSE_EDGES",
     "ROOFLINE",
+    "ROW_CACHE_FILL",
     "SIMT_MODES",
     "SOFTWARE",
     "SOFTWARE_OPS",
     "STREAMING",
     "SUMS_BESIDE",
+    "UVM",
+    "UVM_CACHING",
     "WALK",
     "WAVE_SIGMA",
     "AttentionParameters",
@@ -303,6 +310,7 @@ __all__ = [
     "collective_shares",
     "cost_models",
     "describe",
+    "device_bytes",
     "distinct_rows",
     "extrapolation_remark",
     "factors",

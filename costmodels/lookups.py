@@ -237,6 +237,18 @@ def _format_of(kernel: Kernel) -> tuple[float, float, float]:
     return float(kernel.params.integer("batch")), element, float(extra)
 
 
+def popularity_of(kernel: Kernel, table: Record) -> Popularity:
+    """Return how popular the rows of one of a kernel's tables are."""
+    (text,) = _popularities(kernel, [table])
+    return parse_popularity(str(text or ""))
+
+
+def row_bytes_of(kernel: Kernel, table: Record) -> float:
+    """Return the bytes of a row of one of a kernel's tables."""
+    _, element, extra = _format_of(kernel)
+    return math.ceil(table.integer("dim") * element) + extra
+
+
 def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:
     """Return what each table says, or the op of all."""
     of_all = kernel.params.get("popularity")

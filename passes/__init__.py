@@ -56,6 +56,7 @@ from perfc.passes.pipeline_spec import (
     pass_names,
     read_pipeline,
 )
+from perfc.passes.place_embeddings import PlaceEmbeddings
 from perfc.passes.print_facts import print_analysis
 from perfc.passes.raise_activation import RaiseActivation
 from perfc.passes.raise_attention import RaiseAttention
@@ -175,6 +176,7 @@ __all__ = [
     "Path",
     "PinCopies",
     "PipelineParallel",
+    "PlaceEmbeddings",
     "Placement",
     "Plan",
     "RaiseActivation",

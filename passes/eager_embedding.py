@@ -23,6 +23,7 @@ from perfc.passes.eager import (
     vector_launch,
 )
 from perfc.passes.eager_fused_embedding import FORWARD, fused_backward
+from perfc.passes.eager_row_cache import filled_caches
 from perfc.passes.eager_rows import (
     PADDING,
     Lookup,
@@ -62,8 +63,10 @@ def _embedding_bag(site: Site) -> Eager:
     if tables == 1 and not site.attributes.flag("has_offsets"):
         offsets = Tensor(TensorType(rest[0].type.dtype, (batch,)))
         launches.append(scratch(elementwise_launch("arange", (), offsets)))
-    params = Lookup.of(site, rest[0], batch).params()
+    lookup = Lookup.of(site, rest[0], batch)
+    params = lookup.params()
     dtype = site.operands[0].type.dtype
+    launches += filled_caches(lookup, dtype)
     launches.append(vector_launch("embedding_bag", dtype, params, site.work))
     return Eager(FORWARD if tables > 1 else "aten::embedding_bag", tuple(launches))
 

@@ -199,7 +199,9 @@ def _device_settings(settings: Settings, device: Device) -> Settings:
     )
 
 
-_MODELLED = frozenset({"rows", "dim", "pooling", "popularity", "sharding"})
+_MODELLED = frozenset(
+    {"rows", "dim", "pooling", "popularity", "sharding", "tier", "cache"}
+)
 """What of a table is priced: of a sharded one a rank has its part, as it is given."""
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from perfc.costmodels import Target
+from perfc.costmodels import Target, device_bytes
 from perfc.ir import (
     BUILTIN_OPS,
     BUSY_KINDS,
@@ -22,6 +22,7 @@ from perfc.ir import (
     MemorySpace,
     Node,
     Program,
+    Record,
     TensorType,
     Value,
 )
@@ -178,6 +179,7 @@ class _Storages:
         made = self._made()
         end, gradients = len(self.nodes), self._gradients()
         states = self.graph.states  # gradients among them are zeroed, and not freed
+        placed = _tables_off_device(self.graph)
         lasting = (
             (BufferKind.PARAMETER, self.graph.parameters),
             (BufferKind.OPTIMIZER, [v for v in states if v not in gradients]),
@@ -186,7 +188,7 @@ class _Storages:
             (BufferKind.INPUT, self.graph.inputs),
         )
         found: list[BufferRow] = [
-            (value.name, kind, self._nbytes(value.type), -1, end)
+            (value.name, kind, self._lasting_bytes(value, placed), -1, end)
             for kind, values in lasting
             for value in values
         ]
@@ -197,6 +199,11 @@ class _Storages:
         passing = [*self._scratch(made), *self._results(made, gradients)]
         passing.sort(key=operator.itemgetter(3))
         return [row for row in [*found, *passing] if row[2]]
+
+    def _lasting_bytes(self, value: Value, placed: Mapping[Value, Record]) -> int:
+        """Return what a value takes of device memory: of some tables a part."""
+        nbytes = self._nbytes(value.type)
+        return device_bytes(placed[value], nbytes) if value in placed else nbytes
 
     def _results(
         self, made: Mapping[int, Sequence[Value]], gradients: Container[Value | None]
@@ -331,6 +338,19 @@ def _alias_places(op: str) -> tuple[int | None, int]:
 def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
     assert type_ is not None  # noqa: S101 - the fact TYPED says so
     return type_.bind(bindings)
+
+
+def _tables_off_device(graph: Graph) -> dict[Value, Record]:
+    """Return embedding tables that lie in host memory, and what is said of them."""
+    return {
+        weight: table
+        for node in graph
+        if node.op == "embedding_bag"
+        for weight, table in zip(
+            node.operands, node.attributes.records("tables"), strict=False
+        )
+        if table.get("tier")
+    }
 
 
 def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:

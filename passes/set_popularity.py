@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import attrs
 
 from perfc.costmodels import read_popularity
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    Node,
-    Program,
-    Record,
-    UsageError,
-    inputs_of_backward,
-)
+from perfc.ir import AnyKey, Program, Record, UsageError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-
-_FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
+from perfc.passes.looked_up_tables import (
+    change_tables,
+    listed,
+    look_ups,
+    require_table,
+    table_names,
+)
 
 
 @attrs.frozen
@@ -57,26 +53,26 @@ class SetPopularity(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Write it down in the look-ups of every op graph."""
-        graphs = [rank.ops for rank in program.classes if rank.ops is not None]
-        nodes = [(graph, node) for graph in graphs for node in _lookups(graph)]
-        if not nodes:
-            msg = f"{program.name} has no embedding bags: popularity is of their rows"
-            raise UsageError(msg)
-        known = list(dict.fromkeys(name for _, node in nodes for name in _names(node)))
-        by_table = self._by_table(program.name, known)
-        for graph, node in nodes:
-            _set(graph, node, by_table)
+        nodes = look_ups(program)
+        by_table = self._by_table(program, table_names(nodes))
+        of_all = by_table.get("")
 
-    def _by_table(self, model: str, known: Sequence[str]) -> Mapping[str, str]:
+        def said(name: str, table: Record) -> Record:
+            text = by_table.get(name) if name else None
+            if text is None and "popularity" not in table:
+                text = of_all
+            return table if text is None else table.updated(popularity=text)
+
+        change_tables(nodes, said)
+
+    def _by_table(self, program: Program, known: Sequence[str]) -> Mapping[str, str]:
         """Return popularity by table, or by nothing for all."""
         texts = read_popularity(self.popularity)
         if self.table:
-            wanted = self.table.removesuffix(".weight")
-            if wanted not in known:
-                raise _no_table(model, self.table, known)
+            wanted = require_table(program, self.table, known)
             if wanted not in texts and len(texts) > 1:
                 msg = f"{self.popularity} says nothing of table {wanted!r}; it has "
-                raise UsageError(msg + _few(list(texts)))
+                raise UsageError(msg + listed(list(texts)))
             return {wanted: texts.get(wanted, next(iter(texts.values())))}
         if len(texts) == 1:
             return {"": next(iter(texts.values()))}
@@ -85,50 +81,8 @@ class SetPopularity(Transform):
         if len(texts) == len(known):
             return dict(zip(known, texts.values(), strict=True))
         msg = (
-            f"{self.popularity} has {len(texts)} tables ({_few(list(texts))}), "
-            f"{model} has {len(known)} ({_few(known)}): neither names nor numbers agree"
+            f"{self.popularity} has {len(texts)} tables ({listed(list(texts))}), "
+            f"{program.name} has {len(known)} ({listed(known)}): neither names nor "
+            "numbers agree"
         )
         raise UsageError(msg)
-
-
-def _set(graph: Graph, node: Node, by_table: Mapping[str, str]) -> None:
-    """Add popularity to the records of a look-up's tables."""
-    tables = node.attributes.records("tables")
-    names, of_all = _names(node) or [""] * len(tables), by_table.get("")
-    changed: list[Record] = []
-    for table, name in zip(tables, names, strict=True):
-        text = by_table.get(name) if name else None
-        if text is None and "popularity" not in table:
-            text = of_all
-        changed.append(table if text is None else table.updated(popularity=text))
-    if tuple(changed) != tables:
-        graph.set_attributes(node, tables=tuple(changed))
-
-
-def _no_table(model: str, table: str, known: Sequence[str]) -> UsageError:
-    close = difflib.get_close_matches(table, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it has {_few(known)}"
-    return UsageError(f"{model} looks up no table {table!r}; {hint}")
-
-
-def _lookups(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph if node.op in (_FORWARD, _BACKWARD))
-
-
-def _names(node: Node) -> list[str]:
-    """Return what the tables of a look-up are called; nothing if it does not say."""
-    count = len(node.attributes.records("tables"))
-    first = inputs_of_backward(node.attributes) if node.op == _BACKWARD else 0
-    weights = node.operands[first : first + count]
-    if len(weights) < count or (node.op == _BACKWARD and not _updates(node)):
-        return []
-    return [value.name.removesuffix(".weight") for value in weights]
-
-
-def _updates(node: Node) -> bool:
-    return bool(node.attributes.text("optimizer", ""))
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown}, ... ({len(names)})"  # noqa: PLR2004

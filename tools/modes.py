@@ -13,6 +13,7 @@ from perfc.passes import (
     DataParallel,
     Fsdp,
     Pass,
+    PlaceEmbeddings,
     Regather,
     SetPopularity,
     ShardEmbeddings,
@@ -26,8 +27,8 @@ MODES = (INFERENCE, TRAINING)
 
 
 _EARLY = (
-    *(BatchEmbeddings, ConvertDtype, Fsdp, SetPopularity, ShardEmbeddings),
-    TensorParallel,
+    *(BatchEmbeddings, ConvertDtype, Fsdp, PlaceEmbeddings, SetPopularity),
+    *(ShardEmbeddings, TensorParallel),
 )
 """What changes forward, of which backward is derived: what autocast casts is what
 backward reads."""

@@ -1,0 +1,78 @@
+"""Embedding tables that graphs look up: their names, and what is said of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+
+from perfc.ir import Graph, Node, Program, Record, UsageError, inputs_of_backward
+
+_FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
+
+Change = Callable[[str, Record], Record]
+"""From what a table is called, nothing where that is not said, and its record."""
+
+
+def look_ups(program: Program) -> list[tuple[Graph, Node]]:
+    """Return the look-ups in tables, and their gradients.
+
+    Raises:
+        UsageError: there are none.
+
+    """
+    graphs = [rank.ops for rank in program.classes if rank.ops is not None]
+    found = [
+        (g, node) for g in graphs for node in g if node.op in (_FORWARD, _BACKWARD)
+    ]
+    if not found:
+        msg = f"{program.name} has no embedding bags: there are no tables to speak of"
+        raise UsageError(msg)
+    return found
+
+
+def table_names(nodes: Sequence[tuple[Graph, Node]]) -> list[str]:
+    """Return what the tables are called: their parameters, without `.weight`."""
+    return list(dict.fromkeys(name for _, node in nodes for name in _names(node)))
+
+
+def require_table(program: Program, table: str, known: Sequence[str]) -> str:
+    """Return the name of a table.
+
+    Raises:
+        UsageError: there is none of this name.
+
+    """
+    wanted = table.removesuffix(".weight")
+    if wanted not in known:
+        close = difflib.get_close_matches(table, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {listed(known)}"
+        msg = f"{program.name} looks up no table {table!r}; {hint}"
+        raise UsageError(msg)
+    return wanted
+
+
+def change_tables(nodes: Sequence[tuple[Graph, Node]], change: Change) -> None:
+    """Change what look-ups say of their tables."""
+    for graph, node in nodes:
+        tables = node.attributes.records("tables")
+        names = _names(node) or [""] * len(tables)
+        changed = tuple(map(change, names, tables))
+        if changed != tables:
+            graph.set_attributes(node, tables=changed)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first few names."""
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown}, ... ({len(names)})"  # noqa: PLR2004
+
+
+def _names(node: Node) -> list[str]:
+    """Return what the tables of a look-up are called; nothing if it does not say."""
+    count, first = len(node.attributes.records("tables")), 0
+    if node.op == _BACKWARD:
+        if not node.attributes.text("optimizer", ""):
+            return []
+        first = inputs_of_backward(node.attributes)
+    weights = node.operands[first : first + count]
+    return [value.name.removesuffix(".weight") for value in weights]
