@@ -105,8 +105,10 @@ class Comparison:
 
     def passes(self, strategy: Strategy) -> list[str]:
         """Return the passes of a strategy as `--pass` takes them."""
-        made = strategy.passes(self.pricer.gpus_per_node)
-        return [format_pipeline([p]) for p in made]
+        own = strategy.passes(self.pricer.gpus_per_node)
+        made = self.question.models.ordered(own, replicas=True)
+        texts = [format_pipeline([p]) for p in made]
+        return [*texts, *self.question.how.passes]
 
     def command(self, strategy: Strategy) -> str:
         """Return the command that analyzes a strategy in full."""

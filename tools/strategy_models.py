@@ -11,9 +11,18 @@ from perfc.ir import (
     Program,
     UnboundSymbolError,
     UnsupportedModelError,
+    UsageError,
     bound_copy,
 )
-from perfc.passes import Pass
+from perfc.passes import (
+    DataParallel,
+    Fsdp,
+    Pass,
+    PipelineParallel,
+    ShardEmbeddings,
+    TensorParallel,
+    Training,
+)
 from perfc.tools.analyzer import conversions
 from perfc.tools.binding import Dimensions
 from perfc.tools.model import Model, prepare
@@ -28,6 +37,9 @@ from perfc.tools.modes import (
 from perfc.tools.program import read_program
 from perfc.tools.torch_source import is_factory, read_torch
 
+_OF_STRATEGIES = (Fsdp, PipelineParallel, ShardEmbeddings, TensorParallel)
+"""Passes that strategies are made of."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class StrategyModels:
@@ -40,6 +52,7 @@ class StrategyModels:
         dtype: What the model computes in.
         pooling: Lookups of a bag, where the model leaves it open.
         dims: Other symbols and their numbers.
+        extras: Passes that every strategy has besides.
 
     """
 
@@ -49,6 +62,7 @@ class StrategyModels:
     dtype: str = "fp32"
     pooling: int | None = None
     dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    extras: Sequence[Pass] = ()
 
     @classmethod
     def read(  # noqa: PLR0913 - one argument per option
@@ -60,14 +74,17 @@ class StrategyModels:
         dtype: str,
         pooling: int | None,
         dims: Mapping[str, int],
+        extras: Sequence[Pass] = (),
     ) -> StrategyModels:
         """Read what a user names.
 
         Raises:
+            UsageError: strategies, or the mode, say what one of *extras* says.
             PerfcError: there is no such model, or it is one of several ranks already.
 
         """
         check_mode(mode, optimizer)
+        _check_extras(extras)
         if is_factory(model):
             converted = [p.dtype_name for p in conversions(dtype)]
             kept = converted[0] if converted else None
@@ -87,7 +104,25 @@ class StrategyModels:
             dtype=dtype,
             pooling=pooling,
             dims=dims,
+            extras=extras,
         )
+
+    def ordered(self, transforms: Sequence[Pass], *, replicas: bool) -> list[Pass]:
+        """Return passes of a strategy with the others that it has, in their order.
+
+        These change a whole replica: stages come behind them. Options of replicas
+        come last.
+
+        Args:
+            transforms: Passes of a strategy.
+            replicas: Whether there are replicas.
+
+        """
+        stages = [p for p in transforms if isinstance(p, PipelineParallel)]
+        last = [p for p in self.extras if isinstance(p, DataParallel)]
+        first = [p for p in transforms if p not in stages]
+        extras = [p for p in self.extras if p not in last]
+        return [*first, *extras, *stages, *(last if replicas else ())]
 
     def load(
         self, transforms: Sequence[Pass], batch: int | None, ranks: int | None
@@ -105,6 +140,7 @@ class StrategyModels:
         """
         program, converts = self._copy(), conversions(self.dtype)
         recorded = program.recorded
+        transforms = self.ordered(transforms, replicas=ranks is not None)
         if recorded:
             check_recorded(str(program), self.mode, transforms)
         else:
@@ -157,3 +193,22 @@ class StrategyModels:
             if rank.ops is not None
         )
         return attrs.evolve(self.program, classes=classes)
+
+
+def _check_extras(extras: Sequence[Pass]) -> None:
+    """Refuse passes that strategies are made of, or the mode.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    for p in extras:
+        if isinstance(p, _OF_STRATEGIES):
+            msg = f"--pass {p.name}: --strategy says that, as --strategy 'fsdp tp:2'"
+            raise UsageError(msg)
+        if isinstance(p, Training):
+            msg = f"--pass {p.name}: --mode training and --optimizer say that"
+            raise UsageError(msg)
+        if isinstance(p, DataParallel) and (p.ranks or p.world):
+            msg = f"--pass {p.name}: --ranks says how many there are"
+            raise UsageError(msg)

@@ -30,12 +30,14 @@ class How:
         runtime: As `analyze` takes it.
         inputs: As `analyze` takes it.
         overheads: As `analyze` takes it.
+        passes: As `analyze` takes them, without those that change the model.
 
     """
 
     runtime: str = "eager"
     inputs: str = "host-pinned"
     overheads: str | None = None
+    passes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -207,6 +209,7 @@ class Pricer:
             inputs=how.inputs,
             dtype=self.models.dtype,
             overheads=how.overheads,
+            passes=how.passes,
         )
 
 

@@ -21,6 +21,7 @@ from perfc.tools.texts import columns_text
 Json: TypeAlias = dict[str, Any]
 _US = 1e6
 _WIDTH = 96
+_REASONS = 8
 
 
 def strategies_json(compared: Comparison) -> str:
@@ -198,9 +199,16 @@ def _not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
 
 
 def _cannot_be(refused: Sequence[Refused]) -> Iterator[str]:
-    for reason in dict.fromkeys(one.reason for one in refused):
-        same = [one.strategy for one in refused if one.reason == reason]
-        yield f"{_counted(same)}: {reason}"
+    """Say what cannot be, each reason once, those of most strategies first."""
+    by_reason: dict[str, list[Strategy]] = {}
+    for one in refused:
+        by_reason.setdefault(one.reason, []).append(one.strategy)
+    order = sorted(by_reason, key=lambda reason: -len(by_reason[reason]))
+    for reason in order[:_REASONS]:
+        yield f"{_counted(by_reason[reason])}: {reason}"
+    rest = sum(len(by_reason[reason]) for reason in order[_REASONS:])
+    if rest:
+        yield f"{rest:,} more, for other reasons, which --format json has"
 
 
 def _counted(strategies: Sequence[Strategy]) -> str:

@@ -12,7 +12,7 @@ import click
 from perfc.ir import UsageError
 from perfc.passes import OPTIMIZERS
 from perfc.planning import FAST, METHODS, OBJECTIVES
-from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
+from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
 from perfc.tools.arguments import MAX_DIM, counts, integers, pairs
 from perfc.tools.files import write_result
 from perfc.tools.modes import MODES, TRAINING
@@ -100,6 +100,13 @@ _OF_COMPAT = frozenset(
     "--overheads",
     metavar="NAME|FILE.toml",
     help="Host profile; the target's if not given.",
+)
+@click.option(
+    "--pass",
+    "passes",
+    multiple=True,
+    metavar="NAME{k=v}",
+    help="Add a pass to every strategy, as checkpoint-activations{every=40}.",
 )
 @click.option(
     "--set",
@@ -266,6 +273,7 @@ def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
     overrides = pairs(options["overrides"], "--set")
+    transforms, passes = split_passes(options["passes"])
     method = options["method"] or (None if options["texts"] else FAST)
     return Question(
         model=options["model"],
@@ -277,6 +285,7 @@ def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
             dtype=options["dtype"],
             pooling=options["pooling"],
             dims=integers(options["dims"], "--dim"),
+            extras=transforms,
         ),
         system=options["system"],
         ranks=options["ranks"],
@@ -285,6 +294,7 @@ def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
             runtime=options["runtime"],
             inputs=options["inputs"],
             overheads=options["overheads"],
+            passes=tuple(passes),
         ),
         overrides=overrides,
         objective=Objective(options["objective"]),

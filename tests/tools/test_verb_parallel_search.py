@@ -16,6 +16,7 @@ WIDE = "gpt2:layers=2,hidden=512,heads=8,seq=16,vocab=101"
 DLRM = "dlrm-ddp:tables=4,rows=20000"
 DGX = ("--target", "dgx-a100")
 AMP = ("--dtype", "amp-bf16", "--optimizer", "adamw")
+AGAIN = ("--pass", "checkpoint-activations{modules=transformer.h.*}")
 MONEY = ("--price-per-hour", "3.6")
 FOUR = (*DGX, "--ranks", "4", "--batch", "16")
 
@@ -97,6 +98,8 @@ def test_the_fast_search_finds_the_best(
         (GPT, "tp:2 pp:2 mb:2 gpipe", ("--set", "host.speed=2")),
         (DLRM, "dense=fsdp:4 emb=row-wise", ("--runtime", "compiled")),
         (DLRM, "dense=dp:4 emb=dp", ("--inputs", "device", "--mode", "inference")),
+        (GPT, "dp:2 pp:2 mb:2 1f1b", (*AGAIN, "--pass", "faster-host{times=2}")),
+        (GPT, "fsdp:4", (*AGAIN, "--pass", "data-parallel{bucket-mb=1}")),
     ],
 )
 def test_analyze_says_the_same(
@@ -258,6 +261,32 @@ def test_classes_of_layers(command: Command) -> None:
     } == {name: row["passes"] for name, row in rows.items()}
 
 
+def test_passes_for_every_strategy(command: Command) -> None:
+    """Activations that are computed again take less memory, and time."""
+    asked = (GPT, *DGX, "--ranks", "4", "--batch", "1024", "--runtime", "cudagraph")
+    given = ("--strategy", "dp", "--strategy", "tp", "--strategy", "pp:2 mb:2 1f1b")
+
+    kept = _rows(command, *asked, *given)
+    again = _rows(command, *asked, *given, *AGAIN)
+
+    assert kept.keys() == again.keys()
+    for name, row in kept.items():
+        assert again[name]["peak_memory_bytes"] < row["peak_memory_bytes"]
+        assert again[name]["step_us"] > row["step_us"]
+
+
+def test_progress_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a log now and then, and not with -q."""
+    monkeypatch.setattr("perfc.tools.verb_parallel._EVERY_S", -1.0)
+    asked = ("parallel", GPT, *DGX, "--ranks", "2", "--batch", "2")
+
+    said = command(*asked, "--search", "all").err.splitlines()
+
+    assert "perfc: priced 1 of " in said[0]
+    assert len(said) > 1
+    assert "" == command(*asked, "-q").err
+
+
 def test_given_ones_join_a_search(command: Command) -> None:
     """They are priced whatever the bounds say, once."""
     slow = "pp:4 mb:16 gpipe"
@@ -386,6 +415,14 @@ def test_the_table(command: Command, tmp_path: Path) -> None:
         ((*FOUR[2:], "--mode", "inference", "--optimizer", "sgd"), 2, "needs mode"),
         ((*FOUR[2:], "--dim", "nothing=3"), 1, "has no such dimension"),
         ((*FOUR[2:], "--set", "gpu.nothing=3"), 2, "no such field"),
+        (
+            (*FOUR[2:], "--pass", "fsdp{ranks=4}"),
+            2,
+            "--pass fsdp: --strategy says that",
+        ),
+        ((*FOUR[2:], "--pass", "training"), 2, "--mode training and --optimizer say"),
+        ((*FOUR[2:], "--pass", "data-parallel{ranks=4}"), 2, "--ranks says how many"),
+        ((*FOUR[2:], "--pass", "nothing"), 2, "nothing"),
         ((*FOUR[2:], "--compat", "madmax", "--search"), 2, "--search does not go with"),
         ((*FOUR[2:], "--compat", "madmax", "--memory", "9"), 2, "--memory does not go"),
     ],
