@@ -18,15 +18,16 @@ from perfc.ir import (
 )
 from perfc.passes.tape import typed
 
-GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
+GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
 
 
 @attrs.frozen
 class Step:
-    """Forward or backward of one microbatch on one stage."""
+    """Forward or backward of one microbatch, through one chunk of a stage's layers."""
 
     microbatch: int
     backward: bool = False
+    chunk: int = 0
 
 
 def _gpipe(stage: int, stages: int, count: int) -> list[Step]:
@@ -55,11 +56,54 @@ SCHEDULES: Mapping[str, Callable[[int, int, int], list[Step]]] = {
 """Steps of a stage, of so many, for so many microbatches."""
 
 
-def steps_of(
-    schedule: str, stage: int, stages: int, count: int, *, training: bool
+def _interleaved(stage: int, stages: int, count: int, chunks: int) -> list[Step]:
+    """1F1B of chunks (Narayanan et al., 2021, section 2.2; Megatron-LM).
+
+    As many microbatches as there are stages go through one chunk, then through the
+    next; the bubble is that of 1F1B over the number of chunks.
+    """
+    total = count * chunks
+
+    def step(number: int, *, backward: bool) -> Step:
+        turn, place = divmod(number, stages * chunks)
+        chunk, microbatch = divmod(place, stages)
+        if backward:
+            chunk = chunks - 1 - chunk
+        return Step(turn * stages + microbatch, backward, chunk)
+
+    ahead = min(2 * (stages - 1 - stage) + (chunks - 1) * stages, total)
+    steps = [step(number, backward=False) for number in range(ahead)]
+    for number in range(ahead, total):
+        steps.append(step(number, backward=False))
+        steps.append(step(number - ahead, backward=True))
+    rest = range(total - ahead, total)
+    return steps + [step(number, backward=True) for number in rest]
+
+
+def steps_of(  # noqa: PLR0913 - where, how many, and of what
+    schedule: str,
+    stage: int,
+    stages: int,
+    count: int,
+    *,
+    training: bool,
+    chunks: int = 1,
 ) -> list[Step]:
-    """Return what a stage computes, in order; of an inference forward alone."""
-    steps = SCHEDULES[schedule](stage, stages, count)
+    """Return what a stage computes, in order; of an inference forward alone.
+
+    Args:
+        schedule: One of `SCHEDULES`, or `INTERLEAVED`.
+        stage: Which of the stages.
+        stages: How many there are.
+        count: How many microbatches; interleaved a multiple of the stages.
+        training: Whether there is a backward pass.
+        chunks: How many chunks of layers a stage has, interleaved.
+
+    """
+    if schedule == INTERLEAVED:
+        steps = _interleaved(stage, stages, count, chunks)
+    else:
+        steps = SCHEDULES[schedule](stage, stages, count)
     return [step for step in steps if training or not step.backward]
 
 

@@ -24,6 +24,7 @@ from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.microbatches import (
     GPIPE,
+    INTERLEAVED,
     SCHEDULES,
     batch_axis,
     batch_symbols,
@@ -32,6 +33,7 @@ from perfc.passes.microbatches import (
 )
 from perfc.passes.pipeline_stages import Stages
 from perfc.passes.stage_gradients import (
+    check_places,
     check_updates,
     gradients_of,
     holders_of,
@@ -68,7 +70,9 @@ class PipelineParallel(Transform):
     Attributes:
         stages: How many stages.
         microbatches: How many parts of the batch.
-        schedule: `gpipe`, all forward and then all backward, or `1f1b`, in turn.
+        schedule: `gpipe`, all forward and then all backward; `1f1b`, in turn; or
+            `interleaved`, in turn where each stage has several chunks of the layers.
+        chunks: How many chunks a stage has, interleaved.
 
     Raises:
         UsageError: an option cannot be, there are fewer layers than stages, or other
@@ -84,6 +88,7 @@ class PipelineParallel(Transform):
     stages: int
     microbatches: int
     schedule: str = GPIPE
+    chunks: int = 1
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -97,9 +102,33 @@ class PipelineParallel(Transform):
                 f"{MAX_MICROBATCHES:,}"
             )
             raise UsageError(msg)
-        if self.schedule not in SCHEDULES:
-            known = ", ".join(SCHEDULES)
+        if self.schedule not in (*SCHEDULES, INTERLEAVED):
+            known = ", ".join((*SCHEDULES, INTERLEAVED))
             msg = f"schedule={self.schedule!r} of {self.name}: expected {known}"
+            raise UsageError(msg)
+        self._check_chunks()
+
+    def _check_chunks(self) -> None:
+        least = 2
+        if self.schedule != INTERLEAVED:
+            if self.chunks != 1:
+                msg = (
+                    f"chunks={self.chunks} of {self.name}: {self.schedule} has one; "
+                    f"give schedule={INTERLEAVED}"
+                )
+                raise UsageError(msg)
+            return
+        if self.chunks < least:
+            msg = (
+                f"chunks={self.chunks} of {self.name}: {INTERLEAVED}, expected at "
+                f"least {least}"
+            )
+            raise UsageError(msg)
+        if self.microbatches % self.stages:
+            msg = (
+                f"microbatches={self.microbatches} of {self.name}: {INTERLEAVED}, "
+                f"expected a multiple of stages={self.stages}"
+            )
             raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> Program:
@@ -112,7 +141,7 @@ class PipelineParallel(Transform):
         numbers = dict.fromkeys(dims, _OTHER)
         numbers.update(dict.fromkeys(batch, _MICROBATCH * self.microbatches))
         numbers.update(program.bindings)
-        stages = Stages.cut(graph, self.stages, known, numbers)
+        stages = Stages.cut(graph, self.stages * self.chunks, known, numbers)
         plan = self._plan(source, stages, ranks)
         classes = [self._class(stage, plan) for stage in range(self.stages)]
         ctx.note("pipeline-stages", _said(stages))
@@ -151,21 +180,30 @@ class PipelineParallel(Transform):
         left_out = sums_across(gradients)
         return Plan(
             stages=stages,
+            places=self.stages,
             whole={new: (typed(old), axis) for new, (old, axis) in whole.items()},
             microbatches=self.microbatches,
             ranks=ranks,
             gradients=gradients,
             left_out=left_out,
-            transfers=list(stages.transfers(left_out)),
+            transfers=list(stages.transfers(left_out, self.stages)),
         )
 
     def _class(self, stage: int, plan: Plan) -> RankClass:
         stages = plan.stages
         training = is_training_step(stages.graph)
         steps = steps_of(
-            self.schedule, stage, self.stages, self.microbatches, training=training
+            self.schedule,
+            stage,
+            self.stages,
+            self.microbatches,
+            training=training,
+            chunks=self.chunks,
         )
-        updates = list(updates_of(stages, stage, holders_of(stages, plan.gradients)))
+        held = holders_of(stages, plan.gradients)
+        check_places(held, self.stages)
+        mine = range(stage, stages.count, self.stages)
+        updates = list(updates_of(stages, mine, held))
         first = stage * plan.ranks
         made = StageWriter(plan, stage).write(steps, updates)
         return RankClass(tuple(range(first, first + plan.ranks)), ops=made)

@@ -16,7 +16,8 @@ from perfc.passes.training_optimizer import OPTIMIZER
 class Stages:
     """A graph, cut into stages.
 
-    Values flow up in forward, and down in backward.
+    Values flow up in forward, and down in backward. Where places have several stages
+    each, stages are dealt out one by one, in turn.
 
     Attributes:
         graph: The graph of one microbatch.
@@ -73,10 +74,11 @@ class Stages:
         """Return where a value is made; None for what is on all stages."""
         return None if value.producer is None else self.of.get(value.producer)
 
-    def transfers(self, left_out: frozenset[Node]) -> Iterator[Transfer]:
+    def transfers(self, left_out: frozenset[Node], places: int) -> Iterator[Transfer]:
         """Yield what stages send each other, in the order in which it is made.
 
-        Nodes that are left out make and read nothing.
+        Nodes that are left out make and read nothing. A place gets a value once, and
+        sends itself none.
         """
         for node in self.graph:
             source = self.of.get(node)
@@ -85,8 +87,23 @@ class Stages:
             for value in node.results:
                 users = [use.node for use in self.graph.uses(value)]
                 readers = [self.of.get(n) for n in users if n not in left_out]
-                for stage in sorted({s for s in readers if s is not None} - {source}):
+                stages = {s for s in readers if s is not None}
+                for stage in sorted(_first_of_places(source, stages, places)):
                     yield Transfer(value, source, stage)
+
+
+def _first_of_places(source: int, readers: set[int], places: int) -> Iterator[int]:
+    """Yield which stage of each other place is the first to read what *source* made.
+
+    Stages above come in forward, then those below in backward, the highest first.
+    """
+    order = [s for s in sorted(readers) if s > source]
+    order += [s for s in sorted(readers, reverse=True) if s < source]
+    seen = {source % places}
+    for stage in order:
+        if stage % places not in seen:
+            seen.add(stage % places)
+            yield stage
 
 
 @attrs.frozen(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -133,6 +133,23 @@ def _updated_by(graph: Graph, gradient: Value) -> list[Value]:
     return [parameter for parameter in graph.parameters if parameter.name == name]
 
 
+def check_places(held: Mapping[Value, frozenset[int]], places: int) -> None:
+    """Refuse parameters that several stages of one place read.
+
+    Raises:
+        UnsupportedModelError: there is one.
+
+    """
+    for parameter, stages in held.items():
+        if len({stage % places for stage in stages}) < len(stages):
+            listed = ", ".join(map(str, sorted(stages)))
+            msg = (
+                f"{parameter} is read by chunks {listed}, two of which are on one "
+                "stage of the pipeline; choose another number of stages or chunks"
+            )
+            raise UnsupportedModelError(msg)
+
+
 def check_updates(graph: Graph) -> None:
     """Refuse gradients that cannot be added up over microbatches.
 
@@ -169,9 +186,9 @@ class Update:
 
 
 def updates_of(
-    stages: Stages, stage: int, held: Mapping[Value, frozenset[int]]
+    stages: Stages, mine: Collection[int], held: Mapping[Value, frozenset[int]]
 ) -> Iterator[Update]:
-    """Yield what a stage's optimizer does: to the parameters that it holds."""
+    """Yield what the optimizer of some stages does: to the parameters they hold."""
     graph = stages.graph
     owners: dict[Value, Value] = {parameter: parameter for parameter in held}
     owners.update(_owners_of_states(graph))
@@ -182,7 +199,7 @@ def updates_of(
         kept: list[int] = []
         for number, column in enumerate(columns):
             owner = next((owners[v] for v in column if v in owners), None)
-            if owner is None or stage in held[owner]:
+            if owner is None or not held[owner].isdisjoint(mine):
                 kept.append(number)
             if owner is not None:
                 owners.update(dict.fromkeys(column, owner))

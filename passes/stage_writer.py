@@ -32,6 +32,7 @@ class Plan:
 
     Attributes:
         stages: Which stage has what, of one microbatch.
+        places: How many groups of ranks there are, to which stages are dealt in turn.
         whole: Inputs of all microbatches together, and the axis that is divided.
         microbatches: How many there are.
         ranks: Ranks of a stage, which are neighbours.
@@ -42,6 +43,7 @@ class Plan:
     """
 
     stages: Stages
+    places: int
     whole: Mapping[Value, tuple[TensorType, int]]
     microbatches: int
     ranks: int
@@ -53,16 +55,16 @@ class Plan:
         """Return the attributes of a communicator of two stages or more."""
         group = f"{GROUP}.{name}"
         named: dict[str, AttrValue] = {"group": group, "stream": group}
-        distance = (last - first) * self.ranks
+        distance = abs(last % self.places - first % self.places) * self.ranks
         return named if distance == 1 else {**named, "stride": distance}
 
 
 @attrs.define(eq=False)
 class StageWriter:
-    """The graph of one stage in the making."""
+    """The graph of one place's stages in the making."""
 
     plan: Plan
-    stage: int
+    place: int
     graph: Graph = attrs.field(init=False)
     _resident: dict[Value, Value] = attrs.field(
         factory=dict["Value", "Value"], init=False
@@ -70,7 +72,8 @@ class StageWriter:
     """Parameters, states, constants, and sums of gradients."""
     _made: list[dict[Value, Value]] = attrs.field(init=False)
     """What each microbatch has."""
-    _nodes: Mapping[bool, Sequence[Node]] = attrs.field(init=False)
+    _nodes: Mapping[tuple[int, bool], Sequence[Node]] = attrs.field(init=False)
+    """Of each stage forward, and backward."""
     _taken: dict[Node, Gradient] = attrs.field(
         factory=dict[Node, "Gradient"], init=False
     )
@@ -86,19 +89,28 @@ class StageWriter:
         self.graph = Graph(stages.graph.name)
         self._made = [{} for _ in range(self.plan.microbatches)]
         self._nodes = {
-            backward: [
+            (stage, backward): [
                 node
-                for node in stages.nodes(self.stage, backward=backward)
+                for node in stages.nodes(stage, backward=backward)
                 if node not in self.plan.left_out
             ]
+            for stage in range(self.place, stages.count, self.plan.places)
             for backward in (False, True)
         }
         for gradient in self.plan.gradients:
-            taken, part = gradient.taken, gradient.parts.get(self.stage)
+            taken, part = gradient.taken, self._part(gradient)
             if taken is not None and taken not in self.plan.left_out:
                 self._taken[taken] = gradient
             elif part is not None:
                 self._untaken.setdefault(part.producer, []).append(gradient)
+
+    def _is_here(self, stage: int) -> bool:
+        return stage % self.plan.places == self.place
+
+    def _part(self, gradient: Gradient) -> Value | None:
+        """Return the part of a gradient that is made here."""
+        here = (part for s, part in gradient.parts.items() if self._is_here(s))
+        return next(here, None)
 
     def write(self, steps: Iterable[Step], updates: Sequence[Update]) -> Graph:
         """Write steps in order, then what follows the last of them."""
@@ -145,14 +157,15 @@ class StageWriter:
 
     def _step(self, step: Step) -> None:
         """Receive, compute and send one microbatch."""
+        stage = step.chunk * self.plan.places + self.place
         moved = [t for t in self.plan.transfers if t.backward == step.backward]
         for transfer in moved:
-            if transfer.target == self.stage:
+            if transfer.target == stage:
                 self._receive(transfer, step)
-        for node in self._nodes[step.backward]:
+        for node in self._nodes[stage, step.backward]:
             self._compute(node, step.microbatch)
         for transfer in moved:
-            if transfer.source == self.stage:
+            if transfer.source == stage:
                 self._send(transfer, step)
 
     def _compute(self, node: Node, number: int) -> None:
@@ -168,7 +181,7 @@ class StageWriter:
     def _copy(self, node: Node, number: int) -> None:
         attributes = node.attributes
         if node.op in COLLECTIVES or node.op == "replicated":
-            group = f"{attributes.text('group')}.stage{self.stage}"
+            group = f"{attributes.text('group')}.stage{self.place}"
             attributes = attributes.updated(group=group)
         made = self.graph.add(
             node.op,
@@ -183,7 +196,9 @@ class StageWriter:
 
     def _accumulate(self, gradient: Gradient, number: int) -> None:
         """Keep the first gradient, and add the others to it in place."""
-        part, taken = self._value(gradient.parts[self.stage], number), gradient.taken
+        made, taken = self._part(gradient), gradient.taken
+        assert made is not None  # noqa: S101 - its node is computed here
+        part = self._value(made, number)
         held = self._resident.get(gradient.value)
         location = Location(phase=BACKWARD) if taken is None else taken.location
         result = (self._name(gradient.value, number), typed(gradient.value))
@@ -198,7 +213,7 @@ class StageWriter:
         """Add up the gradients of parameters that other stages have, too."""
         for gradient in self.plan.gradients:
             stages = gradient.stages
-            if len(stages) == 1 or self.stage not in stages:
+            if len(stages) == 1 or self._part(gradient) is None:
                 continue
             name = "shared." + "-".join(map(str, stages))
             attributes = self.plan.communicator(stages[0], stages[1], name)

@@ -161,6 +161,29 @@ def test_sends_meet_what_receives_them(stages: int, count: int, schedule: str) -
         assert f"pp.{min(ends)}-{max(ends)}" == group.rpartition(".")[0]
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(2, 3))
+def test_chunks_send_to_the_next_rank(stages: int, rounds: int, chunks: int) -> None:
+    """From the last rank on to the first; each rank holds every P-th chunk."""
+    count, layers = rounds * stages, stages * chunks
+    piped = PipelineParallel(stages, count, "interleaved", chunks)
+    made = _run(_chain(layers), Training(loss="sum"), piped, batch=count)
+    graphs = _graphs(made)
+    sent, received = _pairs(graphs, "send"), _pairs(graphs, "recv")
+
+    assert 2 * (layers - 1) == len(sent)
+    for group, values in sent.items():
+        assert [said for _, said in values] == [said for _, said in received[group]]
+        assert count == len(values)
+        source, target = values[0][0], received[group][0][0]
+        step = -1 if group.endswith("bwd") else 1
+        assert target == (source + step) % stages
+    held = [[v.name for v in graph.parameters] for graph in graphs]
+    assert [
+        [f"w{layer}" for layer in range(rank, layers, stages)] for rank in range(stages)
+    ] == held
+
+
 def _lowered(program: Program) -> tuple[LaunchGraph, ...]:
     analysis = PassManager([ShapeInference(), LowerKernels()]).run(program, TARGET)
     return analysis.annotations.get(LAUNCHES, analysis.program, None)
@@ -199,6 +222,49 @@ def test_the_bubble(stages: int, count: int, schedule: str) -> None:
     work_s = count * (FORWARD_S + BACKWARD_S)
 
     assert (count + stages - 1) / count * work_s == pytest.approx(_step_s(made))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(2, 3))
+def test_the_bubble_of_chunks(stages: int, rounds: int, chunks: int) -> None:
+    """It is that of 1F1B over the number of chunks (Narayanan et al., 2021)."""
+    count = rounds * stages
+    piped = PipelineParallel(stages, count, "interleaved", chunks)
+    made = _run(_chain(stages * chunks), Training(loss="sum"), piped, batch=count)
+    work_s = count * chunks * (FORWARD_S + BACKWARD_S)
+    bubble_s = (stages - 1) * (FORWARD_S + BACKWARD_S)
+
+    assert work_s + bubble_s == pytest.approx(_step_s(made))
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(2, 4), st.data())
+def test_every_chunk_once(
+    stages: int, rounds: int, chunks: int, data: st.DataObject
+) -> None:
+    """Each microbatch goes up through the chunks of a stage, then down."""
+    stage, count = data.draw(st.integers(0, stages - 1)), rounds * stages
+    steps = steps_of("interleaved", stage, stages, count, training=True, chunks=chunks)
+
+    assert 2 * count * chunks == len(steps) == len(set(steps))
+    for number in range(count):
+        mine = [(s.backward, s.chunk) for s in steps if s.microbatch == number]
+        up = [(False, chunk) for chunk in range(chunks)]
+        down = [(True, chunk) for chunk in reversed(range(chunks))]
+        assert up + down == mine
+
+
+def test_a_tied_weight_of_two_chunks_of_a_stage() -> None:
+    """It is refused: the first and the third chunk of two stages are one rank's."""
+    text = """graph @tied(%x: f32[batch,64], param %a: f32[64,64], param %b: f32[64,64],
+        param %c: f32[64,64]) {
+      %h = linear(%x, %a) : ? loc{module = "layers.0"}
+      %i = linear(%h, %b) : ? loc{module = "layers.1"}
+      %j = linear(%i, %a) : ? loc{module = "layers.2"}
+      %k = linear(%j, %c) : ? loc{module = "layers.3"}
+      return %k
+    }"""
+    with pytest.raises(UnsupportedModelError, match="%a is read by chunks 0, 2, two"):
+        _run(parse_program(text), PipelineParallel(2, 2, "interleaved", 2))
 
 
 def test_order_of_gpipe() -> None:

@@ -69,7 +69,24 @@ def test_an_inference_is_piped(command: Command) -> None:
         (
             ("pipeline-parallel{stages=2,microbatches=4,schedule=zigzag}",),
             2,
-            "schedule='zigzag' of pipeline-parallel: expected gpipe, 1f1b",
+            "schedule='zigzag' of pipeline-parallel: expected gpipe, 1f1b, interl",
+        ),
+        (
+            ("pipeline-parallel{stages=2,microbatches=4,schedule=interleaved}",),
+            2,
+            "chunks=1 of pipeline-parallel: interleaved, expected at least 2",
+        ),
+        (
+            ("pipeline-parallel{stages=2,microbatches=4,chunks=2}",),
+            2,
+            "chunks=2 of pipeline-parallel: gpipe has one; give schedule=interleaved",
+        ),
+        (
+            (
+                "pipeline-parallel{stages=4,microbatches=6,schedule=interleaved,chunks=2}",
+            ),
+            2,
+            "microbatches=6 of pipeline-parallel: interleaved, expected a multiple of",
         ),
         (
             ("pipeline-parallel{stages=2,microbatches=4}", "--ranks", "3"),
