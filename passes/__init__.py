@@ -12,7 +12,7 @@ from perfc.passes.convert_dtype import LOW as LOW_DTYPES
 from perfc.passes.convert_dtype import ConvertDtype
 from perfc.passes.critical_path import CriticalPath
 from perfc.passes.data_parallel import MAX_RANKS, DataParallel
-from perfc.passes.eager import MEMSET
+from perfc.passes.eager import MEMSET, dtype_name
 from perfc.passes.eager_collective import WORK_WAIT
 from perfc.passes.facts import (
     CRITICAL_PATH,
@@ -214,6 +214,7 @@ __all__ = [
     "arrival",
     "can_batch",
     "detail_mask",
+    "dtype_name",
     "find_fact",
     "find_plan",
     "format_pipeline",

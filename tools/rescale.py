@@ -15,6 +15,7 @@ import attrs
 
 from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
 from perfc.ir import BUSY_KINDS, Diagnostic, Level, PerfcError
+from perfc.tools.collective_prices import SentPrice
 from perfc.tools.replay import Replayed, replay_alone
 from perfc.tools.trace_ops import TraceOps
 from perfc.tools.trace_prices import By, Price, TracePrices, trace_prices
@@ -28,6 +29,7 @@ class Method(enum.Enum):
 
     MODEL = "model"
     FACTS = "facts"
+    COLLECTIVE = "collective"
     WAVE = "wave"
     KEPT = "kept"
 
@@ -42,6 +44,7 @@ class Scaled:
         sigma_shared: Of the logarithm of the ratio, shared by all of `family`.
         sigma_own: Of the logarithm of the ratio, of equal calls of one op.
         family: The models, or the method, whose error it shares.
+        kept: How much of it is waiting for other ranks, which stays as measured.
 
     """
 
@@ -50,6 +53,12 @@ class Scaled:
     sigma_shared: float = 0.0
     sigma_own: float = 0.0
     family: str = ""
+    kept: float = 0.0
+
+    @property
+    def moved(self) -> float:
+        """How much of it is not as measured."""
+        return 0.0 if self.method is Method.KEPT else self.seconds - self.kept
 
 
 @attrs.frozen(eq=False)
@@ -140,6 +149,9 @@ class Rescaling:
             by_model = before.by is By.MODEL and after.by is By.MODEL
             if not by_model or self.method is Method.MODEL:
                 return _by_ratio(measured_s, before, after)
+        here, sent = (p.collectives.sent.get(task) for p in (self.origin, there))
+        if here is not None and sent is not None:
+            return _sent(measured_s, here, sent)
         if work.is_collective or work.shape is None:
             return Scaled(measured_s, Method.KEPT)
         ratio = wave_ratio(
@@ -158,7 +170,7 @@ class Rescaling:
         self, there: TracePrices, scaled: Mapping[int, Scaled]
     ) -> Iterator[Diagnostic]:
         recorded = self.ops.recorded
-        yield from (d for d in there.diagnostics if d.code == "extrapolated")
+        yield from (d for d in there.diagnostics if d.code in _CARRIED)
         for method, what in _REMARKS.items():
             tasks = [task for task, one in scaled.items() if one.method is method]
             if not tasks or (method is Method.WAVE and self.method is Method.WAVE):
@@ -171,9 +183,14 @@ class Rescaling:
             )
 
 
+_CARRIED = frozenset({"extrapolated", "collectives-measured", "collectives-sent"})
+"""Remarks on prices there that a reader needs."""
+
 _REMARKS: Mapping[Method, str] = {
-    Method.KEPT: "keep what they took: collectives, which wait for other ranks, and "
-    "work of which the trace tells neither bytes nor blocks",
+    Method.KEPT: "keep what they took: collectives of which the trace does not tell "
+    "what they send, and work of which it tells neither bytes nor blocks",
+    Method.COLLECTIVE: "are collectives: their waits for other ranks are kept as "
+    "measured",
     Method.WAVE: "are rescaled by their blocks alone, as if they waited for memory: no "
     "model of perfc knows them",
 }
@@ -199,6 +216,23 @@ def _by_ratio(measured_s: float, before: Price, after: Price) -> Scaled:
     )
 
 
+def _sent(measured_s: float, here: SentPrice, there: SentPrice) -> Scaled:
+    """Rescale what a collective sends; the rest of its time it waits for other ranks.
+
+    One that took less than the model says did not wait.
+    """
+    moved_s = min(measured_s, here.seconds)
+    same = here == there
+    return Scaled(
+        moved_s * (there.seconds / here.seconds) + measured_s - moved_s,
+        Method.COLLECTIVE,
+        0.0 if same else math.hypot(here.sigma_shared, there.sigma_shared),
+        0.0 if same else math.hypot(here.sigma_own, there.sigma_own),
+        Method.COLLECTIVE.value,
+        measured_s - moved_s,
+    )
+
+
 def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
     """Return the relative uncertainty of all the device's time.
 
@@ -209,11 +243,9 @@ def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
     shared: dict[str, float] = defaultdict(float)
     own: dict[object, float] = defaultdict(float)
     for task, one in scaled.items():
-        shared[one.family] += one.seconds * one.sigma_shared
-        own[calls.get(task) or task] += one.seconds * one.sigma_own
-    moved_s = sum(
-        one.seconds for one in scaled.values() if one.method is not Method.KEPT
-    )
+        shared[one.family] += one.moved * one.sigma_shared
+        own[calls.get(task) or task] += one.moved * one.sigma_own
+    moved_s = sum(one.moved for one in scaled.values())
     return math.hypot(*shared.values(), *own.values()) / moved_s if moved_s else 0.0
 
 
@@ -221,6 +253,5 @@ def _moved(scaled: Mapping[int, Scaled], log_factor: float) -> dict[int, float]:
     """Return what tasks take if all that is rescaled is off by one factor."""
     factor = math.exp(log_factor)
     return {
-        task: one.seconds * (1.0 if one.method is Method.KEPT else factor)
-        for task, one in scaled.items()
+        task: one.seconds + one.moved * (factor - 1.0) for task, one in scaled.items()
     }

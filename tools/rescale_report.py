@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from perfc.ir import Diagnostic
 from perfc.tools.replay_report import diagnostic_json
 from perfc.tools.rescale import Method, Rescaled, Rescaling
@@ -16,13 +18,16 @@ SCHEMA = "perfc.rescale/1"
 _MEANING: Mapping[Method, str] = {
     Method.MODEL: "measured x model there / model here",
     Method.FACTS: "the same for copies and memsets, by their bytes",
+    Method.COLLECTIVE: "what is sent x model there / model here; waits as measured",
     Method.WAVE: "wave scaling",
     Method.KEPT: "as measured",
 }
 
 
-def rescale_json(rescaling: Rescaling, found: Sequence[Rescaled]) -> str:
-    """Return `perfc.rescale/1`."""
+def rescale_json(
+    rescaling: Rescaling, found: Sequence[Rescaled], *, verbose: bool = False
+) -> str:
+    """Return `perfc.rescale/1`; *verbose* adds what each kernel was carried over by."""
     recorded = rescaling.ops.recorded
     trace = recorded.trace
     document = {
@@ -34,7 +39,10 @@ def rescale_json(rescaling: Rescaling, found: Sequence[Rescaled]) -> str:
             "target": rescaling.origin.target.name,
         },
         "method": rescaling.method.value,
-        "targets": [_target(rescaling, one) for one in found],
+        "targets": [
+            _target(rescaling, one) | (_kernels_json(rescaling, one) if verbose else {})
+            for one in found
+        ],
         "diagnostics": [diagnostic_json(d) for d in _diagnostics(rescaling, found)],
     }
     return json.dumps(document, indent=2) + "\n"
@@ -63,6 +71,89 @@ def _target(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
             for step, low, high in steps
         ],
     }
+
+
+@attrs.define
+class _Kernels:
+    """Equal kernels of one op that were carried over in one way.
+
+    Attributes:
+        name: The kernel, as the trace has it.
+        op: The op that launched it, "" for none.
+        method: How.
+        by: The models on both GPUs, or the method.
+        launches: How many.
+        measured_s: What they took.
+        predicted_s: What they take there.
+
+    """
+
+    name: str
+    op: str
+    method: str
+    by: str
+    launches: int = 0
+    measured_s: float = 0.0
+    predicted_s: float = 0.0
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted / measured."""
+        return self.predicted_s / self.measured_s if self.measured_s else None
+
+
+def _kernels(rescaling: Rescaling, one: Rescaled) -> list[_Kernels]:
+    """Return kernels by name, op and method, what takes longest there first."""
+    recorded = rescaling.ops.recorded
+    op_of = {task: ops.op for ops in rescaling.ops.launches for task in ops.tasks}
+    found: dict[tuple[str, ...], _Kernels] = {}
+    for task, scaled in one.scaled.items():
+        by = scaled.family or scaled.method.value
+        key = (recorded.works[task].name, op_of.get(task, ""), scaled.method.value, by)
+        own = found.setdefault(key, _Kernels(*key))
+        own.launches += 1
+        own.measured_s += recorded.graph.stated_s[task]
+        own.predicted_s += scaled.seconds
+    return sorted(found.values(), key=lambda own: (-own.predicted_s, own.name, own.op))
+
+
+def _kernels_json(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
+    return {
+        "kernels": [
+            {
+                "name": own.name,
+                "op": own.op,
+                "method": own.method,
+                "by": own.by,
+                "launches": own.launches,
+                "measured_us": own.measured_s * 1e6,
+                "predicted_us": own.predicted_s * 1e6,
+            }
+            for own in _kernels(rescaling, one)
+        ]
+    }
+
+
+def _kernels_text(rescaling: Rescaling, one: Rescaled) -> str:
+    header = (f"on {one.target.name}", "measured", "predicted", "ratio", "by", "op")
+    rows: list[tuple[str, ...]] = [(*header, "kernel")]
+    rows += [
+        (
+            f"{own.launches:,} launches",
+            f"{own.measured_s * 1e3:,.3f} ms",
+            f"{own.predicted_s * 1e3:,.3f} ms",
+            "-" if own.ratio is None else f"{own.ratio:.2f}",
+            own.by,
+            own.op or "-",
+            own.name if len(own.name) <= _WIDE else f"{own.name[:_WIDE]}…",
+        )
+        for own in _kernels(rescaling, one)
+    ]
+    return columns_text(rows)
+
+
+_WIDE = 60
+"""Characters of a kernel's name in a table."""
 
 
 def _speedup(measured_us: float, predicted_us: float) -> float | None:
@@ -104,7 +195,11 @@ _SAID_ELSEWHERE = frozenset({"kernels-measured", "collectives-measured"})
 
 
 def rescale_text(
-    rescaling: Rescaling, found: Sequence[Rescaled], *, quiet: bool = False
+    rescaling: Rescaling,
+    found: Sequence[Rescaled],
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> str:
     """Return tables: targets and steps, methods, and what is missing.
 
@@ -112,10 +207,12 @@ def rescale_text(
         rescaling: The trace.
         found: What it takes on each target.
         quiet: Whether to leave out what is missing.
+        verbose: Whether to say what each kernel was carried over by.
 
     """
     blocks = [_times_text(rescaling, found)]
     blocks += [_methods_text(rescaling, one) for one in found]
+    blocks += [_kernels_text(rescaling, one) for one in found if verbose]
     notes = [
         f"{found.level.value}: {found.where}: {found.message}"
         for found in (() if quiet else _diagnostics(rescaling, found))

@@ -30,6 +30,7 @@ from perfc.passes import (
     PassManager,
     ShapeInference,
 )
+from perfc.tools.collective_prices import CollectivePrices, collective_prices
 from perfc.tools.trace_ops import NO_OP, TraceOps
 from perfc.traces import DeviceKind, DeviceWork, Shape
 
@@ -44,6 +45,7 @@ class By(enum.Enum):
 
     MODEL = "model"
     FACTS = "facts"
+    COLLECTIVE = "collective"
     MEASURED = "measured"
 
 
@@ -82,6 +84,7 @@ class TracePrices:
         ops: The trace, and who launched what.
         target: The machine.
         prices: By task; those that are not there have no price.
+        collectives: What collectives take to send, which are not among the prices.
         diagnostics: What has none, and why.
 
     """
@@ -89,11 +92,12 @@ class TracePrices:
     ops: TraceOps
     target: Target
     prices: Mapping[int, Price]
+    collectives: CollectivePrices
     diagnostics: tuple[Diagnostic, ...]
 
     @property
     def seconds(self) -> dict[int, float]:
-        """What they take, by task."""
+        """What they take, by task, but for collectives."""
         return {task: price.seconds for task, price in self.prices.items()}
 
 
@@ -102,8 +106,8 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
 
     Kernels are those that perfc launches for the op; they are matched with the measured
     ones by order where there are as many, else the op's total is spread. Copies and
-    memsets are priced by their bytes. Collectives wait for other ranks and have no
-    price.
+    memsets are priced by their bytes, collectives by what they send: how long they wait
+    for other ranks is not in their price.
 
     Raises:
         PerfcError: a kernel computes in a mode that the target has not.
@@ -126,13 +130,14 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
         why: [task for task in tasks if task not in found]
         for why, tasks in reasons.items()
     }
+    collectives = collective_prices(ops.recorded, target)
     remarks = (
         *remarks,
         *_missing(ops, reasons),
         *_spread(ops, found),
-        *_collectives(ops),
+        *collectives.diagnostics,
     )
-    return TracePrices(ops, target, found, remarks)
+    return TracePrices(ops, target, found, collectives, remarks)
 
 
 class _Row(NamedTuple):
@@ -310,20 +315,6 @@ def _missing(
         )
         yield Diagnostic(
             Level.WARNING, "kernels-measured", message, ops.recorded.trace.file
-        )
-
-
-def _collectives(ops: TraceOps) -> Iterator[Diagnostic]:
-    recorded = ops.recorded
-    tasks = [task for task, work in recorded.works.items() if work.is_collective]
-    if tasks:
-        total_s = sum(recorded.graph.stated_s[task] for task in tasks)
-        message = (
-            f"{len(tasks)} collectives ({total_s * 1e3:,.2f} ms) keep what they took: "
-            "that they waited for other ranks is in it"
-        )
-        yield Diagnostic(
-            Level.NOTE, "collectives-measured", message, recorded.trace.file
         )
 
 

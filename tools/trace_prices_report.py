@@ -14,8 +14,13 @@ from perfc.tools.trace_prices import By, TracePrices
 _MEANING: Mapping[By, str] = {
     By.MODEL: "priced by a cost model of their op",
     By.FACTS: "priced by the bytes that the trace tells",
+    By.COLLECTIVE: "collectives: what they send; they wait for other ranks, too",
     By.MEASURED: "as measured",
 }
+
+
+_NO_ERROR = frozenset({By.COLLECTIVE, By.MEASURED})
+"""What is no prediction of what was measured."""
 
 
 @attrs.define
@@ -38,12 +43,22 @@ def _sums(prices: TracePrices) -> dict[By, _Sum]:
     for task, kind in enumerate(graph.kind):
         if kind not in BUSY_KINDS:
             continue
-        price = prices.prices.get(task)
-        own = found[By.MEASURED if price is None else price.by]
+        by, predicted_s = _known(prices, task)
+        own = found[by]
         own.launches += 1
         own.measured_us += graph.stated_s[task] * 1e6
-        own.predicted_us += (price.seconds if price else graph.stated_s[task]) * 1e6
+        own.predicted_us += predicted_s * 1e6
     return found
+
+
+def _known(prices: TracePrices, task: int) -> tuple[By, float]:
+    """Return what a task is known by, and its predicted seconds."""
+    price, sent = prices.prices.get(task), prices.collectives.sent.get(task)
+    if price is not None:
+        return price.by, price.seconds
+    if sent is not None:
+        return By.COLLECTIVE, sent.seconds
+    return By.MEASURED, prices.ops.recorded.graph.stated_s[task]
 
 
 def kernels_json(prices: TracePrices) -> dict[str, Any]:
@@ -69,7 +84,7 @@ def kernels_text(prices: TracePrices) -> str:
                 f"{own.measured_us / total_us:.1%}",
                 f"{own.measured_us / 1e3:,.2f} ms",
                 f"{own.predicted_us / 1e3:,.2f} ms",
-                error if by is not By.MEASURED else "",
+                "" if by in _NO_ERROR else error,
                 _MEANING[by],
             )
         )

@@ -29,3 +29,9 @@ def target_of_trace(recorded: Recorded, named: str | None, option: str) -> Targe
         msg = f"{trace.file}: no target for its device ({device}); name one: {option} T"
         raise PerfcError(msg)
     return load_target(found)
+
+
+def measured_on(recorded: Recorded) -> Target | None:
+    """Return the target of the trace's device; None if perfc has none."""
+    found = target_of_device(recorded.trace.device)
+    return None if found is None else load_target(found)

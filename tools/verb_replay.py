@@ -102,7 +102,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     profile = _profile(host, recorded, steps)
     run = replay_joint if joint else replay_alone
     predicted = _predicted(recorded, target) if kernels == "predicted" else []
-    instead = [one.seconds for one in predicted] or None
+    instead = [_seconds(one, joint=joint) for one in predicted] or None
     replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
     write = replay_json if format_ == "json" else replay_text
@@ -120,6 +120,26 @@ def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePric
         trace_prices(trace_ops(one), target_of_trace(one, name, "--target"))
         for one in recorded
     ]
+
+
+def _seconds(prices: TracePrices, *, joint: bool) -> dict[int, float]:
+    """Return what kernels take instead of what they took.
+
+    Ranks that run together wait for each other; of one alone the waits are kept.
+    """
+    from perfc.tools.collective_prices import (  # noqa: PLC0415 - for this verb alone
+        collective_prices,
+        with_waits,
+    )
+    from perfc.tools.trace_target import measured_on  # noqa: PLC0415
+
+    there, recorded = prices.collectives, prices.ops.recorded
+    if joint:
+        return prices.seconds | {t: one.seconds for t, one in there.sent.items()}
+    origin = measured_on(recorded) or prices.target
+    same = origin.name == prices.target.name
+    here = there if same else collective_prices(recorded, origin)
+    return prices.seconds | with_waits(recorded, there, here)
 
 
 _LEARNT = ("per-op", "global")

@@ -56,6 +56,12 @@ from perfc.tools.steps_option import Steps, check_steps
 @format_option
 @output_option
 @click.option("-q", "--quiet", is_flag=True, help="No remarks below the tables.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Say of each kernel by what it was carried over, and how far.",
+)
 @debug_option
 def rescale(  # noqa: PLR0913 - one argument per option
     *,
@@ -69,6 +75,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     format_: str,
     output: Path | None,
     quiet: bool,
+    verbose: bool,
     debug: bool,
 ) -> int:
     """Predict the time of a measured trace on other GPUs.
@@ -102,9 +109,10 @@ def rescale(  # noqa: PLR0913 - one argument per option
     rescaling = Rescaling(ops, here, Method(method), host, steps, contention)
     found = [rescaling.to(target) for target in targets]
     if format_ == "json":
-        write_result(rescale_json(rescaling, found), output)
+        write_result(rescale_json(rescaling, found, verbose=verbose), output)
     else:
-        write_result(rescale_text(rescaling, found, quiet=quiet), output)
+        text = rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
+        write_result(text, output)
     return 0
 
 

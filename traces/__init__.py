@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfc.traces.collective_facts import KnownCollectives, known_collectives
 from perfc.traces.collectives import (
     Joint,
     align_collectives,
@@ -10,6 +11,7 @@ from perfc.traces.collectives import (
 )
 from perfc.traces.events import (
     LOADER,
+    CollectiveFacts,
     DeviceKind,
     DeviceWork,
     HostOp,
@@ -46,6 +48,7 @@ from perfc.traces.step_window import MarkedStep, Window, marked_steps, window_of
 __all__ = [
     "LOADER",
     "UNRECORDED",
+    "CollectiveFacts",
     "DeviceKind",
     "DeviceWork",
     "ExecutedOp",
@@ -53,6 +56,7 @@ __all__ = [
     "Gap",
     "HostOp",
     "Joint",
+    "KnownCollectives",
     "MarkedStep",
     "RawInputs",
     "Recorded",
@@ -73,6 +77,7 @@ __all__ = [
     "describe",
     "is_execution_trace",
     "is_memory",
+    "known_collectives",
     "marked_steps",
     "no_times",
     "op_parents",

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from perfc.ir import Diagnostic, PerfcError
+from perfc.ir import Diagnostic, DType, PerfcError
 from perfc.traces.inputs import RawInputs, RecordedOp
 
 Thread: TypeAlias = tuple[int | str, int | str]
@@ -127,6 +127,27 @@ class Shape:
     shared_bytes: int
 
 
+@attrs.frozen
+class CollectiveFacts:
+    """What a collective sends, and among whom.
+
+    Attributes:
+        kind: Its op, as measured rows call it: `all_reduce`, ….
+        bytes: Size as nccl-tests count it: the whole input or result, whichever is
+            larger.
+        dtype: Its element type.
+        ranks: Members of its group.
+        stride: How far apart neighbours are in the numbering of all ranks.
+
+    """
+
+    kind: str
+    bytes: int
+    dtype: DType
+    ranks: int
+    stride: int = 1
+
+
 @attrs.define(eq=False)
 class DeviceWork:
     """A kernel, a copy or a memset.
@@ -142,6 +163,7 @@ class DeviceWork:
         identity: Group and number of a collective, the same on every rank; "" where the
             trace does not tell.
         shape: Grid and blocks of a kernel; None where the trace does not tell.
+        collective: What a collective sends; None where its event does not tell.
 
     """
 
@@ -154,6 +176,7 @@ class DeviceWork:
     size_bytes: int
     identity: str
     shape: Shape | None = None
+    collective: CollectiveFacts | None = None
 
     @property
     def is_collective(self) -> bool:

@@ -15,6 +15,7 @@ import attrs
 
 from perfc.ir import Diagnostic, Level
 from perfc.traces.clock import skew_us
+from perfc.traces.collective_facts import LABEL, stated_collective
 from perfc.traces.events import (
     LOADER,
     DeviceKind,
@@ -142,7 +143,8 @@ class _Reading:
         marked = event.get("cat") == "user_annotation" and not name.startswith(LOADER)
         label = marked or _LABEL.match(name) is not None
         number = _whole(args.get("External id"), -1)
-        inputs = None if label else self._arguments(args)
+        told = not label or name.startswith(LABEL)
+        inputs = self._arguments(args) if told else None
         self.ops.append(HostOp(name, start_us, end_us, thread, inputs, label, number))
 
     def call(self, event: Event, start_us: float, end_us: float) -> None:
@@ -166,6 +168,7 @@ class _Reading:
                 _whole(args.get("bytes"), 0),
                 _identity(args),
                 None if shape is None else self._shapes.setdefault(shape, shape),
+                stated_collective(args) if "Collective name" in args else None,
             )
         )
 
@@ -255,7 +258,7 @@ class _Reading:
         if self.works and not self.calls:
             message = "no runtime calls: what launched the device work is not known"
             found.append(Diagnostic(Level.WARNING, "trace-no-calls", message, file))
-        if not any(op.inputs for op in self.ops):
+        if not any(op.inputs for op in self.ops if not op.is_label):
             message = "no shapes: record_shapes was off"
             found.append(Diagnostic(Level.NOTE, "trace-no-shapes", message, file))
         if skew:

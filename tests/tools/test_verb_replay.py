@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.tools.command import SMALL, Command
-from tests.tools.traced_ops import TracedOps
+from tests.tools.traced_ops import MIB, TracedOps
 from tests.traces.executed import Executed
 from tests.traces.synthetic import Made
 
@@ -244,6 +244,54 @@ def test_predicted_kernels_of_ranks(command: Command, tmp_path: Path) -> None:
 
     ranks = [trace["kernels"]["model"]["launches"] for trace in report["traces"]]
     assert ranks == [1, 1]
+
+
+def test_collectives_are_priced_by_what_they_send(
+    command: Command, tmp_path: Path
+) -> None:
+    """A rank alone keeps its waits; ranks together wait for each other."""
+    files: list[str] = []
+    for rank, dur_us in enumerate((4000, 4000)):
+        made = TracedOps()
+        made.collective(dur_us, elements=MIB, ranks=2)
+        header = {"distributedInfo": {"rank": rank, "world_size": 2}}
+        files.append(str(made.write(tmp_path / f"{rank}.json", **header)))
+    options = ("--kernels", "predicted", "--format", "json")
+
+    (alone,) = command("replay", files[0], *options).report["traces"]
+    joint = command("replay", *files, "--joint", *options).report["traces"]
+
+    sent = alone["kernels"]["collective"]
+    assert (1, 4000) == (sent["launches"], pytest.approx(sent["measured_us"]))
+    assert 0 < sent["predicted_us"] < 1000
+    assert alone["gpu_active_us"] == pytest.approx(4000)
+    assert [pytest.approx(sent["predicted_us"])] * 2 == [
+        rank["gpu_active_us"] for rank in joint
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "target", "why"),
+    [
+        (16, "v100", "16 ranks need 2 nodes"),
+        (1, "v100", "their groups have one member"),
+        (8, "cpu", "no GPU that NCCL joins"),
+    ],
+)
+def test_collectives_without_a_price(
+    command: Command, tmp_path: Path, ranks: int, target: str, why: str
+) -> None:
+    """They keep what they took, and the reason is said."""
+    made = TracedOps()
+    made.collective(elements=MIB, ranks=ranks)
+    path = str(made.write(tmp_path / "t.json"))
+    options = ("--kernels", "predicted", "--target", target, "--format", "json")
+
+    report = command("replay", path, *options).report
+
+    (said,) = [d for d in report["diagnostics"] if d["code"] == "collectives-measured"]
+    assert why in said["message"]
+    assert report["traces"][0]["gpu_active_us"] == pytest.approx(500)
 
 
 def test_execution_traces(command: Command, tmp_path: Path) -> None:

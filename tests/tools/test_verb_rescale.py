@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.tools.command import Command
-from tests.tools.traced_ops import TracedOps
+from tests.tools.traced_ops import MIB, TracedOps
 from tests.traces.executed import Executed
 
 
@@ -34,7 +34,13 @@ def test_a_trace_goes_to_several_gpus(command: Command, tmp_path: Path) -> None:
     for one in report["targets"]:
         methods = one["methods"]
         counts = {name: own["launches"] for name, own in methods.items()}
-        assert counts == {"model": 1, "facts": 1, "wave": 1, "kept": 1}
+        assert counts == {
+            "model": 1,
+            "facts": 1,
+            "wave": 1,
+            "kept": 1,
+            "collective": 0,
+        }
         assert sum(own["share"] for own in methods.values()) == pytest.approx(1)
         assert methods["kept"]["predicted_us"] == pytest.approx(500)
         ends = (one["predicted_us_p05"], one["predicted_us_p95"])
@@ -190,3 +196,49 @@ def test_a_gpu_without_the_types_of_the_trace(command: Command, tmp_path: Path) 
     assert outcome.code == 1
     assert outcome.error.startswith(f"{path} on v100-sxm2-16g: ")
     assert "no math mode 'bf16'" in outcome.error
+
+
+def test_what_collectives_send_is_rescaled(command: Command, tmp_path: Path) -> None:
+    """How long they wait for other ranks stays as measured."""
+    made = TracedOps()
+    made.collective(9000, elements=MIB, ranks=8)
+    made.collective(5, elements=MIB, ranks=8)
+    path = str(made.write(tmp_path / "t.json"))
+
+    report = command("rescale", path, "--to", "h100", "-v", "--format", "json").report
+
+    (target,) = report["targets"]
+    own = target["methods"]["collective"]
+    assert (own["launches"], own["measured_us"]) == (2, pytest.approx(9005))
+    here = _sent_us(command, path, "v100")
+    there = _sent_us(command, path, "h100")
+    assert there < here
+    # the first waited for all that it did not send; the second cannot have waited
+    waited_us = 9000 - here / 2
+    moved_us = there / 2 + 5 * there / here
+    assert own["predicted_us"] == pytest.approx(waited_us + moved_us)
+    codes = {found["code"] for found in report["diagnostics"]}
+    assert {"collectives-sent", "rescaled-collective"} <= codes
+    (kernel,) = target["kernels"]
+    assert ("collective", 2) == (kernel["method"], kernel["launches"])
+
+
+def _sent_us(command: Command, path: str, target: str) -> float:
+    options = ("--kernels", "predicted", "--target", target, "--format", "json")
+    (trace,) = command("replay", path, *options).report["traces"]
+    return float(trace["kernels"]["collective"]["predicted_us"])
+
+
+def test_verbose_says_by_what(command: Command, tmp_path: Path) -> None:
+    """Each kernel with its op, its models or its method, and the ratio."""
+    path = _trace(tmp_path)
+
+    table = command("rescale", path, "--to", "a100", "-v").out
+    silent = command("rescale", path, "--to", "a100").out
+
+    (product,) = [line for line in table.splitlines() if "volta_sgemm" in line]
+    assert "gemm/gemm" in product
+    assert "aten::mm" in product
+    (other,) = [line for line in table.splitlines() if "mine::op" in line][:1]
+    assert "wave" in other
+    assert "volta_sgemm" not in silent

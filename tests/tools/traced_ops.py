@@ -59,11 +59,21 @@ class TracedOps:
         self.made.copy(self.at_us, 5, self.at_us + 10, dur_us, name=name, size=MIB)
         self.at_us += 1000
 
-    def collective(self, dur_us: float = 500) -> None:
-        """Add a collective."""
+    def collective(
+        self, dur_us: float = 500, *, elements: int = 0, ranks: int = 8
+    ) -> None:
+        """Add an all-reduce; newer profilers say of how many numbers, among whom."""
         name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
         self.made.launch(self.at_us, 5, self.at_us + 10, dur_us, name=name)
-        self.at_us += 1000
+        self.at_us += max(1000, 2 * dur_us)
+        if elements:
+            self.made.events[-1]["args"] |= {
+                "Collective name": "allreduce",
+                "In msg nelems": elements,
+                "Out msg nelems": elements,
+                "Group size": ranks,
+                "dtype": "Float",
+            }
 
     def write(self, path: Path, **header: object) -> Path:
         """Write the trace; the host waits for the device at its end."""
