@@ -56,14 +56,14 @@ class StepModel:
         """Return the time of steps.
 
         Args:
-            durations_s: What each stop takes, [..., ranks]; the last axis is 1 where
-                all ranks take the same.
+            durations_s: What each stop takes, [plans, ranks]; an axis is 1 where all
+                are alike.
 
         Returns:
-            Shape [...].
+            Shape [plans].
 
         """
-        ends: list[Floats] = [np.zeros(1)]
+        ends: list[Floats] = [np.zeros((1, 1))]
         for stop, duration_s in zip(self.stops, durations_s, strict=True):
             start_s = _longest(ends, stop.lags_s)
             if stop.meets:

@@ -22,8 +22,8 @@ svg { width: 100%; height: auto; } svg text { fill: currentColor; font-size: 11p
 .lookup { fill: var(--lookup); } .update { fill: var(--update); }
 .memory { fill: var(--memory); } .limit { stroke: var(--dim); stroke-dasharray: 4 3; }
 """
-_WIDTH, _LEFT, _ROW, _HEIGHT = 900, 70, 20, 14
-_HALF = 390
+_WIDTH, _LEFT, _ROW, _HEIGHT = 900, 90, 20, 14
+_HALF, _BESIDE = 320, 440
 _SHOWN = 3
 """Plans with a picture: the best ones."""
 
@@ -73,7 +73,7 @@ def _plan(one: RankedPlan, longest_s: float) -> Iterator[str]:
 
 
 def _legend() -> Iterator[str]:
-    memory = _LEFT + _HALF + 40
+    memory = _LEFT + _BESIDE
     for x, kind, text in (
         (_LEFT, "lookup", "look-ups"),
         (_LEFT + 90, "update", "updates"),
@@ -86,20 +86,27 @@ def _legend() -> Iterator[str]:
 def _bars(one: RankedPlan, ranks: Sequence[int], longest_s: float) -> Iterator[str]:
     """Yield seconds to the left and bytes to the right, a row for each rank."""
     lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
-    memory, most = _LEFT + _HALF + 40, max(one.room_bytes, float(one.used_bytes.max()))
+    memory, most = _LEFT + _BESIDE, max(one.room_bytes, float(one.used_bytes.max()))
     for row, rank in enumerate(ranks, 1):
         y, first = row * _ROW, _HALF * float(lookup_s[rank]) / longest_s
         second = _HALF * float(update_s[rank]) / longest_s
         held = _HALF * float(one.used_bytes[rank]) / most
         last = ", last" if rank == one.last else ""
-        yield f'<text x="0" y="{y + 11}">rank {rank}{last}</text>'
+        yield _text(0, y, f"rank {rank}{last}")
         yield _rect("lookup", _LEFT, y, first, format_us(float(lookup_s[rank]) * US))
         later = _LEFT + first
         yield _rect("update", later, y, second, format_us(float(update_s[rank]) * US))
+        both = format_us(float(lookup_s[rank] + update_s[rank]) * US)
+        yield _text(later + second + 5, y, both)
         size = f"{float(one.used_bytes[rank]) / 1e9:,.1f} GB"
         yield _rect("memory", memory, y, held, size)
+        yield _text(memory + held + 5, y, size)
     x, bottom = memory + _HALF * one.room_bytes / most, _ROW * (len(ranks) + 1)
     yield f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{_ROW}" y2="{bottom}"/>'
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y + 11}">{escape(text)}</text>'
 
 
 def _rect(kind: str, x: float, y: float, width: float, title: str) -> str:

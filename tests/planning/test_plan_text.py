@@ -1,0 +1,137 @@
+"""Plans as JSON: what perfc writes, and what it reads of TorchRec's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfc.ir import PerfcError
+from perfc.passes import Placement, Plan, TableSize, World, read_plan
+from perfc.planning import Table, plan_text
+
+WORLD = World(8, 4)
+
+
+def _table(name: str, rows: int = 1001, dim: int = 64) -> Table:
+    return Table(name=name, rows=rows, dim=dim, pooling=2.0)
+
+
+def _sizes(tables: list[Table]) -> list[TableSize]:
+    return [TableSize(t.name, t.dim, t.dim * t.pooling) for t in tables]
+
+
+def _ranks(count: int) -> st.SearchStrategy[tuple[int, ...]]:
+    few = st.lists(st.integers(0, 7), min_size=count, max_size=count, unique=True)
+    return few.map(lambda ranks: tuple(sorted(ranks)))
+
+
+PLACEMENTS = st.one_of(
+    _ranks(1).map(lambda r: Placement("table_wise", r)),
+    _ranks(4).map(lambda r: Placement("column_wise", r)),
+    st.sampled_from([(0,), (1,)]).map(lambda n: Placement("table_row_wise", n)),
+    st.sampled_from([(0,), (0, 1)]).map(lambda n: Placement("grid_shard", n)),
+    st.just(Placement("row_wise")),
+    st.just(Placement("data_parallel")),
+)
+
+
+@given(st.lists(PLACEMENTS, min_size=1, max_size=6))
+def test_what_is_written_is_read(placements: list[Placement]) -> None:
+    """Every plan comes back as it was."""
+    tables = [_table(f"emb.{n}") for n in range(len(placements))]
+    plan: Plan = {t.name: p for t, p in zip(tables, placements, strict=True)}
+
+    assert plan == read_plan(plan_text(plan, tables, WORLD), _sizes(tables), WORLD, "")
+
+
+@given(PLACEMENTS, st.integers(1, 50))
+def test_shards_are_the_table(placement: Placement, rows: int) -> None:
+    """The shards of a table cover each of its elements once."""
+    table = _table("t", rows=rows)
+    entry = json.loads(plan_text({"t": placement}, [table], WORLD))["tables"]["t"]
+    spec: dict[str, Any] = entry["sharding_spec"] or {"shards": []}
+    sizes = [shard["shard_sizes"] for shard in spec["shards"]]
+    covered = {
+        (row, first + column)
+        for shard in spec["shards"]
+        for (start, first), (count, width) in [
+            (shard["shard_offsets"], shard["shard_sizes"])
+        ]
+        for row in range(start, start + count)
+        for column in range(width)
+    }
+
+    whole = 0 if placement.kind == "data_parallel" else rows * 64
+    assert whole == sum(count * width for count, width in sizes) == len(covered)
+
+
+def _torchrec(**entry: object) -> str:
+    """A plan as TorchRec's classes are written out, module by module."""
+    return json.dumps({"sparse.ebc": {"t0": {"compute_kernel": "fused", **entry}}})
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "expected"),
+    [
+        ("t0", {"sharding_type": "table_wise", "ranks": [3]}, ("table_wise", (3,))),
+        (
+            "sparse.ebc.t0",
+            {"sharding_type": "row_wise", "ranks": [*range(8)]},
+            ("row_wise", ()),
+        ),
+        (
+            "sparse.ebc.embedding_bags.t0",
+            {"sharding_type": "table_row_wise", "ranks": [4, 5, 6, 7]},
+            ("table_row_wise", (1,)),
+        ),
+        (
+            "ebc.t0",
+            {"sharding_type": "grid_shard", "ranks": [*range(8)]},
+            ("grid_shard", (0, 1)),
+        ),
+    ],
+)
+def test_plans_of_torchrec(
+    name: str, entry: dict[str, object], expected: tuple[str, tuple[int, ...]]
+) -> None:
+    """Tables go by module and name; nodes by all their ranks."""
+    sizes = [TableSize(name, 64, 64.0)]
+
+    found = read_plan(_torchrec(**entry), sizes, WORLD, "plan")
+    assert {name: Placement(*expected)} == found
+    wrapped = json.dumps({"plan": json.loads(_torchrec(**entry))})
+    assert found == read_plan(wrapped, sizes, WORLD, "plan")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", "expected {"),
+        ("{", "not a JSON file"),
+        ('{"tables": 3}', "expected {"),
+        ("[" * 100_000, "not a JSON file"),
+        ('{"a": {}}', "nothing is said of the tables t0"),
+        ('{"a": {"t0": {}, "x": {}}}', "no table 'x'"),
+        (
+            json.dumps({m: {"t0": {"sharding_type": "row_wise"}} for m in "ab"}),
+            "table 't0' is said twice",
+        ),
+        (
+            _torchrec(sharding_type="table_wise", ranks=[8]),
+            "rank 8 is not among 0 to 7",
+        ),
+        (
+            _torchrec(sharding_type="table_row_wise", ranks=[2, 3, 4, 5]),
+            "wants one rank",
+        ),
+    ],
+)
+def test_plans_that_are_none(text: str, problem: str) -> None:
+    """What is wrong is said, and where."""
+    with pytest.raises(PerfcError, match="plan: ") as raised:
+        read_plan(text, [TableSize("t0", 64, 64.0)], WORLD, "plan")
+    assert problem in str(raised.value)
