@@ -32,6 +32,12 @@ REST = "dense"
 
 DATA_PARALLEL = "data_parallel"
 
+_NEXT_TO_NOTHING = 1e-12
+"""Loads that are so small still say which ways of dealing there are."""
+
+_NOTICED_S = 1e-9
+"""Ranks that differ by less are alike."""
+
 
 @attrs.frozen(kw_only=True)
 class Request:
@@ -108,11 +114,19 @@ class RankedPlan:
         return self.cost.step_s(alone)
 
     @property
-    def last(self) -> int:
-        """The rank that others wait for: with the most to look up among the latest."""
+    def last(self) -> int | None:
+        """The rank that others wait for; None if the step is as long without any."""
+        if float(np.ptp(self.alone_s)) < _NOTICED_S:
+            return None
         seconds = self._loads[:, self._columns(KINDS["look-ups"])].sum(axis=1)
         order = np.lexsort((-seconds, -np.round(self.alone_s, 9)))
         return int(order[0])
+
+    @property
+    def slack_s(self) -> Floats:
+        """By how much each rank is earlier than the last, [ranks]."""
+        found: Floats = self.alone_s.max() - self.alone_s
+        return found
 
     @functools.cached_property
     def exposed_s(self) -> Mapping[str, float]:
@@ -121,9 +135,9 @@ class RankedPlan:
         found: dict[str, float] = {}
         for name, measures in KINDS.items():
             without = loads.copy()
-            without[:, self._columns(measures)] = 0.0
+            without[:, self._columns(measures)] *= _NEXT_TO_NOTHING
             found[name] = whole_s - float(self.cost.step_s(without))
-        found[REST] = float(self.cost.step_s(np.zeros_like(loads)))
+        found[REST] = float(self.cost.step_s(loads * _NEXT_TO_NOTHING))
         return found
 
     @property
@@ -206,7 +220,7 @@ def shard(
         stop: Whether to take the best plan so far.
 
     Raises:
-        PerfcError: no plan fits.
+        PerfcError: no plan fits, or a given one does not.
 
     """
     say(f"{len(model.tables)} tables: pricing their parts")
@@ -219,6 +233,9 @@ def shard(
         dense_bytes = model.dense_bytes
         room_bytes = model.target.device.memory.capacity_bytes - dense_bytes
     task = Task.of(model.tables, cost, model.world, room_bytes, request.types)
+    theirs = [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()]
+    for one in theirs:
+        _check_fits(one)
     begun = time.monotonic()
     found = search(task, request.method, seconds=request.seconds, say=say, stop=stop)
     seconds = time.monotonic() - begun
@@ -235,11 +252,7 @@ def shard(
         for one in found
     ]
     plans = [*_analyzed(plans, request.full, say), *plans[request.full :]]
-    plans += _analyzed(
-        [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()],
-        len(request.given),
-        say,
-    )
+    plans += _analyzed(theirs, len(theirs), say)
     plans.sort(key=_order)
     return Sharding(
         model=model,
@@ -294,7 +307,7 @@ def _given(
     )
 
 
-def check_fits(plan: RankedPlan) -> None:
+def _check_fits(plan: RankedPlan) -> None:
     """Refuse a given plan that exceeds the memory of a rank.
 
     Raises:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import numpy as np
+
 from perfc.planning import plan_text
 from perfc.tools.report_numbers import format_share, format_us
 from perfc.tools.shard import RankedPlan, Sharding
@@ -13,6 +15,9 @@ from perfc.tools.texts import columns_text
 SCHEMA = "perfc.shard/1"
 US = 1e6
 _BAR = 32
+_LEAST_S = 1e-7
+"""Bars of less than this are not drawn full."""
+
 _RANKS = 32
 """Ranks that are shown one by one; of more the busiest."""
 
@@ -47,6 +52,10 @@ def name_of(found: Sharding) -> str:
     return found.model.forward.name
 
 
+def _us(seconds: float) -> str:
+    return format_us(float(seconds) * US)
+
+
 def _gb(number: float) -> str:
     return f"{number / 1e9:,.1f} GB"
 
@@ -66,7 +75,7 @@ def _ranking(found: Sharding) -> list[tuple[str, ...]]:
                 f"{'' if one.report else '~'}{format_us(one.step_s * US)}",
                 "best" if one is found.best else f"{100 * more:+.1f} %",
                 f"{samples / one.step_s:,.0f}",
-                str(one.last) if one.loads is not None else "-",
+                "-" if one.loads is None or one.last is None else str(one.last),
                 one.decides if one.loads is not None else "-",
                 _gb(float(one.used_bytes.max())) + ("" if one.fits else ", too much"),
                 kinds_of(one),
@@ -101,14 +110,13 @@ def reason(plan: RankedPlan) -> str:
         f"({format_share(max(seconds, 0.0), whole)})"
         for name, seconds in plan.exposed_s.items()
     )
-    slack_s = plan.alone_s.max() - plan.alone_s
-    others = [float(s) for rank, s in enumerate(slack_s) if rank != plan.last]
-    if max(others) <= 0:
+    if plan.last is None:
         who = "No rank is last: the step is as long whichever looks its tables up"
     else:
+        others = np.delete(plan.slack_s, plan.last)
         who = (
-            f"Rank {plan.last} is last; the others have {format_us(min(others) * US)} "
-            f"to {format_us(max(others) * US)} of slack"
+            f"Rank {plan.last} is last; the others have {_us(others.min())} "
+            f"to {_us(others.max())} of slack"
         )
     bound = plan.report.summary["bound"] if plan.report else ""
     host = "; the host's launches bound it" if bound == "host" else ""
@@ -121,8 +129,8 @@ def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
         ("rank", "parts", "look-ups", "updates", "slack", "memory", "")
     ]
     lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
-    longest = max(float((lookup_s + update_s).max()), 1e-12)
-    slack_s = plan.alone_s.max() - plan.alone_s
+    longest = max(float((lookup_s + update_s).max()), _LEAST_S)
+    slack_s = plan.slack_s
     for rank in shown_ranks(plan):
         marks = [
             "█" * round(_BAR * float(lookup_s[rank]) / longest),
@@ -132,9 +140,9 @@ def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
             (
                 str(rank),
                 str(plan.parts_of_ranks[rank]),
-                format_us(float(lookup_s[rank]) * US),
-                format_us(float(update_s[rank]) * US),
-                format_us(float(slack_s[rank]) * US),
+                _us(lookup_s[rank]),
+                _us(update_s[rank]),
+                _us(slack_s[rank]),
                 _gb(float(plan.used_bytes[rank])),
                 "".join(marks) + ("  last" if rank == plan.last else ""),
             )
@@ -192,7 +200,7 @@ def _plan_json(one: RankedPlan) -> dict[str, object]:
 
 def _ranks_json(one: RankedPlan) -> list[dict[str, object]]:
     lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
-    slack_s = one.alone_s.max() - one.alone_s
+    slack_s = one.slack_s
     return [
         {
             "rank": rank,

@@ -175,7 +175,7 @@ def _plan(found: Sharding) -> str:
 
 
 def _found(model: str, options: dict[str, Any]) -> Sharding:
-    from perfc.tools.shard import Request, check_fits  # noqa: PLC0415
+    from perfc.tools.shard import Request  # noqa: PLC0415
     from perfc.tools.shard import shard as run  # noqa: PLC0415
     from perfc.tools.shard_costs import COSTS  # noqa: PLC0415
 
@@ -196,16 +196,8 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
         cost=COSTS[options["cost"]],
     )
     with _interruptible() as stop:
-        found = run(
-            sharded,
-            request,
-            say=_silent if options["quiet"] else _say,
-            stop=stop,
-        )
-    for one in found.plans:
-        if one.name in request.given:
-            check_fits(one)
-    return found
+        say = _silent if options["quiet"] else _say
+        return run(sharded, request, say=say, stop=stop)
 
 
 def _model(text: str, options: dict[str, Any]) -> ShardModel:
