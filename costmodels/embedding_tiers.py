@@ -6,8 +6,8 @@ updated one twice.
 
 `tier = "uvm-caching"`: `cache` of the rows are held in device memory. Before a look-up
 the rows of its batch that are not there are brought in, and those that they push out
-are written back (`row_cache_fill`): `batch_fill` of `row_cache.py` says how many. Rows
-that find no place cross the link when they are read.
+are written back, changed or not (`row_cache_fill`): `batch_fill` of `row_cache.py` says
+how many. Rows that find no place cross the link when they are read.
 
 These are FBGEMM's `fused_uvm` and `fused_uvm_caching`. A kernel takes as long as the
 link, or as its work in device memory, whichever is more.

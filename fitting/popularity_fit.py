@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import (
     Histogram,
+    ReuseHistogram,
     ZipfMandelbrot,
     reuse_histogram,
-    rows_by_hits,
     unique_row_count,
 )
 
@@ -23,6 +23,8 @@ _MOST_ROWS = 1e15
 _GRID_S = (0.2, 0.5, 0.8, 1.0, 1.2, 1.5)
 _GRID_Q = (0.0, 10.0, 300.0, 5000.0)
 _ROUNDS = 16
+_HEAD_WEIGHT = 3.0
+"""Of look-ups, against that of the numbers of rows, most of which are hit rarely."""
 
 
 @attrs.frozen
@@ -32,7 +34,8 @@ class PopularityFit:
     Attributes:
         popularity: The law.
         rows: Of the table: those that the law needs to touch as many as were touched.
-        error: Mean distance between shares of look-ups by how often their row is hit.
+        error: Root mean square of how far the cumulative shares of look-ups are apart,
+            by how often their row is hit.
 
     """
 
@@ -57,14 +60,15 @@ def histogram_of(indices: NDArray[np.int64]) -> Histogram:
 
 
 def fit_popularity(histogram: Histogram) -> PopularityFit:
-    """Fit exponent and shift by the likelihood of rows hit so and so often.
+    """Fit exponent and shift by how many rows were hit so and so often.
 
-    Numbers of rows in the 17 bins of reuse are taken as Poisson's; the rows of the
-    table follow from how many were touched.
+    Numbers of rows in the 17 bins of reuse are taken as Poisson's, and cumulative
+    shares of look-ups shall agree, too: they are of the few rows at the head. The rows
+    of the table follow from how many were touched.
     """
     seen = reuse_histogram(histogram, 2**62, histogram.lookups)
     best = min(
-        (_tried(seen.rows, histogram, s, q) for s in _GRID_S for q in _GRID_Q),
+        (_tried(seen, histogram, s, q) for s in _GRID_S for q in _GRID_Q),
         key=lambda tried: tried[0],
     )
     wide_s, wide_q = 0.15, 4.0
@@ -76,27 +80,34 @@ def fit_popularity(histogram: Histogram) -> PopularityFit:
             for power in (-1, 0, 1)
             if step or power
         ]
-        found = [_tried(seen.rows, histogram, *each) for each in near]
+        found = [_tried(seen, histogram, *each) for each in near]
         better = min(found, key=lambda tried: tried[0])
         if better[0] >= best[0]:
             wide_s, wide_q = wide_s * 0.6, wide_q**0.6
         best = min(best, better, key=lambda tried: tried[0])
     law, rows = best[1], best[2]
     made = reuse_histogram(law, rows, histogram.lookups)
-    shares = zip(made.lookups, seen.lookups, strict=True)
-    error = sum(abs(a - b) for a, b in shares) / histogram.lookups / 2
-    return PopularityFit(law, rows, error)
+    return PopularityFit(law, rows, math.sqrt(_apart(made, seen)))
+
+
+def _apart(made: ReuseHistogram, seen: ReuseHistogram) -> float:
+    """Return the mean square of how far cumulative shares of look-ups are apart."""
+    away, total = 0.0, 0.0
+    for a, b in zip(made.lookups, seen.lookups, strict=True):
+        away += a - b
+        total += away**2
+    return total / len(seen.lookups) / sum(seen.lookups) ** 2
 
 
 def _tried(
-    seen: tuple[float, ...], histogram: Histogram, s: float, q: float
+    seen: ReuseHistogram, histogram: Histogram, s: float, q: float
 ) -> tuple[float, ZipfMandelbrot, int]:
     """Return the deviance of a law, the law, and the rows that it needs."""
     law = ZipfMandelbrot(round(s, 4), round(q, 2))
     rows = _rows_for(law, histogram.lookups, histogram.touched)
-    made = rows_by_hits(law, rows, histogram.lookups)
-    deviance = 0.0
-    for expected, found in zip(made, seen, strict=True):
+    made = reuse_histogram(law, rows, histogram.lookups)
+    deviance = _HEAD_WEIGHT * histogram.touched * _apart(made, seen)
+    for expected, found in zip(made.rows, seen.rows, strict=True):
         mean = max(expected, 1e-9)
         deviance += mean - found + (found * math.log(found / mean) if found else 0.0)
     return deviance, law, rows

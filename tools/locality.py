@@ -194,7 +194,7 @@ def _document(table: TableLocality) -> dict[str, object]:
             "s": fit.popularity.s,
             "q": fit.popularity.q,
             "rows": fit.rows,
-            "share_misplaced": fit.error,
+            "share_error": fit.error,
             "unique_per_batch": unique_row_count(
                 fit.popularity, fit.rows, table.batch * table.trace.pooling
             ),
@@ -250,7 +250,7 @@ def _cells(table: TableLocality) -> list[str]:
 def _fitted(table: TableLocality) -> str:
     if table.fit is None:
         return "none: no row is looked up twice"
-    off = f"{table.fit.error:.0%} of look-ups misplaced"
+    off = f"shares of look-ups off by {table.fit.error:.1%}"
     return f"{table.fit.popularity} of {table.fit.rows:,} rows, {off}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfc.costmodels import (
     CONV,
     EMBEDDING_BAG,
+    EMBEDDING_TIERS,
     EMBEDDING_UPDATE,
     GEMM,
     MEMCPY,
@@ -19,6 +20,7 @@ ALL_MODELS: tuple[CostModel, ...] = (
     CONV,
     STREAMING,
     EMBEDDING_BAG,
+    EMBEDDING_TIERS,
     EMBEDDING_UPDATE,
     MEMCPY,
     ROOFLINE,
