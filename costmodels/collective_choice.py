@@ -107,6 +107,17 @@ def by_protocol(
     return np.where(wire < leaves_ll, by_ll, found)
 
 
+def ll_threads(c: Collectives) -> Floats:
+    """Return how far LL has gone from 64 threads to 512, in doublings, 0 to 1.
+
+    A thread gets 8 bytes of each rank at least (`NCCL_LL_THREAD_THRESHOLD`).
+    """
+    least, doublings = 64, 3
+    wanted = np.log2(np.maximum(c.bytes / c.ranks / 8, least) / least)
+    found: Floats = np.minimum(wanted / doublings, 1.0)
+    return found
+
+
 def goes_by_ll(c: Collectives) -> Flags:
     """Whether what goes from GPU to GPU is small enough for LL, shape (rows,)."""
     peers = np.where(c.op == "send_recv", 1.0, c.ranks)

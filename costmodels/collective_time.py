@@ -28,7 +28,12 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from perfc.costmodels.collective_choice import by_protocol, goes_by_ll, ring_switches
+from perfc.costmodels.collective_choice import (
+    by_protocol,
+    goes_by_ll,
+    ll_threads,
+    ring_switches,
+)
 from perfc.costmodels.collective_sizes import Collectives
 from perfc.costmodels.protocol import Floats
 from perfc.costmodels.system import CUBE_MESH, MESH, PCIE, System
@@ -80,6 +85,8 @@ class CollectiveParameters:
 
     start_ns: float
     """Of any collective: its launch, and the members' first meeting."""
+    ll_threads_ns: float
+    """What LL takes longer at first with 512 threads than with 64."""
     ring_ll_step_ns: float
     ring_ll_rate: float
     ring_ll128_start_ns: float
@@ -196,7 +203,7 @@ def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) ->
 
 
 def _latency_s(
-    starts_ns: float, steps_ns: Floats, links: Links, p: CollectiveParameters
+    starts_ns: float | Floats, steps_ns: Floats, links: Links, p: CollectiveParameters
 ) -> Floats:
     """Return the latency of a protocol that starts and steps in so many ns at 1 GHz."""
     start_ns = p.start_ns * links.start + starts_ns
@@ -206,7 +213,8 @@ def _latency_s(
 def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     rate = _ring_rate(c, links) * np.where(c.narrow, p.narrow_rate, 1.0)
     adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
-    ll = _latency_s(0.0, c.steps * (p.ring_ll_step_ns + adding_ns), links, p)
+    more_ns = p.ll_threads_ns * ll_threads(c)
+    ll = _latency_s(more_ns, c.steps * (p.ring_ll_step_ns + adding_ns), links, p)
     ll128 = _latency_s(p.ring_ll128_start_ns, c.steps * p.ring_ll128_step_ns, links, p)
     channels = p.ring_ll128_channels * links.ll128_bytes_per_s * links.rate
     ll128_rate = np.minimum(channels, _LL128_SHARE * rate)
@@ -242,7 +250,8 @@ def _moved_s(
 
 def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     rate = _exchange_rate(c, links)
-    ll = _latency_s(0.0, c.steps * p.exchange_ll_step_ns, links, p)
+    more_ns = p.ll_threads_ns * ll_threads(c)
+    ll = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
     simple = _latency_s(
         p.exchange_simple_start_ns, c.steps * p.exchange_simple_step_ns, links, p
     )

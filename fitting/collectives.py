@@ -35,6 +35,7 @@ Floats = NDArray[np.float64]
 
 START: Mapping[str, float] = {
     "start_ns": 9000,
+    "ll_threads_ns": 2500,
     "ring_ll_step_ns": 1300,
     "ring_ll_rate": 0.15,
     "ring_ll128_start_ns": 3000,

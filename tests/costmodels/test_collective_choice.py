@@ -14,7 +14,12 @@ from perfc.costmodels import (
     collective_seconds,
     load_target,
 )
-from perfc.costmodels.collective_choice import by_protocol, goes_by_ll, ring_switches
+from perfc.costmodels.collective_choice import (
+    by_protocol,
+    goes_by_ll,
+    ll_threads,
+    ring_switches,
+)
 
 POSITIVE = st.floats(1e-3, 1e3)
 
@@ -93,6 +98,15 @@ def test_exchanges_go_by_ll_up_to_16_kib_a_peer() -> None:
 
     assert [True, True, True, False] == all_to_all
     assert [True, False, False, False] == send_recv
+
+
+def test_ll_has_64_to_512_threads() -> None:
+    """From 8 bytes of each rank a thread on; in doublings, of which there are 3."""
+    sizes = [8 * 64 * 4 * 2.0**n for n in (-3, 0, 1, 3, 9)]
+
+    shares = ll_threads(_columns("all_gather", 4, *sizes)).tolist()
+
+    assert pytest.approx([0, 0, 1 / 3, 1, 1]) == shares
 
 
 @given(
