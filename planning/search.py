@@ -24,10 +24,10 @@ _WIDEST, _CELLS = 32, 2048
 _SMALL = 24
 """Tables of a task whose searches go on longer: each step is quick."""
 
-_STARTS = 3
+_STARTS = 2
 """Plans of larger tasks that are improved: the best."""
 
-_VAIN, _FEW = 40, 8
+_VAIN, _FEW = 40, 6
 """How often in a row random moves may be in vain, of small tasks and of others."""
 
 
