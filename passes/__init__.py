@@ -33,7 +33,7 @@ from perfc.passes.facts import (
 )
 from perfc.passes.faster_host import FasterHost
 from perfc.passes.fold_shapes import FoldShapes
-from perfc.passes.forward_graph import forward_graph
+from perfc.passes.forward_graph import forward_graph as forward_graph_of
 from perfc.passes.fsdp import Fsdp
 from perfc.passes.fuse_kernels import FuseKernels
 from perfc.passes.fused_kernel import fused_nodes
@@ -218,7 +218,7 @@ __all__ = [
     "find_fact",
     "find_plan",
     "format_pipeline",
-    "forward_graph",
+    "forward_graph_of",
     "fused_nodes",
     "has_control_flow",
     "has_optimizer",

@@ -23,9 +23,9 @@ from perfc.planning.local_search import LocalSearch
 from perfc.planning.options import Draft, Option, Task
 from perfc.planning.part_prices import LookupOps, Part, PartPrices
 from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost, deals_of
-from perfc.planning.plan_text import plan_text
+from perfc.planning.plan_json import plan_text
 from perfc.planning.roles import DEALS, MEASURES
-from perfc.planning.search import SEARCHES, Found, search
+from perfc.planning.searches import SEARCHES, Found, search
 from perfc.planning.sharders import SHARDERS, sharder_plan, sharder_plans
 from perfc.planning.step_model import StepModel, reduce_timeline
 from perfc.planning.step_template import Reference

@@ -184,7 +184,8 @@ class Task:
         """
         by_rank = loads @ self.weights
         spread = np.sqrt(np.mean(by_rank * by_rank, axis=-1))
-        return self.cost.step_s(loads) + SPREAD_WEIGHT * spread
+        found: Floats = self.cost.step_s(loads) + SPREAD_WEIGHT * spread
+        return found
 
 
 def _options(

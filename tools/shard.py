@@ -111,7 +111,8 @@ class RankedPlan:
         loads, columns = self._loads, self._columns(KINDS["look-ups"])
         alone = np.repeat(loads[None], len(loads), axis=0)
         alone[:, :, columns] *= np.eye(len(loads))[:, :, None]
-        return self.cost.step_s(alone)
+        found: Floats = self.cost.step_s(alone)
+        return found
 
     @property
     def last(self) -> int | None:
@@ -147,7 +148,8 @@ class RankedPlan:
 
     def seconds(self, measure: str) -> Floats:
         """Return what look-ups or updates take on each rank, [ranks]."""
-        return self._loads[:, self._columns((measure,))].sum(axis=1)
+        found: Floats = self._loads[:, self._columns((measure,))].sum(axis=1)
+        return found
 
     @property
     def _loads(self) -> Floats:

@@ -30,7 +30,7 @@ from perfc.passes import (
     Transform,
     World,
     find_plan,
-    forward_graph,
+    forward_graph_of,
 )
 from perfc.planning import (
     DEALS,
@@ -70,7 +70,7 @@ class _Popularity(Transform):
             UsageError: the model has no such table.
 
         """
-        graph, texts = forward_graph(program, "shard"), dict(self.texts)
+        graph, texts = forward_graph_of(program, "shard"), dict(self.texts)
         bags = Bags.of(graph)
         names = [table.name for table in bags.tables]
         if unknown := sorted(texts.keys() - {*names, ""}):
@@ -138,7 +138,7 @@ class ShardModel:
             UnsupportedModelError: it has none, or they cannot be dealt.
 
         """
-        return Bags.of(forward_graph(self.forward.program, "shard"))
+        return Bags.of(forward_graph_of(self.forward.program, "shard"))
 
     @functools.cached_property
     def samples(self) -> int:
@@ -146,7 +146,7 @@ class ShardModel:
         return self._number(self.bags.batch)
 
     def _number(self, dim: Dim) -> int:
-        return evaluated(dim, self.forward.program.bindings)
+        return int(evaluated(dim, self.forward.program.bindings))
 
     @functools.cached_property
     def tables(self) -> tuple[Table, ...]:
@@ -274,9 +274,9 @@ class ShardModel:
         return found
 
     def _reference(self, cost: PhysicalCost, deals: frozenset[str]) -> Reference:
-        plan, rank, report = self._reference_plan(deals), 0, self._first.report
+        first, plan, rank = self._first, self._reference_plan(deals), 0
         if deals == frozenset(DEALS[:1]):
-            plan, rank = self._first.plan, self._first.rank
+            rank, report = first.rank, first.report
         else:
             report = self.report(plan, only=rank)
         results = report.results

@@ -19,6 +19,7 @@ from perfc.tools.modes import MODES, TRAINING, check_mode
 from perfc.tools.output_options import debug_option, output_option
 
 if TYPE_CHECKING:
+    from perfc.ir import Program
     from perfc.passes import Plan
     from perfc.tools.shard import Sharding
     from perfc.tools.shard_model import ShardModel
@@ -209,7 +210,8 @@ def _model(text: str, options: dict[str, Any]) -> ShardModel:
     check_mode(options["mode"], options["optimizer"])
     target = load_target(options["system"])
     check_world(options["ranks"], target)
-    batch, source = options["batch"], text
+    batch = options["batch"]
+    source: str | Program = text
     if is_table_list(text):
         listed = read_table_list(text)
         batch = batch or listed.batch

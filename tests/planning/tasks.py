@@ -44,7 +44,7 @@ class ToyCost:
         kind, places = placement.kind, placement.places
         among = 1
         if kind in (ROW_WISE, DATA_PARALLEL):
-            held = range(ranks)
+            held = list(range(ranks))
             among = ranks if kind == ROW_WISE else 1
         elif kind in (TABLE_ROW_WISE, GRID):
             held = [p * per_node + r for p in places for r in range(per_node)]
@@ -60,7 +60,9 @@ class ToyCost:
     def step_s(self, loads: NDArray[np.float64]) -> NDArray[np.float64]:
         """A constant, the slowest look-ups, and the exchange beside the dense part."""
         most = loads.max(axis=-2)
-        return 1e-8 + most[..., 0] + np.maximum(most[..., 1] * 1e-7, 1e-8)
+        sent_s = np.maximum(most[..., 1] * 1e-7, 1e-8)
+        found: NDArray[np.float64] = 1e-8 + most[..., 0] + sent_s
+        return found
 
 
 def random_tables(seed: int, count: int) -> list[Table]:

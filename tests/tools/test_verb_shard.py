@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -32,7 +33,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     return found
 
 
-def _listed(path: Path, *tables: dict[str, object], **more: object) -> str:
+def _listed(path: Path, *tables: Mapping[str, object], **more: object) -> str:
     path.write_text(json.dumps({"tables": tables, **more}), encoding="utf-8")
     return str(path)
 
