@@ -112,7 +112,7 @@ class TableLocality:
     @property
     def hottest_share(self) -> float:
         """Share of look-ups that name the hottest hundredth of the rows touched."""
-        left = math.ceil(self.histogram.touched * _HOTTEST)
+        left: float = math.ceil(self.histogram.touched * _HOTTEST)
         found = 0.0
         for hits, rows in reversed(self.histogram.counts):
             taken = min(rows, left)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 from tests.measurements.rows import measured
 from tests.tools.command import SMALL, Command
@@ -23,7 +24,8 @@ from perfc.tools import cli
 
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "parallel", "shard", "targets", "ops", "passes", "models"),
+    *("rescale", "parallel", "shard", "locality"),
+    *("targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 NOT_BUILT = (*("place", "quantize", "dedup", "sweep", "diff", "check"),)
@@ -57,6 +59,7 @@ def test_help_shows_an_example_that_runs(
     monkeypatch.chdir(tmp_path)
     row = attrs.evolve(measured("gemm", b=1, m=64, n=64, k=64), target="h100-sxm-80g")
     write_rows(tmp_path / "measured.csv", [row], MEASUREMENTS)
+    np.savez(tmp_path / "indices.npz", t=np.arange(6) % 4)
     made = Made()
     made.launch(0, 5, 10, 20)
     made.write(tmp_path / "trace.json.gz")

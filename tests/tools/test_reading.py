@@ -24,7 +24,7 @@ def test_what_takes_long_is_told(
     """A terminal sees how far it is, on one line that is gone in the end."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     times_s = iter([0.0, 1.0, 3.0, 3.1, 4.0])
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(times_s))
+    monkeypatch.setattr("time.monotonic", lambda: next(times_s))
 
     with reading(Path("folder/t.json")) as progress:
         assert progress is not None

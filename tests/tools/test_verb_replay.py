@@ -262,7 +262,8 @@ def test_collectives_are_priced_by_what_they_send(
     joint = command("replay", *files, "--joint", *options).report["traces"]
 
     sent = alone["kernels"]["collective"]
-    assert (1, 4000) == (sent["launches"], pytest.approx(sent["measured_us"]))
+    assert 1 == sent["launches"]
+    assert pytest.approx(4000) == sent["measured_us"]
     assert 0 < sent["predicted_us"] < 1000
     assert alone["gpu_active_us"] == pytest.approx(4000)
     assert [pytest.approx(sent["predicted_us"])] * 2 == [
