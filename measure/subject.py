@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from perfc.frontends import WORKLOADS, Made, find_workload, run_factory
-from perfc.ir import Record, UsageError
+from perfc.ir import Record, UnsupportedModelError, UsageError
 from perfc.measure.device import Device
 from perfc.measure.inputs import Inputs
 from perfc.measure.optimizers import TAKE_SPARSE
@@ -20,6 +20,7 @@ from perfc.measure.setting import ON_DEVICE, OWN, Setting
 from perfc.twins import TWINS, Twin
 
 _MAX_ROWS, _UNLIMITED = "max_rows", "none"
+_UNIFORM = "uniform"
 _TABLES_SHARE = 0.5
 """Of the memory, for tables, their gradients and the optimizer's states."""
 
@@ -77,11 +78,18 @@ class Subject:
         """Make the model, tables cut to the device.
 
         Raises:
-            UnsupportedModelError: the factory fails.
+            UnsupportedModelError: the factory fails, or look-ups are not uniform.
 
         """
         if self.twin is None:
             return run_factory(self.name, setting.batch)
+        popularity = self.params.get("popularity", _UNIFORM)
+        if popularity != _UNIFORM:
+            msg = (
+                f"{self.name} looks up rows of popularity {popularity!r}; what runs "
+                "here draws them uniform"
+            )
+            raise UnsupportedModelError(msg)
         given = _plain(self.params_on(device, setting))
         if self.twin.sparse:
             given["sparse"] = int(_sparse(setting))

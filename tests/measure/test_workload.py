@@ -340,3 +340,11 @@ def test_without_a_compiler() -> None:
         explained(open_device("cpu")),
     ):
         raise RuntimeError(_NO_COMPILER)
+
+
+def test_only_uniform_look_ups_are_run() -> None:
+    """Inputs are drawn uniform: a workload that says otherwise is not run as if so."""
+    subject = find_subject(f"{SMALL},popularity=zipf(1.05)")
+
+    with pytest.raises(UnsupportedModelError, match="draws them uniform"):
+        subject.make(open_device("cpu"), _setting(batch=4))
