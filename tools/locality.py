@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -96,7 +97,7 @@ class TableLocality:
         """Samples of a batch: no more than there are."""
         return min(self.question.batch, len(self.trace.lengths))
 
-    @property
+    @functools.cached_property
     def unique(self) -> float:
         """Different rows of a batch, on average over the whole ones of the trace."""
         ends = np.append(0, np.cumsum(self.trace.lengths))[:: self.batch].tolist()
