@@ -36,7 +36,9 @@ from perfc.planning.strategy_price import (
     Objective,
     StrategyBound,
     StrategyPrice,
+    least_memory,
     least_share,
+    least_step_s,
 )
 from perfc.planning.strategy_search import (
     FAST,
@@ -144,7 +146,9 @@ __all__ = [
     "generate_tasks",
     "greedy",
     "kendall_tau",
+    "least_memory",
     "least_share",
+    "least_step_s",
     "plan_loads",
     "plan_text",
     "plan_times",

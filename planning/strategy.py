@@ -73,6 +73,16 @@ class Strategy:
         return 1 if self.data == DP else self.replicas
 
     @property
+    def kept(self) -> list[int]:
+        """How many microbatches each stage keeps for backward at once.
+
+        With `1f1b` as many as there are stages from it on, or all there are.
+        """
+        if self.schedule == GPIPE:
+            return [self.microbatches] * self.stages
+        return [min(left, self.microbatches) for left in range(self.stages, 0, -1)]
+
+    @property
     def family(self) -> tuple[object, ...]:
         """What strategies share that differ in degrees only."""
         return self.data, self.tables, self.tensor > 1, self.stages > 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import attrs
 
@@ -19,6 +21,7 @@ OBJECTIVES = (THROUGHPUT, MEMORY, PRICE)
 BUBBLE = "bubble"
 _HOUR_S = 3600.0
 _MILLION = 1e6
+_HALVINGS = 30
 
 
 @attrs.frozen(kw_only=True)
@@ -152,3 +155,54 @@ def least_share(microbatches: int, stages: int) -> float:
 
     """
     return 1 / (1 - (1 - 1 / microbatches) ** stages)
+
+
+def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> float:
+    """Return what a pipeline takes at least that is cut between layers only.
+
+    As `least_share`, for the best of all cuts: stage s ends at the last layer up to
+    which `sum(d_i, i < s) + m * d_s` stays below a time. The time is found by halving.
+
+    Args:
+        layers_s: Of each layer what one microbatch takes, in order.
+        microbatches: m.
+        stages: How many, at most.
+
+    """
+    ends = list(accumulate(layers_s, initial=0.0))
+
+    def fits(time_s: float) -> bool:
+        start = 0
+        for _ in range(stages):
+            most_s = ends[start] + (time_s - ends[start]) / microbatches
+            start = max(start, bisect_right(ends, most_s) - 1)
+        return start == len(layers_s)
+
+    low_s, high_s = 0.0, microbatches * ends[-1]
+    for _ in range(_HALVINGS):
+        middle_s = (low_s + high_s) / 2
+        low_s, high_s = (low_s, middle_s) if fits(middle_s) else (middle_s, high_s)
+    return low_s
+
+
+def least_memory(
+    lasting_bytes: float, saved_bytes: float, kept: Sequence[int]
+) -> float:
+    """Return what the stage of a pipeline that needs most memory needs at least.
+
+    Stage s keeps k_s microbatches for backward at once, of each its part of what a
+    microbatch saves. Parts add up to S and L over all stages, so that any weighted mean
+    of the needs of stages is a bound: with equal weights (L + S min(k)) / p, with
+    weights 1 / k_s (S + L / max(k)) / sum(1 / k_s).
+
+    Args:
+        lasting_bytes: L, what is there throughout, of all stages together.
+        saved_bytes: S, what one microbatch saves, of all stages together.
+        kept: k_s of each stage, at least 1.
+
+    """
+    weights = sum(1 / count for count in kept)
+    return max(
+        (lasting_bytes + saved_bytes * min(kept)) / len(kept),
+        (saved_bytes + lasting_bytes / max(kept)) / weights,
+    )

@@ -9,11 +9,19 @@ import attrs
 
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import PerfcError
-from perfc.planning import Strategy, StrategyBound, StrategyPrice, least_share
+from perfc.planning import (
+    Strategy,
+    StrategyBound,
+    StrategyPrice,
+    least_memory,
+    least_share,
+    least_step_s,
+)
 from perfc.tools.analyzer import analyze
 from perfc.tools.model import Model
 from perfc.tools.report import Report
 from perfc.tools.report_ranks import bubble_s
+from perfc.tools.strategy_layers import layers_s
 from perfc.tools.strategy_models import StrategyModels
 
 _US = 1e6
@@ -50,6 +58,7 @@ class _Part:
         optimizer_s: What the optimizer's kernels take.
         lasting_bytes: Parameters and states of the optimizer.
         saved_bytes: What forward keeps for backward, of what lives at the peak.
+        layers_s: Of each layer what its kernels take.
 
     """
 
@@ -58,6 +67,7 @@ class _Part:
     optimizer_s: float = 0.0
     lasting_bytes: float = 0.0
     saved_bytes: float = 0.0
+    layers_s: tuple[float, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -146,15 +156,16 @@ class Pricer:
         part = self._part(strategy.tensor, own // count)
         updates_s = part.optimizer_s / strategy.shards
         saved = part.saved_bytes if strategy.shards == 1 else 0.0
-        kept = count if strategy.schedule == "gpipe" else 1
+        lasting = part.lasting_bytes / strategy.shards
         return StrategyBound(
             samples=samples,
             step_s=max(
                 part.device_s * least_share(count, stages),
+                least_step_s(part.layers_s, count, stages),
                 (part.device_s * count + updates_s) / stages,
                 part.host_s * count / stages,
             ),
-            peak_bytes=(part.lasting_bytes / strategy.shards + saved * kept) / stages,
+            peak_bytes=least_memory(lasting, saved, strategy.kept),
         )
 
     def samples(self, strategy: Strategy) -> int:
@@ -179,7 +190,10 @@ class Pricer:
             model = model.bind(samples, pooling=models.pooling, dims=models.dims)
         elif samples != self.fixed:
             return _Part()
-        return _part_of(self._report(model))
+        part = _part_of(report := self._report(model))
+        if self.how.runtime == "compiled":
+            return part  # a kernel may be of several layers
+        return attrs.evolve(part, layers_s=layers_s(report.results))
 
     def _one(self, tensor: int, samples: int) -> Model:
         """Return one replica, loaded once.

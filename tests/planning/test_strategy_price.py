@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import combinations, pairwise
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.planning import Objective, Strategy, StrategyPrice, least_share
+from perfc.planning import (
+    Objective,
+    Strategy,
+    StrategyPrice,
+    least_memory,
+    least_share,
+    least_step_s,
+)
+
+_BYTES = st.floats(0, 1e3)
 
 PRICE = StrategyPrice(
     strategy=Strategy(replicas=8),
@@ -93,6 +104,58 @@ def test_no_pipeline_is_faster_than_its_bound(
     step = _simulated(times, count, schedule, training=training)
 
     assert step >= whole * least_share(count, len(times)) * (1 - 1e-9)
+
+
+@given(
+    st.lists(st.floats(0.01, 10), min_size=1, max_size=7),
+    st.integers(1, 4),
+    st.integers(1, 6),
+)
+def test_no_cut_is_faster_than_the_bound_of_layers(
+    layers: list[float], stages: int, count: int
+) -> None:
+    """Of all ways to cut, none is; and the best of them by its sums takes no more."""
+    least = least_step_s(layers, count, stages)
+
+    sums: list[float] = []
+    for cut in combinations(range(1, len(layers)), min(stages, len(layers)) - 1):
+        parts = list(pairwise((0, *cut, len(layers))))
+        times = [sum(layers[first:end]) for first, end in parts]
+        step = _simulated([(0.0, t) for t in times], count, "gpipe", training=True)
+        assert step >= least * (1 - 1e-9)
+        sums.append(max(sum(layers[:a]) + count * sum(layers[a:b]) for a, b in parts))
+    assert least == pytest.approx(min(sums), rel=1e-6)
+
+
+@given(
+    st.lists(st.tuples(_BYTES, _BYTES), min_size=1, max_size=6),
+    st.integers(1, 9),
+    st.sampled_from(("gpipe", "1f1b")),
+)
+def test_no_stage_needs_less_memory(
+    parts: list[tuple[float, float]], count: int, schedule: str
+) -> None:
+    """However parameters and activations are dealt out, one stage needs as much."""
+    strategy = Strategy(
+        replicas=1, stages=len(parts), microbatches=count, schedule=schedule
+    )
+    lasting, saved = (sum(column) for column in zip(*parts, strict=True))
+
+    least = least_memory(lasting, saved, strategy.kept)
+
+    needs = [
+        own + k * save for (own, save), k in zip(parts, strategy.kept, strict=True)
+    ]
+    assert max(needs) >= least * (1 - 1e-9)
+
+
+def test_what_stages_keep() -> None:
+    """With 1f1b no more than there are stages from it on."""
+    strategy = Strategy(replicas=1, stages=4, microbatches=3)
+
+    assert [3, 3, 2, 1] == strategy.kept
+    assert [3, 3, 3, 3] == attrs.evolve(strategy, schedule="gpipe").kept
+    assert [1] == Strategy(replicas=8).kept
 
 
 def test_the_bound_is_reached() -> None:
