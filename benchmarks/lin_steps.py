@@ -6,7 +6,9 @@ state it: SMs locked at 1297 MHz, a host link of 8.1 GB/s, the host of `lin-v100
 runs the loop of its source (facebookresearch/dlrm, `dlrm_s_pytorch.py`): inputs are
 copied by `.to(device)`, for which the host waits; so are the label, in the loss, and
 the pairs that interact; the loss is read back before backward; parameters are updated
-one by one, PyTorch's default in 2022. Tables are looked up by one kernel.
+one by one, and their gradients kept and zeroed, PyTorch's defaults in 2022. Tables are
+looked up by one kernel, and updated by one that adds lookup by lookup: the host of
+`lin-v100` has T5 of neither, and their recorded launches are one each.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ MACHINE = {
     "host_link.d2h_gb_per_s": "8.1",
     "host_link.pageable_gb_per_s": "8.1",
 }
-LOOP = Training(late_labels=True, read_loss=True, foreach=False)
+LOOP = Training(
+    late_labels=True,
+    read_loss=True,
+    foreach=False,
+    kept_gradients=True,
+    atomic_updates=True,
+)
 LOSSES = {"DLRM_default": "mse", "DLRM_MLPerf": "bce", "DLRM_DDP": "bce"}
 """The others' is cross entropy."""
 CNNS = {"ResNet50": "resnet50", "Inception-V3": "inception-v3"}
@@ -65,7 +73,8 @@ def score(path: Path, column: str, machine: Target) -> None:
     """Print the points of one file, and how far they are off together."""
     head = ("batch", "measured", "predicted", "error", "GPU busy", "predicted")
     say(_ROW.format(path.stem, *head))
-    predicted, measured = [], []
+    predicted: list[float] = []
+    measured: list[float] = []
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             found = report(row, machine)

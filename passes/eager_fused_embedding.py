@@ -64,6 +64,9 @@ def fused_backward(site: Site, lookup: Lookup) -> Eager:
         launches.append(fill(grad.type.dtype, elements))
     if not lookup.total:
         return Eager(name, tuple(launches))
+    if site.attributes.flag("atomic"):
+        launches.append(_update(site, lookup, "atomic", lookup.tables))
+        return Eager("batched_embedding_backward_sgd", tuple(launches))
     launches += _transposed(lookup)
     if site.attributes.flag("weighted"):
         launches += radix_sort(lookup.total, _bits(lookup), 4)

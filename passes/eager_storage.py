@@ -35,7 +35,8 @@ def _host(site: Site) -> Eager:
 
 def _overwrite(site: Site) -> Eager:
     layout = dense(site.operands[0].layout)
-    return Eager("aten::fill_", (elementwise_launch("fill", (), site.out),), (layout,))
+    name = "aten::zero_" if site.attributes.get("value") == 0.0 else "aten::fill_"
+    return Eager(name, (elementwise_launch("fill", (), site.out),), (layout,))
 
 
 def _assign(site: Site) -> Eager:

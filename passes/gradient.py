@@ -51,11 +51,13 @@ class Tables:
             instead of returning a gradient.
         fused: The optimizer that the backward kernel of a batched lookup applies at
             once; "" for none.
+        atomic: Whether it adds to rows lookup by lookup, without sorting them.
 
     """
 
     rows: dict[Value, Rows | None] = attrs.field(factory=dict["Value", "Rows | None"])
     fused: str = ""
+    atomic: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -153,6 +155,7 @@ class Backward:
         needing: Values that want gradients.
         parameters: Those at which the walk ends.
         tables: What becomes of the gradients of tables.
+        kept: Gradients of the steps before, by parameter, which new ones are added to.
         unknown: Names of ops without a rule that were met, and their first result.
 
     """
@@ -162,6 +165,7 @@ class Backward:
     needing: set[Value]
     parameters: frozenset[Value]
     tables: Tables
+    kept: Mapping[Value, Value] = attrs.field(factory=dict[Value, Value])
     unknown: dict[str, Value] = attrs.field(factory=dict[str, Value], init=False)
     _pending: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
     _views: set[Value] = attrs.field(factory=set[Value], init=False)
@@ -291,12 +295,17 @@ class Backward:
     def _owned(self, parameter: Value, grad: Value) -> Value:
         """Hand a parameter its gradient, as a node of autograd's own does.
 
-        Copied is what a parameter must not take over: see `AccumulateGrad`.
+        Copied is what a parameter must not take over: see `AccumulateGrad`. It is added
+        to a gradient that the parameter has.
         """
         tape, here = self.tape, self.tape.location
         tape.location = attrs.evolve(here, origin=ACCUMULATE_GRAD)
         name = tape.graph.fresh_name(f"{parameter.name}.grad")
-        if self._is_free(parameter, grad) and not _is_turned(grad):
+        kept = self.kept.get(parameter)
+        if kept is not None:
+            added: dict[str, AttrValue] = {"in_place": True}
+            owned = tape.node("add", (kept, grad), [name], added)
+        elif self._is_free(parameter, grad) and not _is_turned(grad):
             owned = tape.node("alias", (grad,), [name], {"call": "aten::detach"})
         else:
             owned = tape.node("copy", (grad,), [name], {})

@@ -70,6 +70,7 @@ def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) 
         for number, name in enumerate(STATES[kind])
         for table in tables
     ]
+    atomic: dict[str, AttrValue] = {"atomic": True} if site.tables.atomic else {}
     name = f"{site.out.name}.{kind}"
     site.tape.effect(
         "embedding_bag_backward",
@@ -77,6 +78,7 @@ def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) 
         name,
         **site.kept(*_BAG),
         optimizer=kind,
+        **atomic,
     )
 
 

@@ -29,6 +29,7 @@ from perfc.passes import (
     gradient_movement,
     gradient_products,
 )
+from perfc.passes.autograd_names import is_split_lookup
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import Backward, Rows, Tables, needs_gradient
@@ -44,6 +45,7 @@ from perfc.passes.training_optimizer import (
     TAKE_ROWS,
     Parameters,
     write_step,
+    zero_gradients,
 )
 from perfc.passes.training_source import (
     noted_sparse,
@@ -95,6 +97,12 @@ class Training(Transform):
         late_labels: Whether labels are copied where the loss reads them, by
             `labels.to(device)`, and the host waits, not with the other inputs.
         read_loss: Whether the host reads the loss before backward, as `loss.item()`.
+        kept_gradients: Whether gradients stay from step to step, zeroed one by one
+            before backward, as `zero_grad(set_to_none=False)` does, PyTorch's default
+            until 2.0, and are added to; else each step makes new ones.
+        atomic_updates: Whether batched look-ups update their tables in one kernel that
+            adds lookup by lookup (`sgd`), as the batched embedding of DLRM before
+            fbgemm did, whose kernels sort the lookups first.
         sparse_gradients: Whether embedding bags get sparse gradients: `always`,
             `never`, or `auto`: as the source notes it; if it does not, where the
             optimizer takes them.
@@ -117,6 +125,8 @@ class Training(Transform):
     foreach: bool = True
     late_labels: bool = False
     read_loss: bool = False
+    kept_gradients: bool = False
+    atomic_updates: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -132,6 +142,12 @@ class Training(Transform):
             msg = (
                 f"{self.optimizer} takes no sparse gradients, as in PyTorch; "
                 f"{', '.join(sorted(TAKE_ROWS))} do"
+            )
+            raise UsageError(msg)
+        if self.atomic_updates and self.optimizer != "sgd":
+            msg = (
+                f"atomic-updates of {self.name} goes with sgd, which has no state, not "
+                f"with {self.optimizer}"
             )
             raise UsageError(msg)
         if not self.foreach and (self.fused or self.optimizer not in ONE_BY_ONE):
@@ -182,7 +198,8 @@ class Training(Transform):
 
     def _changes_the_step(self) -> bool:
         given = (self.loss, self.sparse_gradients) != (AUTO, AUTO)
-        return given or self.late_labels or self.read_loss
+        loop = self.late_labels or self.read_loss or self.kept_gradients
+        return given or loop or self.atomic_updates
 
     def _derive(self, tape: Tape, ctx: PassContext) -> None:
         """Add loss, backward pass and optimizer to a forward graph."""
@@ -190,7 +207,9 @@ class Training(Transform):
         self._prepare(tape, ctx)
         parameters = trained(graph)
         tables = Tables(
-            self._sparse_tables(graph, frozenset(parameters)), self._fused()
+            self._sparse_tables(graph, frozenset(parameters)),
+            self._fused(),
+            self.atomic_updates,
         )
         needing = needs_gradient(graph, frozenset(parameters))
         output = self._output(graph, needing, ctx)
@@ -204,13 +223,25 @@ class Training(Transform):
         if self.read_loss:
             tape.effect("item", (loss,), f"{LOSS}.item")
         needing |= needs_gradient(graph, frozenset(parameters))
-        backward = Backward(tape, RULES, needing, frozenset(parameters), tables)
+        kept = self._kept(tape, loss, parameters, tables)
+        backward = Backward(tape, RULES, needing, frozenset(parameters), tables, kept)
         grads = backward.run(loss)
         rows = {table: r for table, r in tables.rows.items() if r is not None}
         ordered = {p: grads[p] for p in parameters if p in grads and typed(p).numel}
         self._write_step(tape, Parameters(ordered, rows))
         graph.outputs = [*graph.outputs, loss]
         self._remark(backward, ctx)
+
+    def _kept(
+        self, tape: Tape, loss: Value, parameters: Iterable[Value], tables: Tables
+    ) -> dict[Value, Value]:
+        """Zero the gradients that the step before has left, where they stay."""
+        if not self.kept_gradients:
+            return {}
+        reached = _reached(tape.graph, loss, fused=bool(tables.fused))
+        return zero_gradients(
+            tape, [p for p in parameters if p in reached and p not in tables.rows]
+        )
 
     def _write_step(self, tape: Tape, found: Parameters) -> None:
         kind, fused, foreach = self.optimizer, self.fused, self.foreach
@@ -298,6 +329,18 @@ class Training(Transform):
                 "by their bytes",
                 str(value),
             )
+
+
+def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
+    """Return what *loss* depends on, but for tables that their look-up updates."""
+    found = {loss}
+    for node in reversed([*graph]):
+        if found.isdisjoint(node.results):
+            continue
+        own = fused and node.op == "embedding_bag" and is_split_lookup(node)
+        skipped = len(node.attributes.records("tables")) if own else 0
+        found.update(node.operands[skipped:])
+    return found
 
 
 def _has_own_table(node: Node) -> bool:

@@ -24,7 +24,7 @@ from perfc.ir import (
     Value,
     state_types,
 )
-from perfc.passes.gradient import Rows
+from perfc.passes.gradient import BACKWARD, Rows
 from perfc.passes.optimizer_state import STATES, declare_state
 from perfc.passes.tape import Tape, typed
 
@@ -124,6 +124,23 @@ def write_step(
                 _SINGLE[kind](step, parameter, grad)
         for table in tables:
             _write_rows(step, table, found.rows[table])
+
+
+def zero_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:
+    """Write `zero_grad(set_to_none=False)`; return the gradients, all zeros.
+
+    It stands in front of the backward pass and belongs to it: what follows the first
+    node of the optimizer's phase has all gradients.
+    """
+    tape.location = Location(name="zero_grad", phase=BACKWARD)
+    tape.stem = "zero_grad"
+    zeros: dict[Value, Value] = {}
+    for parameter in parameters:
+        if typed(parameter).numel == 0:
+            continue
+        kept = declare_state(tape.graph, parameter, "grad", typed(parameter))
+        zeros[parameter] = tape.op("overwrite", kept, value=0.0, in_place=True)
+    return zeros
 
 
 def _groups(found: Parameters) -> list[list[Value]]:

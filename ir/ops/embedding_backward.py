@@ -9,7 +9,8 @@ is, and one of three forms, which are PyTorch's and fbgemm's:
   of values for each; `sparse_optimizer_step` takes them;
 - `optimizer = "rowwise_adagrad"`, ... (a fused lookup, TorchRec's
   `FusedEmbeddingBagCollection`): no gradient exists; the tables and the states of the
-  optimizer, further operands, are updated in place.
+  optimizer, further operands, are updated in place. `atomic = true`: by one kernel that
+  adds lookup by lookup; else lookups are sorted first.
 """
 
 from __future__ import annotations
@@ -161,6 +162,7 @@ EMBEDDING_BAG_BACKWARD = OpDef(
         **BAG_ATTRIBUTES,
         "sparse": OPTIONAL_BOOL,
         "optimizer": OPTIONAL_TEXT,  # then tables, and states list by list, follow
+        "atomic": OPTIONAL_BOOL,  # with sgd
     },
     summary="gradient of pooled rows, indices...: of tables, of rows, or their update",
 )
