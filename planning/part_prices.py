@@ -156,17 +156,36 @@ class PartPrices:
         return self._totals([self.others])[0]
 
     @functools.cached_property
+    def _added(self) -> PartPrice:
+        """What the others add, each on its own, all together."""
+        found = self._margins(self.others)
+        parts = [found[part] for part in self.others]
+        lookup_s = sum(part.lookup_s for part in parts)
+        return PartPrice(lookup_s, sum(part.update_s for part in parts))
+
+    @functools.cached_property
     def idle(self) -> PartPrice:
         """What a rank takes besides what its parts add."""
-        added = self.of(self.others)
-        parts = [added[part] for part in self.others]
         return PartPrice(
-            max(0.0, self._among.lookup_s - sum(part.lookup_s for part in parts)),
-            max(0.0, self._among.update_s - sum(part.update_s for part in parts)),
+            max(0.0, self._among.lookup_s - self._added.lookup_s),
+            max(0.0, self._among.update_s - self._added.update_s),
         )
 
     def of(self, parts: Sequence[Part]) -> Mapping[Part, PartPrice]:
-        """Return what each part adds to the rank that has it."""
+        """Return what each part adds to the rank that has it.
+
+        One part more may be what another pass of a sort begins with: parts do not add
+        more than the others take together.
+        """
+        lookup = _at_most_one(self._among.lookup_s, self._added.lookup_s)
+        update = _at_most_one(self._among.update_s, self._added.update_s)
+        return {
+            part: PartPrice(lookup * found.lookup_s, update * found.update_s)
+            for part, found in self._margins(parts).items()
+        }
+
+    def _margins(self, parts: Sequence[Part]) -> Mapping[Part, PartPrice]:
+        """Return what kernels take more for each part."""
         distinct = list(dict.fromkeys(parts))
         if not distinct:
             return {}
@@ -260,6 +279,10 @@ class PartPrices:
             for place in range(len(types[0]))
             for at, own in enumerate(types)
         ]
+
+
+def _at_most_one(part: float, whole: float) -> float:
+    return min(1.0, part / whole) if whole > 0 else 1.0
 
 
 def _is_dealt(node: Node) -> bool:

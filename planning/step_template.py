@@ -152,10 +152,16 @@ class _Ruler:
         """Of kernels over all tables of a rank the longest has what is not constant."""
         column = MEASURES.index(role.value)
         idle_s = self.idle.lookup_s if role is Role.LOOKUP else self.idle.update_s
+        known_s = float(self.loads[0, self.rank, deal, column])
+        # Parts are priced one by one; together they take what the reference says.
+        share = 1.0
+        if known_s > 0:
+            share = max(0.0, task.seconds + task.rest_s - idle_s) / known_s
         fixed_s = idle_s - task.rest_s
 
         def seconds(loads: Floats) -> Floats:
-            found: Floats = np.maximum(loads[:, :, deal, column] + fixed_s, 0.0)
+            own_s = share * loads[:, :, deal, column] + fixed_s
+            found: Floats = np.maximum(own_s, 0.0)
             return found
 
         return seconds

@@ -18,8 +18,10 @@ from perfc.tools.shard_model import ShardModel
 
 Floats = NDArray[np.float64]
 
+LOOKUPS = "look-ups and updates"
+
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "look-ups": ("lookup_s", "update_s", "prefetch_s"),
+    LOOKUPS: ("lookup_s", "update_s", "prefetch_s"),
     "exchange": (
         *("parts", "indices", "columns", "joined"),
         *("forward_comms_s", "backward_comms_s"),
@@ -108,7 +110,7 @@ class RankedPlan:
     @functools.cached_property
     def alone_s(self) -> Floats:
         """The step if only one rank had look-ups to do, for each rank, [ranks]."""
-        loads, columns = self._loads, self._columns(KINDS["look-ups"])
+        loads, columns = self._loads, self._columns(KINDS[LOOKUPS])
         alone = np.repeat(loads[None], len(loads), axis=0)
         alone[:, :, columns] *= np.eye(len(loads))[:, :, None]
         found: Floats = self.cost.step_s(alone)
@@ -119,7 +121,7 @@ class RankedPlan:
         """The rank that others wait for; None if the step is as long without any."""
         if float(np.ptp(self.alone_s)) < _NOTICED_S:
             return None
-        seconds = self._loads[:, self._columns(KINDS["look-ups"])].sum(axis=1)
+        seconds = self._loads[:, self._columns(KINDS[LOOKUPS])].sum(axis=1)
         order = np.lexsort((-seconds, -np.round(self.alone_s, 9)))
         return int(order[0])
 
@@ -131,14 +133,15 @@ class RankedPlan:
 
     @functools.cached_property
     def exposed_s(self) -> Mapping[str, float]:
-        """What look-ups and exchanges add to the step, and what is left of it."""
+        """What look-ups, then exchanges add to the step, and what is left of it."""
         whole_s, loads = self.cost_s or 0.0, self._loads
         found: dict[str, float] = {}
         for name, measures in KINDS.items():
-            without = loads.copy()
-            without[:, self._columns(measures)] *= _NEXT_TO_NOTHING
-            found[name] = whole_s - float(self.cost.step_s(without))
-        found[REST] = float(self.cost.step_s(loads * _NEXT_TO_NOTHING))
+            before_s = float(self.cost.step_s(loads))
+            loads = loads.copy()
+            loads[:, self._columns(measures)] *= _NEXT_TO_NOTHING
+            found[name] = max(0.0, before_s - float(self.cost.step_s(loads)))
+        found[REST] = max(0.0, whole_s - sum(found.values()))
         return found
 
     @property
