@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from perfc.tools import reading as module
 from perfc.tools.reading import reading
 
 
