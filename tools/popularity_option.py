@@ -13,16 +13,19 @@ def set_popularities(texts: Sequence[str]) -> list[SetPopularity]:
 
     Raises:
         PopularityError: one is no popularity, and no file of one.
-        UsageError: a table, or all tables, have two.
+        UsageError: one says nothing, or a table, or all tables, have two.
 
     """
     found: dict[str, SetPopularity] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        table, popularity = (name, value) if equals else ("", text)
+        table, popularity = (name.strip(), value) if equals else ("", text)
+        if not popularity.strip() or (equals and not table):
+            msg = f"--popularity {text!r}: expected TEXT, FILE or NAME=TEXT"
+            raise UsageError(msg)
         if table in found:
             whose = f"table {table!r}" if table else "all tables"
             msg = f"--popularity of {whose} is given twice; give it once"
             raise UsageError(msg)
-        found[table] = SetPopularity(popularity.strip(), table.strip())
+        found[table] = SetPopularity(popularity.strip(), table)
     return sorted(found.values(), key=lambda each: not each.table)
