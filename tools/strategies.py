@@ -25,7 +25,8 @@ from perfc.tools.modes import TRAINING
 from perfc.tools.strategy_models import StrategyModels
 from perfc.tools.strategy_pricer import How, Pricer
 
-_GB = 1e9
+GB = 1e9
+"""Bytes of a gigabyte, as `--memory` counts them."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -156,7 +157,7 @@ def compare(question: Question, progress: Callable[[str], None]) -> Comparison:
     alone, fixed = question.models.alone(question.batch)
     usable = float(question.target.device.memory.usable_bytes)
     if question.memory_gb is not None:
-        usable = min(usable, question.memory_gb * _GB)
+        usable = min(usable, question.memory_gb * GB)
     pricer = Pricer(
         models=question.models,
         target=question.target,

@@ -15,7 +15,7 @@ from perfc.tools.report_numbers import (
     format_quantity,
     format_us,
 )
-from perfc.tools.strategies import Comparison
+from perfc.tools.strategies import GB, Comparison
 from perfc.tools.texts import columns_text
 
 Json: TypeAlias = dict[str, Any]
@@ -120,13 +120,21 @@ def _tables(compared: Comparison, ranked: Sequence[StrategyPrice]) -> Iterator[s
     """Yield what fits, and what does not."""
     fitting = [price for price in ranked if not price.missing_bytes]
     others = [price for price in ranked if price.missing_bytes]
-    limit = format_bytes(compared.pricer.limit_bytes)
+    limit = _limit(compared)
     if fitting:
         yield _table(compared, fitting)
     elif others:
         yield f"Nothing fits in {limit} of memory of a GPU."
     if others:
         yield f"Too much for {limit}, by\n{_table(compared, others, missing=True)}"
+
+
+def _limit(compared: Comparison) -> str:
+    """Say what a GPU may need as the user says it, if that is the limit."""
+    limit_bytes, given_gb = compared.pricer.limit_bytes, compared.question.memory_gb
+    if given_gb is not None and limit_bytes == given_gb * GB:
+        return f"{given_gb:g} GB"
+    return format_bytes(limit_bytes)
 
 
 def _table(

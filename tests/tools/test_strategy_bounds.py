@@ -1,0 +1,99 @@
+"""Bounds of strategies are bounds: of what the whole pipeline says, for any model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfc.costmodels import load_target
+from perfc.ir import PerfcError
+from perfc.planning import Strategy, StrategySpace
+from perfc.tools.strategy_models import StrategyModels
+from perfc.tools.strategy_pricer import How, Pricer
+
+_GPT = "gpt2:layers={},hidden=64,heads=4,seq=32,vocab=503"
+_BERT = "bert-base:layers={},hidden=64,heads=4,seq=32,vocab=503"
+_MODELS = (
+    *(text.format(layers) for text in (_GPT, _BERT) for layers in (1, 3, 6)),
+    "dlrm-ddp:tables=3,rows=5000",
+    "deepfm:tables=3,rows=5000",
+    "resnet50:image=64",
+)
+_OPTIMIZERS = st.sampled_from(("sgd", "adam", "rowwise_adagrad"))
+
+
+def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer:  # noqa: ANN401 - of How
+    target = load_target("dgx-a100", {})
+    dtype = how.pop("dtype")
+    models = StrategyModels.read(
+        model,
+        mode="inference" if optimizer is None else "training",
+        optimizer=optimizer,
+        dtype=dtype,
+        pooling=None,
+        dims={},
+    )
+    return Pricer(
+        models=models,
+        target=target,
+        how=How(**how),
+        batch=batch,
+        fixed=None,
+        limit_bytes=float(target.device.memory.usable_bytes),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(_MODELS),
+    st.sampled_from((2, 3, 4, 6, 8)),
+    st.sampled_from((1, 4, 64)),
+    st.one_of(st.none(), _OPTIMIZERS),
+    st.sampled_from(("fp32", "amp-bf16", "bf16")),
+    st.sampled_from(("eager", "cudagraph")),
+    st.data(),
+)
+def test_no_strategy_takes_less_than_its_bound(  # noqa: PLR0913, PLR0917 - drawn
+    model: str,
+    ranks: int,
+    own: int,
+    optimizer: str | None,
+    dtype: str,
+    runtime: str,
+    data: st.DataObject,
+) -> None:
+    """Neither time nor memory, on any number of GPUs: fast finds what all would."""
+    pricer = _pricer(model, ranks * own, optimizer, dtype=dtype, runtime=runtime)
+    space = StrategySpace(
+        ranks=ranks,
+        gpus_per_node=8,
+        tables=model.startswith(("dlrm", "deepfm")),
+        training=optimizer is not None,
+        batch=ranks * own,
+    )
+    strategies = [one for one in space if isinstance(one, Strategy)]
+    strategy = data.draw(st.sampled_from(strategies))
+
+    try:
+        price = pricer.price(strategy)
+    except PerfcError:
+        return  # it cannot be, which the search says
+    bound = pricer.bound(strategy)
+
+    assert price.step_s >= bound.step_s
+    assert price.peak_bytes >= bound.peak_bytes
+    assert price.samples == bound.samples
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [Strategy(replicas=4), Strategy(replicas=1, stages=4, microbatches=8)],
+)
+def test_a_bound_is_worth_its_name(strategy: Strategy) -> None:
+    """It is no less than half of what a step takes where the host is no limit."""
+    pricer = _pricer(_GPT.format(6), 64, "adam", dtype="fp32", runtime="cudagraph")
+
+    assert pricer.bound(strategy).step_s > 0.5 * pricer.price(strategy).step_s
