@@ -125,10 +125,22 @@ class RankedPlan:
         order = np.lexsort((-seconds, -np.round(self.alone_s, 9)))
         return int(order[0])
 
-    @property
+    @functools.cached_property
     def slack_s(self) -> Floats:
-        """By how much each rank is earlier than the last, [ranks]."""
-        found: Floats = self.alone_s.max() - self.alone_s
+        """How much longer each rank may look up until the step is longer, [ranks].
+
+        Beyond its slack the step grows as the look-ups do.
+        """
+        loads, step_s = self._loads, self.cost_s or 0.0
+        columns = self._columns(KINDS[LOOKUPS][:1])
+        column = max(columns, key=lambda n: float(loads[:, n].sum()))
+        later = [np.repeat(loads[None], len(loads), axis=0) for _ in range(2)]
+        ranks, more_s = np.arange(len(loads)), 10.0 * step_s
+        for times, each in enumerate(later, 1):
+            each[ranks, ranks, column] += times * more_s
+        first_s, second_s = (self.cost.step_s(each) for each in later)
+        slope = np.maximum((second_s - first_s) / more_s, 1e-12)
+        found: Floats = np.maximum(more_s - (first_s - step_s) / slope, 0.0)
         return found
 
     @functools.cached_property

@@ -110,17 +110,22 @@ def reason(plan: RankedPlan) -> str:
         f"({format_share(max(seconds, 0.0), whole)})"
         for name, seconds in plan.exposed_s.items()
     )
+    slack_s = plan.slack_s
     if plan.last is None:
-        who = "No rank is last: the step is as long whichever looks its tables up"
+        who = (
+            "No rank is last: each could look up for "
+            f"{_us(slack_s.min())} to {_us(slack_s.max())} longer"
+        )
     else:
-        others = np.delete(plan.slack_s, plan.last)
+        others = np.delete(slack_s, plan.last)
         who = (
             f"Rank {plan.last} is last; the others have {_us(others.min())} "
             f"to {_us(others.max())} of slack"
         )
     bound = plan.report.summary["bound"] if plan.report else ""
     host = "; the host's launches bound it" if bound == "host" else ""
-    return f"{who}.\nThe step: {shares}{host}."
+    step = f"The step, {format_us(whole * US)} by the cost searched by"
+    return f"{who}.\n{step}: {shares}{host}."
 
 
 def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:

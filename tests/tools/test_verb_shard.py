@@ -76,7 +76,7 @@ def test_a_table_says_why(command: Command) -> None:
 
     assert lines[0].startswith("dlrm-ddp: training step of 2,048 samples on each of 4")
     assert "less" in lines[1]
-    assert any(line.startswith("The step: look-ups ") for line in lines)
+    assert any(line.startswith("The step, ") for line in lines)
     bars = [line for line in lines if "█" in line]
     assert 4 == len(bars)
     assert sum(line.split()[1] == "2" for line in bars) >= 2
