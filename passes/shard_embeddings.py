@@ -203,7 +203,19 @@ def _alike(found: Sequence[Deal], world: World) -> list[tuple[int, ...]]:
             for deal in found
         )
         groups.setdefault(key, []).append(rank)
-    return [tuple(ranks) for ranks in groups.values()]
+    if all(deal.among in (1, world.ranks) for deal in found):
+        return [tuple(ranks) for ranks in groups.values()]
+    return [part for ranks in groups.values() for part in _by_nodes(ranks, world)]
+
+
+def _by_nodes(ranks: Sequence[int], world: World) -> list[tuple[int, ...]]:
+    """Keep whole nodes together; ranks of parts of nodes meet in their own node."""
+    nodes: dict[int, list[int]] = {}
+    for rank in ranks:
+        nodes.setdefault(rank // world.per_node, []).append(rank)
+    if all(len(own) == world.per_node for own in nodes.values()):
+        return [tuple(ranks)]
+    return [tuple(own) for own in nodes.values()]
 
 
 def _summary(plan: Plan, world: World, classes: int) -> str:

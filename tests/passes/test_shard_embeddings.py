@@ -448,3 +448,21 @@ def test_data_parallel_over_another_number_is_refused() -> None:
 
     with pytest.raises(UsageError, match="sharded over 4 ranks, and 8"):
         PassManager(passes).run(build_workload(MODEL))
+
+
+def test_parts_of_nodes_meet_in_their_own_node() -> None:
+    """Ranks that hold alike on two nodes, but not on all ranks, are told apart."""
+    placed: dict[str, object] = {
+        "emb_l.0": {"sharding_type": "table_wise", "ranks": [1]},
+        "emb_l.1": {"sharding_type": "grid_shard", "ranks": [0, 2]},
+    }
+    model = "dlrm-ddp:tables=2,rows=1000,dim=16,pooling=4"
+    program = _sharded(model, plan=json.dumps({"tables": placed}))
+
+    assert [(0,), (1,), (2, 3)] == sorted(c.ranks for c in program.classes)
+    for rank in range(RANKS):
+        groups = {
+            node.attributes.text("group")
+            for node in _nodes(_graph(program, rank), "reduce_scatter")
+        }
+        assert {f"emb.node{rank // 2}"} == groups
