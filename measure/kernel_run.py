@@ -42,6 +42,9 @@ _NOT_RUN = (RuntimeError, AttributeError, TypeError, MemoryError)
 """What PyTorch raises for an op that this build, or this device, does not have, and
 where memory does not suffice."""
 
+_UNSAID = {MemoryError: "Python can't allocate memory"}
+"""What errors without a text mean."""
+
 
 @attrs.define
 class KernelRun:
@@ -178,7 +181,9 @@ class KernelRun:
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""
-        why = " ".join(str(error).partition("\n")[0].split()) or type(error).__name__
+        why = " ".join(str(error).partition("\n")[0].split()) or _UNSAID.get(
+            type(error), type(error).__name__
+        )
         if self.device.is_cuda:
             try:
                 torch.cuda.synchronize()

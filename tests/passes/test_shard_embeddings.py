@@ -16,7 +16,6 @@ from perfc.ir import (
     BUILTIN_OPS,
     Graph,
     Node,
-    PerfcError,
     Program,
     RankClass,
     TensorType,
@@ -294,56 +293,6 @@ def test_a_plan_file_decides(tmp_path: Path) -> None:
     assert ["table_wise.split.split.2", "table_wise.split.split.1"] == [
         value.name for value in join.operands
     ]
-
-
-@pytest.mark.parametrize(
-    ("tables", "problem"),
-    [
-        ([], 'expected {"tables"'),
-        (_entries(emb_x=[]), "has no table 'emb_x'; it has emb_l.0, emb_l.1"),
-        ({}, "nothing is said of the tables emb_l.0, .*emb_l.5"),
-        (_entries(**{"emb_l.0": 1}), "'emb_l.0': sharding_type None is none of"),
-        (
-            _entries(**{"emb_l.0": {"sharding_type": "table_wise", "ranks": [4]}}),
-            "'emb_l.0': rank 4 is not among 0 to 3",
-        ),
-        (
-            _entries(**{"emb_l.0": {"sharding_type": "table_wise", "ranks": [0, 1]}}),
-            "table_wise wants one rank",
-        ),
-        (
-            _entries(**{"emb_l.0": {"sharding_type": "column_wise", "ranks": [1, 1]}}),
-            "hold two parts of it",
-        ),
-        (
-            _entries(
-                **{"emb_l.0": {"sharding_type": "column_wise", "ranks": [0, 1, 2]}}
-            ),
-            "16 columns do not go evenly into 3 parts",
-        ),
-        (
-            _entries(**{"emb_l.0": {"sharding_type": "row_wise", "ranks": [0, 1]}}),
-            "expected all 4",
-        ),
-        (
-            _entries(**{"emb_l.0": {"sharding_type": "table_wise", "ranks": "0"}}),
-            "ranks '0' are no list of numbers",
-        ),
-    ],
-)
-def test_bad_plans(tmp_path: Path, tables: object, problem: str) -> None:
-    """A plan that is not one of this model and these ranks says what is wrong."""
-    with pytest.raises(PerfcError, match=problem):
-        _sharded(plan=_plan(tmp_path, tables))
-
-
-def test_a_plan_that_is_no_json(tmp_path: Path) -> None:
-    """The file is named."""
-    path = tmp_path / "plan.json"
-    path.write_text("{")
-
-    with pytest.raises(PerfcError, match=r"plan .*plan\.json: not a JSON file"):
-        _sharded(plan=str(path))
 
 
 @pytest.mark.parametrize(
