@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -42,7 +42,7 @@ _NOT_RUN = (RuntimeError, AttributeError, TypeError, MemoryError)
 """What PyTorch raises for an op that this build, or this device, does not have, and
 where memory does not suffice."""
 
-_UNSAID = {MemoryError: "Python can't allocate memory"}
+_UNSAID: Mapping[type[Exception], str] = {MemoryError: "Python can't allocate memory"}
 """What errors without a text mean."""
 
 
@@ -181,9 +181,8 @@ class KernelRun:
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""
-        why = " ".join(str(error).partition("\n")[0].split()) or _UNSAID.get(
-            type(error), type(error).__name__
-        )
+        said = " ".join(str(error).partition("\n")[0].split())
+        why = said or _UNSAID.get(type(error), type(error).__name__)
         if self.device.is_cuda:
             try:
                 torch.cuda.synchronize()
