@@ -88,6 +88,7 @@ from perfc.passes.sharding_plan import (
     World,
     find_plan,
     read_plan,
+    usual_kernel,
 )
 from perfc.passes.sharding_plan import NAMED as NAMED_PLANS
 from perfc.passes.sharding_plan import TYPES as SHARDING_TYPES
@@ -237,6 +238,7 @@ __all__ = [
     "solve",
     "solve_contended",
     "task_mask",
+    "usual_kernel",
     "waits_for_inputs",
     "waits_inside",
 ]

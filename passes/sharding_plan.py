@@ -13,7 +13,9 @@ A plan file is JSON, with the names that TorchRec's plans use:
 - `row_wise`, `data_parallel`: all ranks, and may be left out.
 
 TorchRec's own plans are read too: `{MODULE: {TABLE: {...}}}`, with all ranks of a node
-where one is enough here; `sharding_spec` and `compute_kernel` are not looked at.
+where one is enough here; `sharding_spec` is not looked at. `compute_kernel` may be left
+out; it is `fused`, and `dense` of `data_parallel` tables. Others are refused: what runs
+a plan, `shard-embeddings`, has only these.
 """
 
 from __future__ import annotations
@@ -63,6 +65,12 @@ ON_NODES = frozenset((TABLE_ROW_WISE, GRID))
 
 _BY_COLUMNS = frozenset((COLUMN_WISE, GRID))
 _EVERYWHERE = frozenset((ROW_WISE, DATA_PARALLEL))
+
+
+def usual_kernel(kind: str) -> str:
+    """Return the compute kernel of a sharding type, as TorchRec spells it."""
+    return "dense" if kind == DATA_PARALLEL else "fused"
+
 
 COLUMNS = 4
 """A part has a multiple of so many columns: fbgemm reads rows four floats at a time."""
@@ -233,13 +241,17 @@ class _PlanFile:
         if kind not in TYPES:
             known = ", ".join(TYPES)
             self._refuse(f"sharding_type {kind!r} is none of {known}", table)
+        self._check_kernel(table, kind, fields.get("compute_kernel"))
         if kind in _EVERYWHERE:
             self._check_everywhere(table, fields.get("ranks"))
             return Placement(kind)
         ranks = self._ranks(table, fields.get("ranks"))
         places = self._nodes(ranks) if kind in ON_NODES else ranks
         if kind not in _BY_COLUMNS and len(places) > 1:
-            self._refuse(f"{kind} wants one rank, got {list(ranks)}", table)
+            node = (
+                f", or all {self.world.per_node} of a node" if kind in ON_NODES else ""
+            )
+            self._refuse(f"{kind} wants one rank{node}, got {list(ranks)}", table)
         if len(set(places)) < len(places):
             self._refuse(f"ranks {list(ranks)} hold two parts of it", table)
         if table.dim % len(places):
@@ -266,6 +278,17 @@ class _PlanFile:
             msg = f"rank {unknown[0]} is not among 0 to {self.world.ranks - 1}"
             self._refuse(msg, table)
         return ranks
+
+    def _check_kernel(self, table: TableSize, kind: str, found: object) -> None:
+        """Refuse a compute kernel that would run as another one."""
+        expected = usual_kernel(kind)
+        if found in (None, "", expected):
+            return
+        msg = (
+            f"compute_kernel {found!r} of {kind} is not modelled in plans, expected "
+            f"{expected!r}; the pass place-embeddings puts tables into host memory"
+        )
+        self._refuse(msg, table)
 
     def _check_everywhere(self, table: TableSize, found: object) -> None:
         if found is None:

@@ -20,6 +20,7 @@ from perfc.passes import (
     Placement,
     World,
 )
+from perfc.planning.checks import one_of
 from perfc.planning.cost import Shard, Table
 from perfc.planning.options import cuts
 from perfc.planning.part_prices import Part, PartPrices
@@ -45,6 +46,9 @@ def deals_of(kinds: Iterable[str]) -> tuple[str, ...]:
 
 KINDS = tuple(_DEAL_OF)
 """Sharding types that are priced."""
+
+_KERNEL = "fused"
+"""What looks tables up: rows are in device memory, and are updated in backward."""
 
 
 @attrs.frozen(kw_only=True)
@@ -129,8 +133,15 @@ class PhysicalCost:
         self._price(parts)
 
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
-        """Return what *table* adds to each rank that holds a part of it."""
+        """Return what *table* adds to each rank that holds a part of it.
+
+        Raises:
+            UsageError: its sharding type, or its compute kernel, has no price here.
+
+        """
         kind = placement.kind
+        one_of("sharding type", kind, KINDS)
+        one_of("compute kernel", placement.compute_kernel or _KERNEL, (_KERNEL,))
         places = placement.places or (0,)
         part = self._part(table, kind, len(places))
         if part not in self.known:

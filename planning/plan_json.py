@@ -19,6 +19,7 @@ from perfc.passes import (
     Placement,
     Plan,
     World,
+    usual_kernel,
 )
 from perfc.planning.cost import Table
 
@@ -33,7 +34,7 @@ def _entry(table: Table, placement: Placement, world: World) -> dict[str, object
     everywhere = placement.kind == DATA_PARALLEL
     entry: dict[str, object] = {
         "sharding_type": placement.kind,
-        "compute_kernel": "dense" if everywhere else "fused",
+        "compute_kernel": placement.compute_kernel or usual_kernel(placement.kind),
         "ranks": _ranks(placement, world),
     }
     shards = list(_shards(table, placement, world))

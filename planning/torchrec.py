@@ -16,12 +16,13 @@ from perfc.passes import (
     TABLE_ROW_WISE,
     TABLE_WISE,
     Placement,
+    usual_kernel,
 )
 from perfc.planning.checks import check_placement, check_table
 from perfc.planning.cost import Shard, Table
 from perfc.planning.torchrec_perf import Constraints, Perf, PerfRules
 from perfc.planning.torchrec_storage import ShardSize, Storage, StorageRules
-from perfc.planning.torchrec_topology import DENSE, FUSED, QUANT
+from perfc.planning.torchrec_topology import QUANT
 
 RESOURCES = (
     "lookup_s",
@@ -114,7 +115,7 @@ class TorchRecCost:
             return placement.compute_kernel
         if self.rules.inference:
             return QUANT
-        return DENSE if placement.kind == DATA_PARALLEL else FUSED
+        return usual_kernel(placement.kind)
 
     def _perf(self, table: Table, placement: Placement, dim: int) -> Perf:
         kernel, said = self.kernel_of(placement), self.constraints.get(table.name)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import Target
 from perfc.ir import PerfcError
 from perfc.passes import Placement, Plan
 from perfc.planning import BASELINES, PlanCost, Task, search
@@ -17,6 +19,7 @@ from perfc.tools.report import Report
 from perfc.tools.shard_model import ShardModel
 
 Floats = NDArray[np.float64]
+_ByStep: TypeAlias = tuple[float, bool, str]
 
 LOOKUPS = "look-ups and updates"
 
@@ -36,6 +39,9 @@ DATA_PARALLEL = "data_parallel"
 
 _NEXT_TO_NOTHING = 1e-12
 """Loads that are so small still say which ways of dealing there are."""
+
+_ROUNDING = 1e-9
+"""Of the memory of a rank: sums of floats that are more by less are not."""
 
 _NOTICED_S = 1e-9
 """Ranks that differ by less are alike."""
@@ -93,7 +99,8 @@ class RankedPlan:
     @property
     def fits(self) -> bool:
         """Whether every rank has room for its tables."""
-        return float(self.used_bytes.max(initial=0.0)) <= self.room_bytes
+        most_bytes = self.room_bytes * (1 + _ROUNDING)
+        return float(self.used_bytes.max(initial=0.0)) <= most_bytes
 
     @functools.cached_property
     def cost_s(self) -> float | None:
@@ -111,10 +118,15 @@ class RankedPlan:
     def alone_s(self) -> Floats:
         """The step if only one rank had look-ups to do, for each rank, [ranks]."""
         loads, columns = self._loads, self._columns(KINDS[LOOKUPS])
-        alone = np.repeat(loads[None], len(loads), axis=0)
-        alone[:, :, columns] *= np.eye(len(loads))[:, :, None]
-        found: Floats = self.cost.step_s(alone)
-        return found
+        others = loads.copy()
+        others[:, columns] = 0.0
+
+        def alone(rank: int) -> float:
+            changed = others.copy()
+            changed[rank] = loads[rank]
+            return float(self.cost.step_s(changed))
+
+        return self._of_ranks(alone)
 
     @property
     def last(self) -> int | None:
@@ -134,13 +146,24 @@ class RankedPlan:
         loads, step_s = self._loads, self.cost_s or 0.0
         columns = self._columns(KINDS[LOOKUPS][:1])
         column = max(columns, key=lambda n: float(loads[:, n].sum()))
-        later = [np.repeat(loads[None], len(loads), axis=0) for _ in range(2)]
-        ranks, more_s = np.arange(len(loads)), 10.0 * step_s
-        for times, each in enumerate(later, 1):
-            each[ranks, ranks, column] += times * more_s
-        first_s, second_s = (self.cost.step_s(each) for each in later)
-        slope = np.maximum((second_s - first_s) / more_s, 1e-12)
-        found: Floats = np.maximum(more_s - (first_s - step_s) / slope, 0.0)
+        more_s = 10.0 * step_s
+
+        def slack(rank: int) -> float:
+            later = np.repeat(loads[None], 2, axis=0)
+            later[:, rank, column] += (more_s, 2.0 * more_s)
+            first_s, second_s = (float(each_s) for each_s in self.cost.step_s(later))
+            slope = max((second_s - first_s) / more_s, 1e-12)
+            return max(more_s - (first_s - step_s) / slope, 0.0)
+
+        return self._of_ranks(slack)
+
+    def _of_ranks(self, figure: Callable[[int], float]) -> Floats:
+        """Return a figure of each rank, [ranks]; ranks with equal loads are alike."""
+        _, firsts, kinds = np.unique(
+            self._loads, axis=0, return_index=True, return_inverse=True
+        )
+        figures = np.array([figure(rank) for rank in firsts.tolist()])
+        found: Floats = figures[kinds.reshape(-1)]
         return found
 
     @functools.cached_property
@@ -248,7 +271,7 @@ def shard(
     room_bytes = request.memory_bytes
     if room_bytes is None:
         dense_bytes = model.dense_bytes
-        room_bytes = model.target.device.memory.capacity_bytes - dense_bytes
+        room_bytes = _room_bytes(model.target, dense_bytes)
     task = Task.of(model.tables, cost, model.world, room_bytes, request.types)
     theirs = [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()]
     for one in theirs:
@@ -270,7 +293,7 @@ def shard(
     ]
     plans = [*_analyzed(plans, request.full, say), *plans[request.full :]]
     plans += _analyzed(theirs, len(theirs), say)
-    plans.sort(key=_order)
+    plans.sort(key=_order if request.full else _order_by_step)
     return Sharding(
         model=model,
         plans=tuple(plans),
@@ -280,10 +303,32 @@ def shard(
     )
 
 
-def _order(one: RankedPlan) -> tuple[bool, bool, float, bool, str]:
-    """What fits first, then what is analyzed whole; of equal steps the search's."""
-    step_s = round(one.step_s, 10)
-    return not one.fits, one.report is None, step_s, one.name in BASELINES, one.name
+def _room_bytes(target: Target, dense_bytes: float) -> float:
+    """Return what a rank has for tables.
+
+    Raises:
+        PerfcError: nothing.
+
+    """
+    capacity_bytes = target.device.memory.capacity_bytes
+    if dense_bytes < capacity_bytes:
+        return capacity_bytes - dense_bytes
+    msg = (
+        f"no room for tables: the rest of the step takes {dense_bytes / 1e9:,.1f} GB "
+        f"of a rank, {target.name} has {capacity_bytes / 1e9:,.1f} GB; use a smaller "
+        "batch"
+    )
+    raise PerfcError(msg)
+
+
+def _order(one: RankedPlan) -> tuple[bool, _ByStep]:
+    """What is analyzed whole comes first: its step is no estimate of the search's."""
+    return one.report is None, _order_by_step(one)
+
+
+def _order_by_step(one: RankedPlan) -> _ByStep:
+    """Of equal steps the search's."""
+    return round(one.step_s, 10), one.name in BASELINES, one.name
 
 
 def _analyzed(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -34,6 +35,9 @@ from perfc.ir import (
 _TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 _LARGEST = 2**40
 """Rows, columns and lookups are fewer than so many."""
+
+_MOST_ALIKE = 100_000
+"""Tables that one entry may stand for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -160,11 +164,10 @@ class _Reader:
         """Return the list of that name, or the only one."""
         lists = {k: v for k, v in document.items() if "tables" in _fields(v)}
         if "tables" in document:
-            lists = {name or Path(self.path).stem: document}
+            lists = {Path(self.path).stem: document}
         if not name and len(lists) == 1:
             (name,) = lists
-        if name in lists or "tables" in document:
-            name = name or next(iter(lists))
+        if name in lists:
             return self._list(name, _fields(lists[name]))
         if not lists:
             self._refuse('expected {"tables": [{"rows": N, "dim": N, "pooling": N}]}')
@@ -179,10 +182,9 @@ class _Reader:
             self._refuse(f"'tables' of {name!r} is no list with tables in it")
         entries = cast("list[object]", listed)
         found = [t for n, e in enumerate(entries) for t in self._tables(n, e)]
-        names = [table.name for table in found]
-        twice = next((n for n in names if names.count(n) > 1), None)
-        if twice is not None:
-            self._refuse(f"two tables are called {twice!r}")
+        name_of_most, times = Counter(t.name for t in found).most_common(1)[0]
+        if times > 1:
+            self._refuse(f"{times} tables are called {name_of_most!r}")
         kinds = sorted({table.dtype for table in found})
         if len(kinds) > 1:
             self._refuse(f"tables of {' and '.join(kinds)}; they must be alike")
@@ -199,6 +201,10 @@ class _Reader:
         if not isinstance(name, str) or not name:
             self._refuse(f"{where}: its name is {name!r}")
         count = int(self._number(fields.get("count", 1), f"{where}: count", least=1))
+        if count > _MOST_ALIKE:
+            self._refuse(
+                f"{where}: count is {count:,}, expected {_MOST_ALIKE:,} at most"
+            )
         pooling = fields.get("pooling", fields.get("hotness", 1))
         popularity = fields.get("popularity", "")
         if not isinstance(popularity, str):

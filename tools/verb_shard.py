@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir import UsageError
-from perfc.passes import MAX_RANKS, OPTIMIZERS, SHARDING_TYPES
+from perfc.passes import DATA_PARALLEL, MAX_RANKS, NAMED_PLANS, OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, check_world
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.files import write_result
@@ -244,14 +244,13 @@ def _given(model: ShardModel, texts: Sequence[str]) -> dict[str, Plan]:
 
 def _types(text: str) -> tuple[str, ...]:
     """Read sharding types, as pipelines or as plan files spell them."""
-    said = [part.strip().replace("-", "_") for part in text.split(",")]
-    spelled = tuple("grid_shard" if part == "grid" else part for part in said)
-    known = [kind for kind in SHARDING_TYPES if kind != "data_parallel"]
-    if unknown := [part for part in spelled if part not in known]:
-        listed = ", ".join(kind.replace("_", "-") for kind in known)
-        msg = f"--types: {unknown[0]!r} is none of {listed}"
+    known = {name: kind for name, kind in NAMED_PLANS.items() if kind != DATA_PARALLEL}
+    spelled = {**known, **{kind: kind for kind in known.values()}}
+    said = [part.strip() for part in text.split(",")]
+    if unknown := [part for part in said if part not in spelled]:
+        msg = f"--types: {unknown[0]!r} is none of {', '.join(known)}"
         raise UsageError(msg)
-    return tuple(dict.fromkeys(spelled))
+    return tuple(dict.fromkeys(spelled[part] for part in said))
 
 
 def _size(text: str | None) -> float | None:

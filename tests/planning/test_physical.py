@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import numpy as np
 import pytest
 
 from perfc.costmodels import load_target
+from perfc.ir import UsageError
 from perfc.passes import (
     COLUMN_WISE,
     GRID,
@@ -156,3 +158,16 @@ def test_a_step_without_tables_is_the_rest() -> None:
     steps = [_random_plan(task, random.Random(n)).step_s for n in range(5)]
 
     assert 0 < empty < min(steps)
+
+
+def test_tables_in_host_memory_have_no_price() -> None:
+    """They are not priced as if rows were in device memory."""
+    model = _model("dlrm-default:tables=2", "dgx-a100", 2, 64)
+    cost, placement = model.cost((ROW_WISE,)), Placement(ROW_WISE)
+    cached = attrs.evolve(placement, compute_kernel="fused_uvm_caching")
+
+    assert 2 == len(cost.shards(model.tables[0], placement))
+    with pytest.raises(UsageError, match="'fused_uvm_caching' is none of fused"):
+        cost.shards(model.tables[0], cached)
+    with pytest.raises(UsageError, match="'data_parallel' is none of table_wise"):
+        cost.shards(model.tables[0], Placement("data_parallel"))

@@ -126,7 +126,23 @@ def test_plans_of_torchrec(
         ),
         (
             _torchrec(sharding_type="table_row_wise", ranks=[2, 3, 4, 5]),
-            "wants one rank",
+            "wants one rank, or all 4 of a node, got",
+        ),
+        (
+            _torchrec(sharding_type="table_column_wise", ranks=[0, 1]),
+            "sharding_type 'table_column_wise' is none of table_wise",
+        ),
+        (
+            _torchrec(sharding_type="row_wise", compute_kernel="fused_uvm"),
+            "'fused_uvm' of row_wise is not modelled in plans, expected 'fused'",
+        ),
+        (
+            _torchrec(sharding_type="table_wise", ranks=[0], compute_kernel="dense"),
+            "compute_kernel 'dense' of table_wise",
+        ),
+        (
+            _torchrec(sharding_type="data_parallel", compute_kernel=["fused"]),
+            "compute_kernel ['fused'] of data_parallel",
         ),
     ],
 )
@@ -135,3 +151,11 @@ def test_plans_that_are_none(text: str, problem: str) -> None:
     with pytest.raises(PerfcError, match="plan: ") as raised:
         read_plan(text, [TableSize("t0", 64, 64.0)], WORLD, "plan")
     assert problem in str(raised.value)
+
+
+def test_a_plan_keeps_its_compute_kernel() -> None:
+    """What TorchRec's rules were asked about is written, not what is usual."""
+    plan = {"t": Placement("row_wise", compute_kernel="fused_uvm")}
+    entry = json.loads(plan_text(plan, [_table("t")], WORLD))["tables"]["t"]
+
+    assert "fused_uvm" == entry["compute_kernel"]

@@ -18,6 +18,7 @@ from tests.tools.command import Command, Outcome
 
 MODEL = ("dlrm-ddp:tables=6,rows=100000,pooling=20", "--batch", "2048")
 ON = ("--target", "dgx-a100", "--ranks", "4")
+ROW = {"name": "a", "rows": 9, "dim": 4}
 NAMES = {"local", "dim", "size", "lookup", "size-lookup"}
 
 
@@ -161,9 +162,9 @@ def test_progress_goes_to_stderr(command: Command) -> None:
     ("arguments", "code", "problem"),
     [
         (("--plan", "nosuch"), 2, "plan 'nosuch' is neither a file nor one of"),
-        (("--types", "diagonal"), 2, "'diagonal' is none of table-wise"),
+        (("--types", "diagonal"), 2, "table-row-wise, grid"),
         (("--types", ""), 2, "'' is none of"),
-        (("--types", "data-parallel"), 2, "'data_parallel' is none of"),
+        (("--types", "data-parallel"), 2, "'data-parallel' is none of"),
         (("--cost", "nosuch"), 2, "--cost 'nosuch' is none of physical"),
         (("--memory", "12 apples"), 2, "expected a size above 0"),
         (("--memory", "0GB"), 2, "expected a size above 0"),
@@ -221,6 +222,8 @@ def test_a_plan_that_is_too_full(command: Command, tmp_path: Path) -> None:
         ('{"tables": [{"rows": 9, "dim": 4, "dtype": "int4"}]}', 1, "dtype 'int4'"),
         ('{"tables": [{"rows": 9, "dim": 4}]}', 2, "says no batch; add --batch N"),
         ('{"tables": [{"rows": 9, "dim": 4}], "batch": 0}', 1, "batch is 0"),
+        ('{"tables": [{"rows": 9, "dim": 4, "count": 1e9}]}', 1, "expected 100,000 at"),
+        (json.dumps({"tables": [ROW, ROW]}), 1, "2 tables are called 'a'"),
         ('{"a": {"tables": []}, "b": {"tables": []}}', 2, "say which as"),
     ],
 )
@@ -235,6 +238,61 @@ def test_lists_that_are_none(
     assert code == outcome.code
     assert problem in outcome.error
     assert "tables.json" in outcome.error
+
+
+def test_a_list_by_a_name_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    """A file of one list has the name of the file, no other."""
+    path = _listed(tmp_path / "tables.json", {"rows": 9, "dim": 4}, batch=8)
+
+    assert 0 == command("shard", f"{path}:tables", *ON, "-q").code
+    outcome = command("shard", f"{path}:other", *ON)
+    assert 2 == outcome.code
+    assert "no list 'other'; say which as" in outcome.error
+
+
+def test_no_room_for_any_table(command: Command, tmp_path: Path) -> None:
+    """Where the rest of the step fills the memory, that is what is said."""
+    table = {"rows": 9, "dim": 8, "pooling": 1e9}
+    path = _listed(tmp_path / "tables.json", table, batch=64)
+    outcome = command("shard", path, *ON, "-q")
+
+    assert 1 == outcome.code
+    assert "no room for tables: the rest of the step takes" in outcome.error
+    assert "use a smaller batch" in outcome.error
+
+
+def test_ranks_without_number(command: Command, tmp_path: Path) -> None:
+    """What each rank could do more is found without a table of ranks x ranks."""
+    path = _listed(tmp_path / "tables.json", {"rows": 9, "dim": 8}, batch=8)
+    types = ("--types", "table-wise", "--full", "0", "-q")
+    outcome = command(
+        *("shard", path, "--target", "dgx-a100", "--ranks", "65536", *types)
+    )
+
+    assert (0, "") == (outcome.code, outcome.err)
+    assert "65504 more" in outcome.out
+
+
+def test_a_slow_plan_is_not_the_best(command: Command) -> None:
+    """Without the pipeline too, `best` is the fastest, not what was given."""
+    given = ("--plan", "data-parallel", "--full", "0", "--format", "json")
+    plans = _json(_shard(command, *given))["plans"]
+
+    assert "data-parallel" == plans[-1]["name"]
+    assert plans[-1]["step_us"] > plans[0]["step_us"]
+
+
+def test_a_plan_in_host_memory_is_refused(command: Command, tmp_path: Path) -> None:
+    """Its tables do not run as if they were in device memory."""
+    entry = {"sharding_type": "row_wise", "compute_kernel": "fused_uvm_caching"}
+    plan = tmp_path / "plan.json"
+    tables = {f"emb_l.{n}": entry for n in range(6)}
+    plan.write_text(json.dumps({"sparse": tables}), encoding="utf-8")
+    outcome = _shard(command, "--plan", str(plan))
+
+    assert 1 == outcome.code
+    assert "'emb_l.0': compute_kernel 'fused_uvm_caching' of row_wise" in outcome.error
+    assert "place-embeddings" in outcome.error
 
 
 def test_a_model_without_tables(command: Command) -> None:
