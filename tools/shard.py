@@ -334,11 +334,11 @@ def _order_by_step(one: RankedPlan) -> _ByStep:
 def _analyzed(
     plans: Sequence[RankedPlan], most: int, say: Callable[[str], None]
 ) -> list[RankedPlan]:
-    """Run the whole pipeline on the first few plans; equal plans once."""
+    """Run the whole pipeline on the first few plans, if it has not been."""
     found: list[RankedPlan] = []
     for one in plans[:most]:
         say(f"analyzing the plan {one.name}")
-        report = one.model.report(one.plan)
+        report = one.report or one.model.report(one.plan)
         found.append(attrs.evolve(one, report=report))
     return found
 
@@ -346,27 +346,32 @@ def _analyzed(
 def _given(
     name: str, plan: Plan, model: ShardModel, cost: PlanCost, room_bytes: float
 ) -> RankedPlan:
-    """Price a plan of the user's."""
+    """Price a plan of the user's.
+
+    Data-parallel tables have no price in the search: of these plans the whole pipeline
+    says what they take, in memory too.
+    """
     ranks = model.world.ranks
-    loads, used = np.zeros((ranks, len(cost.resources))), np.zeros(ranks)
-    priced = all(p.kind != DATA_PARALLEL for p in plan.values())
-    for table in model.tables:
-        placement = plan[table.name]
-        if placement.kind == DATA_PARALLEL:
-            used += table.bytes
-            continue
-        for one in cost.shards(table, placement):
-            loads[one.rank] += one.loads
-            used[one.rank] += one.memory_bytes
-    return RankedPlan(
+    made = RankedPlan(
         name=name,
         plan=plan,
         model=model,
         cost=cost,
-        loads=loads if priced else None,
-        used_bytes=used,
+        loads=None,
+        used_bytes=np.zeros(ranks),
         room_bytes=room_bytes,
     )
+    if any(placement.kind == DATA_PARALLEL for placement in plan.values()):
+        report = model.report(plan)
+        peak_bytes = max(use.peak_bytes for use in report.memory_uses)
+        used = np.full(ranks, max(0.0, peak_bytes - model.dense_bytes))
+        return attrs.evolve(made, used_bytes=used, report=report)
+    loads, used = np.zeros((ranks, len(cost.resources))), np.zeros(ranks)
+    for table in model.tables:
+        for one in cost.shards(table, plan[table.name]):
+            loads[one.rank] += one.loads
+            used[one.rank] += one.memory_bytes
+    return attrs.evolve(made, loads=loads, used_bytes=used)
 
 
 def _check_fits(plan: RankedPlan) -> None:

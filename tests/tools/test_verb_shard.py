@@ -127,6 +127,18 @@ def test_plans_that_cannot_be_searched_are_compared(command: Command) -> None:
     assert one["pipeline_us"] > 0
 
 
+def test_gradients_and_states_of_data_parallel_tables_must_fit(
+    command: Command,
+) -> None:
+    """Each rank has them of all tables: with Adam more than four times the rows."""
+    given = ("--plan", "data-parallel", "--optimizer", "adam", "--memory", "0.6GB")
+    tables = "dlrm-ddp:tables=6,rows=100000", "--batch", "2048"
+    outcome = command("shard", *tables, *ON, "-q", *given)
+
+    assert 1 == outcome.code
+    assert "plan data-parallel does not fit: tables take" in outcome.error
+
+
 def test_without_the_pipeline(command: Command) -> None:
     """`--full 0` shows what the search goes by, marked so."""
     outcome = _shard(command, "--full", "0")
