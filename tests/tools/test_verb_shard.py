@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,19 @@ def test_plans_are_ranked(command: Command) -> None:
     assert all(plan["fits"] for plan in plans)
     assert {6} == {len(plan["plan"]["tables"]) for plan in plans}
     assert [0, 1, 2, 3] == [one["rank"] for one in plans[0]["ranks"]]
+
+
+def test_the_keys_are_documented(command: Command) -> None:
+    """The reference lists each key, those that may be null too."""
+    page = (Path(__file__).parents[2] / "docs/reference/shard.md").read_text("utf-8")
+    report = _json(_shard(command, "--format", "json"))
+    best = report["plans"][0]
+    table = best["plan"]["tables"]["emb_l.0"]
+    documents = (report, best, best["ranks"][0], table, best["exposed_us"])
+    keys = {key for document in documents for key in document}
+    listed = set(re.findall(r"`([^`]+)`", page))
+
+    assert set() == keys - listed
 
 
 def test_the_step_is_what_analyze_says(command: Command, tmp_path: Path) -> None:
