@@ -6,7 +6,7 @@
   with `NAME_offsets`, or `indices_NAME` with `offsets_NAME`.
 - `.npy`: rows of one table, shape (lookups,) or (batch, pooling).
 - `.parquet`, `.csv`: a column a table, a line a sample; a cell is a row, or a list of
-  rows; in CSV separated by blanks or `|`.
+  rows; in CSV separated by blanks or `|`, below a line of the names of tables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import csv
 import importlib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,18 @@ class IndexTraceError(PerfcError):
     """A file is no index trace."""
 
 
-_DAMAGED = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+_MOST = 2**63 - 1
+"""Number of a row: what 64 bits with a sign hold."""
+
+_DAMAGED = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    csv.Error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """What readers raise of files that are cut off, or are something else."""
 
 
@@ -84,10 +95,27 @@ def read_index_trace(path: Path) -> list[TableTrace]:
     except _DAMAGED as error:
         message = f"{path}: cannot be read as {path.suffix} ({_line(error)})"
         raise IndexTraceError(message) from None
+    _check_names(path, [table.name for table in tables])
     if not any(len(table.indices) for table in tables):
         message = f"{path}: there are no look-ups in it"
         raise IndexTraceError(message)
     return tables
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    """Refuse tables that nobody could speak of.
+
+    Raises:
+        IndexTraceError: a table has no name, or that of another.
+
+    """
+    if "" in names:
+        message = f"{path}: table {names.index('') + 1} has no name; expected one"
+        raise IndexTraceError(message)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        message = f"{path}: two tables are called {twice!r}; expected a name for each"
+        raise IndexTraceError(message)
 
 
 def _line(error: Exception) -> str:
@@ -109,9 +137,10 @@ def _table(path: Path, name: str, indices: Ints, lengths: Ints) -> TableTrace:
     if len(lengths) and int(lengths.min()) < 0:
         message = f"{path}: offsets of {name!r} fall; expected them to rise"
         raise IndexTraceError(message)
-    if int(lengths.sum()) != len(indices):
+    held = sum(lengths.tolist())  # numbers of Python, which do not overflow
+    if held != len(indices):
         message = (
-            f"{path}: bags of {name!r} hold {int(lengths.sum())} rows, but there are "
+            f"{path}: bags of {name!r} hold {held} rows, but there are "
             f"{len(indices)} indices"
         )
         raise IndexTraceError(message)
@@ -128,7 +157,13 @@ def _integers(path: Path, name: str, found: Any, dims: tuple[int, ...]) -> Ints:
             f"expected {expected} of integers"
         )
         raise IndexTraceError(message)
+    if array.dtype.kind == "u" and array.size and int(array.max()) > _MOST:
+        raise _beyond(path, name)
     return array.astype(np.int64)
+
+
+def _beyond(path: Path, name: str) -> IndexTraceError:
+    return IndexTraceError(f"{path}: {name!r} looks up a row beyond {_MOST}")
 
 
 def _npy(path: Path) -> list[TableTrace]:
@@ -166,8 +201,10 @@ def _joined(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
     else:
         offsets = _integers(path, "offsets", arrays["offsets"], (1,))
         lengths = _lengths(offsets, len(indices))
-    count = int(np.asarray(arrays.get("tables", 1)).reshape(-1)[0])
     if len(lengths.shape) == 1:
+        said = np.asarray(arrays.get("tables", 1)).reshape(-1)
+        said = _integers(path, "tables", said, (1,))
+        count = int(said[0]) if len(said) == 1 else 0
         if count < 1 or len(lengths) % count:
             message = f"{path}: {len(lengths)} bags are not those of {count} tables"
             raise IndexTraceError(message)
@@ -209,10 +246,13 @@ def _named(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
 
 
 def _csv(path: Path) -> list[TableTrace]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         header: list[str] = []
         names = next(reader, header)
+        if names and not any(name.strip(" |0123456789") for name in names):
+            message = f"{path}: line 1 has no names of tables; found {names[0]!r}"
+            raise IndexTraceError(message)
         cells: list[list[list[int]]] = [[] for _ in names]
         for line in filter(None, reader):
             if len(line) != len(names):
@@ -231,8 +271,7 @@ def _listed(path: Path, name: str, bags: list[list[int]]) -> TableTrace:
     try:
         flat = np.array([row for bag in bags for row in bag], dtype=np.int64)
     except OverflowError:
-        message = f"{path}: {name!r} looks up a row beyond 64 bits"
-        raise IndexTraceError(message) from None
+        raise _beyond(path, name) from None
     return _table(path, name, flat, lengths)
 
 
@@ -241,14 +280,30 @@ def _parquet(path: Path) -> list[TableTrace]:
     tables: list[TableTrace] = []
     for name in found.column_names:
         column: Any = found.column(name).combine_chunks()
-        if str(column.type).startswith(("list", "large_list")):
-            lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-            flat = column.flatten().to_numpy(zero_copy_only=False)
-            rows = _integers(path, name, flat, (1,))
-            tables.append(_table(path, name, rows, lengths.astype(np.int64)))
-        else:
-            tables.append(_single(path, name, column.to_numpy(zero_copy_only=False)))
+        if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
+            tables.append(_single(path, name, _column(path, name, column)))
+            continue
+        rows = _integers(path, name, _column(path, name, column.flatten()), (1,))
+        tables.append(_table(path, name, rows, _bag_lengths(column)))
     return tables
+
+
+def _bag_lengths(column: Any) -> Ints:  # noqa: ANN401 - of pyarrow
+    """Return the lengths of lists; a list that is not there is a bag of none."""
+    if str(column.type).startswith("fixed_size_list"):
+        valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+        return valid * np.int64(column.type.list_size)
+    lengths: Any = column.value_lengths().fill_null(0)
+    found: Ints = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _column(path: Path, name: str, column: Any) -> Any:  # noqa: ANN401 - of pyarrow
+    if column.null_count:
+        holes = f"no value {column.null_count} times"
+        message = f"{path}: {name!r} has {holes}; expected integers"
+        raise IndexTraceError(message)
+    return column.to_numpy(zero_copy_only=False)
 
 
 def _arrow_table(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.costmodels.look_up import drawn, misses
 from tests.tools.command import Command
 
-from perfc.costmodels import ZipfMandelbrot, parse_popularity
+from perfc.costmodels import ZipfMandelbrot, parse_popularity, reuse_histogram
 from perfc.fitting import fit_popularity, histogram_of, miss_curve_of, stack_distances
 
 POOLING = 5
@@ -142,9 +143,44 @@ def test_fits_find_the_law(s: float, q: float, rows: int) -> None:
 
     found = fit_popularity(histogram_of(lookups))
 
-    assert pytest.approx(s, abs=0.04) == found.popularity.s
-    assert pytest.approx(q, rel=0.25, abs=1.0) == found.popularity.q
+    assert pytest.approx(s, abs=0.04) == found.s
+    assert pytest.approx(q, rel=0.25, abs=1.0) == found.q
     assert pytest.approx(rows, rel=0.15) == found.rows
+    assert found.error < 2.5 * found.noise
+
+
+@given(
+    st.floats(0.5, 4), st.floats(1, 4.5), st.integers(0, 2**31), st.sampled_from([0, 1])
+)
+@settings(max_examples=12, deadline=None)
+def test_the_simplest_law_is_taken(
+    rows: float, count: float, seed: int, equal: int
+) -> None:
+    """Look-ups that are uniform, at random or in turn, are fitted as uniform."""
+    table, lookups = round(10**rows), round(10**count)
+    draws = np.random.default_rng(seed).integers(0, table, lookups)
+    found = fit_popularity(histogram_of(np.arange(lookups) % table if equal else draws))
+
+    assert "uniform" == str(found.popularity)
+    assert (0, 0) == (found.s, found.q)
+
+
+def test_numbers_of_hits_are_grouped_within_bins_of_reuse() -> None:
+    """Rows are in the bin of reuse that their hits say, grouped or not."""
+    hits = np.arange(1, 70)
+    grouped = histogram_of(np.repeat(hits, hits))
+    found = reuse_histogram(grouped, 2**62, grouped.lookups)
+
+    assert (1, 1, 2, 4, 8, 16, 32, 5) == found.rows[:8]
+
+
+def test_seven_rows_in_turn(command: Command, tmp_path: Path) -> None:
+    """A table whose seven rows are hit alike is called uniform, of seven rows."""
+    save(tmp_path / "t.npz", t=np.arange(700) % 7)
+
+    said = command("locality", str(tmp_path / "t.npz")).out
+
+    assert "t  uniform of 7 rows, shares of look-ups off by" in said
 
 
 @given(st.lists(st.integers(0, 12), max_size=200))
@@ -221,6 +257,24 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"indices": np.arange(4), "offsets": np.arange(4), "tables": 3},
         "4 bags are not those of 3 tables",
     ),
+    "half-a-table": (
+        {"indices": np.arange(4), "offsets": np.arange(4), "tables": 1.5},
+        "'tables' is 1-D of float64",
+    ),
+    "no-number-of-tables": (
+        {"indices": np.arange(4), "offsets": np.arange(4), "tables": np.zeros(0, int)},
+        "4 bags are not those of 0 tables",
+    ),
+    "overflowing": (
+        {"indices": np.arange(3), "lengths": np.array([2**63 - 1, 2**63 - 1, 5])},
+        f"hold {2**64 + 3} rows, but there are 3 indices",
+    ),
+    "unsigned": (
+        {"t": np.array([2**63], np.uint64)},
+        f"'t' looks up a row beyond {2**63 - 1}",
+    ),
+    "booleans": ({"t": np.array([True])}, "'t' is 1-D of bool"),
+    "nameless": ({"": np.arange(3)}, "table 1 has no name"),
     "empty": (
         {"indices": np.array([], int), "lengths": np.zeros(3, int)},
         "no look-ups",
@@ -258,7 +312,11 @@ def test_arrays_of_another_shape(command: Command, tmp_path: Path, name: str) ->
         ("t.csv", b"a,b\n1\n", "line 2: 1 cells; expected 2"),
         ("t.csv", b"a\nx\n", "cannot be read as .csv"),
         ("t.csv", b"a\n-4\n", "looks up row -4"),
-        ("t.csv", b"a\n99999999999999999999\n", "beyond 64 bits"),
+        ("t.csv", b"a\n99999999999999999999\n", f"beyond {2**63 - 1}"),
+        ("t.csv", b"a\n" + b"1 " * 70_000, "cannot be read as .csv"),
+        ("t.csv", b"1,2\n3,4\n", "line 1 has no names of tables; found '1'"),
+        ("t.csv", b"a,a\n3,4\n", "two tables are called 'a'"),
+        ("t.csv", b"a,\n3,4\n", "table 2 has no name"),
         ("t.csv", b"a\n\xff\xfe\n", "cannot be read as .csv"),
         ("t.parquet", b"PAR1", "cannot be read as .parquet"),
         ("t.txt", b"1\n", "ends in one of .npz, .npy, .parquet, .csv"),
@@ -275,6 +333,34 @@ def test_damaged_files(
 
     assert (1, "", 1) == (done.code, done.out, done.err.count("\n"))
     assert problem in done.err
+
+
+def test_names_behind_a_byte_order_mark(command: Command, tmp_path: Path) -> None:
+    """A byte order mark is no part of the first table's name."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbfa\n1\n1\n")
+
+    assert "a" == locality(command, path)["tables"][0]["name"]
+
+
+def test_columns_of_parquet(command: Command, tmp_path: Path) -> None:
+    """Lists of one length are bags, lists that are null are empty, and rows are not."""
+    arrow, parquet = pytest.importorskip("pyarrow"), import_module("pyarrow.parquet")
+    pair = arrow.list_(arrow.int64(), 2)
+    columns = {
+        "pairs": arrow.array([[1, 2], None, [2, 4]], pair),
+        "lists": arrow.array([[1], None, [2, 4]]),
+    }
+    path, holes = tmp_path / "t.parquet", tmp_path / "holes.parquet"
+    parquet.write_table(arrow.table(columns), path)
+    parquet.write_table(arrow.table({"t": arrow.array([1, None])}), holes)
+
+    found = locality(command, path, "--no-fit")["tables"]
+
+    assert [("pairs", 4, 3), ("lists", 3, 3)] == [
+        (table["name"], table["lookups"], table["samples"]) for table in found
+    ]
+    assert "'t' has no value 1 times" in command("locality", str(holes)).err
 
 
 def test_truncated_archive(command: Command, tmp_path: Path) -> None:
