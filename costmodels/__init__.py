@@ -135,6 +135,7 @@ from perfc.costmodels.reuse import (
     published_histogram,
     reuse_histogram,
     rows_by_hits,
+    share_noise,
 )
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.row_cache import (
@@ -356,6 +357,7 @@ __all__ = [
     "row_curve",
     "rows_by_hits",
     "rows_for_hits",
+    "share_noise",
     "simt_parameters",
     "simt_seconds",
     "static_miss_share",

@@ -89,6 +89,25 @@ def rows_by_hits(
     return tuple(float(bins.rows @ (high - low)) for low, high in pairwise(upto))
 
 
+def share_noise(popularity: Popularity, rows: int, lookups: float) -> float:
+    """Return how far shares of look-ups are from those that are expected, by chance.
+
+    Of the cumulative shares of look-ups in the 17 bins, drawn from a popularity: the
+    root mean square of their standard deviations. With X the hits of a row, Poisson's,
+    and A = 1 up to a bin's end, a share varies as the sum of X A over rows does, given
+    the sum of X.
+    """
+    bins = rank_bins(popularity, rows)
+    mean = lookups * bins.probability
+    total = 0.0
+    for edge in REUSE_EDGES[1:-1]:
+        first = mean * _up_to(mean, edge - 1)  # of X A
+        second = first + mean**2 * _up_to(mean, edge - 2)  # of X X A
+        together = float(bins.rows @ (second - first * mean))  # with the look-ups
+        total += float(bins.rows @ (second - first**2)) - together**2 / lookups
+    return math.sqrt(max(total, 0.0) / (len(REUSE_EDGES) - 1)) / lookups
+
+
 def _counted(histogram: Histogram) -> ReuseHistogram:
     """Put the groups of a histogram into bins."""
     rows, lookups = [0.0] * 17, [0.0] * 17

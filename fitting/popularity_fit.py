@@ -1,8 +1,14 @@
-"""Fit a Zipf-Mandelbrot popularity to how often the rows of a trace were hit."""
+"""Fit a popularity to how often the rows of a trace were hit.
+
+Of the uniform one, Zipf's and Zipf-Mandelbrot's, each of which has a number more than
+the one before, the simplest is taken that explains the hits: a number costs half the
+logarithm of the look-ups (G. Schwarz, Annals of Statistics, 1978).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -10,14 +16,20 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import (
     Histogram,
+    Popularity,
     ReuseHistogram,
+    Uniform,
     ZipfMandelbrot,
     reuse_histogram,
+    share_noise,
     unique_row_count,
 )
 
-_GROUPS = 24
-"""Numbers of hits above this are grouped, so many to a factor of ten."""
+_ALONE = 24
+"""Numbers of hits above this are grouped."""
+
+_GROUPS = 8
+"""Groups of a factor of two; they end where the bins of reuse do."""
 
 _MOST_ROWS = 1e15
 _GRID_S = (0.2, 0.5, 0.8, 1.0, 1.2, 1.5)
@@ -32,16 +44,39 @@ class PopularityFit:
     """What was fitted.
 
     Attributes:
-        popularity: The law.
+        s: The exponent; 0 of the uniform law.
+        q: The shift; 0 of the uniform law and of Zipf's.
         rows: Of the table: those that the law needs to touch as many as were touched.
         error: Root mean square of how far the cumulative shares of look-ups are apart,
             by how often their row is hit.
+        noise: How far they are of look-ups that are drawn from the law.
 
     """
 
-    popularity: ZipfMandelbrot
+    s: float
+    q: float
     rows: int
     error: float
+    noise: float
+
+    @property
+    def popularity(self) -> Popularity:
+        """The law."""
+        return _law(self.s, self.q)
+
+
+@attrs.frozen
+class _Trial:
+    """A law that was tried, the rows that it needs, and how far off it is."""
+
+    s: float
+    q: float
+    rows: int
+    deviance: float
+
+
+def _law(s: float, q: float) -> Popularity:
+    return ZipfMandelbrot(s, q) if s else Uniform()
 
 
 def histogram_of(indices: NDArray[np.int64]) -> Histogram:
@@ -49,7 +84,7 @@ def histogram_of(indices: NDArray[np.int64]) -> Histogram:
     hits = np.unique(indices, return_counts=True)[1]
     values, rows = np.unique(hits, return_counts=True)
     group = np.where(
-        values <= _GROUPS, values, np.floor(np.log10(values) * _GROUPS) + _GROUPS * 10
+        values <= _ALONE, values, np.ceil(np.log2(values) * _GROUPS) + _ALONE
     )
     pairs: list[tuple[float, float]] = []
     for each in np.unique(group):
@@ -60,34 +95,54 @@ def histogram_of(indices: NDArray[np.int64]) -> Histogram:
 
 
 def fit_popularity(histogram: Histogram) -> PopularityFit:
-    """Fit exponent and shift by how many rows were hit so and so often.
+    """Fit a law by how many rows were hit so and so often.
 
     Numbers of rows in the 17 bins of reuse are taken as Poisson's, and cumulative
     shares of look-ups shall agree, too: they are of the few rows at the head. The rows
     of the table follow from how many were touched.
     """
     seen = reuse_histogram(histogram, 2**62, histogram.lookups)
+    number = math.log(histogram.lookups) / 2
+    tried = [
+        _tried(seen, histogram, 0.0, 0.0),
+        _searched(seen, histogram, (0.0,)),
+        _searched(seen, histogram, _GRID_Q),
+    ]
+    costs = [trial.deviance + count * number for count, trial in enumerate(tried)]
+    best = tried[costs.index(min(costs))]
+    law, rows, lookups = _law(best.s, best.q), best.rows, histogram.lookups
+    error = math.sqrt(_apart(reuse_histogram(law, rows, lookups), seen))
+    noise = share_noise(law, rows, lookups)
+    return PopularityFit(best.s, best.q, rows, error, noise)
+
+
+def _searched(
+    seen: ReuseHistogram, histogram: Histogram, shifts: Sequence[float]
+) -> _Trial:
+    """Search for the exponent, and for the shift if more than one is to begin with."""
     best = min(
-        (_tried(seen, histogram, s, q) for s in _GRID_S for q in _GRID_Q),
-        key=lambda tried: tried[0],
+        (_tried(seen, histogram, s, q) for s in _GRID_S for q in shifts),
+        key=_deviance,
     )
+    powers = (-1, 0, 1) if len(shifts) > 1 else (0,)
     wide_s, wide_q = 0.15, 4.0
     for _ in range(_ROUNDS):
-        s, q = best[1].s, best[1].q
         near = [
-            (max(s + step * wide_s, 0.0), max((q + 1) * wide_q**power - 1, 0.0))
+            (best.s + step * wide_s, (best.q + 1) * wide_q**power - 1)
             for step in (-1, 0, 1)
-            for power in (-1, 0, 1)
+            for power in powers
             if step or power
         ]
-        found = [_tried(seen, histogram, *each) for each in near]
-        better = min(found, key=lambda tried: tried[0])
-        if better[0] >= best[0]:
+        found = [_tried(seen, histogram, max(s, 0.0), max(q, 0.0)) for s, q in near]
+        better = min(found, key=_deviance)
+        if better.deviance >= best.deviance:
             wide_s, wide_q = wide_s * 0.6, wide_q**0.6
-        best = min(best, better, key=lambda tried: tried[0])
-    law, rows = best[1], best[2]
-    made = reuse_histogram(law, rows, histogram.lookups)
-    return PopularityFit(law, rows, math.sqrt(_apart(made, seen)))
+        best = min(best, better, key=_deviance)
+    return best
+
+
+def _deviance(trial: _Trial) -> float:
+    return trial.deviance
 
 
 def _apart(made: ReuseHistogram, seen: ReuseHistogram) -> float:
@@ -99,22 +154,23 @@ def _apart(made: ReuseHistogram, seen: ReuseHistogram) -> float:
     return total / len(seen.lookups) / sum(seen.lookups) ** 2
 
 
-def _tried(
-    seen: ReuseHistogram, histogram: Histogram, s: float, q: float
-) -> tuple[float, ZipfMandelbrot, int]:
-    """Return the deviance of a law, the law, and the rows that it needs."""
-    law = ZipfMandelbrot(round(s, 4), round(q, 2))
+def _tried(seen: ReuseHistogram, histogram: Histogram, s: float, q: float) -> _Trial:
+    """Return how far a law is from what was seen, with the rows that it needs."""
+    s, q = round(s, 4), round(q, 2)
+    law = _law(s, q)
     rows = _rows_for(law, histogram.lookups, histogram.touched)
     made = reuse_histogram(law, rows, histogram.lookups)
     deviance = _HEAD_WEIGHT * histogram.touched * _apart(made, seen)
     for expected, found in zip(made.rows, seen.rows, strict=True):
         mean = max(expected, 1e-9)
         deviance += mean - found + (found * math.log(found / mean) if found else 0.0)
-    return deviance, law, rows
+    return _Trial(s, q, rows, deviance)
 
 
-def _rows_for(law: ZipfMandelbrot, lookups: float, touched: float) -> int:
+def _rows_for(law: Popularity, lookups: float, touched: float) -> int:
     """Return the fewest rows of which as many are touched; the most if none are."""
+    if round(unique_row_count(law, round(touched), lookups)) >= touched:
+        return round(touched)
     low, high = math.log(touched), math.log(_MOST_ROWS)
     for _ in range(18):
         middle = (low + high) / 2

@@ -192,10 +192,11 @@ def _document(table: TableLocality) -> dict[str, object]:
         "popularity": str(table.histogram),
         "fitted": {
             "popularity": str(fit.popularity),
-            "s": fit.popularity.s,
-            "q": fit.popularity.q,
+            "s": fit.s,
+            "q": fit.q,
             "rows": fit.rows,
             "share_error": fit.error,
+            "share_noise": fit.noise,
             "unique_per_batch": unique_row_count(
                 fit.popularity, fit.rows, table.batch * table.trace.pooling
             ),
@@ -251,8 +252,9 @@ def _cells(table: TableLocality) -> list[str]:
 def _fitted(table: TableLocality) -> str:
     if table.fit is None:
         return "none: no row is looked up twice"
-    off = f"shares of look-ups off by {table.fit.error:.1%}"
-    return f"{table.fit.popularity} of {table.fit.rows:,} rows, {off}"
+    fit = table.fit
+    off = f"shares of look-ups off by {fit.error:.1%} ({fit.noise:.1%} by chance)"
+    return f"{fit.popularity} of {fit.rows:,} rows, {off}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 from pathlib import Path
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from tests.costmodels.look_up import distinct_bags, drawn
 
 from perfc.costmodels import (
+    REUSE_EDGES,
     Distinct,
     Histogram,
+    Popularity,
     Uniform,
     ZipfMandelbrot,
     inclusion_shares,
@@ -24,6 +27,7 @@ from perfc.costmodels import (
     rank_bins,
     reuse_histogram,
     row_curve,
+    share_noise,
     unique_row_count,
 )
 
@@ -185,6 +189,21 @@ def test_simulated_unique_rows() -> None:
         else:
             continue
         assert found == pytest.approx(float(row["simulated"]), rel=0.005), row
+
+
+@pytest.mark.parametrize("popularity", [Uniform(), ZipfMandelbrot(1.1)])
+def test_noise_of_shares(popularity: Popularity) -> None:
+    """Shares of look-ups are off by what chance leaves, as drawn look-ups show."""
+    rows, lookups, square = 500, 4000, 0.0
+    made = np.cumsum(reuse_histogram(popularity, rows, lookups).lookups) / lookups
+    for seed in range(200):
+        hits = np.bincount(drawn(popularity, rows, lookups, seed), minlength=rows)
+        seen = [hits[hits <= edge].sum() / lookups for edge in REUSE_EDGES[1:]]
+        square += float(((made - seen) ** 2).mean()) / 200
+
+    found = share_noise(popularity, rows, lookups)
+
+    assert found == pytest.approx(math.sqrt(square), rel=0.1)
 
 
 @needs_data
