@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
-from perfc.ir import Graph, Node, Program, Record, UsageError, inputs_of_backward
+from perfc.costmodels import UVM
+from perfc.ir import (
+    OPTIMIZER_STATES,
+    Graph,
+    Node,
+    Program,
+    Record,
+    UsageError,
+    Value,
+    inputs_of_backward,
+)
 
 _FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
 
@@ -59,6 +69,48 @@ def change_tables(nodes: Sequence[tuple[Graph, Node]], change: Change) -> None:
         changed = tuple(map(change, names, tables))
         if changed != tables:
             graph.set_attributes(node, tables=changed)
+
+
+def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
+    """Refuse tables in host memory that an optimizer updates, not their look-up.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    hosted = (value.name for value in tables_off_device(graph) if value in updated)
+    for name in hosted:
+        kinds = ", ".join(OPTIMIZER_STATES)
+        msg = (
+            f"table {name!r} is in host memory, where only batched look-ups update "
+            f"tables (with {kinds}); batch them (--pass batch-embeddings, or a "
+            "workload's embedding=batched), or leave the table in device memory"
+        )
+        raise UsageError(msg)
+
+
+def tables_off_device(graph: Graph) -> dict[Value, Record]:
+    """Return embedding tables that lie in host memory, and what is said of them.
+
+    States of fused updates that have a number for each element lie where their table
+    does, without a cache; those of a number a row are on the device (FBGEMM's
+    `construct_split_state`).
+    """
+    placed: dict[Value, Record] = {}
+    for node in graph:
+        if node.op not in (_FORWARD, _BACKWARD):
+            continue
+        tables = node.attributes.records("tables")
+        hosted = [(i, table) for i, table in enumerate(tables) if table.get("tier")]
+        if node.op == _FORWARD:
+            placed.update((node.operands[i], table) for i, table in hosted)
+            continue
+        states = node.operands[inputs_of_backward(node.attributes) + len(tables) :]
+        for number, table in hosted:
+            own = states[number :: len(tables)]
+            wide = (value for value in own if value.type and value.type.rank > 1)
+            placed.update(dict.fromkeys(wide, table.updated(tier=UVM)))
+    return placed
 
 
 def listed(names: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from perfc.passes.eager_launches import FREE
 from perfc.passes.eager_memory import SCRATCH, blas_workspace_bytes
 from perfc.passes.facts import LAUNCHES, TYPED
 from perfc.passes.fused_kernel import fused_nodes
+from perfc.passes.looked_up_tables import tables_off_device
 from perfc.passes.memory_use import MEMORY, BufferKind, BufferRow, MemoryUse
 from perfc.passes.task_kinds import detail_mask, task_mask
 
@@ -179,7 +180,7 @@ class _Storages:
         made = self._made()
         end, gradients = len(self.nodes), self._gradients()
         states = self.graph.states  # gradients among them are zeroed, and not freed
-        placed = _tables_off_device(self.graph)
+        placed = tables_off_device(self.graph)
         lasting = (
             (BufferKind.PARAMETER, self.graph.parameters),
             (BufferKind.OPTIMIZER, [v for v in states if v not in gradients]),
@@ -338,19 +339,6 @@ def _alias_places(op: str) -> tuple[int | None, int]:
 def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
     assert type_ is not None  # noqa: S101 - the fact TYPED says so
     return type_.bind(bindings)
-
-
-def _tables_off_device(graph: Graph) -> dict[Value, Record]:
-    """Return embedding tables that lie in host memory, and what is said of them."""
-    return {
-        weight: table
-        for node in graph
-        if node.op == "embedding_bag"
-        for weight, table in zip(
-            node.operands, node.attributes.records("tables"), strict=False
-        )
-        if table.get("tier")
-    }
 
 
 def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:

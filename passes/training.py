@@ -34,6 +34,7 @@ from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import Backward, Rows, Tables, needs_gradient
 from perfc.passes.inference import Inference
+from perfc.passes.looked_up_tables import require_updated_in_place
 from perfc.passes.tape import Tape, typed
 from perfc.passes.training_calls import fold_batches, left_whole, take_apart
 from perfc.passes.training_joint import is_training_step, take_gradients
@@ -108,7 +109,8 @@ class Training(Transform):
             optimizer takes them.
 
     Raises:
-        UsageError: an option has another value.
+        UsageError: an option has another value, or a table that the optimizer updates
+            is in host memory.
         UnsupportedModelError: nothing depends on parameters, the source has sparse
             gradients that the optimizer does not take, or an optimizer already.
 
@@ -245,6 +247,7 @@ class Training(Transform):
 
     def _write_step(self, tape: Tape, found: Parameters) -> None:
         kind, fused, foreach = self.optimizer, self.fused, self.foreach
+        require_updated_in_place(tape.graph, {*found.grads, *found.rows})
         write_step(tape, kind, found, fused=fused, foreach=foreach)
 
     def _prepare(self, tape: Tape, ctx: PassContext) -> None:

@@ -53,6 +53,58 @@ def test_device_memory_holds_the_cache() -> None:
     assert pytest.approx(0.25 * table_bytes + lists, rel=1e-3) == cached - none
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "left"),
+    [("adagrad", 0), ("rowwise_adagrad", 4 * 2_000_000 * 4), ("adam", 0)],
+)
+@pytest.mark.parametrize("tier", ["uvm", "uvm-caching"])
+def test_states_lie_beside_their_tables(optimizer: str, left: int, tier: str) -> None:
+    """Of tables in host memory the device has states of rows, not those of elements."""
+
+    def of_optimizer(*transforms: Pass) -> int:
+        loaded = load(
+            MODEL,
+            batch=64,
+            mode="training",
+            optimizer=optimizer,
+            transforms=transforms,
+        )
+        report = perfc.analyze(loaded, target="v100-sxm2-16g")
+        return int(report.memory["optimizer_bytes"])
+
+    last = PlaceEmbeddings(tier, table="emb_l.3")
+    states = {"adam": 2 * 64, "adagrad": 64, "rowwise_adagrad": 1}[optimizer]
+    table_bytes = 2_000_000 * 4 * states
+
+    whole, none, three = map(
+        of_optimizer, (PlaceEmbeddings("hbm"), PlaceEmbeddings(tier), last)
+    )
+    assert 4 * table_bytes - left == whole - none
+    assert table_bytes - left // 4 == whole - three
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [
+        ("dlrm-default:tables=2,rows=1000", "sgd"),
+        ("dlrm-default:tables=2,rows=1000", "adam"),
+        ("dlrm-default:tables=2,rows=1000,embedding=batched", "adamw"),
+    ],
+)
+def test_optimizers_leave_host_memory_alone(model: str, optimizer: str) -> None:
+    """Tables in host memory that no look-up updates cannot be trained."""
+    with pytest.raises(
+        UsageError, match=r"'emb_l\.0\.weight' is in host"
+    ):
+        load(
+            model,
+            batch=64,
+            mode="training",
+            optimizer=optimizer,
+            transforms=(PlaceEmbeddings("uvm"),),
+        )
+
+
 def test_popular_rows_stay_in_the_cache() -> None:
     """Skewed look-ups fetch less: a small cache of popular rows is nearly enough."""
     cache = PlaceEmbeddings(cache=0.1)
