@@ -42,6 +42,9 @@ _LATE, _LATE_OF_ALL = 50.0, 1e4
 _STEP = 0.12
 """From one moment to the next, in their logarithm."""
 
+_NO_MOMENT = 1e300
+"""As good as never, in look-ups."""
+
 _NEVER = 1e-12
 """A row that has arrived for sure has still not, with this probability."""
 
@@ -97,7 +100,8 @@ def _moment(bins: RankBins, drawn: float) -> float:
         left = np.exp(-moment * bins.probability)
         missing = drawn - float(bins.rows @ (1 - left))
         rate = float((bins.rows * bins.probability) @ left)
-        if missing <= 1e-10 * drawn or rate <= 0:
+        # Rows whose probability is less than a float holds never arrive.
+        if missing <= 1e-10 * drawn or missing >= rate * _NO_MOMENT:
             break
         moment += missing / rate
     return moment

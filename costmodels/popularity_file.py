@@ -96,8 +96,9 @@ def _tables(path: Path, content: str) -> Mapping[str, str]:
     for name, said in cast("dict[str, object]", tables).items():
         of = cast("dict[str, object]", said) if isinstance(said, dict) else {}
         text = of.get("popularity")
-        if not isinstance(text, str) or not is_popularity(text):
-            message = f"{path}: table {name!r} has no popularity that can be read"
+        if not name or not isinstance(text, str) or not is_popularity(text):
+            lacks = "popularity that can be read" if name else "name"
+            message = f"{path}: table {name!r} has no {lacks}"
             raise PopularityError(message)
         texts[name] = text
     if not texts:

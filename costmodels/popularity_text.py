@@ -36,6 +36,13 @@ def parse_popularity(text: str) -> Popularity:
         PopularityError: it is none, or its numbers cannot be.
 
     """
+    try:
+        return _parsed(text)
+    except RecursionError:
+        raise _no_popularity(text) from None
+
+
+def _parsed(text: str) -> Popularity:
     if not text.strip():
         return Uniform()
     match = _FORM.fullmatch(text)
@@ -43,7 +50,7 @@ def parse_popularity(text: str) -> Popularity:
     if name in _BARE and inner is None:
         return _BARE[name]
     if name == "distinct" and inner and inner.strip():
-        return Distinct(parse_popularity(inner))
+        return Distinct(_parsed(inner))
     if name == "hist" and inner is not None:
         return Histogram(tuple(_pair(each, text) for each in inner.split(",")))
     if name not in _MADE or inner is None:

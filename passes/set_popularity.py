@@ -30,7 +30,7 @@ class SetPopularity(Transform):
     Attributes:
         popularity: As `zipf(1.05)`, or a file: what `perfc locality` writes, or a CSV
             file of `hits` and `rows`. The tables of a file are those of the model by
-            name, or in order where it has as many.
+            name, or in order where it has as many; one alone of another name is all.
         table: Whose rows: its parameter, with or without `.weight`; of all tables that
             do not say it themselves if empty.
 
@@ -74,10 +74,10 @@ class SetPopularity(Transform):
                 msg = f"{self.popularity} says nothing of table {wanted!r}; it has "
                 raise UsageError(msg + listed(list(texts)))
             return {wanted: texts.get(wanted, next(iter(texts.values())))}
-        if len(texts) == 1:
-            return {"": next(iter(texts.values()))}
         if set(texts) <= set(known):
             return texts
+        if len(texts) == 1:
+            return {"": next(iter(texts.values()))}
         if len(texts) == len(known):
             return dict(zip(known, texts.values(), strict=True))
         msg = (

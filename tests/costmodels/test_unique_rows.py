@@ -128,6 +128,14 @@ def test_ends(text: str) -> None:
     assert unique_row_count(popularity, 1, 3) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("text", ["fbgemm(400)", "distinct(zipf(300))", "fbgemm(9999)"])
+def test_rows_that_are_never_looked_up(text: str) -> None:
+    """Where bags of rows that differ find too few, all that can be are touched."""
+    found = unique_row_count(parse_popularity(text), 20_000, 6400, pooling=100)
+
+    assert 1 <= found <= 6400
+
+
 def test_uniform_is_the_limit_of_zipf() -> None:
     """A popularity that is nearly flat touches what a flat one does."""
     flat = unique_row_count(Uniform(), 10_000, 8000)

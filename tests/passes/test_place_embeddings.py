@@ -93,9 +93,7 @@ def test_states_lie_beside_their_tables(optimizer: str, left: int, tier: str) ->
 )
 def test_optimizers_leave_host_memory_alone(model: str, optimizer: str) -> None:
     """Tables in host memory that no look-up updates cannot be trained."""
-    with pytest.raises(
-        UsageError, match=r"'emb_l\.0\.weight' is in host"
-    ):
+    with pytest.raises(UsageError, match=r"'emb_l\.0\.weight' is in host"):
         load(
             model,
             batch=64,

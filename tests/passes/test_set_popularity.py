@@ -86,6 +86,9 @@ def test_a_file_by_name_or_in_order(tmp_path: Path) -> None:
     in_order = SetPopularity(written(tmp_path, "t0", "t1"))
     assert ["zipf(1)", "zipf(2)"] == said(in_order, mode="inference")
 
+    second = SetPopularity(written(tmp_path, "emb_l.1"))
+    assert ["-", "zipf(1)"] == said(second, mode="inference")
+
     one = SetPopularity(written(tmp_path, "t0"))
     assert ["zipf(1)", "zipf(1)"] == said(one, mode="inference")
 
@@ -120,6 +123,11 @@ def test_hits_and_rows(tmp_path: Path) -> None:
             '{"schema": "perfc.popularity/1", "tables": {"t": {"popularity": "x"}}}',
             "table 't' has no popularity",
         ),
+        (
+            "p.json",
+            '{"schema": "perfc.popularity/1", "tables": {"": {"popularity": "zipf"}}}',
+            "table '' has no name",
+        ),
         ("p.csv", "a,b\n1,2\n", "expected columns hits and rows, found a, b"),
         ("p.csv", "", "expected columns hits and rows, found nothing"),
         ("p.csv", "hits,rows\n1\n", "line 2: expected two numbers"),
@@ -139,7 +147,10 @@ def test_damaged_files(tmp_path: Path, name: str, content: str, problem: str) ->
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["zap", "no/such/file.json", "a\0b", "(" * 5000])
+DEEP = "distinct(" * 5000 + "uniform" + ")" * 5000
+
+
+@pytest.mark.parametrize("text", ["zap", "no/such/file.json", "a\0b", "(" * 5000, DEEP])
 def test_no_popularity(text: str) -> None:
     """What is neither a popularity nor a file is refused."""
     with pytest.raises(PerfcError, match="is no popularity"):
