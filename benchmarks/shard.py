@@ -1,9 +1,10 @@
 """How long `perfc shard` takes, how good its plans are, how near its compact cost is.
 
-    python benchmarks/shard.py [speed] [large] [accuracy]
+    python benchmarks/shard.py [speed] [large] [best] [accuracy]
 
 `speed`: 60 tables on 8 GPUs, in this process and as a command; `large`: 1,000 tables on
-128 GPUs, three seeds; `accuracy`: random plans, compact cost against the pipeline.
+128 GPUs, three seeds; `best`: 100 small tasks against every plan there is; `accuracy`:
+random plans, compact cost against the pipeline.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ import numpy as np
 
 from perfc.costmodels import load_target
 from perfc.passes import COLUMN_WISE, GRID, ROW_WISE, TABLE_ROW_WISE, TABLE_WISE
-from perfc.planning import BASELINES, Draft, Task, search
+from perfc.planning import (
+    BASELINES,
+    Draft,
+    Task,
+    count_plans,
+    exhaustive,
+    search,
+)
 from perfc.tools.shard_model import ShardModel, world_of
 from perfc.tools.table_list import ListedTable, TableList
 
@@ -71,6 +79,33 @@ def searched(seed: int, count: int, ranks: int, seconds: float) -> None:
     )
     if steps["local"] > least:
         sys.exit("worse than a baseline")
+
+
+def best(count: int) -> None:
+    """Print how far plans found are from the best of all plans, by the step's time."""
+    target, ratios, plans = load_target(SYSTEM), list[float](), list[int]()
+    for seed in range(count):
+        tight = (1.05, 1.3, 3.0)[seed % 3]
+        listed, ranks = (5, 2) if seed % 2 else (4, 4)
+        model = ShardModel(
+            model=tables(seed, listed).program(BATCH),
+            target=target,
+            world=world_of(target, ranks),
+            batch=BATCH,
+            mode="training",
+        )
+        types = ALL[:3] if ranks == 2 else ALL[:2]  # noqa: PLR2004 - so that all can be tried
+        room = tight * sum(table.bytes for table in model.tables) / ranks + 1e9
+        task = Task.of(model.tables, model.cost(types), model.world, room, types)
+        least = exhaustive(task)
+        if least is None:
+            continue
+        plans.append(count_plans(task))
+        ratios.append(search(task)[0].draft.step_s / least.step_s)
+    print(
+        f"{len(ratios)} tasks of {min(plans)} to {max(plans)} plans: the plan found "
+        f"takes at most {100 * (max(ratios) - 1):.3f} % more than the best of all"
+    )
 
 
 def command(count: int, ranks: int) -> None:
@@ -142,6 +177,8 @@ def main(wanted: list[str]) -> None:
     if not wanted or "large" in wanted:
         for seed in range(3):
             searched(seed, 1000, 128, 30)
+    if not wanted or "best" in wanted:
+        best(100)
     if not wanted or "accuracy" in wanted:
         accuracy("dlrm-mlperf", "dgx-a100", 8, 8192, ALL[:2])
         accuracy("dcnv2-mlperf", "dgx-a100", 8, 4096, ALL[:3])
