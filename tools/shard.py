@@ -310,12 +310,12 @@ def _room_bytes(target: Target, dense_bytes: float) -> float:
         PerfcError: nothing.
 
     """
-    capacity_bytes = target.device.memory.capacity_bytes
-    if dense_bytes < capacity_bytes:
-        return capacity_bytes - dense_bytes
+    usable_bytes = target.device.memory.usable_bytes
+    if dense_bytes < usable_bytes:
+        return usable_bytes - dense_bytes
     msg = (
         f"no room for tables: the rest of the step takes {dense_bytes / 1e9:,.1f} GB "
-        f"of a rank, {target.name} has {capacity_bytes / 1e9:,.1f} GB; use a smaller "
+        f"of a rank, {target.name} has {usable_bytes / 1e9:,.1f} GB; use a smaller "
         "batch"
     )
     raise PerfcError(msg)

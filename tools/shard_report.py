@@ -42,7 +42,7 @@ def _title(found: Sharding) -> str:
     )
     room = f"Tables may take {_gb(found.room_bytes)} of a rank"
     if found.dense_bytes is not None:
-        whole = model.target.device.memory.capacity_bytes
+        whole = model.target.device.memory.usable_bytes
         room += f": {_gb(whole)} less {_gb(found.dense_bytes)} for the rest of the step"
     return f"{title}.\n{room}."
 

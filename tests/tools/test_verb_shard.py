@@ -17,6 +17,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.tools.command import Command, Outcome
 
+from perfc.costmodels import load_target
+
 MODEL = ("dlrm-ddp:tables=6,rows=100000,pooling=20", "--batch", "2048")
 ON = ("--target", "dgx-a100", "--ranks", "4")
 ROW = {"name": "a", "rows": 9, "dim": 4}
@@ -54,6 +56,15 @@ def test_plans_are_ranked(command: Command) -> None:
     assert all(plan["fits"] for plan in plans)
     assert {6} == {len(plan["plan"]["tables"]) for plan in plans}
     assert [0, 1, 2, 3] == [one["rank"] for one in plans[0]["ranks"]]
+
+
+def test_tables_have_what_the_step_leaves(command: Command) -> None:
+    """Of what a process can have of a GPU, as `analyze` and `parallel` count it."""
+    report = _json(_shard(command, "--format", "json"))
+    usable_bytes = load_target("dgx-a100").device.memory.usable_bytes
+    held_bytes = report["room_bytes_per_rank"] + report["dense_bytes_per_rank"]
+
+    assert usable_bytes == pytest.approx(held_bytes)
 
 
 def test_the_keys_are_documented(command: Command) -> None:
