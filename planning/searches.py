@@ -186,4 +186,11 @@ def no_room(task: Task) -> str:
 
 
 def _gb(number: float) -> str:
+    """Write bytes so that small tables are not 0.0 GB."""
+    if number < _SMALLEST_GB:
+        return f"{number / 1e6:,.3f} MB"
     return f"{number / 1e9:,.1f} GB"
+
+
+_SMALLEST_GB = 1e8
+"""Less is written in megabytes."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
 from perfc.passes import Placement, Plan
-from perfc.planning import BASELINES, PlanCost, Task, search
+from perfc.planning import SEARCHES, PlanCost, Task, search
 from perfc.tools.report import Report
 from perfc.tools.shard_model import ShardModel
 
@@ -328,7 +328,7 @@ def _order(one: RankedPlan) -> tuple[bool, _ByStep]:
 
 def _order_by_step(one: RankedPlan) -> _ByStep:
     """Of equal steps the search's."""
-    return round(one.step_s, 10), one.name in BASELINES, one.name
+    return round(one.step_s, 10), one.name not in SEARCHES, one.name
 
 
 def _analyzed(

@@ -141,6 +141,15 @@ def test_a_table_too_large() -> None:
         search(task)
 
 
+def test_small_tables_are_not_0_gb() -> None:
+    """Megabytes say by how much a small table is too large."""
+    world = World(4, 4)
+    table = Table(name="small", rows=1000, dim=64, pooling=1.0)
+    task = Task.of([table], ToyCost(world), world, 2e5, (TABLE_WISE,))
+    with pytest.raises(PerfcError, match=r"least 0\.256 MB .* 0\.200 MB: 0\.056 MB"):
+        search(task)
+
+
 def test_tables_too_large_together() -> None:
     """How much all of them are too large by is said."""
     world = World(2, 2)

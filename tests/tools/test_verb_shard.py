@@ -319,6 +319,17 @@ def test_a_slow_plan_is_not_the_best(command: Command) -> None:
     assert plans[-1]["step_us"] > plans[0]["step_us"]
 
 
+def test_of_equal_plans_the_search_is_first(command: Command, tmp_path: Path) -> None:
+    """The best plan, given again under whatever name, is its equal."""
+    plan = tmp_path / "a.json"
+    assert 0 == _shard(command, "--format", "plan", "-o", str(plan)).code
+    plans = _json(_shard(command, "--plan", str(plan), "--format", "json"))["plans"]
+    (given,) = (one for one in plans if one["name"] == str(plan))
+
+    assert "local" == plans[0]["name"]
+    assert plans[0]["step_us"] == pytest.approx(given["step_us"])
+
+
 def test_a_plan_in_host_memory_is_refused(command: Command, tmp_path: Path) -> None:
     """Its tables do not run as if they were in device memory."""
     entry = {"sharding_type": "row_wise", "compute_kernel": "fused_uvm_caching"}
