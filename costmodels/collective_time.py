@@ -235,7 +235,7 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
 def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
     """Return where NCCL changes protocols, which does not know how fast a system is."""
     nominal = _ring_rate(c, links) / links.rate
-    blocks = np.rint(nominal / _CHANNEL_BYTES_PER_S)
+    blocks = np.maximum(np.rint(nominal / _CHANNEL_BYTES_PER_S), 1.0)
     most = (links.ll_bytes_per_s, blocks * links.ll128_bytes_per_s)
     return ring_switches(c, nominal, most, pcie=links.topology == PCIE)
 
@@ -294,7 +294,15 @@ def _reached(c: Collectives, links: Links) -> Floats:
     """Return which share of a GPU's links leads to other members of a node."""
     if links.topology != MESH:
         return np.ones(len(c))
-    return np.minimum((c.per_node - 1) / max(links.gpus_per_node - 1, 1), 1.0)
+    return np.minimum(_peers(c) / max(links.gpus_per_node - 1, 1), 1.0)
+
+
+def _peers(c: Collectives) -> Floats:
+    """Return how many others a member has in its node; one where it is alone.
+
+    A member alone sends nothing there, at whatever rate.
+    """
+    return np.maximum(c.per_node - 1.0, 1.0)
 
 
 def _exchange_rate(c: Collectives, links: Links) -> Floats:
@@ -309,7 +317,7 @@ def _exchange_rate(c: Collectives, links: Links) -> Floats:
     if links.topology != CUBE_MESH:
         return _reached(c, links) * whole
     pair = np.where(c.per_node <= _QUAD, 1.0, 0.5) / _CUBE_MESH_LINKS[-1]
-    return np.minimum((c.per_node - 1.0) * pair, 1.0) * whole
+    return np.minimum(_peers(c) * pair, 1.0) * whole
 
 
 def node_rate(c: Collectives, links: Links) -> Floats:

@@ -73,6 +73,58 @@ def test_more_bytes_take_no_less(op: str, ranks: int, size: float, target: str) 
 
 @given(
     op=st.sampled_from(sorted(COLLECTIVES)),
+    ranks=st.integers(2, 300),
+    spread=st.integers(1, 4),
+    first=st.floats(1, 2**34),
+    grows=st.floats(1, 3),
+    name=st.sampled_from(["dgx-v100", "dgx-a100", "dgx-h100", "polaris", "zionex"]),
+    link=st.floats(0.03, 30),
+    nic=st.floats(0.03, 30),
+    each=st.sampled_from([2, 4, 8, 16]),
+    multicast=st.booleans(),
+)
+def test_more_bytes_take_no_less_on_any_system(  # noqa: PLR0913 - what a system is
+    *,
+    op: str,
+    ranks: int,
+    spread: int,
+    first: float,
+    grows: float,
+    name: str,
+    link: float,
+    nic: float,
+    each: int,
+    multicast: bool,
+) -> None:
+    """Nor on nodes of any size and rates, with members spread over any number."""
+    target = load_target(name)
+    assert target.system is not None
+    system = attrs.evolve(
+        target.system,
+        link_bytes_per_s=link * target.system.link_bytes_per_s,
+        nic_bytes_per_s=nic * target.system.nic_bytes_per_s,
+        gpus_per_node=each,
+        multicast=multicast,
+    )
+    nodes = min(spread * -(-ranks // each), ranks)
+    kernels = [_kernel(op, b, ranks, nodes) for b in (first, first * grows)]
+    made = attrs.evolve(target, system=system)
+    one, two = price(kernels, made, [BARE]).seconds.tolist()
+
+    assert 0 < one <= two * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", ["polaris", "dgx-v100"])
+def test_one_member_a_node_needs_no_links(name: str) -> None:
+    """What GPUs of a mesh send that are alone in their nodes goes by the network."""
+    found = _seconds(name, *(_kernel(op, 2**26, 16, 16) for op in sorted(COLLECTIVES)))
+    slowest = 2**26 / 1e9
+
+    assert all(0 < seconds < slowest for seconds in found)
+
+
+@given(
+    op=st.sampled_from(sorted(COLLECTIVES)),
     ranks=st.integers(2, 8),
     size=SIZES,
     name=st.sampled_from(["dgx-a100", "dgx-v100", "l4", "mi300x", "t4"]),
