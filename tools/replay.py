@@ -11,7 +11,7 @@ import attrs
 
 from perfc.costmodels import Device, HostProfile
 from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
-from perfc.ir import BUSY_KINDS, TaskKind
+from perfc.ir import BUSY_KINDS, PerfcError, TaskKind
 from perfc.passes import TimeConstants, Timeline, link_graphs, solve, solve_contended
 from perfc.tools.room import full_shares, urgent_kernels
 from perfc.traces import Gap, Recorded, StepMark, align_collectives, covered
@@ -262,6 +262,12 @@ def _replayed(
         end = max(end_us, default=begin_us)
         measured_us, simulated_us = recorded.measured_us, end - begin_us
         window = (begin_us, end)
+    elif not marks:
+        message = (
+            f"{recorded.trace.file}: nothing was launched in the steps that are asked "
+            "for, on the thread that runs the model"
+        )
+        raise PerfcError(message)
     else:
         measured_us = sum(step.measured_us for step in times)
         simulated_us = sum(step.simulated_us for step in times)

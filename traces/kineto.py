@@ -96,6 +96,8 @@ class _Reading:
     steps: list[Step] = attrs.field(factory=list[Step])
     categories: Counter[str] = attrs.field(factory=Counter[str])
     problems: Counter[str] = attrs.field(factory=Counter[str])
+    _issued: set[int] = attrs.field(factory=set[int], init=False)
+    """Correlations of the calls in a window and in front of it."""
     _names: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
     _threads: dict[Thread, Thread] = attrs.field(
         factory=dict["Thread", "Thread"], init=False
@@ -125,13 +127,23 @@ class _Reading:
         if end_us < start_us:
             self.problems["of negative duration"] += 1
             end_us = start_us
-        if self.window is not None:
-            inside = self.window.has_host
-            if take is _Reading.work:
-                inside = self.window.may_have_work
-            if not inside(start_us, end_us):
-                return
-        take(self, event, start_us, end_us)
+        if self.window is None or self._is_kept(self.window, take, event, span):
+            take(self, event, start_us, end_us)
+
+    def _is_kept(
+        self, window: Window, take: _Taker, event: Event, span: tuple[float, float]
+    ) -> bool:
+        """Whether an event lies in a window, or waits in its queues, however long."""
+        if take not in (_Reading.work, _Reading.call):
+            return window.has_host(*span)
+        correlation = _whole(_args(event).get("correlation"), -1)
+        start_us, end_us = span
+        if take is _Reading.call:
+            if start_us < window.end_us:
+                self._issued.add(correlation)
+            return window.has_host(*span)
+        late = end_us >= window.start_us and correlation in self._issued
+        return late or window.may_have_work(start_us, end_us)
 
     def op(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up an op, or a label."""
@@ -204,13 +216,19 @@ class _Reading:
         return self._inputs.setdefault(key, raw)
 
     def _clip(self, window: Window) -> None:
-        """Leave out work beside the window that no call in it issued."""
-        issued = {call.correlation for call in self.calls}
+        """Leave out work beside the window that is not in its queues either.
+
+        Clocks differ: of calls in the window all work is kept, whenever it ran.
+        """
+        own = {call.correlation for call in self.calls}
         self.works = [
             work
             for work in self.works
-            if work.correlation in issued
-            or window.start_us <= work.start_us < window.end_us
+            if work.correlation in own
+            or (
+                work.end_us >= window.start_us
+                and (work.correlation in self._issued or work.start_us < window.end_us)
+            )
         ]
 
     def trace(self, file: str, header: Event) -> Trace:

@@ -55,7 +55,8 @@ class Window:
     def may_have_work(self, start_us: float, end_us: float) -> bool:
         """Whether device work may have been launched in it.
 
-        Work runs late; what is later than the window is long belongs to what follows.
+        Work runs late; what is later than the window is long belongs to what follows,
+        if no call that was read before it says otherwise.
         """
         latest_us = self.end_us + (self.end_us - self.start_us)
         return end_us >= self.start_us - _EARLY_US and start_us < latest_us

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.traces.synthetic import Made
 
+from perfc.ir import PerfcError
+from perfc.tools.replay import replay_alone
+from perfc.tools.trace_files import read_recorded
 from perfc.traces import (
     MarkedStep,
     TraceError,
     Window,
     marked_steps,
     read_trace,
+    record,
     window_of,
 )
 from perfc.traces.step_window import step_events
@@ -130,6 +135,61 @@ def test_late_work_of_the_window_is_kept(tmp_path: Path) -> None:
 
     # of two steps; the work of the first runs in the second, that of the second behind
     assert [1, 2] == [work.correlation for work in trace.works]
+
+
+def _random(rng: random.Random) -> Made:
+    """Make steps whose kernels fall behind by up to some steps; the host may wait."""
+    made, at_us = Made(), 0.0
+    busy_us: dict[int, float] = {7: 0.0, 9: 0.0}
+    longest_us = rng.choice([50.0, 400.0, 1800.0])
+    for number in range(6):
+        now_us = at_us + 10
+        for _ in range(rng.randint(1, 6)):
+            made.op("aten::mm", now_us, 30)
+            correlation = made.call("cudaLaunchKernel", now_us + 3, 5)
+            stream, long_us = rng.choice([7, 9]), rng.uniform(5, longest_us)
+            start_us = max(now_us + 13, busy_us[stream] + 1)
+            made.work(correlation, start_us, long_us, stream=stream)
+            busy_us[stream] = start_us + long_us
+            now_us += rng.uniform(35, 80)
+        if rng.random() < 0.4:
+            end_us = max(now_us, *busy_us.values()) + 2
+            made.call("cudaDeviceSynchronize", now_us, end_us - now_us)
+            now_us = end_us
+        long_us = max(1000.0, now_us + 5 - at_us)
+        name = f"ProfilerStep#{number}"
+        made.add("user_annotation", name, at_us, long_us - 1)
+        at_us += long_us
+    return made
+
+
+@given(st.integers(0, 10**6), st.integers(0, 5))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_a_window_replays_as_the_whole(tmp_path: Path, seed: int, number: int) -> None:
+    """However far the device is behind, a step takes what it takes in the whole."""
+    path = _random(random.Random(seed)).write(tmp_path / "t.json")
+    asked = range(number, number + 1)
+    (part,) = read_recorded([path], steps=asked)
+
+    (found,) = replay_alone([part], steps=asked)
+    (whole,) = replay_alone([record(read_trace(path))], steps=asked)
+
+    assert pytest.approx(whole.measured_us) == found.measured_us
+    assert pytest.approx(whole.simulated_us) == found.simulated_us
+
+
+def test_a_step_without_launches_is_refused(tmp_path: Path) -> None:
+    """A step in which nothing was launched has nothing to replay."""
+    made = _made(2)
+    made.add("user_annotation", "ProfilerStep#2", 2 * LENGTH_US, 9.0)
+    (part,) = read_recorded([made.write(tmp_path / "t.json")], steps=range(2, 3))
+
+    with pytest.raises(PerfcError, match="nothing was launched in the steps that are"):
+        replay_alone([part], steps=range(2, 3))
 
 
 def test_equal_names_and_arguments_are_kept_once(tmp_path: Path) -> None:
