@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,19 @@ def test_a_sample_of_rows_tells_the_curve() -> None:
     for cached in (300, 3000, 20_000, 60_000):
         expected = whole.hit_share(cached)
         assert pytest.approx(expected, abs=0.02) == part.hit_share(cached)
+
+
+def test_the_keys_are_documented(command: Command, tmp_path: Path) -> None:
+    """The reference lists each key."""
+    page = (Path(__file__).parents[2] / "docs/reference/locality.md").read_text("utf-8")
+    path = tmp_path / "t.npz"
+    np.savez(path, t=np.arange(100) % 7)
+    report = locality(command, path, "--target", "a100")
+    (table,) = report["tables"]
+    nested = (table["fitted"], *table["miss_curve"], *table["cache_for_hits"])
+    keys = {key for document in (report, table, *nested) for key in document}
+
+    assert set() == keys - set(re.findall(r"`([^`]+)`", page)) - {"tables"}
 
 
 def test_without_a_fit(command: Command, tmp_path: Path) -> None:
