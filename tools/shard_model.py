@@ -34,6 +34,7 @@ from perfc.passes import (
 )
 from perfc.planning import (
     DEALS,
+    DEVICE_ONLY,
     LookupOps,
     MemoryNeed,
     Part,
@@ -41,6 +42,7 @@ from perfc.planning import (
     PhysicalCost,
     Reference,
     Table,
+    Tiers,
     deals_of,
 )
 from perfc.planning import plan_text as text_of_plan
@@ -217,7 +219,7 @@ class ShardModel:
         peak = max(use.peak_bytes for use in first.report.memory_uses)
         return max(0.0, peak - used)
 
-    def cost(self, types: Sequence[str]) -> PhysicalCost:
+    def cost(self, types: Sequence[str], tiers: Tiers = DEVICE_ONLY) -> PhysicalCost:
         """Return perfc's own cost of its plans."""
         samples = self.samples * self.world.ranks
         ops, others = self._first.ops, self._typical_parts()
@@ -236,7 +238,7 @@ class ShardModel:
                 if len(tables) > 1
             ),
         )
-        cost.prepare(self.tables, types)
+        cost.prepare(self.tables, types, tiers)
         return cost
 
     def _typical_parts(self) -> tuple[Part, ...]:
