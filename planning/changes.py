@@ -146,6 +146,20 @@ class Room:
         return listed
 
 
+def chosen(draft: Draft, table: int) -> tuple[Option, tuple[int, ...]]:
+    """Return how a table is cut, and where its parts are.
+
+    Raises:
+        TypeError: it has no place.
+
+    """
+    choice = draft.choices[table]
+    if choice is None:
+        msg = "every table of a draft that is improved has a place"
+        raise TypeError(msg)
+    return draft.task.options[table][choice[0]], choice[1]
+
+
 def seconds_of_ranks(draft: Draft) -> Floats:
     """Return what each rank's loads are worth in seconds, [ranks]."""
     found: Floats = draft.loads @ draft.task.weights

@@ -188,10 +188,12 @@ def no_room(task: Task) -> str:
             f"each for them: {_gb(both - room)} too much; use more ranks, or more host "
             "memory (--host-memory)"
         )
+    taken = f"{_gb(total)} of {_gb(limit * ranks)}"
+    if task.host_bytes < math.inf and task.tiers != (HBM,):
+        taken = f"{_gb(both)} of {_gb(room)} of device and host memory together"
     return (
-        f"no plan was found that fits: the tables take {_gb(total)} of "
-        f"{_gb(limit * ranks)}, but not dealt so that each rank has room; allow more "
-        f"sharding types (--types){more}"
+        f"no plan was found that fits: the tables take {taken}, but not dealt so that "
+        f"each rank has room; allow more sharding types (--types){more}"
     )
 
 
