@@ -155,8 +155,10 @@ class ShardModel:
         """Its tables."""
         given = self.bags.first.attributes.get("popularity")
         popularity = given if isinstance(given, str) and given else "uniform"
+        tables = self.bags.tables
+        placed = {t.name: t.record["tier"] for t in tables if "tier" in t.record}
         found: list[Table] = []
-        for table in self.bags.tables:
+        for table in tables:
             own = table.record.get("popularity")
             kind = table.weight.type
             bits = 32 if kind is None else kind.dtype.bits
@@ -171,6 +173,12 @@ class ShardModel:
                 )
             )
         for one in found:
+            if one.name in placed:
+                msg = (
+                    f"table {one.name!r} lies in tier {placed[one.name]} already; take "
+                    "place-embeddings out: --tiers says where tables may lie"
+                )
+                raise UnsupportedModelError(msg)
             if one.rows < 1 or one.dim < 1:
                 msg = f"table {one.name!r} has {one.rows} rows of {one.dim} columns"
                 raise UnsupportedModelError(msg)

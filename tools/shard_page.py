@@ -7,7 +7,7 @@ from html import escape
 
 from perfc.tools.report_numbers import format_us
 from perfc.tools.shard import RankedPlan, Sharding
-from perfc.tools.shard_report import kinds_of, name_of, reason, shown_ranks
+from perfc.tools.shard_report import kinds_of, name_of, on_host, reason, shown_ranks
 
 US = 1e6
 _STYLE = """
@@ -64,6 +64,8 @@ def _ranking(found: Sharding) -> Iterator[str]:
 def _plan(one: RankedPlan, longest_s: float) -> Iterator[str]:
     yield f"<h2>{escape(one.name)}: {format_us(one.step_s * US)}</h2>"
     yield f"<p>{escape(reason(one))}</p>"
+    if one.host_bytes.any():
+        yield f"<p>{escape(on_host(one))}</p>"
     ranks = shown_ranks(one)
     height = _ROW * (len(ranks) + 2)
     yield f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">'

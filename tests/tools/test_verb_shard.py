@@ -195,6 +195,17 @@ def test_tables_that_do_not_fit_go_to_host_memory(
     assert best["cost_us"] == pytest.approx(best["pipeline_us"], rel=0.12)
 
 
+def test_a_model_whose_tables_were_placed(command: Command, tmp_path: Path) -> None:
+    """The search places tables itself."""
+    path = tmp_path / "placed.perfc"
+    placing = ("-p", "shape-inference,place-embeddings{tier=uvm}", "-o", str(path))
+    assert 0 == command("opt", MODEL[0], *placing).code
+    outcome = command("shard", str(path), *MODEL[1:], *ON, "-q")
+
+    assert 1 == outcome.code
+    assert "table 'emb_l.0' lies in tier uvm already" in outcome.error
+
+
 def test_the_table_says_what_lies_on_the_host(command: Command) -> None:
     """Both memories of each rank, the tables, and the limit."""
     tiers = ("--memory", "60MB", "--types", "table-wise", "--tiers", "hbm,uvm")
@@ -206,6 +217,8 @@ def test_the_table_says_what_lies_on_the_host(command: Command) -> None:
     assert "Tables in host memory under local: uvm: emb_l." in free.out
     assert "Host memory is not limited: no sheet says" in free.out
     assert "memory  host memory" in free.out
+    page = _shard(command, *tiers, "--format", "html").out
+    assert "Tables in host memory under local: uvm: emb_l." in page
     assert "They may take 1,000.0 GB of host memory for each rank." in limited.out
     assert "host memory" not in _shard(command).out
 
