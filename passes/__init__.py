@@ -93,6 +93,8 @@ from perfc.passes.sharding_plan import (
 from perfc.passes.sharding_plan import NAMED as NAMED_PLANS
 from perfc.passes.sharding_plan import TYPES as SHARDING_TYPES
 from perfc.passes.stream_schedule import StreamSchedule
+from perfc.passes.table_tiers import CACHE as USUAL_CACHE
+from perfc.passes.table_tiers import HBM, KERNELS, TIERS, in_tier, is_share
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.tensor_parallel import TensorParallel
 from perfc.passes.time_interval import TimeInterval
@@ -123,8 +125,10 @@ __all__ = [
     "DATA_PARALLEL",
     "ELEMENTS",
     "GRID",
+    "HBM",
     "HOSTED",
     "INTERVAL",
+    "KERNELS",
     "KERNEL_COST",
     "LASTING",
     "LAUNCHES",
@@ -140,8 +144,10 @@ __all__ = [
     "SHARDING_TYPES",
     "TABLE_ROW_WISE",
     "TABLE_WISE",
+    "TIERS",
     "TIMELINE",
     "TYPED",
+    "USUAL_CACHE",
     "WHAT_IF",
     "WORK_WAIT",
     "Analysis",
@@ -224,7 +230,9 @@ __all__ = [
     "has_control_flow",
     "has_optimizer",
     "host_launches",
+    "in_tier",
     "integers",
+    "is_share",
     "is_training_step",
     "kernel_numbers",
     "link_graphs",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import UVM, UVM_CACHING
+from perfc.costmodels import UVM_CACHING
 from perfc.ir import AnyKey, Program, Record, UsageError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -16,9 +16,7 @@ from perfc.passes.looked_up_tables import (
     require_table,
     table_names,
 )
-
-_HBM = "hbm"
-_TIERS = (_HBM, UVM, UVM_CACHING)
+from perfc.passes.table_tiers import CACHE, TIERS, in_tier, is_share
 
 
 @attrs.frozen
@@ -44,16 +42,16 @@ class PlaceEmbeddings(Transform):
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     tier: str = UVM_CACHING
-    cache: float = 0.2
+    cache: float = CACHE
     table: str = ""
     rows: int = 0
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if self.tier not in _TIERS:
-            msg = f"tier={self.tier!r} of {self.name}: expected {', '.join(_TIERS)}"
+        if self.tier not in TIERS:
+            msg = f"tier={self.tier!r} of {self.name}: expected {', '.join(TIERS)}"
             raise UsageError(msg)
-        if not 0 < self.cache <= 1:
+        if not is_share(self.cache):
             msg = f"cache={self.cache:g} of {self.name}: expected more than 0, up to 1"
             raise UsageError(msg)
 
@@ -67,11 +65,6 @@ class PlaceEmbeddings(Transform):
         def placed(name: str, table: Record) -> Record:
             if (wanted and name != wanted) or table.integer("rows") < self.rows:
                 return table
-            others = {k: v for k, v in table.items() if k not in ("tier", "cache")}
-            if self.tier != _HBM:
-                others["tier"] = self.tier
-            if self.tier == UVM_CACHING:
-                others["cache"] = self.cache
-            return Record(others)
+            return in_tier(table, self.tier, self.cache)
 
         change_tables(nodes, placed)

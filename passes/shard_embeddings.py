@@ -17,6 +17,7 @@ from perfc.ir import (
     Node,
     Program,
     RankClass,
+    Record,
     UnsupportedModelError,
     UsageError,
     bound_copy,
@@ -25,9 +26,11 @@ from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.forward_graph import forward_graph
 from perfc.passes.inference import Inference
+from perfc.passes.looked_up_tables import change_tables
 from perfc.passes.sharded_lookup import Exchange, Lookups
 from perfc.passes.sharded_tables import Bags, Deal, deals
 from perfc.passes.sharding_plan import DATA_PARALLEL, ON_NODES, Plan, World, find_plan
+from perfc.passes.table_tiers import in_tier
 from perfc.passes.tape import Tape
 
 PAYLOADS = {
@@ -105,10 +108,12 @@ class ShardEmbeddings(Transform):
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Make a class of each kind of rank."""
         graph = forward_graph(program, self.name)
-        bags, world = Bags.of(graph), self._world
-        sizes = [table.size for table in bags.tables]
+        world = self._world
+        sizes = [table.size for table in Bags.of(graph).tables]
         plan = find_plan(self.plan, sizes, world)
         self._check_nodes(plan)
+        _put_into_tiers(graph, plan)
+        bags = Bags.of(graph)
         found = deals(bags.tables, plan, world)
         self._check_pooling(bags, found)
         alike = _alike(found, world)
@@ -171,6 +176,16 @@ class ShardEmbeddings(Transform):
         return graph
 
 
+def _put_into_tiers(graph: Graph, plan: Plan) -> None:
+    """Put tables where the plan says that they lie; others stay where they are."""
+
+    def placed(name: str, table: Record) -> Record:
+        found = plan[name]
+        return in_tier(table, found.tier, found.cache) if found.tier else table
+
+    change_tables([(graph, node) for node in Bags.of(graph).nodes], placed)
+
+
 def _kept_local(graph: Graph, bags: Bags, plan: Plan) -> frozenset[Node]:
     """Mark the lookups whose tables every rank has; return them.
 
@@ -219,7 +234,7 @@ def _by_nodes(ranks: Sequence[int], world: World) -> list[tuple[int, ...]]:
 
 
 def _summary(plan: Plan, world: World, classes: int) -> str:
-    kinds = [placement.kind for placement in plan.values()]
+    kinds = [f"{p.tier} {p.kind}".strip() for p in plan.values()]
     counts = ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds))
     unlike = f", of {classes} kinds" if classes > 1 else ", all alike"
     return f"{counts} on {world.ranks} ranks{unlike}"

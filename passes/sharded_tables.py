@@ -236,7 +236,8 @@ class Shard:
     @property
     def key(self) -> tuple[object, ...]:
         """What tells its work from that of others."""
-        return (self.type, self.table.lookups, self.parts, self.among)
+        table = self.table
+        return (self.type, table.record, table.lookups, self.parts, self.among)
 
 
 @attrs.frozen(eq=False)

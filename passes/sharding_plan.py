@@ -13,9 +13,12 @@ A plan file is JSON, with the names that TorchRec's plans use:
 - `row_wise`, `data_parallel`: all ranks, and may be left out.
 
 TorchRec's own plans are read too: `{MODULE: {TABLE: {...}}}`, with all ranks of a node
-where one is enough here; `sharding_spec` is not looked at. `compute_kernel` may be left
-out; it is `fused`, and `dense` of `data_parallel` tables. Others are refused: what runs
-a plan, `shard-embeddings`, has only these.
+where one is enough here; `sharding_spec` is not looked at.
+
+`compute_kernel` says where rows lie, as in TorchRec's plans: `fused` in device memory,
+`fused_uvm` in host memory, `fused_uvm_caching` there with a cache on the device, of
+`{"cache_params": {"load_factor": 0.2}}` of the rows; `dense` is of `data_parallel`. If
+it is `fused`, or left out, tables stay in the tier that `place-embeddings` has said.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from typing import Any, NoReturn, cast
 
 import attrs
 
+from perfc.costmodels import UVM_CACHING
 from perfc.ir import PerfcError, UsageError
+from perfc.passes.table_tiers import CACHE, HBM, KERNELS, is_share
 
 TABLE_WISE = "table_wise"
 """A table is on one rank."""
@@ -63,13 +68,15 @@ NAMED: Mapping[str, str] = {
 ON_NODES = frozenset((TABLE_ROW_WISE, GRID))
 """Types that share rows inside a node."""
 
+_DENSE = "dense"
+
 _BY_COLUMNS = frozenset((COLUMN_WISE, GRID))
 _EVERYWHERE = frozenset((ROW_WISE, DATA_PARALLEL))
 
 
 def usual_kernel(kind: str) -> str:
     """Return the compute kernel of a sharding type, as TorchRec spells it."""
-    return "dense" if kind == DATA_PARALLEL else "fused"
+    return _DENSE if kind == DATA_PARALLEL else KERNELS[HBM]
 
 
 COLUMNS = 4
@@ -120,12 +127,20 @@ class Placement:
         places: Of each part of its columns the rank, or the node; empty for all ranks.
         compute_kernel: What looks it up, as TorchRec spells it, `fused_uvm_caching`
             say; if empty, the kernel that is usual for the kind.
+        cache: Share of the rows that `fused_uvm_caching` holds in device memory.
 
     """
 
     kind: str
     places: tuple[int, ...] = ()
     compute_kernel: str = ""
+    cache: float = CACHE
+
+    @property
+    def tier(self) -> str:
+        """Where its rows lie, one of `TIERS`; empty where it does not say it."""
+        tiers = {kernel: tier for tier, kernel in KERNELS.items()}
+        return tiers.get(self.compute_kernel, "")
 
 
 Plan = Mapping[str, Placement]
@@ -241,11 +256,19 @@ class _PlanFile:
         if kind not in TYPES:
             known = ", ".join(TYPES)
             self._refuse(f"sharding_type {kind!r} is none of {known}", table)
-        self._check_kernel(table, kind, fields.get("compute_kernel"))
+        kernel = self._kernel(table, kind, fields.get("compute_kernel"))
+        cache = CACHE
+        if kernel == KERNELS[UVM_CACHING]:
+            cache = self._cache(table, fields.get("cache_params"))
+        places = self._places(table, kind, fields.get("ranks"))
+        return Placement(kind, places, kernel, cache)
+
+    def _places(self, table: TableSize, kind: str, found: object) -> tuple[int, ...]:
+        """Return the rank, or the node, of each part; none for all ranks."""
         if kind in _EVERYWHERE:
-            self._check_everywhere(table, fields.get("ranks"))
-            return Placement(kind)
-        ranks = self._ranks(table, fields.get("ranks"))
+            self._check_everywhere(table, found)
+            return ()
+        ranks = self._ranks(table, found)
         places = self._nodes(ranks) if kind in ON_NODES else ranks
         if kind not in _BY_COLUMNS and len(places) > 1:
             node = (
@@ -257,7 +280,30 @@ class _PlanFile:
         if table.dim % len(places):
             msg = f"{table.dim} columns do not go evenly into {len(places)} parts"
             self._refuse(msg, table)
-        return Placement(kind, places)
+        return places
+
+    def _kernel(self, table: TableSize, kind: str, found: object) -> str:
+        """Return what looks a table up; nothing where that is the usual one."""
+        usual = usual_kernel(kind)
+        known = (usual,) if kind == DATA_PARALLEL else tuple(KERNELS.values())
+        if found is None or found in ("", usual):
+            return ""
+        if found not in known:
+            expected = " or ".join(known)
+            msg = f"compute_kernel {found!r} of {kind}, expected {expected}"
+            self._refuse(msg, table)
+        return str(found)
+
+    def _cache(self, table: TableSize, found: object) -> float:
+        """Return the share of the rows that a cache holds."""
+        share = _fields(found).get("load_factor")
+        if share is None:
+            return CACHE
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not number or not is_share(share):
+            msg = f"load_factor {share!r}, expected more than 0, up to 1"
+            self._refuse(msg, table)
+        return float(share)
 
     def _nodes(self, ranks: Sequence[int]) -> tuple[int, ...]:
         """Return the node of each part; TorchRec lists all ranks of each."""
@@ -278,17 +324,6 @@ class _PlanFile:
             msg = f"rank {unknown[0]} is not among 0 to {self.world.ranks - 1}"
             self._refuse(msg, table)
         return ranks
-
-    def _check_kernel(self, table: TableSize, kind: str, found: object) -> None:
-        """Refuse a compute kernel that would run as another one."""
-        expected = usual_kernel(kind)
-        if found in (None, "", expected):
-            return
-        msg = (
-            f"compute_kernel {found!r} of {kind} is not modelled in plans, expected "
-            f"{expected!r}; the pass place-embeddings puts tables into host memory"
-        )
-        self._refuse(msg, table)
 
     def _check_everywhere(self, table: TableSize, found: object) -> None:
         if found is None:

@@ -20,7 +20,7 @@ from perfc.planning.exhaustive import count_plans, exhaustive
 from perfc.planning.greedy import BASELINES, greedy
 from perfc.planning.kendall import kendall_tau
 from perfc.planning.local_search import LocalSearch
-from perfc.planning.options import Draft, Option, Task
+from perfc.planning.options import DEVICE_ONLY, MEMORIES, Draft, Option, Task, Tiers
 from perfc.planning.part_prices import LookupOps, Part, PartPrices
 from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost, deals_of
 from perfc.planning.plan_json import plan_text
@@ -79,10 +79,12 @@ __all__ = [
     "BASELINES",
     "DATA_SETS",
     "DEALS",
+    "DEVICE_ONLY",
     "FAST",
     "GIB",
     "KINDS",
     "MEASURES",
+    "MEMORIES",
     "METHODS",
     "OBJECTIVES",
     "PRICE",
@@ -129,6 +131,7 @@ __all__ = [
     "StrategySpace",
     "Table",
     "Task",
+    "Tiers",
     "Times",
     "Topology",
     "TorchRecCost",

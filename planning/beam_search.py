@@ -36,7 +36,7 @@ def beam_search(
     """
     first = task.seconds
     if by_size:
-        first = np.array([float(o[0].memory_bytes.sum()) for o in task.options])
+        first = np.array([float(o[0].flat_bytes[:, 0].sum()) for o in task.options])
     order = sorted(range(len(task.tables)), key=lambda t: (-first[t], t))
     beam = [Draft.empty(task)]
     for table in order:

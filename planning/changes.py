@@ -48,8 +48,8 @@ def _priced(draft: Draft, changes: Sequence[Change]) -> Floats:
     moved.apply(loads, used)
     keys = draft.task.keys(np.maximum(loads, 0.0))
     # Sums of floats: what was taken out may leave a trace.
-    limit = max(draft.task.memory_bytes, float(draft.used_bytes.max()))
-    fits = used.max(axis=-1) <= limit * (1 + 1e-12)
+    limits = np.maximum(draft.task.room_bytes, draft.used_bytes.max(axis=0))
+    fits = (used <= limits * (1 + 1e-12)).all(axis=(-2, -1))
     return np.where(fits, keys, np.inf)
 
 
@@ -80,7 +80,7 @@ class _Moved:
             return
         at, signs = (self.rows, self.ranks), np.array(self.signs)
         np.add.at(loads, at, np.concatenate(self.loads) * signs[:, None])
-        np.add.at(used_bytes, at, np.concatenate(self.bytes) * signs)
+        np.add.at(used_bytes, at, np.concatenate(self.bytes) * signs[:, None])
 
 
 def apply(draft: Draft, change: Change) -> None:
@@ -97,7 +97,7 @@ class Room:
         draft: The plan.
         table: The table.
         seconds: Of each rank, [ranks].
-        free_bytes: Memory of each rank, [ranks].
+        free_bytes: Memories of each rank, [ranks, 2].
 
     """
 
@@ -116,7 +116,7 @@ class Room:
             seconds: Of each rank, with the table.
 
         """
-        free = draft.task.memory_bytes - draft.used_bytes
+        free = draft.task.room_bytes - draft.used_bytes
         if (old := draft.choices[table]) is not None:
             cut = draft.task.options[table][old[0]]
             ranks = cut.ranks(old[1])
@@ -138,11 +138,26 @@ class Room:
             by_place, free = self.seconds, self.free_bytes
         else:
             by_place = self.seconds.reshape(found.places, -1).max(axis=1)
-            free = self.free_bytes.reshape(found.places, -1).min(axis=1)
+            by_rank = self.free_bytes.reshape(found.places, found.span, -1)
+            free = by_rank.min(axis=1)
         order = np.argsort(by_place, kind="stable")
-        roomy = order[free[order] >= found.largest_bytes][:most]
+        roomy = order[(free[order] >= found.largest_bytes).all(axis=1)][:most]
         listed: list[int] = roomy.tolist()
         return listed
+
+
+def chosen(draft: Draft, table: int) -> tuple[Option, tuple[int, ...]]:
+    """Return how a table is cut, and where its parts are.
+
+    Raises:
+        TypeError: it has no place.
+
+    """
+    choice = draft.choices[table]
+    if choice is None:
+        msg = "every table of a draft that is improved has a place"
+        raise TypeError(msg)
+    return draft.task.options[table][choice[0]], choice[1]
 
 
 def seconds_of_ranks(draft: Draft) -> Floats:

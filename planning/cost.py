@@ -49,12 +49,14 @@ class Shard:
         rank: The rank.
         loads: How much of each resource of the cost, in the order of its `resources`.
         memory_bytes: Memory of the device that it takes.
+        host_bytes: Memory of the host that it takes.
 
     """
 
     rank: int
     loads: tuple[float, ...]
     memory_bytes: float
+    host_bytes: float = 0.0
 
 
 class PlanCost(Protocol):

@@ -47,7 +47,8 @@ def exhaustive(task: Task) -> Draft | None:
         rows = sum((loads[t][c] for t, c in enumerate(head)), np.zeros(()))
         full = sum((used[t][c] for t, c in enumerate(head)), np.zeros(()))
         keys = task.keys(rows + tail_loads)
-        keys[(full + tail_used).max(axis=-1) > task.memory_bytes] = np.inf
+        too_full = full + tail_used > task.room_bytes
+        keys[too_full.any(axis=(-2, -1))] = np.inf
         at = int(np.argmin(keys))
         if keys[at] < best_key:
             tail = np.unravel_index(at, sizes[split:]) if split < len(sizes) else ()

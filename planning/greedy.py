@@ -66,7 +66,8 @@ def _put(
 ) -> bool:
     """Put a table where the sum is least; return whether it found room."""
     for number, option in enumerate(draft.task.options[table]):
-        room = draft.task.memory_bytes - draft.used_bytes >= option.memory_bytes.max()
+        free = draft.task.room_bytes - draft.used_bytes
+        room = np.all(free >= option.largest_bytes, axis=1)
         roomy = room.reshape(option.places, -1).all(axis=1)
         by_place = sums.reshape(option.places, -1).max(axis=1)
         order = np.lexsort((by_place, ~roomy))[: option.parts]

@@ -1,9 +1,10 @@
 """Local search: change the plan where the last rank is, while that helps.
 
 A round tries every move of a part away from the ranks that decide the step, every
-swap of it with a part elsewhere, and every other way to cut its table, and makes the
-best. Where nothing helps, some tables are moved at random, and the rounds begin again
-(iterated local search, Lourenço et al. 2003). Equal tasks and seeds give equal plans.
+swap of it with a part elsewhere, every other way to cut its table, and where it lies
+in host memory every way to bring it onto a device; it makes the best. Where nothing
+helps, some tables are moved at random, and the rounds begin again (iterated local
+search, Lourenço et al. 2003). Equal tasks and seeds give equal plans.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from perfc.planning.changes import (
     Change,
     Room,
     apply,
+    chosen,
     keys_of_changes,
     seconds_of_ranks,
 )
+from perfc.planning.evictions import evictions
 from perfc.planning.options import Draft, Floats, Option
 
 _NEAREST = 6
@@ -110,6 +113,7 @@ class LocalSearch:
                 for places in self._places(room, number, option, hot):
                     yield ((table, (number, places)),)
         yield from self._swaps(tables, seconds)
+        yield from evictions(self.draft, tables)
 
     def _hot_ranks(self) -> frozenset[int]:
         """Return the ranks that decide: without their loads the step is shorter.
@@ -127,15 +131,8 @@ class LocalSearch:
         late = [rank for rank, s in zip(found, saved_s, strict=True) if s > 0]
         return frozenset({busiest, *late})
 
-    def _option(self, table: int) -> tuple[Option, tuple[int, ...]]:
-        choice = self.draft.choices[table]
-        if choice is None:
-            msg = "every table of a draft that is improved has a place"
-            raise TypeError(msg)
-        return self.draft.task.options[table][choice[0]], choice[1]
-
     def _is_on(self, table: int, ranks: frozenset[int]) -> bool:
-        option, places = self._option(table)
+        option, places = chosen(self.draft, table)
         return not ranks.isdisjoint(option.ranks(places))
 
     def _places(
@@ -163,7 +160,9 @@ class LocalSearch:
 
     def _swaps(self, tables: list[int], by_rank: Floats) -> Iterator[Change]:
         """Yield exchanges of two tables that lie whole, or as wide, on two places."""
-        single = [(t, *self._option(t)) for t in self._tables() if self._single(t)]
+        single = [
+            (t, *chosen(self.draft, t)) for t in self._tables() if self._single(t)
+        ]
         whole = [table for table, _, _ in single]
         spans = np.array([option.span for _, option, _ in single])
         at = spans * np.array([places[0] for _, _, places in single], dtype=np.intp)
@@ -183,7 +182,7 @@ class LocalSearch:
         return range(len(self.draft.choices))
 
     def _single(self, table: int) -> bool:
-        option, places = self._option(table)
+        option, places = chosen(self.draft, table)
         return len(places) == 1 and option.places > 1
 
     def _swap(self, one: int, other: int) -> Change:

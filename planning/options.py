@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
 from perfc.passes import (
     COLUMN_WISE,
     COLUMNS,
     DATA_PARALLEL,
+    HBM,
+    KERNELS,
     ROW_WISE,
     SHARDING_TYPES,
     TABLE_ROW_WISE,
     TABLE_WISE,
+    TIERS,
+    USUAL_CACHE,
     Placement,
     Plan,
     World,
+    is_share,
 )
+from perfc.planning.checks import one_of
 from perfc.planning.cost import PlanCost, Table
 
 Floats = NDArray[np.float64]
 
 MOST_PARTS = 8
 """Parts of its columns that a search cuts a table into at most."""
+
+MEMORIES = ("device", "host")
+"""Memories of a rank, as columns of what tables take of them."""
 
 SPREAD_WEIGHT = 1e-5
 """How much evenness counts beside the step: it only breaks ties."""
@@ -44,7 +55,9 @@ class Option:
         kind: The sharding type.
         places: Places to choose from: ranks, nodes, or all ranks as one.
         loads: Of each part on each rank of its place, shape [parts, span, resources].
-        memory_bytes: The same of memory, shape [parts, span].
+        memory_bytes: The same of `MEMORIES`, shape [parts, span, 2].
+        tier: Where its rows lie.
+        cache: Share of the rows that a cache holds, if the tier has one.
 
     """
 
@@ -52,6 +65,8 @@ class Option:
     places: int
     loads: Floats
     memory_bytes: Floats
+    tier: str = HBM
+    cache: float = USUAL_CACHE
 
     @functools.cached_property
     def parts(self) -> int:
@@ -70,13 +85,14 @@ class Option:
 
     @functools.cached_property
     def flat_bytes(self) -> Floats:
-        """Its memory, [parts x span]."""
-        return self.memory_bytes.reshape(-1)
+        """Its memories, [parts x span, 2]."""
+        return self.memory_bytes.reshape(self.parts * self.span, -1)
 
     @functools.cached_property
-    def largest_bytes(self) -> float:
-        """Memory of its largest part."""
-        return float(self.memory_bytes.max())
+    def largest_bytes(self) -> Floats:
+        """Memories of its largest part, [2]."""
+        found: Floats = self.flat_bytes.max(axis=0)
+        return found
 
     def ranks(self, places: Sequence[int]) -> list[int]:
         """Return the ranks of all parts, in the order of `flat_loads`."""
@@ -88,7 +104,8 @@ class Option:
     def placement(self, places: tuple[int, ...]) -> Placement:
         """Return how a plan says it."""
         everywhere = self.kind in (ROW_WISE, DATA_PARALLEL)
-        return Placement(self.kind, () if everywhere else places)
+        kernel = "" if self.tier == HBM else KERNELS[self.tier]
+        return Placement(self.kind, () if everywhere else places, kernel, self.cache)
 
     def spots(self) -> Iterator[tuple[int, ...]]:
         """Yield all choices of places; parts are alike, so their order is none."""
@@ -99,6 +116,37 @@ Choice = tuple[int, tuple[int, ...]]
 """The number of an option of a table, and the places of its parts."""
 
 
+@attrs.frozen
+class Tiers:
+    """Tiers of memory that tables may go to.
+
+    Attributes:
+        names: Some of `TIERS`.
+        cache: Share of the rows that a cache holds, of the tier that has one.
+        host_bytes: What tables may take of a rank's host memory.
+
+    Raises:
+        UsageError: a tier is unknown, none is given, or the cache is none.
+
+    """
+
+    names: tuple[str, ...] = (HBM,)
+    cache: float = USUAL_CACHE
+    host_bytes: float = math.inf
+
+    def __attrs_post_init__(self) -> None:
+        """Check them."""
+        for name in self.names or ("",):
+            one_of("tier", name, TIERS)
+        if not is_share(self.cache):
+            msg = f"cache {self.cache:g}: expected more than 0, up to 1"
+            raise UsageError(msg)
+
+
+DEVICE_ONLY = Tiers()
+"""All tables lie in device memory."""
+
+
 @attrs.frozen(eq=False)
 class Task:
     """What a search is to solve.
@@ -107,8 +155,10 @@ class Task:
         tables: The tables.
         cost: What plans of them cost.
         world: The ranks.
-        memory_bytes: What tables may take on a rank.
+        memory_bytes: What tables may take of a rank's device memory.
         options: Of each table the ways to cut it.
+        host_bytes: What they may take of a rank's host memory.
+        tiers: Where they may lie.
 
     """
 
@@ -117,15 +167,19 @@ class Task:
     world: World
     memory_bytes: float
     options: tuple[tuple[Option, ...], ...]
+    host_bytes: float = math.inf
+    tiers: tuple[str, ...] = (HBM,)
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - the public call; tiers have a default
         cls,
         tables: Sequence[Table],
         cost: PlanCost,
         world: World,
         memory_bytes: float,
         types: Sequence[str],
+        *,
+        tiers: Tiers = DEVICE_ONLY,
     ) -> Task:
         """Ask *cost* for what the parts of each table add.
 
@@ -138,7 +192,9 @@ class Task:
             known = ", ".join(SHARDING_TYPES)
             msg = f"sharding type {unknown[0] if unknown else ''!r} is none of {known}"
             raise UsageError(msg)
-        options = tuple(tuple(_options(table, cost, world, types)) for table in tables)
+        options = tuple(
+            tuple(_options(table, cost, world, types, tiers)) for table in tables
+        )
         bare = [t for t, found in zip(tables, options, strict=True) if not found]
         if bare:
             msg = (
@@ -146,7 +202,13 @@ class Task:
                 f"{' or '.join(types)} on {world.ranks} ranks; allow table_wise"
             )
             raise UsageError(msg)
-        return cls(tuple(tables), cost, world, memory_bytes, options)
+        room = memory_bytes, options, tiers.host_bytes, tiers.names
+        return cls(tuple(tables), cost, world, *room)
+
+    @functools.cached_property
+    def room_bytes(self) -> Floats:
+        """What tables may take of each of `MEMORIES` of a rank, [2]."""
+        return np.array([self.memory_bytes, self.host_bytes])
 
     @functools.cached_property
     def weights(self) -> Floats:
@@ -189,21 +251,27 @@ class Task:
 
 
 def _options(
-    table: Table, cost: PlanCost, world: World, types: Sequence[str]
+    table: Table, cost: PlanCost, world: World, types: Sequence[str], tiers: Tiers
 ) -> Iterator[Option]:
-    for kind in SHARDING_TYPES:
-        if kind not in types:
+    """Yield the ways to cut a table, those of the fastest tier first."""
+    for tier, kind in itertools.product(TIERS, SHARDING_TYPES):
+        on_host = tier != HBM
+        if tier not in tiers.names or kind not in types:
             continue
+        if on_host and kind == DATA_PARALLEL:
+            continue
+        kernel = KERNELS[tier] if on_host else ""
         for parts, places, span in cuts(kind, table, world):
             at = tuple(range(parts)) if kind not in (ROW_WISE, DATA_PARALLEL) else ()
-            shards = cost.shards(table, Placement(kind, at))
+            shards = cost.shards(table, Placement(kind, at, kernel, tiers.cache))
             loads = np.zeros((parts * span, len(cost.resources)))
-            memory = np.zeros(parts * span)
+            memory = np.zeros((parts * span, len(MEMORIES)))
             for shard in shards:
                 loads[shard.rank] += shard.loads
-                memory[shard.rank] += shard.memory_bytes
-            shape = (parts, span)
-            yield Option(kind, places, loads.reshape(*shape, -1), memory.reshape(shape))
+                memory[shard.rank] += (shard.memory_bytes, shard.host_bytes)
+            shape = (parts, span, -1)
+            by_part = loads.reshape(shape), memory.reshape(shape)
+            yield Option(kind, places, *by_part, tier, tiers.cache)
 
 
 def cuts(kind: str, table: Table, world: World) -> Iterator[tuple[int, int, int]]:
@@ -241,7 +309,7 @@ class Draft:
         task: What it is of.
         choices: Of each table its option and places; none yet.
         loads: Of each rank, [ranks, resources].
-        used_bytes: Memory of each rank that tables take, [ranks].
+        used_bytes: Memories of each rank that tables take, [ranks, 2].
 
     """
 
@@ -255,7 +323,8 @@ class Draft:
         """Return one without tables."""
         ranks = task.world.ranks
         loads = np.zeros((ranks, len(task.cost.resources)))
-        return cls(task, [None] * len(task.tables), loads, np.zeros(ranks))
+        used = np.zeros((ranks, len(MEMORIES)))
+        return cls(task, [None] * len(task.tables), loads, used)
 
     @classmethod
     def of_plan(cls, task: Task, plan: Plan) -> Draft:
@@ -296,7 +365,7 @@ class Draft:
     @property
     def excess_bytes(self) -> float:
         """By how much the fullest rank is too full; not above 0 if it fits."""
-        return float(self.used_bytes.max()) - self.task.memory_bytes
+        return float((self.used_bytes - self.task.room_bytes).max())
 
     @property
     def plan(self) -> Plan:
@@ -317,9 +386,12 @@ def _choice(options: Sequence[Option], placement: Placement) -> Choice:
         UsageError: it is none of those.
 
     """
+    tier, cache = placement.tier or HBM, placement.cache
     for number, option in enumerate(options):
         places = placement.places or (0,)
-        if option.kind == placement.kind and option.parts == len(places):
+        cached = option.tier != UVM_CACHING or option.cache == cache
+        alike = option.kind == placement.kind and option.tier == tier and cached
+        if alike and option.parts == len(places):
             return number, places
     msg = f"no option is {placement.kind} in {len(placement.places)} parts"
     raise UsageError(msg)

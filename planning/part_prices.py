@@ -34,12 +34,14 @@ from perfc.ir import (
     state_types,
 )
 from perfc.passes import (
+    HBM,
     KERNEL_COST,
     LAUNCHES,
     KernelCost,
     LowerKernels,
     PassManager,
     ShapeInference,
+    in_tier,
 )
 
 _LENGTHS = DTYPES["i32"]
@@ -54,6 +56,8 @@ class Part:
         dim: Its columns.
         pooling: Rows of it that a bag sums up.
         popularity: How look-ups spread over its rows.
+        tier: Where its rows lie.
+        cache: Share of the rows that a cache holds; 0 where the tier has none.
 
     """
 
@@ -61,6 +65,12 @@ class Part:
     dim: int
     pooling: float
     popularity: str = "uniform"
+    tier: str = HBM
+    cache: float = 0.0
+
+    def bytes(self, element_bytes: float) -> float:
+        """Return what its rows take."""
+        return self.rows * self.dim * element_bytes
 
     def record(self) -> Record:
         """Describe it as `embedding_bag` wants it."""
@@ -72,7 +82,13 @@ class Part:
         }
         if self.popularity != "uniform":
             found["popularity"] = self.popularity
-        return Record(found)
+        return in_tier(Record(found), self.tier, self.cache)
+
+    def among(self, others: Sequence[Part]) -> tuple[Part, ...]:
+        """Return *others* in its own tier: kernels wait for the slowest one."""
+        return tuple(
+            attrs.evolve(one, tier=self.tier, cache=self.cache) for one in others
+        )
 
 
 @attrs.frozen
@@ -140,7 +156,7 @@ class PartPrices:
         target: The device.
         batch: Bags of a table: the samples of all ranks.
         ranks: From how many ranks bags come.
-        others: Parts such as a rank has, at least two.
+        others: Parts such as a rank has, at least two, in device memory.
 
     """
 
@@ -151,25 +167,30 @@ class PartPrices:
     others: tuple[Part, ...]
 
     @functools.cached_property
-    def _among(self) -> PartPrice:
-        """What the others take."""
-        return self._totals([self.others])[0]
+    def _known(self) -> dict[tuple[Part, ...], tuple[PartPrice, PartPrice]]:
+        return {}
 
-    @functools.cached_property
-    def _added(self) -> PartPrice:
-        """What the others add, each on its own, all together."""
-        found = self._margins(self.others)
-        parts = [found[part] for part in self.others]
-        lookup_s = sum(part.lookup_s for part in parts)
-        return PartPrice(lookup_s, sum(part.update_s for part in parts))
+    def _base(self, others: tuple[Part, ...]) -> tuple[PartPrice, PartPrice]:
+        """Return what others take, and what they add, each on its own, together."""
+        if others not in self._known:
+            among, *totals = self._totals(
+                [others, *((*others, part) for part in others)]
+            )
+            margins = [_more(total, among) for total in totals]
+            lookup_s = sum(part.lookup_s for part in margins)
+            added = PartPrice(lookup_s, sum(part.update_s for part in margins))
+            self._known[others] = among, added
+        return self._known[others]
 
-    @functools.cached_property
-    def idle(self) -> PartPrice:
-        """What a rank takes besides what its parts add."""
-        return PartPrice(
-            max(0.0, self._among.lookup_s - self._added.lookup_s),
-            max(0.0, self._among.update_s - self._added.update_s),
-        )
+    def idle(self, like: Part | None = None) -> PartPrice:
+        """Return what a rank takes besides what its parts add.
+
+        Args:
+            like: A part of the tier that its tables are in; device memory if none.
+
+        """
+        among, added = self._base(like.among(self.others) if like else self.others)
+        return _more(among, added)
 
     def of(self, parts: Sequence[Part]) -> Mapping[Part, PartPrice]:
         """Return what each part adds to the rank that has it.
@@ -177,29 +198,25 @@ class PartPrices:
         One part more may be what another pass of a sort begins with: parts do not add
         more than the others take together.
         """
-        lookup = _at_most_one(self._among.lookup_s, self._added.lookup_s)
-        update = _at_most_one(self._among.update_s, self._added.update_s)
-        return {
-            part: PartPrice(lookup * found.lookup_s, update * found.update_s)
-            for part, found in self._margins(parts).items()
-        }
-
-    def _margins(self, parts: Sequence[Part]) -> Mapping[Part, PartPrice]:
-        """Return what kernels take more for each part."""
+        found: dict[Part, PartPrice] = {}
         distinct = list(dict.fromkeys(parts))
-        if not distinct:
-            return {}
-        totals = self._totals([(*self.others, part) for part in distinct])
-        return {
-            part: PartPrice(
-                max(0.0, found.lookup_s - self._among.lookup_s),
-                max(0.0, found.update_s - self._among.update_s),
+        groups = [part.among(self.others) for part in distinct]
+        totals = self._totals(
+            [(*others, part) for others, part in zip(groups, distinct, strict=True)]
+        )
+        for part, others, total in zip(distinct, groups, totals, strict=True):
+            among, added = self._base(others)
+            more = _more(total, among)
+            found[part] = PartPrice(
+                more.lookup_s * _at_most_one(among.lookup_s, added.lookup_s),
+                more.update_s * _at_most_one(among.update_s, added.update_s),
             )
-            for part, found in zip(distinct, totals, strict=True)
-        }
+        return found
 
     def _totals(self, ranks: Sequence[tuple[Part, ...]]) -> list[PartPrice]:
         """Return the prices of the kernels of ranks, by their parts."""
+        if not ranks:
+            return []
         graph = Graph("parts")
         weights = {
             part: graph.add_parameter(
@@ -279,6 +296,13 @@ class PartPrices:
             for place in range(len(types[0]))
             for at, own in enumerate(types)
         ]
+
+
+def _more(whole: PartPrice, part: PartPrice) -> PartPrice:
+    return PartPrice(
+        max(0.0, whole.lookup_s - part.lookup_s),
+        max(0.0, whole.update_s - part.update_s),
+    )
 
 
 def _at_most_one(part: float, whole: float) -> float:

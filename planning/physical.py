@@ -9,11 +9,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Target
+from perfc.costmodels import UVM_CACHING, Target, device_bytes
 from perfc.ir import ceil_div
 from perfc.passes import (
     COLUMN_WISE,
     GRID,
+    HBM,
+    KERNELS,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
@@ -22,7 +24,7 @@ from perfc.passes import (
 )
 from perfc.planning.checks import one_of
 from perfc.planning.cost import Shard, Table
-from perfc.planning.options import cuts
+from perfc.planning.options import DEVICE_ONLY, Tiers, cuts
 from perfc.planning.part_prices import Part, PartPrices
 from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.step_template import Idle, Reference, StepTemplate
@@ -47,9 +49,6 @@ def deals_of(kinds: Iterable[str]) -> tuple[str, ...]:
 KINDS = tuple(_DEAL_OF)
 """Sharding types that are priced."""
 
-_KERNEL = "fused"
-"""What looks tables up: rows are in device memory, and are updated in backward."""
-
 
 @attrs.frozen(kw_only=True)
 class MemoryNeed:
@@ -71,11 +70,15 @@ class MemoryNeed:
     row_bytes: float
 
     def of(self, part: Part, element_bytes: float) -> float:
-        """Return bytes: rows, states, indices sorted and not, and pooled rows."""
-        per_row = part.dim * (element_bytes + 4.0 * self.state_elements)
-        per_row += 4.0 * self.state_rows
+        """Return bytes: rows, states, indices sorted and not, and pooled rows.
+
+        Of tables in host memory the device has the cache, and the states.
+        """
+        rows = device_bytes(part.record(), round(part.bytes(element_bytes)))
+        per_row = 4.0 * (part.dim * self.state_elements + self.state_rows)
         indices = self.batch * part.pooling * 2 * self.index_bytes
-        return part.rows * per_row + indices + self.batch * part.dim * self.row_bytes
+        pooled = self.batch * part.dim * self.row_bytes
+        return rows + part.rows * per_row + indices + pooled
 
 
 @attrs.frozen(eq=False)
@@ -118,17 +121,24 @@ class PhysicalCost:
     @functools.cached_property
     def idle(self) -> Idle:
         """Seconds of look-ups and updates of next to nothing."""
-        found = self.prices.idle
+        found = self.prices.idle()
         return Idle(found.lookup_s, found.update_s)
 
-    def prepare(self, tables: Sequence[Table], types: Sequence[str]) -> None:
+    def prepare(
+        self,
+        tables: Sequence[Table],
+        types: Sequence[str],
+        tiers: Tiers = DEVICE_ONLY,
+    ) -> None:
         """Price the parts of tables, all at once."""
+        kernels = [KERNELS[tier] for tier in tiers.names]
         parts = [
-            self._part(table, kind, parts)
+            self._part(table, Placement(kind, (0,) * parts, kernel, tiers.cache))
             for table in tables
             for kind in types
             if kind in _DEAL_OF
             for parts, _, _ in cuts(kind, table, self.world)
+            for kernel in kernels
         ]
         self._price(parts)
 
@@ -141,9 +151,10 @@ class PhysicalCost:
         """
         kind = placement.kind
         one_of("sharding type", kind, KINDS)
-        one_of("compute kernel", placement.compute_kernel or _KERNEL, (_KERNEL,))
+        kernels = tuple(KERNELS.values())
+        one_of("compute kernel", placement.compute_kernel or kernels[0], kernels)
         places = placement.places or (0,)
-        part = self._part(table, kind, len(places))
+        part = self._part(table, placement)
         if part not in self.known:
             self._price([part])
         lookup_s, update_s = self.known[part]
@@ -153,9 +164,10 @@ class PhysicalCost:
         own = (lookup_s, update_s, 1.0, part.pooling, float(part.dim), joined)
         loads[self.deals.index(_DEAL_OF[kind])] = own
         memory = self.memory.of(part, table.element_bytes)
+        on_host = 0.0 if part.tier == HBM else part.bytes(table.element_bytes)
         row = tuple(loads.ravel().tolist())
         return [
-            Shard(place * span + n, row, memory)
+            Shard(place * span + n, row, memory, on_host)
             for place in places
             for n in range(span)
         ]
@@ -179,13 +191,16 @@ class PhysicalCost:
             found[rows] = self._template(deals).step_s(dealt[rows])
         return found.reshape(shape)
 
-    def _part(self, table: Table, kind: str, parts: int) -> Part:
-        among = self.among(_DEAL_OF[kind])
+    def _part(self, table: Table, placement: Placement) -> Part:
+        among = self.among(_DEAL_OF[placement.kind])
+        tier = placement.tier or HBM
         return Part(
             int(ceil_div(table.rows, among)),
-            table.dim // parts,
+            table.dim // max(1, len(placement.places)),
             table.pooling / among,
             table.popularity,
+            tier,
+            placement.cache if tier == UVM_CACHING else 0.0,
         )
 
     def _price(self, parts: Sequence[Part]) -> None:

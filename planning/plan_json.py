@@ -1,8 +1,9 @@
 """Plans as TorchRec writes them: `EmbeddingModuleShardingPlan`, as JSON.
 
 Each table has `sharding_type`, `compute_kernel`, `ranks` and `sharding_spec`, whose
-shards have offsets, sizes and a placement (TorchRec's `ParameterSharding`,
-`EnumerableShardingSpec` and `ShardMetadata`).
+shards have offsets, sizes and a placement, and `cache_params` if its kernel caches
+(TorchRec's `ParameterSharding`, `EnumerableShardingSpec`, `ShardMetadata` and
+`CacheParams`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from perfc.costmodels import UVM_CACHING
 from perfc.passes import (
     COLUMN_WISE,
     DATA_PARALLEL,
@@ -37,6 +39,8 @@ def _entry(table: Table, placement: Placement, world: World) -> dict[str, object
         "compute_kernel": placement.compute_kernel or usual_kernel(placement.kind),
         "ranks": _ranks(placement, world),
     }
+    if placement.tier == UVM_CACHING:
+        entry["cache_params"] = {"load_factor": placement.cache}
     shards = list(_shards(table, placement, world))
     entry["sharding_spec"] = None if everywhere else {"shards": shards}
     return entry

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
 
 from perfc.ir import PerfcError
-from perfc.passes import Plan
+from perfc.passes import HBM, Plan
 from perfc.planning.beam_search import Stop, beam_search
 from perfc.planning.greedy import BASELINES, greedy
 from perfc.planning.local_search import LocalSearch
@@ -162,26 +163,45 @@ class _Run:
 def no_room(task: Task) -> str:
     """Say why no plan fits in memory: a table, all together, or how they go."""
     limit, ranks = task.memory_bytes, task.world.ranks
-    least = [min(float(o.memory_bytes.max()) for o in found) for found in task.options]
+    more = "" if task.tiers != (HBM,) else ", or host memory (--tiers hbm,uvm-caching)"
+    least = [min(float(o.largest_bytes[0]) for o in found) for found in task.options]
     largest = max(range(len(least)), key=least.__getitem__)
     if least[largest] > limit:
         return (
             f"no plan fits: table {task.tables[largest].name!r} takes at least "
             f"{_gb(least[largest])} of a rank, tables may take {_gb(limit)}: "
             f"{_gb(least[largest] - limit)} too much; use more ranks, or allow more "
-            "sharding types (--types)"
+            f"sharding types (--types){more}"
         )
-    total = sum(min(float(o.memory_bytes.sum()) for o in f) for f in task.options)
+    total = _least(task, [1.0, 0.0])
     if total > limit * ranks:
         return (
             f"no plan fits: the tables take {_gb(total)}, {ranks} ranks have "
             f"{_gb(limit)} each for them: {_gb(total - limit * ranks)} too much; use "
-            "more ranks"
+            f"more ranks{more}"
         )
+    both, room = _least(task, [1.0, 1.0]), (limit + task.host_bytes) * ranks
+    if task.host_bytes < math.inf and both > room:
+        return (
+            f"no plan fits: the tables take {_gb(both)}, {ranks} ranks have "
+            f"{_gb(limit)} of device memory and {_gb(task.host_bytes)} of host memory "
+            f"each for them: {_gb(both - room)} too much; use more ranks, or more host "
+            "memory (--host-memory)"
+        )
+    taken = f"{_gb(total)} of {_gb(limit * ranks)}"
+    if task.host_bytes < math.inf and task.tiers != (HBM,):
+        taken = f"{_gb(both)} of {_gb(room)} of device and host memory together"
     return (
-        f"no plan was found that fits: the tables take {_gb(total)} of "
-        f"{_gb(limit * ranks)}, but not dealt so that each rank has room; allow more "
-        "sharding types (--types)"
+        f"no plan was found that fits: the tables take {taken}, but not dealt so that "
+        f"each rank has room; allow more sharding types (--types){more}"
+    )
+
+
+def _least(task: Task, counted: Sequence[float]) -> float:
+    """Return what all tables take at least, of the memories that are counted."""
+    return sum(
+        min(float((option.flat_bytes @ counted).sum()) for option in found)
+        for found in task.options
     )
 
 

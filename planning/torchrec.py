@@ -15,6 +15,7 @@ from perfc.passes import (
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
+    USUAL_CACHE,
     Placement,
     usual_kernel,
 )
@@ -67,19 +68,19 @@ class TorchRecCost:
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
         """Return what *table* adds to each rank that holds a part of it.
 
-        `memory_bytes` are those of the device; `storage` has those of the host.
+        `memory_bytes` are those of the device.
 
         Raises:
             PerfcError: the table or the placement cannot be.
 
         """
-        known: dict[ShardSize, tuple[tuple[float, ...], float]] = {}
+        known: dict[ShardSize, tuple[tuple[float, ...], float, float]] = {}
         found: list[Shard] = []
         for rank, size in self._parts(table, placement):
             if size not in known:
                 loads = attrs.astuple(self._perf(table, placement, size.dim))
-                memory = self._storage(table, placement, size).hbm_bytes
-                known[size] = loads, memory
+                memory = self._storage(table, placement, size)
+                known[size] = loads, memory.hbm_bytes, memory.ddr_bytes
             found.append(Shard(rank, *known[size]))
         return found
 
@@ -117,12 +118,19 @@ class TorchRecCost:
             return QUANT
         return usual_kernel(placement.kind)
 
+    def _said(self, table: Table, placement: Placement) -> Constraints | None:
+        """Return what is said of a table, and else the cache of its placement."""
+        said = self.constraints.get(table.name)
+        if said is None and placement.cache != USUAL_CACHE:
+            return Constraints(cache_load_factor=placement.cache)
+        return said
+
     def _perf(self, table: Table, placement: Placement, dim: int) -> Perf:
-        kernel, said = self.kernel_of(placement), self.constraints.get(table.name)
+        kernel, said = self.kernel_of(placement), self._said(table, placement)
         return self.rules.perf(table, placement.kind, kernel, dim, said)
 
     def _storage(self, table: Table, placement: Placement, size: ShardSize) -> Storage:
-        kernel, said = self.kernel_of(placement), self.constraints.get(table.name)
+        kernel, said = self.kernel_of(placement), self._said(table, placement)
         return self.storage_rules.storage(table, placement.kind, kernel, size, said)
 
     def _parts(

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
-from perfc.passes import Placement, Plan
-from perfc.planning import SEARCHES, PlanCost, Task, search
+from perfc.passes import HBM, Placement, Plan
+from perfc.planning import MEMORIES, SEARCHES, PlanCost, Task, Tiers, search
 from perfc.tools.report import Report
 from perfc.tools.shard_model import ShardModel
 
@@ -54,6 +54,7 @@ class Request:
     Attributes:
         types: Sharding types that may be used.
         memory_bytes: What tables may take on a rank; None for what the model leaves.
+        tiers: Where tables may lie, and how much host memory they may take.
         method: How to search.
         seconds: For how long at most.
         given: Plans to compare, by name.
@@ -64,11 +65,12 @@ class Request:
 
     types: tuple[str, ...]
     memory_bytes: float | None
+    tiers: Tiers
     method: str
     seconds: float
     given: Mapping[str, Plan]
     full: int
-    cost: Callable[[ShardModel, Sequence[str]], PlanCost]
+    cost: Callable[[ShardModel, Sequence[str], Tiers], PlanCost]
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -81,8 +83,8 @@ class RankedPlan:
         model: The model.
         cost: What plans are compared by.
         loads: Of each rank, [ranks, resources]; None if the cost has no price for it.
-        used_bytes: What tables take on each rank, [ranks].
-        room_bytes: What they may take.
+        used_bytes: What tables take of `MEMORIES` of each rank, [ranks, 2].
+        room_bytes: What they may take of each, [2].
         report: Of the whole pipeline, all ranks together, if it was asked.
 
     """
@@ -93,14 +95,29 @@ class RankedPlan:
     cost: PlanCost
     loads: Floats | None
     used_bytes: Floats
-    room_bytes: float
+    room_bytes: Floats
     report: Report | None = None
 
     @property
     def fits(self) -> bool:
         """Whether every rank has room for its tables."""
         most_bytes = self.room_bytes * (1 + _ROUNDING)
-        return float(self.used_bytes.max(initial=0.0)) <= most_bytes
+        return bool((self.used_bytes <= most_bytes).all())
+
+    @functools.cached_property
+    def device_bytes(self) -> Floats:
+        """What tables take of device memory, [ranks]."""
+        return self.used_bytes[:, 0]
+
+    @functools.cached_property
+    def host_bytes(self) -> Floats:
+        """What tables take of host memory, [ranks]."""
+        return self.used_bytes[:, 1]
+
+    @functools.cached_property
+    def tiers(self) -> Mapping[str, str]:
+        """The tier of each table, by name."""
+        return {name: placed.tier or HBM for name, placed in self.plan.items()}
 
     @functools.cached_property
     def cost_s(self) -> float | None:
@@ -225,16 +242,18 @@ class Sharding:
 
     Attributes:
         model: The model.
+        request: What was searched for.
         plans: The plans.
-        room_bytes: What tables may take on a rank.
+        room_bytes: What tables may take of each of `MEMORIES` of a rank, [2].
         dense_bytes: What the rest of the model takes there; None if not asked.
         seconds: How long the search took.
 
     """
 
     model: ShardModel
+    request: Request
     plans: tuple[RankedPlan, ...]
-    room_bytes: float
+    room_bytes: Floats
     dense_bytes: float | None
     seconds: float
 
@@ -266,13 +285,15 @@ def shard(
     say(f"{len(model.tables)} tables: pricing their parts")
     given = {p.kind for plan in request.given.values() for p in plan.values()}
     priced = tuple(dict.fromkeys((*request.types, *sorted(given - {DATA_PARALLEL}))))
-    cost = request.cost(model, priced)
+    cost = request.cost(model, priced, request.tiers)
     dense_bytes = None
-    room_bytes = request.memory_bytes
-    if room_bytes is None:
+    memory_bytes = request.memory_bytes
+    if memory_bytes is None:
         dense_bytes = model.dense_bytes
-        room_bytes = _room_bytes(model.target, dense_bytes)
-    task = Task.of(model.tables, cost, model.world, room_bytes, request.types)
+        memory_bytes = _room_bytes(model.target, dense_bytes)
+    asked = (model.tables, cost, model.world, memory_bytes, request.types)
+    task = Task.of(*asked, tiers=request.tiers)
+    room_bytes = task.room_bytes
     theirs = [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()]
     for one in theirs:
         _check_fits(one)
@@ -296,6 +317,7 @@ def shard(
     plans.sort(key=_order if request.full else _order_by_step)
     return Sharding(
         model=model,
+        request=request,
         plans=tuple(plans),
         room_bytes=room_bytes,
         dense_bytes=dense_bytes,
@@ -344,7 +366,7 @@ def _analyzed(
 
 
 def _given(
-    name: str, plan: Plan, model: ShardModel, cost: PlanCost, room_bytes: float
+    name: str, plan: Plan, model: ShardModel, cost: PlanCost, room_bytes: Floats
 ) -> RankedPlan:
     """Price a plan of the user's.
 
@@ -358,19 +380,21 @@ def _given(
         model=model,
         cost=cost,
         loads=None,
-        used_bytes=np.zeros(ranks),
+        used_bytes=np.zeros((ranks, len(MEMORIES))),
         room_bytes=room_bytes,
     )
     if any(placement.kind == DATA_PARALLEL for placement in plan.values()):
         report = model.report(plan)
         peak_bytes = max(use.peak_bytes for use in report.memory_uses)
-        used = np.full(ranks, max(0.0, peak_bytes - model.dense_bytes))
+        used_bytes = max(0.0, peak_bytes - model.dense_bytes)
+        used = np.tile((used_bytes, 0.0), (ranks, 1))
         return attrs.evolve(made, used_bytes=used, report=report)
-    loads, used = np.zeros((ranks, len(cost.resources))), np.zeros(ranks)
+    loads = np.zeros((ranks, len(cost.resources)))
+    used = np.zeros((ranks, len(MEMORIES)))
     for table in model.tables:
         for one in cost.shards(table, plan[table.name]):
             loads[one.rank] += one.loads
-            used[one.rank] += one.memory_bytes
+            used[one.rank] += (one.memory_bytes, one.host_bytes)
     return attrs.evolve(made, loads=loads, used_bytes=used)
 
 
@@ -383,10 +407,13 @@ def _check_fits(plan: RankedPlan) -> None:
     """
     if plan.fits:
         return
-    rank = int(np.argmax(plan.used_bytes))
-    most = float(plan.used_bytes[rank])
+    excess = plan.used_bytes - plan.room_bytes
+    memory = int(np.argmax(excess.max(axis=0)))
+    rank = int(np.argmax(excess[:, memory]))
+    most, room = float(plan.used_bytes[rank, memory]), float(plan.room_bytes[memory])
+    where = " of the host's memory" if MEMORIES[memory] == "host" else ""
     msg = (
         f"plan {plan.name} does not fit: tables take {most / 1e9:,.1f} GB of rank "
-        f"{rank}, they may take {plan.room_bytes / 1e9:,.1f} GB"
+        f"{rank}{where}, they may take {room / 1e9:,.1f} GB"
     )
     raise PerfcError(msg)

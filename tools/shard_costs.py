@@ -11,24 +11,25 @@ from perfc.planning import (
     PerfRules,
     PlanCost,
     StorageRules,
+    Tiers,
     Topology,
     TorchRecCost,
 )
 from perfc.tools.modes import TRAINING
 from perfc.tools.shard_model import ShardModel
 
-CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str]], PlanCost]
-"""From a model on a machine, and the sharding types that will be asked for."""
+CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str], Tiers], PlanCost]
+"""From a model on a machine, and the sharding types and tiers that are asked for."""
 
 
-def _physical(model: ShardModel, types: Sequence[str]) -> PlanCost:
-    return model.cost(types)
+def _physical(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost:
+    return model.cost(types, tiers)
 
 
 _SENT_BYTES = {"": None, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
 
 
-def _torchrec(model: ShardModel, types: Sequence[str]) -> PlanCost:
+def _torchrec(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost:
     """Return the cost of TorchRec's planner, with its constants for all machines."""
     sent = _SENT_BYTES[model.qcomm]
     rules = PerfRules(

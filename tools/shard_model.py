@@ -34,6 +34,7 @@ from perfc.passes import (
 )
 from perfc.planning import (
     DEALS,
+    DEVICE_ONLY,
     LookupOps,
     MemoryNeed,
     Part,
@@ -41,6 +42,7 @@ from perfc.planning import (
     PhysicalCost,
     Reference,
     Table,
+    Tiers,
     deals_of,
 )
 from perfc.planning import plan_text as text_of_plan
@@ -153,8 +155,10 @@ class ShardModel:
         """Its tables."""
         given = self.bags.first.attributes.get("popularity")
         popularity = given if isinstance(given, str) and given else "uniform"
+        tables = self.bags.tables
+        placed = {t.name: t.record["tier"] for t in tables if "tier" in t.record}
         found: list[Table] = []
-        for table in self.bags.tables:
+        for table in tables:
             own = table.record.get("popularity")
             kind = table.weight.type
             bits = 32 if kind is None else kind.dtype.bits
@@ -169,6 +173,12 @@ class ShardModel:
                 )
             )
         for one in found:
+            if one.name in placed:
+                msg = (
+                    f"table {one.name!r} lies in tier {placed[one.name]} already; take "
+                    "place-embeddings out: --tiers says where tables may lie"
+                )
+                raise UnsupportedModelError(msg)
             if one.rows < 1 or one.dim < 1:
                 msg = f"table {one.name!r} has {one.rows} rows of {one.dim} columns"
                 raise UnsupportedModelError(msg)
@@ -217,7 +227,7 @@ class ShardModel:
         peak = max(use.peak_bytes for use in first.report.memory_uses)
         return max(0.0, peak - used)
 
-    def cost(self, types: Sequence[str]) -> PhysicalCost:
+    def cost(self, types: Sequence[str], tiers: Tiers = DEVICE_ONLY) -> PhysicalCost:
         """Return perfc's own cost of its plans."""
         samples = self.samples * self.world.ranks
         ops, others = self._first.ops, self._typical_parts()
@@ -236,7 +246,7 @@ class ShardModel:
                 if len(tables) > 1
             ),
         )
-        cost.prepare(self.tables, types)
+        cost.prepare(self.tables, types, tiers)
         return cost
 
     def _typical_parts(self) -> tuple[Part, ...]:

@@ -7,7 +7,7 @@ from html import escape
 
 from perfc.tools.report_numbers import format_us
 from perfc.tools.shard import RankedPlan, Sharding
-from perfc.tools.shard_report import kinds_of, name_of, reason, shown_ranks
+from perfc.tools.shard_report import kinds_of, name_of, on_host, reason, shown_ranks
 
 US = 1e6
 _STYLE = """
@@ -64,6 +64,8 @@ def _ranking(found: Sharding) -> Iterator[str]:
 def _plan(one: RankedPlan, longest_s: float) -> Iterator[str]:
     yield f"<h2>{escape(one.name)}: {format_us(one.step_s * US)}</h2>"
     yield f"<p>{escape(reason(one))}</p>"
+    if one.host_bytes.any():
+        yield f"<p>{escape(on_host(one))}</p>"
     ranks = shown_ranks(one)
     height = _ROW * (len(ranks) + 2)
     yield f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">'
@@ -86,11 +88,11 @@ def _legend() -> Iterator[str]:
 def _bars(one: RankedPlan, ranks: Sequence[int], longest_s: float) -> Iterator[str]:
     """Yield seconds to the left and bytes to the right, a row for each rank."""
     lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
-    memory, most = _LEFT + _BESIDE, max(one.room_bytes, float(one.used_bytes.max()))
+    memory, most = _LEFT + _BESIDE, max(_room(one), float(one.device_bytes.max()))
     for row, rank in enumerate(ranks, 1):
         y, first = row * _ROW, _HALF * float(lookup_s[rank]) / longest_s
         second = _HALF * float(update_s[rank]) / longest_s
-        held = _HALF * float(one.used_bytes[rank]) / most
+        held = _HALF * float(one.device_bytes[rank]) / most
         last = ", last" if rank == one.last else ""
         yield _text(0, y, f"rank {rank}{last}")
         yield _rect("lookup", _LEFT, y, first, format_us(float(lookup_s[rank]) * US))
@@ -98,11 +100,15 @@ def _bars(one: RankedPlan, ranks: Sequence[int], longest_s: float) -> Iterator[s
         yield _rect("update", later, y, second, format_us(float(update_s[rank]) * US))
         both = format_us(float(lookup_s[rank] + update_s[rank]) * US)
         yield _text(later + second + 5, y, both)
-        size = f"{float(one.used_bytes[rank]) / 1e9:,.1f} GB"
+        size = f"{float(one.device_bytes[rank]) / 1e9:,.1f} GB"
         yield _rect("memory", memory, y, held, size)
         yield _text(memory + held + 5, y, size)
-    x, bottom = memory + _HALF * one.room_bytes / most, _ROW * (len(ranks) + 1)
+    x, bottom = memory + _HALF * _room(one) / most, _ROW * (len(ranks) + 1)
     yield f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{_ROW}" y2="{bottom}"/>'
+
+
+def _room(one: RankedPlan) -> float:
+    return float(one.room_bytes[0])
 
 
 def _text(x: float, y: float, text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfc.passes import HBM
 from perfc.planning import plan_text
 from perfc.tools.report_numbers import format_share, format_us
 from perfc.tools.shard import RankedPlan, Sharding
@@ -40,11 +41,25 @@ def _title(found: Sharding) -> str:
         f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
         f"tables of {_gb(size)}"
     )
-    room = f"Tables may take {_gb(found.room_bytes)} of a rank"
+    room = f"Tables may take {_gb(float(found.room_bytes[0]))} of a rank"
     if found.dense_bytes is not None:
         whole = model.target.device.memory.usable_bytes
         room += f": {_gb(whole)} less {_gb(found.dense_bytes)} for the rest of the step"
-    return f"{title}.\n{room}."
+    return f"{title}.\n{room}.{_host_room(found)}"
+
+
+def _host_room(found: Sharding) -> str:
+    """Say what host memory tables may take, if any may lie there."""
+    allowed = found.request.tiers.names != (HBM,)
+    if not allowed and not any(one.host_bytes.any() for one in found.plans):
+        return ""
+    room = float(found.room_bytes[1])
+    if room < np.inf:
+        return f"\nThey may take {_gb(room)} of host memory for each rank."
+    return (
+        "\nHost memory is not limited: no sheet says how much there is; "
+        "--host-memory SIZE does."
+    )
 
 
 def name_of(found: Sharding) -> str:
@@ -77,7 +92,7 @@ def _ranking(found: Sharding) -> list[tuple[str, ...]]:
                 f"{samples / one.step_s:,.0f}",
                 "-" if one.loads is None or one.last is None else str(one.last),
                 one.decides if one.loads is not None else "-",
-                _gb(float(one.used_bytes.max())) + ("" if one.fits else ", too much"),
+                _gb(float(one.device_bytes.max())) + ("" if one.fits else ", too much"),
                 kinds_of(one),
             )
         )
@@ -86,7 +101,10 @@ def _ranking(found: Sharding) -> list[tuple[str, ...]]:
 
 def kinds_of(plan: RankedPlan) -> str:
     """Say how many tables go which way."""
-    kinds = [placement.kind for placement in plan.plan.values()]
+    kinds = [
+        one.kind if one.tier in ("", HBM) else f"{one.kind} {one.tier}"
+        for one in plan.plan.values()
+    ]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
 
 
@@ -94,12 +112,24 @@ def _reasons(found: Sharding) -> list[str]:
     best, lines = found.best, list[str]()
     if best.loads is not None:
         lines.append(reason(best))
+    if best.host_bytes.any():
+        lines.append(on_host(best))
     if any(one.report is None for one in found.plans):
         lines.append(
             "~ is the compact model that the search goes by; without it, the whole "
             "pipeline, all ranks together."
         )
     return lines
+
+
+def on_host(plan: RankedPlan) -> str:
+    """Say which tables lie in host memory."""
+    by_tier: dict[str, list[str]] = {}
+    for name, tier in plan.tiers.items():
+        if tier != HBM:
+            by_tier.setdefault(tier, []).append(name)
+    listed = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in by_tier.items())
+    return f"Tables in host memory under {plan.name}: {listed}."
 
 
 def reason(plan: RankedPlan) -> str:
@@ -130,8 +160,9 @@ def reason(plan: RankedPlan) -> str:
 
 def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
     """Return a heading, and a row with a bar for each rank."""
+    host = ("host memory",) if plan.host_bytes.any() else ()
     rows: list[tuple[str, ...]] = [
-        ("rank", "parts", "look-ups", "updates", "slack", "memory", "")
+        ("rank", "parts", "look-ups", "updates", "slack", "memory", *host, "")
     ]
     lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
     longest = max(float((lookup_s + update_s).max()), _LEAST_S)
@@ -148,7 +179,8 @@ def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
                 _us(lookup_s[rank]),
                 _us(update_s[rank]),
                 _us(slack_s[rank]),
-                _gb(float(plan.used_bytes[rank])),
+                _gb(float(plan.device_bytes[rank])),
+                *(_gb(float(plan.host_bytes[rank])) for _ in host),
                 "".join(marks) + ("  last" if rank == plan.last else ""),
             )
         )
@@ -166,7 +198,7 @@ def shown_ranks(plan: RankedPlan) -> Sequence[int]:
 
 def shard_json(found: Sharding) -> str:
     """Return `perfc.shard/1`."""
-    model = found.model
+    model, host_room = found.model, float(found.room_bytes[1])
     document = {
         "schema": SCHEMA,
         "model": name_of(found),
@@ -177,7 +209,9 @@ def shard_json(found: Sharding) -> str:
         "mode": model.mode,
         "tables": len(model.tables),
         "table_bytes": sum(table.bytes for table in model.tables),
-        "room_bytes_per_rank": found.room_bytes,
+        "room_bytes_per_rank": float(found.room_bytes[0]),
+        "host_room_bytes_per_rank": host_room if host_room < np.inf else None,
+        "tiers": list(found.request.tiers.names),
         "dense_bytes_per_rank": found.dense_bytes,
         "plans": [_plan_json(one) for one in found.plans],
     }
@@ -199,6 +233,7 @@ def _plan_json(one: RankedPlan) -> dict[str, object]:
         "decides": one.decides if priced else None,
         "exposed_us": {k: v * US for k, v in one.exposed_s.items()} if priced else None,
         "ranks": _ranks_json(one) if priced else None,
+        "tiers": one.tiers,
         "plan": json.loads(listed),
     }
 
@@ -213,7 +248,8 @@ def _ranks_json(one: RankedPlan) -> list[dict[str, object]]:
             "lookup_us": float(lookup_s[rank]) * US,
             "update_us": float(update_s[rank]) * US,
             "slack_us": float(slack_s[rank]) * US,
-            "table_bytes": float(one.used_bytes[rank]),
+            "table_bytes": float(one.device_bytes[rank]),
+            "host_bytes": float(one.host_bytes[rank]),
         }
         for rank in range(len(lookup_s))
     ]

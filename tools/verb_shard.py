@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from collections.abc import Callable, Generator, Sequence
@@ -11,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir import UsageError
-from perfc.passes import DATA_PARALLEL, MAX_RANKS, NAMED_PLANS, OPTIMIZERS
+from perfc.passes import (
+    DATA_PARALLEL,
+    HBM,
+    MAX_RANKS,
+    NAMED_PLANS,
+    OPTIMIZERS,
+    TIERS,
+    USUAL_CACHE,
+    is_share,
+)
 from perfc.tools.analyzer import DTYPES, check_world
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.files import write_result
@@ -21,10 +31,20 @@ from perfc.tools.output_options import debug_option, output_option
 if TYPE_CHECKING:
     from perfc.ir import Program
     from perfc.passes import Plan
+    from perfc.planning import Tiers
     from perfc.tools.shard import Sharding
     from perfc.tools.shard_model import ShardModel
 
-_UNITS = {"": 1, "B": 1, "MB": 1e6, "GB": 1e9, "MIB": 2**20, "GIB": 2**30}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _FEW_RANKS = 16
 _TYPES = "table-wise,column-wise,row-wise"
@@ -84,6 +104,28 @@ _TYPES = "table-wise,column-wise,row-wise"
     metavar="SIZE",
     help="What tables may take of a rank, as 60GB or 56GiB; the GPU's less the rest "
     "of the step if not given.",
+)
+@click.option(
+    "--tiers",
+    default=HBM,
+    show_default=True,
+    metavar="LIST",
+    help="Where tables may lie: hbm, device memory; uvm-caching, host memory with a "
+    "cache on the device; uvm, host memory.",
+)
+@click.option(
+    "--host-memory",
+    metavar="SIZE",
+    help="What tables may take of the host's memory for each rank; no limit if not "
+    "given.",
+)
+@click.option(
+    "--cache",
+    type=float,
+    default=USUAL_CACHE,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the rows that a cache of uvm-caching holds.",
 )
 @click.option(
     "--popularity",
@@ -183,13 +225,15 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
     if options["cost"] not in COSTS:
         msg = f"--cost {options['cost']!r} is none of {', '.join(COSTS)}"
         raise UsageError(msg)
-    types, room = _types(options["types"]), _size(options["memory"])
+    types, room = _types(options["types"]), _size("--memory", options["memory"])
+    tiers = _tiers(options)
     sharded = _model(model, options)
     ranks = options["ranks"]
     full = options["full"]
     request = Request(
         types=types,
         memory_bytes=room,
+        tiers=tiers,
         method=options["method"],
         seconds=options["seconds"],
         given=_given(sharded, options["plans"]),
@@ -253,14 +297,30 @@ def _types(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spelled[part] for part in said))
 
 
-def _size(text: str | None) -> float | None:
+def _tiers(options: dict[str, Any]) -> Tiers:
+    """Read where tables may lie, as `place-embeddings` spells it."""
+    from perfc.planning import Tiers  # noqa: PLC0415
+
+    names = dict.fromkeys(part.strip() for part in options["tiers"].split(","))
+    if unknown := [name for name in names if name not in TIERS]:
+        msg = f"--tiers: {unknown[0]!r} is none of {', '.join(TIERS)}"
+        raise UsageError(msg)
+    if not is_share(options["cache"]):
+        msg = f"--cache {options['cache']:g}: expected more than 0, up to 1"
+        raise UsageError(msg)
+    host_bytes = _size("--host-memory", options["host_memory"])
+    room = math.inf if host_bytes is None else host_bytes
+    return Tiers(tuple(names), options["cache"], room)
+
+
+def _size(option: str, text: str | None) -> float | None:
     """Read bytes, with a unit or without."""
     if text is None:
         return None
     match = _SIZE.fullmatch(text.strip())
     unit = match[2].upper() if match else "?"
     if match is None or unit not in _UNITS or float(match[1]) <= 0:
-        msg = f"--memory {text!r}: expected a size above 0, as 60GB, 56GiB or bytes"
+        msg = f"{option} {text!r}: expected a size above 0, as 60GB, 56GiB or bytes"
         raise UsageError(msg)
     return float(match[1]) * _UNITS[unit]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -139,10 +140,64 @@ def test_shards_keep_their_tier() -> None:
             assert ("uvm-caching", 0.2) == (table["tier"], table["cache"])
 
 
+def plan_of(folder: Path, **said: dict[str, object]) -> str:
+    """Write a plan of the model on two ranks; *said* of tables by their number."""
+    listed: dict[str, dict[str, object]] = {
+        f"emb_l.{n}": {"sharding_type": "table_wise", "ranks": [n % 2]}
+        for n in range(4)
+    }
+    for name, more in said.items():
+        listed[f"emb_l.{name[1:]}"] |= more
+    path = folder / "plan.json"
+    path.write_text(json.dumps({"tables": listed}), encoding="utf-8")
+    return str(path)
+
+
+def test_a_plan_says_the_tier(tmp_path: Path) -> None:
+    """Its compute kernels do what `place-embeddings` does in front of it."""
+    alike = plan_of(tmp_path)
+    passes = (PlaceEmbeddings(cache=0.1, table="emb_l.0"), ShardEmbeddings(2, alike))
+    expected = report(*passes, mode="inference")
+    kernel: dict[str, object] = {
+        "compute_kernel": "fused_uvm_caching",
+        "cache_params": {"load_factor": 0.1},
+    }
+    said = plan_of(tmp_path, t0=kernel)
+    found = report(ShardEmbeddings(2, said), mode="inference")
+    plain = report(ShardEmbeddings(2, plan_of(tmp_path)), mode="inference")
+
+    assert expected.time_us == found.time_us > 1.1 * plain.time_us
+    assert expected.memory == found.memory != plain.memory
+
+
+def test_ranks_with_other_tiers_are_other_ranks(tmp_path: Path) -> None:
+    """Tables of equal sizes in unlike tiers make unlike classes of ranks."""
+
+    def classes(*passes: Pass) -> int:
+        return len(load(MODEL, batch=64, transforms=passes).program.classes)
+
+    even = ShardEmbeddings(2, plan_of(tmp_path))
+    assert 1 == classes(even)
+    assert 2 == classes(PlaceEmbeddings("uvm", table="emb_l.1"), even)
+    unlike = plan_of(tmp_path, t2={"compute_kernel": "fused_uvm"})
+    assert 2 == classes(ShardEmbeddings(2, unlike))
+
+
+def test_a_plan_that_says_fused_leaves_tables_where_they_are(tmp_path: Path) -> None:
+    """`fused` is the usual kernel: what was put into a tier before stays there."""
+    even = ShardEmbeddings(2, plan_of(tmp_path, t0={"compute_kernel": "fused"}))
+    loaded = load(MODEL, batch=64, transforms=(PlaceEmbeddings("uvm"), even))
+    graphs = [rank.ops for rank in loaded.program.classes if rank.ops is not None]
+    nodes = [node for g in graphs for node in g if node.op == "embedding_bag"]
+
+    tiers = {t["tier"] for n in nodes for t in n.attributes.records("tables")}
+    assert {"uvm"} == tiers
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"tier": "disk"}, "expected hbm, uvm, uvm-caching"),
+        ({"tier": "disk"}, "expected hbm, uvm-caching, uvm"),
         ({"cache": 0.0}, "expected more than 0, up to 1"),
         ({"cache": 1.5}, "expected more than 0, up to 1"),
         ({"cache": float("nan")}, "expected more than 0, up to 1"),

@@ -160,14 +160,14 @@ def test_a_step_without_tables_is_the_rest() -> None:
     assert 0 < empty < min(steps)
 
 
-def test_tables_in_host_memory_have_no_price() -> None:
-    """They are not priced as if rows were in device memory."""
+def test_other_kernels_and_types_have_no_price() -> None:
+    """They are not priced as if they were others."""
     model = _model("dlrm-default:tables=2", "dgx-a100", 2, 64)
     cost, placement = model.cost((ROW_WISE,)), Placement(ROW_WISE)
-    cached = attrs.evolve(placement, compute_kernel="fused_uvm_caching")
+    quantised = attrs.evolve(placement, compute_kernel="quant")
 
     assert 2 == len(cost.shards(model.tables[0], placement))
-    with pytest.raises(UsageError, match="'fused_uvm_caching' is none of fused"):
-        cost.shards(model.tables[0], cached)
+    with pytest.raises(UsageError, match="'quant' is none of fused"):
+        cost.shards(model.tables[0], quantised)
     with pytest.raises(UsageError, match="'data_parallel' is none of table_wise"):
         cost.shards(model.tables[0], Placement("data_parallel"))

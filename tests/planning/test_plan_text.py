@@ -36,6 +36,10 @@ PLACEMENTS = st.one_of(
     st.sampled_from([(0,), (0, 1)]).map(lambda n: Placement("grid_shard", n)),
     st.just(Placement("row_wise")),
     st.just(Placement("data_parallel")),
+    _ranks(1).map(lambda r: Placement("table_wise", r, "fused_uvm")),
+    st.floats(0.0, 1.0, exclude_min=True).map(
+        lambda share: Placement("row_wise", (), "fused_uvm_caching", share)
+    ),
 )
 
 
@@ -108,6 +112,76 @@ def test_plans_of_torchrec(
 
 
 @pytest.mark.parametrize(
+    ("said", "tier", "cache"),
+    [
+        ({"compute_kernel": "fused"}, "", 0.2),
+        ({"compute_kernel": None}, "", 0.2),
+        ({"compute_kernel": "fused_uvm"}, "uvm", 0.2),
+        ({"compute_kernel": "fused_uvm_caching"}, "uvm-caching", 0.2),
+        (
+            {"compute_kernel": "fused_uvm_caching", "cache_params": None},
+            "uvm-caching",
+            0.2,
+        ),
+        (
+            {
+                "compute_kernel": "fused_uvm_caching",
+                "cache_params": {"algorithm": 1, "load_factor": 0.05},
+            },
+            "uvm-caching",
+            0.05,
+        ),
+    ],
+)
+def test_compute_kernels_say_the_tier(
+    said: dict[str, object], tier: str, cache: float
+) -> None:
+    """Both formats say by the kernel where rows lie, and how many a cache holds."""
+    entry = {"sharding_type": "row_wise", **said}
+    theirs = _torchrec(**entry)
+    ours = json.dumps({"tables": {"t0": entry}})
+    for text in (theirs, ours):
+        found = read_plan(text, [TableSize("t0", 64, 64.0)], WORLD, "plan")["t0"]
+        assert (tier, cache) == (found.tier, found.cache)
+
+
+def _kernel(name: object, kind: str = "row_wise", **more: object) -> str:
+    return _torchrec(sharding_type=kind, compute_kernel=name, **more)
+
+
+def _cached(share: object) -> str:
+    return _kernel("fused_uvm_caching", cache_params={"load_factor": share})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            _kernel("key_value"),
+            "compute_kernel 'key_value' of row_wise, expected fused",
+        ),
+        (_kernel("dense"), "compute_kernel 'dense' of row_wise, expected fused"),
+        (_kernel("quant"), "compute_kernel 'quant' of row_wise, expected fused"),
+        (_kernel(["fused"]), "compute_kernel ['fused'] of row_wise, expected fused"),
+        (
+            _kernel("fused_uvm", "data_parallel"),
+            "compute_kernel 'fused_uvm' of data_parallel, expected dense",
+        ),
+        (_cached(0), "load_factor 0, expected more than 0, up to 1"),
+        (_cached(1.5), "load_factor 1.5, expected more than 0, up to 1"),
+        (_cached(float("nan")), "load_factor nan, expected"),
+        (_cached(True), "load_factor True, expected"),
+        (_cached("0.2"), "load_factor '0.2', expected"),
+    ],
+)
+def test_kernels_that_are_none(text: str, problem: str) -> None:
+    """A kernel that perfc does not know is never taken for the usual one."""
+    with pytest.raises(PerfcError) as raised:
+        read_plan(text, [TableSize("t0", 64, 64.0)], WORLD, "plan")
+    assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("[]", "expected {"),
@@ -131,10 +205,6 @@ def test_plans_of_torchrec(
         (
             _torchrec(sharding_type="table_column_wise", ranks=[0, 1]),
             "sharding_type 'table_column_wise' is none of table_wise",
-        ),
-        (
-            _torchrec(sharding_type="row_wise", compute_kernel="fused_uvm"),
-            "'fused_uvm' of row_wise is not modelled in plans, expected 'fused'",
         ),
         (
             _torchrec(sharding_type="table_wise", ranks=[0], compute_kernel="dense"),
