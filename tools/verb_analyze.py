@@ -10,13 +10,22 @@ import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes import MAX_RANKS, OPTIMIZERS, Timing, VerifyEach
-from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, conversions, split_passes
+from perfc.passes import MAX_RANKS, Timing, VerifyEach
+from perfc.tools.analyzer import RUNTIMES, conversions, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, Count, integers, log_timing, pairs
 from perfc.tools.exporter import find_exporter
 from perfc.tools.files import write_result
 from perfc.tools.model import load
+from perfc.tools.model_options import (
+    dims_option,
+    dtype_option,
+    inputs_option,
+    optimizer_option,
+    overheads_option,
+    overrides_option,
+    pooling_option,
+)
 from perfc.tools.modes import INFERENCE, MODES
 from perfc.tools.plugin_option import plugin_option
 from perfc.tools.popularity_option import set_popularities
@@ -45,19 +54,8 @@ EXIT_OUT_OF_MEMORY = 5
     metavar="N",
     help="Samples in the batch.",
 )
-@click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=N",
-    help="Bind another dimension.",
-)
-@click.option(
-    "--pooling",
-    type=click.IntRange(1, MAX_DIM),
-    metavar="N",
-    help="Lookups per embedding bag, where the model leaves it open.",
-)
+@dims_option
+@pooling_option
 @click.option(
     "--popularity",
     "popularities",
@@ -74,11 +72,7 @@ EXIT_OUT_OF_MEMORY = 5
     show_default=True,
     help="training: forward, loss, backward and optimizer.",
 )
-@click.option(
-    "--optimizer",
-    type=click.Choice(OPTIMIZERS),
-    help="Of --mode training; sgd if not given.",
-)
+@optimizer_option
 @click.option(
     "--ranks",
     type=Count(MAX_RANKS),
@@ -86,14 +80,7 @@ EXIT_OUT_OF_MEMORY = 5
     help="GPUs that run replicas of it, each with its own batch; in training they add "
     "their gradients up.",
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(DTYPES),
-    default="fp32",
-    show_default=True,
-    help="What the model computes in: bf16 and fp16 throughout, amp-… by autocast, "
-    "tf32 only in fp32 products.",
-)
+@dtype_option
 @click.option(
     "--runtime",
     type=click.Choice(RUNTIMES),
@@ -102,18 +89,8 @@ EXIT_OUT_OF_MEMORY = 5
     help="cudagraph: the iteration captured, and replayed as one CUDA graph; "
     "compiled: kernels fused as torch.compile does.",
 )
-@click.option(
-    "--inputs",
-    type=click.Choice(INPUTS),
-    default="host-pinned",
-    show_default=True,
-    help="Where inputs are when the iteration starts.",
-)
-@click.option(
-    "--overheads",
-    metavar="NAME|FILE.toml",
-    help="Host profile; the target's if not given.",
-)
+@inputs_option
+@overheads_option
 @click.option(
     "--pass",
     "passes",
@@ -122,13 +99,7 @@ EXIT_OUT_OF_MEMORY = 5
     help="Add a pass, or give one of the pipeline other options.",
 )
 @click.option("--pipeline", metavar="STRING", help="Run exactly these passes.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Override a field of the target, as gpu.sm_clock_mhz=1200.",
-)
+@overrides_option
 @plugin_option
 @click.option(
     "--strict",

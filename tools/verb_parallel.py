@@ -10,11 +10,19 @@ from typing import Any
 import click
 
 from perfc.ir import UsageError
-from perfc.passes import OPTIMIZERS
 from perfc.planning import FAST, METHODS, OBJECTIVES
-from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES, split_passes
+from perfc.tools.analyzer import RUNTIMES, split_passes
 from perfc.tools.arguments import MAX_DIM, counts, integers, pairs
 from perfc.tools.files import write_result
+from perfc.tools.model_options import (
+    dims_option,
+    dtype_option,
+    inputs_option,
+    optimizer_option,
+    overheads_option,
+    overrides_option,
+    pooling_option,
+)
 from perfc.tools.modes import MODES, TRAINING
 from perfc.tools.output_options import debug_option, format_option, output_option
 from perfc.tools.plugin_option import plugin_option
@@ -59,48 +67,21 @@ _OF_COMPAT = frozenset(
     metavar="N",
     help="Samples of all GPUs together.",
 )
-@click.option(
-    "--dim", "dims", multiple=True, metavar="NAME=N", help="Bind another dimension."
-)
-@click.option(
-    "--pooling",
-    type=click.IntRange(1, MAX_DIM),
-    metavar="N",
-    help="Lookups per embedding bag, where the model leaves it open.",
-)
+@dims_option
+@pooling_option
 @click.option(
     "--mode",
     type=click.Choice(MODES),
     default=TRAINING,
     show_default=True,
 )
-@click.option(
-    "--optimizer",
-    type=click.Choice(OPTIMIZERS),
-    help="Of --mode training; sgd if not given.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(DTYPES),
-    default="fp32",
-    show_default=True,
-    help="What the model computes in.",
-)
+@optimizer_option
+@dtype_option
 @click.option(
     "--runtime", type=click.Choice(RUNTIMES), default="eager", show_default=True
 )
-@click.option(
-    "--inputs",
-    type=click.Choice(INPUTS),
-    default="host-pinned",
-    show_default=True,
-    help="Where inputs are when the iteration starts.",
-)
-@click.option(
-    "--overheads",
-    metavar="NAME|FILE.toml",
-    help="Host profile; the target's if not given.",
-)
+@inputs_option
+@overheads_option
 @click.option(
     "--pass",
     "passes",
@@ -108,13 +89,7 @@ _OF_COMPAT = frozenset(
     metavar="NAME{k=v}",
     help="Add a pass to every strategy, as checkpoint-activations{every=40}.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Override a field of the target, as gpu.sm_clock_mhz=1200.",
-)
+@overrides_option
 @click.option(
     "--strategy",
     "texts",

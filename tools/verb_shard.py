@@ -17,14 +17,17 @@ from perfc.passes import (
     HBM,
     MAX_RANKS,
     NAMED_PLANS,
-    OPTIMIZERS,
     TIERS,
     USUAL_CACHE,
     is_share,
 )
-from perfc.tools.analyzer import DTYPES, check_world
+from perfc.tools.analyzer import check_world
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.files import write_result
+from perfc.tools.model_options import (
+    dtype_option,
+    optimizer_option,
+)
 from perfc.tools.modes import MODES, TRAINING, check_mode
 from perfc.tools.output_options import debug_option, output_option
 
@@ -72,18 +75,8 @@ _TYPES = "table-wise,column-wise,row-wise"
     help="Samples of each GPU; what the file says if not given.",
 )
 @click.option("--mode", type=click.Choice(MODES), default=TRAINING, show_default=True)
-@click.option(
-    "--optimizer",
-    type=click.Choice(OPTIMIZERS),
-    help="Of --mode training; sgd if not given.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(DTYPES),
-    default="fp32",
-    show_default=True,
-    help="What the model computes in.",
-)
+@optimizer_option
+@dtype_option
 @click.option(
     "--plan",
     "plans",
