@@ -1,4 +1,4 @@
-"""Schedule a training step on many ranks: `ranks.py NODES RANKS CLASSES`.
+"""Schedule a training step on many ranks: `ranks.py [NODES RANKS CLASSES]`.
 
 The step is that of `scale.py`'s chain of blocks, data-parallel over all ranks, which
 are split into classes that differ: each class runs one op more than the one before, so
@@ -40,7 +40,7 @@ def step(nodes: int, ranks: int, late: int) -> Graph:
 
 def main() -> None:
     """Print one line of numbers."""
-    nodes, ranks, classes = map(int, sys.argv[1:])
+    nodes, ranks, classes = map(int, sys.argv[1:] or (10_000, 1_024, 1))
     graphs = [step(nodes, ranks, number) for number in range(classes)]
     members = [tuple(range(number, ranks, classes)) for number in range(classes)]
     found = tuple(map(RankClass, members, graphs))

@@ -2,7 +2,7 @@
 
 `tier = "uvm"`: the table lies in host memory that kernels address (unified virtual
 memory). Each row that misses L2 crosses the link as it is read (zero copy), and an
-updated one twice.
+updated one twice. So do the optimizer's states of its elements, which are in no cache.
 
 `tier = "uvm-caching"`: `cache` of the rows are held in device memory. Before a look-up
 the rows of its batch that are not there are brought in, and those that they push out
@@ -35,7 +35,7 @@ from perfc.costmodels.protocol import (
 from perfc.costmodels.row_cache import batch_fill, cold_misses
 from perfc.costmodels.target import Target
 from perfc.costmodels.unique_rows import row_curve
-from perfc.ir import Kernel, Record
+from perfc.ir import OPTIMIZER_STATES, Kernel, Record
 
 UVM, UVM_CACHING = "uvm", "uvm-caching"
 """Tiers of tables besides device memory, which has no name."""
@@ -117,9 +117,23 @@ def _link_seconds(one: OneSignature, target: Target) -> float:
         else:
             read = read + straight * size
             written = written if forward else written + straight * size
+            states = 0.0 if forward else _state_bytes(kernel, table)
+            read, written = read + states, written + states
     return (
         read / link.h2d_bytes_per_s + written / link.d2h_bytes_per_s
     ) / ZERO_COPY_SHARE
+
+
+def _state_bytes(kernel: Kernel, table: Record) -> float:
+    """Return what an update reads of the states of the rows that it touches.
+
+    Those of single elements, fp32, lie beside the table, never in a cache.
+    """
+    states = OPTIMIZER_STATES.get(str(kernel.params.get("optimizer") or ""), ())
+    rows, pooling = max(table.integer("rows"), 1), float(str(table["pooling"]))
+    curve = row_curve(popularity_of(kernel, table), rows, pooling)
+    touched = curve.touched(kernel.params.integer("batch") * pooling)
+    return touched * table.integer("dim") * 4.0 * states.count("element")
 
 
 def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, float]:

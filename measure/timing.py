@@ -87,7 +87,8 @@ def mean_of(rounds: Sequence[Timed]) -> Timed:
 
     The mean of the medians: where neighbours slow a machine for seconds, it varies
     less than any other middle of them, and is what a model meets that runs for longer.
-    The percentiles are those of the medians, and `n` is how many there are. Rounds
+    The percentiles are those of the medians, as far as the mean where a disturbed round
+    takes it past them, and `n` is how many medians there are. Rounds
     that took thrice as long as the quicker ones were disturbed, and do not count: where
     other programs wait for the same cores, that may be most of them.
     """
@@ -97,11 +98,12 @@ def mean_of(rounds: Sequence[Timed]) -> Timed:
     medians_us = np.array([timed.median_us for timed in rounds])
     medians_us = medians_us[medians_us <= _WILD * np.quantile(medians_us, _QUICKER)]
     _, low_us, high_us = percentiles(medians_us.tolist())
+    mean_us = float(medians_us.mean())
     return attrs.evolve(
         first,
-        median_us=float(medians_us.mean()),
-        p10_us=low_us,
-        p90_us=high_us,
+        median_us=mean_us,
+        p10_us=min(low_us, mean_us),
+        p90_us=max(high_us, mean_us),
         n=len(medians_us),
     )
 

@@ -69,6 +69,7 @@ from perfc.passes.raise_rotary import RaiseRotary
 from perfc.passes.regather import Regather
 from perfc.passes.remove_syncs import RemoveSyncs
 from perfc.passes.resolve_control_flow import ResolveControlFlow, has_control_flow
+from perfc.passes.retiming import arrivals
 from perfc.passes.set_popularity import SetPopularity
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
@@ -219,6 +220,7 @@ __all__ = [
     "WhatIf",
     "World",
     "arrival",
+    "arrivals",
     "can_batch",
     "detail_mask",
     "dtype_name",

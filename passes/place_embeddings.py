@@ -54,6 +54,9 @@ class PlaceEmbeddings(Transform):
         if not is_share(self.cache):
             msg = f"cache={self.cache:g} of {self.name}: expected more than 0, up to 1"
             raise UsageError(msg)
+        if self.rows < 0:
+            msg = f"rows={self.rows} of {self.name}: expected 0 or more"
+            raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Write it down in the look-ups of every op graph."""

@@ -46,16 +46,17 @@ def solve_many(
     end = np.zeros((len(timeline) + 1, len(changes)))  # -1 finds the 0 at the end
     for tasks, group in timeline.stages:
         for i in tasks:
-            np.add(_arrivals(timeline, end, i), seconds[i], out=end[i])
+            np.add(arrivals(timeline, end, i), seconds[i], out=end[i])
         if group:
-            last = np.max([_arrivals(timeline, end, i) for i in group], axis=0)
+            last = np.max([arrivals(timeline, end, i) for i in group], axis=0)
             for i in group:
                 end[i] = last + seconds[i]
     times: list[float] = end.max(axis=0).tolist()
     return times
 
 
-def _arrivals(timeline: Timeline, end: Floats, i: int) -> Floats:
+def arrivals(timeline: Timeline, end: Floats, i: int) -> Floats:
+    """Return when task *i* can start, in each of the columns of *end*, (tasks, …)."""
     start: Floats = end[timeline.previous[i]]
     if timeline.gap_s[i]:
         start = start + timeline.gap_s[i]

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.passes import Timeline
+from perfc.passes import Timeline, arrivals
 
 Floats = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def reduce_timeline(
     found: list[Stop] = []
     for tasks, group in timeline.stages:
         for task in (*tasks, *group):
-            start = _arrival(timeline, ends, task)
+            start = arrivals(timeline, ends, task)
             if task not in number:
                 ends[task] = start + duration_s[task]
                 continue
@@ -115,19 +115,6 @@ def reduce_timeline(
             ends[task, own + 1] = 0.0
     last = ends[:-1].max(axis=0, initial=-np.inf)
     return StepModel(tuple(_pruned(found)), tuple(float(lag) for lag in last))
-
-
-def _arrival(timeline: Timeline, ends: Floats, task: int) -> Floats:
-    """Return the longest ways to the start of a task."""
-    start: Floats = ends[timeline.previous[task]]
-    if timeline.gap_s[task]:
-        start = start + timeline.gap_s[task]
-    issue = timeline.issue[task]
-    if issue >= 0:
-        start = np.maximum(start, ends[issue] + timeline.latency_s)
-    for before in timeline.after[task]:
-        start = np.maximum(start, ends[before])
-    return start
 
 
 def _pruned(stops: Sequence[Stop]) -> list[Stop]:

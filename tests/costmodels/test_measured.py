@@ -77,7 +77,7 @@ def test_a_measured_kernel_costs_what_was_measured(
 def test_any_other_kernel_is_left_to_the_models(
     m: int, n: int, k: int, changed: str
 ) -> None:
-    """One size more, another layout or type: as without the table, but for rounding."""
+    """One size more, another layout or type: bit for bit as without the table."""
     kernel = gemm(m, n, k)
     changes: dict[str, AttrValue] = {"layout": "nt"}
     other = attrs.evolve(kernel, dtype="fp16", math="fp16")
@@ -89,8 +89,7 @@ def test_any_other_kernel_is_left_to_the_models(
     both = price([kernel, other], target, MODELS)
 
     assert ["measured", "gemm"] == list(both.model)
-    alone_s = price([other], V100, MODELS).seconds[0]
-    assert pytest.approx(alone_s, rel=1e-12) == _price(other, target)
+    assert price([kernel, other], V100, MODELS).seconds[1] == both.seconds[1]
 
 
 @pytest.mark.parametrize(

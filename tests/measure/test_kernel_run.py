@@ -61,8 +61,7 @@ def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> Non
         assert split_of(row.op, row.params) == row.split
         assert row.n is not None
         assert row.n >= 2
-        # A mean of rounds: one that was disturbed may take it past the percentile.
-        assert (row.p10_us or 0) <= row.latency_us <= 3 * (row.p90_us or 0)
+        assert (row.p10_us or 0) <= row.latency_us <= (row.p90_us or 0)
         assert kernel_of(row).work.bytes > 0
 
 
@@ -133,7 +132,7 @@ def test_a_run_keeps_to_its_time(tmp_path: Path) -> None:
     lines: list[str] = []
     run = KernelRun(CPU, "full", tmp_path / "rows.csv")
     begin = time.monotonic()
-    run.measure(2.0, lines.append)
+    run.measure(0.5, lines.append)
 
     assert time.monotonic() - begin < 20
     assert lines[-1].endswith("shapes left to measure")

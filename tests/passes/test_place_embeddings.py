@@ -201,6 +201,7 @@ def test_a_plan_that_says_fused_leaves_tables_where_they_are(tmp_path: Path) -> 
         ({"cache": 0.0}, "expected more than 0, up to 1"),
         ({"cache": 1.5}, "expected more than 0, up to 1"),
         ({"cache": float("nan")}, "expected more than 0, up to 1"),
+        ({"rows": -1}, "rows=-1 of place-embeddings: expected 0 or more"),
         ({"table": "emb_l.9"}, "looks up no table 'emb_l.9'"),
     ],
 )
@@ -227,6 +228,24 @@ def test_rows_cross_the_link() -> None:
     once = 4096 * 20 * 512 / V100.host_link.h2d_bytes_per_s
     assert once < forward < 1.4 * once
     assert 2 * forward == pytest.approx(backward, rel=0.1)
+
+
+@pytest.mark.parametrize("tier", ["uvm", "uvm-caching"])
+def test_states_of_elements_cross_the_link(tier: str) -> None:
+    """Those of Adagrad once each way for each row touched, of Adam twice as much."""
+    seconds = {
+        optimizer: price(
+            [placed(update(4096, 1, 10**8, 20, 128, optimizer=optimizer), tier=tier)],
+            V100,
+            ALL_MODELS,
+        ).seconds[0]
+        for optimizer in ("sgd", "rowwise_adagrad", "adagrad", "adam")
+    }
+    states_s = seconds["adagrad"] - seconds["sgd"]
+
+    assert seconds["sgd"] == pytest.approx(seconds["rowwise_adagrad"])
+    assert states_s > 2 * 4096 * 20 * 512 / V100.host_link.h2d_bytes_per_s
+    assert 2 * states_s == pytest.approx(seconds["adam"] - seconds["sgd"])
 
 
 def test_a_cache_that_never_fills_is_filled_once() -> None:
