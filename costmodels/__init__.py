@@ -41,7 +41,7 @@ from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
-from perfc.costmodels.cpu_amounts import IN_PLACE, NEW
+from perfc.costmodels.cpu_memory import IN_PLACE, NEW
 from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.embedding_tiers import (

@@ -3,24 +3,19 @@
     t = start + scalar + fork + lookups * each + rows looked up first * miss
         + (items * each + rows * each + rows with a tail * each) / cores
         + flops / rate * (slowdown + m_half / m + n_half / n + k_half / k)
-        + m * (k * narrow + narrow row) / cores, where n is small
-        + m * k * pieces of n * piece / cores
-        + calls of a step * (tensors * each + elements * each)
-        + cached bytes / cache rate * passes + other bytes / memory rate * passes
+        + what products, reductions, norms, joins and optimizers do besides
+        + bytes / rate * passes, of each cache and of the memory
         + new pages * time of a page fault
 
-PyTorch takes all cores from 32768 elements on (`at::internal::GRAIN_SIZE`); forking
-takes `fork_us`. A product's rate ramps with its sizes: half of it is reached at
-`m_half` rows, if n and k are large; packing operands and filling registers cost that
-much. With fewer columns than a register has, MKL takes as long for a row of the left
-operand as for many (`narrow`); columns that fill no whole registers are taken in pieces
-of 8, 4, 2 and 1; a matrix times a vector is one core's work. Operands lie in the last
-cache as far as they fit there. Reductions down the columns: `cpu_reductions.py`.
-
-glibc maps results of 32 MiB and more anew for each call (`M_MMAP_THRESHOLD`,
-mallopt(3)), and the kernel clears their pages one by one. A training step, which holds
-its activations, makes the heap grow and gives its top back: pages that it writes are
-new, too (`NEW`, set by the lowering), but need no system call.
+PyTorch takes all cores from 32768 elements on, and other rules of its ops
+(`cpu_parallel.py`); forking takes `fork_us`. A product's rate ramps with its sizes:
+half of it is reached at `m_half` rows, if n and k are large; packing operands and
+filling registers cost that much (`cpu_products.py`). Down the columns reductions go
+their own ways (`cpu_reductions.py`), as do norms of images (`cpu_norms.py`) and what is
+looked up, joined and turned (`cpu_movement.py`). Operands lie in a cache as far as they
+fit there (`cpu_memory.py`). A training step, which holds its activations, makes the
+heap grow and gives its top back: pages that it writes are new (`NEW`, set by the
+lowering), but need no system call.
 
 The sum is linear in its coefficients, so that a profile's are found by least squares.
 Those here are round numbers for the generic machine of `targets/cpu.toml`.
@@ -51,45 +46,59 @@ from perfc.ir import Kernel
 Terms = Mapping[str, float]
 
 _STREAM: Terms = {
-    "start_us": 1.5,
-    "scalar_us": 2.5,
-    "fork_us": 4.0,
-    "item_ns": 0.1,
+    "start_us": 1.2,
+    "scalar_us": 2.0,
+    "fork_us": 3.0,
+    "item_ns": 0.12,
     "cache_passes": 1.5,
     "memory_passes": 1.5,
-    "page_us": 0.5,
+    "shared_read_passes": 1.0,
+    "shared_written_passes": 1.5,
+    "distant_passes": 1.0,
+    "page_us": 0.6,
+    "heap_page_us": 0.05,
     "grown_us": 0.4,
 }
 _HEAVY: Terms = {**_STREAM, "item_ns": 1.2}
-_ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 40.0, "tail_ns": 20.0}
+_ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 30.0, "tail_ns": 20.0}
 _DOWN: Terms = {
-    "down_item_ns": 0.5,
-    "down_line_ns": 5.0,
-    "down_tail_ns": 1.0,
-    "singly_row_ns": 150.0,
-    "singly_item_ns": 2.5,
-    "singly_jump_ns": 3.0,
+    "down_item_ns": 0.3,
+    "down_line_ns": 2.0,
+    "down_tail_ns": 2.0,
+    "singly_row_ns": 130.0,
+    "singly_item_ns": 2.0,
+    "singly_split_ns": 50.0,
+    "singly_jump_ns": 0.5,
 }
 _PRODUCT: Terms = {
-    "start_us": 2.0,
-    "fork_us": 4.0,
-    "slowdown": 1.25,
-    "m_half": 12.0,
-    "n_half": 12.0,
-    "k_half": 12.0,
+    "start_us": 1.5,
+    "fork_us": 2.0,
+    "slowdown": 1.1,
+    "m_half": 14.0,
+    "n_half": 14.0,
+    "k_half": 4.0,
+    "ramp_10k": 8.0,
+    "ramp_30k": 3.0,
+    "ramp_100k": 2.0,
+    "ramp_300k": 0.3,
     "matrix_us": 0.0,
     "bias_us": 0.0,
-    "cache_passes": 1.0,
+    "cache_passes": 0.5,
     "memory_passes": 2.0,
-    "page_us": 0.5,
+    "shared_read_passes": 0.5,
+    "shared_written_passes": 2.0,
+    "distant_passes": 1.5,
+    "page_us": 0.6,
+    "heap_page_us": 0.05,
     "grown_us": 0.4,
 }
+_SLOW_PRODUCT: Terms = {**_PRODUCT, "cache_passes": 3.0, "ramp_10k": 1.0}
 _BAG: Terms = {
     **_STREAM,
-    "start_us": 15.0,
-    "item_ns": 0.3,
-    "lookup_ns": 10.0,
-    "miss_ns": 20.0,
+    "start_us": 13.0,
+    "item_ns": 0.1,
+    "lookup_ns": 2.0,
+    "miss_ns": 5.0,
 }
 _BAG_GRADIENT: Terms = {
     **_BAG,
@@ -97,63 +106,114 @@ _BAG_GRADIENT: Terms = {
     "fork_us": 10.0,
     "item_ns": 1.0,
     "lookup_ns": 50.0,
+    "miss_ns": 20.0,
 }
 _STEP: Terms = {
     **{name: value for name, value in _STREAM.items() if name != "item_ns"},
-    "start_us": 10.0,
-    "single_start_us": 20.0,
-    "foreach_start_us": 40.0,
-    "fused_start_us": 40.0,
-    "single_us": 5.0,
-    "foreach_us": 3.0,
-    "fused_us": 2.0,
-    "single_item_ns": 0.1,
-    "foreach_item_ns": 0.1,
-    "fused_item_ns": 0.05,
+    "start_us": 5.0,
+    "fork_us": 6.0,
+    "single_start_us": 16.0,
+    "foreach_start_us": 25.0,
+    "fused_start_us": 25.0,
+    "single_us": 4.0,
+    "foreach_us": 2.5,
+    "fused_us": 1.3,
+    "single_item_ns": 0.25,
+    "foreach_item_ns": 0.25,
+    "fused_item_ns": 0.08,
 }
 
 SHIPPED: Mapping[str, Terms] = MappingProxyType(
     {
         "gemm": {
             **_PRODUCT,
-            "matrix_us": 0.2,
-            "bias_us": 3.0,
-            "narrow_nn_ns": 1.5,
-            "narrow_nt_ns": 0.6,
-            "narrow_tn_ns": 3.5,
-            "narrow_tt_ns": 3.5,
-            "narrow_row_nn_ns": 10.0,
-            "narrow_row_nt_ns": 25.0,
-            "narrow_row_tn_ns": 10.0,
-            "narrow_row_tt_ns": 25.0,
-            "piece_ns": 0.3,
-            "vector_ns": 0.2,
+            "matrix_us": 0.05,
+            "bias_us": 1.5,
+            "bias_item_ns": 0.3,
+            "small_left_ns": 0.4,
+            "small_right_ns": 0.1,
+            "left_turned_ns": 0.06,
+            "right_turned_ns": 0.08,
+            "piece_ns": 0.1,
+            "rest_ns": 0.1,
+            "padded": 0.1,
+            "shallow_ns": 0.05,
+            "naive_us": 0.2,
+            "narrow_nn_ns": 0.3,
+            "narrow_nt_ns": 0.3,
+            "narrow_tn_ns": 0.3,
+            "narrow_tt_ns": 0.6,
+            "narrow_row_nn_ns": 2.0,
+            "narrow_row_nt_ns": 2.0,
+            "narrow_row_tn_ns": 2.0,
+            "narrow_row_tt_ns": 5.0,
+            "vector_ns": 0.1,
+            "first_vector_ns": 0.2,
+            "dot_ns": 1.0,
+            "added_row_ns": 4.0,
         },
-        "conv2d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
-        "conv3d": {**_PRODUCT, "start_us": 20.0, "cache_passes": 3.0},
-        "attention": {**_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
+        "conv2d": {**_SLOW_PRODUCT, "start_us": 20.0},
+        "conv3d": {**_SLOW_PRODUCT, "start_us": 20.0},
+        "attention": {**_SLOW_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
         "pool": {**_STREAM, "item_ns": 7.0},
-        "softmax": {**_ROWS, "item_ns": 1.2},
-        "softmax backward": {**_ROWS, "item_ns": 0.5, "row_ns": 10.0},
-        "layer_norm": {**_ROWS, "start_us": 2.0},
-        "batch_norm": {**_STREAM, "start_us": 10.0, "item_ns": 0.6},
-        "reduction": {**_ROWS, "tail_ns": 3.0, **_DOWN},
-        "gather": {**_STREAM, "row_ns": 5.0, "miss_ns": 20.0},
-        "concat": {**_STREAM, "row_ns": 5.0},
-        "transpose": {**_STREAM, "item_ns": 1.2, "row_ns": 10.0},
+        "softmax": {
+            **_ROWS,
+            "start_us": 2.0,
+            "item_ns": 0.8,
+            "row_ns": 15.0,
+            "short_item_ns": 10.0,
+        },
+        "softmax backward": {
+            **_ROWS,
+            "start_us": 3.0,
+            "item_ns": 0.4,
+            "row_ns": 5.0,
+            "short_item_ns": 5.0,
+        },
+        "layer_norm": {**_ROWS, "start_us": 3.0, "tail_ns": 10.0},
+        "layer_norm backward": {**_ROWS, "start_us": 8.0, "tail_ns": 60.0},
+        "batch_norm": {
+            **_STREAM,
+            "start_us": 7.0,
+            "item_ns": 0.3,
+            "image_ns": 4.0,
+            "image_tail_ns": 0.3,
+            "lone_ns": 0.4,
+        },
+        "batch_norm backward": {
+            **_STREAM,
+            "start_us": 9.0,
+            "item_ns": 0.4,
+            "image_ns": 4.0,
+            "image_tail_ns": 4.0,
+            "lone_ns": 0.7,
+        },
+        "reduction": {
+            **_ROWS,
+            "start_us": 1.5,
+            "fork_us": 6.0,
+            "item_ns": 0.2,
+            "row_ns": 6.0,
+            "tail_ns": 3.0,
+            **_DOWN,
+        },
+        "gather": {**_STREAM, "row_ns": 2.0, "miss_ns": 5.0},
+        "concat": {**_STREAM, "row_ns": 4.0, "tensor_us": 0.15, "copied_us": 0.7},
+        "transpose": {**_STREAM, "item_ns": 0.8, "row_ns": 4.0},
         "optimizer_step": _STEP,
         "embedding_bag": _BAG,
         "embedding_bag backward": _BAG_GRADIENT,
-        "embedding_backward": _BAG,
+        "embedding_backward": {**_BAG, "lookup_ns": 10.0, "miss_ns": 20.0},
     }
 )
 """Coefficients by op, or op and phase; those of other ops are of a stream. A pool takes
 windows element by element, comparing with NaN.
 
-Round numbers near what PyTorch 2.13 with MKL and oneDNN does on two cores of Zen 3; a
-profile has the machine's own. Pools, `grown_us` and the start of a convolution were
-read off profiled steps of the models of `examples/selfcheck_models.py`, so that what
-`make selfcheck` prints is in-sample in these.
+Round numbers near what PyTorch 2.13 with MKL and oneDNN does on two cores of Zen 3 and
+of a Xeon with AVX-512; a profile has the machine's own. Pools, `grown_us` and the start
+of a convolution were read off profiled steps of the models of
+`examples/selfcheck_models.py`, so that what `make selfcheck` prints is in-sample in
+these.
 """
 
 _SIGMA_SHARED, _SIGMA_OWN = 0.35, 0.4

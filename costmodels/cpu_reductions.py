@@ -56,6 +56,7 @@ def reduction_amounts(
     return {
         "singly_row_ns": single_s * results,
         "singly_item_ns": single_s * results * lines,
+        "singly_split_ns": np.where(parallel & singly, each_s, 0.0) * results,
         "singly_jump_ns": np.where(results >= FAR, single_s, 0.0) * results * lines,
         "down_item_ns": block_s * results * lines,
         "down_line_ns": np.where(singly, 0.0, each_s) * lines,

@@ -40,6 +40,19 @@ _BELIEF_OF_KIND = 1.0
 """Rows that all kinds of an op count as in the fit of one: more than what perfc ships,
 for they ran on the machine at hand."""
 
+_STIFFNESS, _STIFFNESS_OF_KIND = 0.01, 0.05
+"""Of a coefficient against what perfc ships, and of a kind's against that of all kinds:
+see `least_squares.fit_terms`."""
+
+_OWN_OF_KIND = frozenset({"item_ns"})
+"""What kinds differ in: what they do with each element."""
+
+_OWN_OF_CALL = _OWN_OF_KIND | {"start_us"}
+_CALLS = frozenset({"elementwise", "optimizer_step"})
+"""Ops whose kinds are functions of their own, which begin as they like: oneDNN's GELU
+takes 20 us before it starts. Other ops are one function for all kinds."""
+
+MOST_OF_KIND = 30.0
 MOST = 8.0
 """By how much a coefficient may exceed what perfc ships: terms that look alike in the
 rows at hand would else trade places."""
@@ -175,8 +188,8 @@ def _fit(
     part = rows.part(fitted=True)
     parameters = _parameters(family, part, target, models)
     target = _with_parameters(target, family, parameters)
-    belief = BELIEF if family == family.whole else _BELIEF_OF_KIND
-    names, values = _coefficients(part, target, models, believed, belief)
+    of_kind = None if family == family.whole else family
+    names, values = _coefficients(part, target, models, believed, of_kind)
     coefficients = {**parameters, **dict(zip(names, values.tolist(), strict=True))}
     return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(part))
 
@@ -218,15 +231,28 @@ def _coefficients(
     target: Target,
     models: Sequence[CostModel],
     believed: Mapping[str, float],
-    belief: float = BELIEF,
+    kind: Family | None = None,
 ) -> tuple[tuple[str, ...], Floats]:
+    """Return the terms of a family and their coefficients, or of one kind of it."""
     terms = terms_of(part.kernels, target, models)
     shipped = terms.coefficients
     named = zip(terms.names, shipped.tolist(), strict=True)
     before = np.array([believed.get(name, own) for name, own in named])
-    most = np.where(shipped > 0, MOST * shipped, np.inf)
+    if kind is None:
+        known, most, belief, stiffness = shipped, MOST, BELIEF, _STIFFNESS
+        free = frozenset[str]()
+    else:
+        known, most = np.maximum(shipped, before), MOST_OF_KIND
+        belief, stiffness = _BELIEF_OF_KIND, _STIFFNESS_OF_KIND
+        free = _OWN_OF_CALL if kind.op in _CALLS else _OWN_OF_KIND
     values = fit_terms(
-        terms.amounts_s, part.measured_s, before, part.offset_s, most, belief
+        terms.amounts_s,
+        part.measured_s,
+        before,
+        part.offset_s,
+        np.where(known > 0, most * known, np.inf),
+        belief,
+        np.array([0.0 if name in free else stiffness for name in terms.names]),
     )
     return terms.names, values
 

@@ -4,7 +4,8 @@ Minimises the sum of |predicted / measured - 1|, by least squares whose rows are
 weighted again and again by the root of their last error (iteratively reweighted least
 squares): a few rows that something disturbed then count little. A term that the rows
 say little of stays where it was: the belief counts as `BELIEF` rows in which it makes
-as much of the time as in those at hand.
+as much of the time as in those at hand. A term that makes next to nothing of these rows
+would still go anywhere; stiffness holds it, however little it makes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def fit_terms(  # noqa: PLR0913, PLR0917 - all are of one fit
     offset_s: Floats | None = None,
     most: Floats | None = None,
     belief: float = BELIEF,
+    stiffness: Floats | float = 0.0,
 ) -> Floats:
     """Return the coefficients that fit measured times best.
 
@@ -43,6 +45,8 @@ def fit_terms(  # noqa: PLR0913, PLR0917 - all are of one fit
         offset_s: Seconds of each row that no term stands for; 0 if not given.
         most: What each coefficient cannot exceed, shape (terms,); any if not given.
         belief: Weight of what was believed, in rows.
+        stiffness: Weight of a coefficient that is twice what was believed, in rows that
+            are off by their whole time; of each, shape (terms,), or of all.
 
     Returns:
         Coefficients, shape (terms,), from 0 to *most*. A term without an amount in any
@@ -56,14 +60,16 @@ def fit_terms(  # noqa: PLR0913, PLR0917 - all are of one fit
     used = unit > 0
     scaled = relative[:, used] / unit[used]
     believed = before[used] * unit[used]
+    stiff = np.broadcast_to(stiffness, before.shape)[used]
+    stiff = np.where(believed > 0, stiff / np.maximum(believed, 1e-12) ** 2, 0.0)
     limit = np.full(len(before), np.inf) if most is None else most
     limit = limit[used] * unit[used]
     weight = np.ones(len(measured_s))
     found = believed
     for _ in range(_ROUNDS):
         rows = scaled * weight[:, np.newaxis]
-        normal = rows.T @ rows + belief * np.eye(len(believed))
-        right = rows.T @ (wanted * weight) + belief * believed
+        normal = rows.T @ rows + np.diag(belief + stiff)
+        right = rows.T @ (wanted * weight) + (belief + stiff) * believed
         found = _bounded(normal, right, found, limit)
         error = np.abs(scaled @ found - wanted)
         weight = 1 / np.sqrt(np.maximum(error, _SMALL_ERROR))

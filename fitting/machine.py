@@ -14,6 +14,7 @@ from perfc.measurements import Measurement
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _THREADS = re.compile(r"(\d+) threads")
+_LANES = {"avx512f": 32, "avx2": 16}
 _FEWEST_FAR = 3
 """Rows beyond the cache below which they say nothing of the memory."""
 
@@ -21,8 +22,8 @@ _FEWEST_FAR = 3
 def machine_fields(rows: Iterable[Measurement]) -> dict[str, float]:
     """Return what the rows and the system say of the machine's size.
 
-    Cores are the threads that PyTorch used, which the source of a row names; memory and
-    cache are those of the machine at hand, where Linux tells.
+    Cores are the threads that PyTorch used, which the source of a row names; memory,
+    cache and vector lanes are those of the machine at hand, where Linux tells.
     """
     fields: dict[str, float] = {}
     counts = {int(n) for row in rows for n in _THREADS.findall(row.source)}
@@ -30,6 +31,8 @@ def machine_fields(rows: Iterable[Measurement]) -> dict[str, float]:
         fields["gpu.sm_count"] = counts.pop()
     if cache_mib := _last_cache_mib():
         fields["gpu.l2_mib"] = cache_mib
+    if lanes := _lanes():
+        fields["gpu.lanes_per_sm"] = lanes
     if memory_gib := _memory_gib():
         fields["gpu.memory_gib"] = memory_gib
         fields["gpu.memory_usable_gib"] = 0.95 * memory_gib
@@ -76,6 +79,13 @@ def _last_cache_mib() -> float | None:
         found = re.fullmatch(r"(\d+)K", _read(path))
         sizes += [int(found[1])] if found else []
     return max(sizes) / 1024 if sizes else None
+
+
+def _lanes() -> int | None:
+    """Return the fp32 lanes of a core: two pipes of AVX-512, or of AVX2."""
+    found = re.search(r"^flags\s*:(.*)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    flags = set(found[1].split()) if found else set[str]()
+    return next((n for flag, n in _LANES.items() if flag in flags), None)
 
 
 def _memory_gib() -> float | None:

@@ -247,3 +247,93 @@ def test_only_large_results_lie_in_new_pages(
     found = amounts_of(KernelTable([kernel]), TARGET)
 
     assert pytest.approx(pages * 1e-6) == found["page_us"][0]
+
+
+def test_images_are_gone_over_by_vectors_and_what_is_left_of_them() -> None:
+    """Batch norm of 3 images of 9 pixels: a vector of 8 and one pixel, 3 x 6 times."""
+    found = _amounts("batch_norm", rows=27, cols=6, batch=3)
+    lone = _amounts("batch_norm", rows=3, cols=6, batch=3)
+    names = ("image_ns", "image_tail_ns", "lone_ns")
+
+    assert [18 / CORES, 18 / CORES, 0] == pytest.approx([found[n] for n in names])
+    assert [0, 0, 18 / CORES] == pytest.approx([lone[n] for n in names])
+
+
+@pytest.mark.parametrize(("cols", "short"), [(7, 7 * 4096), (8, 0)])
+def test_softmax_of_rows_without_a_vector_goes_number_by_number(
+    cols: int, short: int
+) -> None:
+    """Exponentials of eight numbers come together, those of seven one by one."""
+    found = _amounts("softmax", rows=4096, cols=cols)
+
+    assert pytest.approx(short / CORES) == found["short_item_ns"]
+
+
+@pytest.mark.parametrize(
+    ("op", "rows", "cols", "shared"),
+    [
+        ("softmax", 16, 128, False),
+        ("softmax", 17, 128, True),
+        ("layer_norm", 1, 4096, False),
+        ("layer_norm", 2, 4096, True),
+        ("batch_norm", 4096, 1, False),
+        ("batch_norm", 4, 2, True),
+    ],
+)
+def test_ops_are_shared_by_rules_of_their_own(
+    op: str, rows: int, cols: int, *, shared: bool
+) -> None:
+    """Softmax from 2048 numbers on, norms by two rows or two channels."""
+    found = _amounts(op, rows=rows, cols=cols, batch=1)
+
+    assert float(shared) == pytest.approx(found["fork_us"])
+
+
+def test_few_joined_numbers_are_one_loop_and_many_a_copy_of_each_tensor() -> None:
+    """From 32768 in all; a copy is shared if its tensor has as many itself."""
+    few = _amounts("concat", axis=0, shapes=((64, 64),) * 4)
+    many = _amounts("concat", axis=0, shapes=((64, 128),) * 4)
+    large = _amounts("concat", axis=0, shapes=((256, 128),) * 4)
+    names = ("tensor_us", "copied_us", "fork_us")
+
+    assert [4, 0, 0] == pytest.approx([few[name] for name in names])
+    assert [4, 4, 0] == pytest.approx([many[name] for name in names])
+    assert [4, 4, 1] == pytest.approx([large[name] for name in names])
+
+
+def test_first_flops_of_a_product_are_slower_than_those_after() -> None:
+    """2 x 64 x 32 x 32 flops: all of the first piece of the ramp, part of the next."""
+    rate = TARGET.device.flops_per_s["fp32"]
+    small = _amounts("gemm", b=1, m=64, n=32, k=32)
+    names = ("ramp_10k", "ramp_30k", "ramp_100k", "ramp_300k")
+
+    pieces = [2e4 / rate, 7e4 / rate, 31072 / rate, 0.0]
+    assert pieces == pytest.approx([small[name] for name in names])
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "layout", "dots", "added"),
+    [(500, 1, "nn", 500, 0), (500, 1, "tn", 0, 300), (1, 500, "nn", 0, 300)],
+)
+def test_a_vector_meets_rows_or_adds_them(
+    m: int, n: int, layout: str, dots: int, added: int
+) -> None:
+    """Where the matrix lies along the depth, each result is one product of vectors."""
+    found = _amounts("gemm", b=1, m=m, n=n, k=300, layout=layout)
+
+    assert [dots, added] == pytest.approx([found["dot_ns"], found["added_row_ns"]])
+    assert pytest.approx(1e4) == found["first_vector_ns"]
+    assert 0.0 == found["slowdown"] == found["padded"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "mapped", "heap"),
+    [(1 << 10, 0, 0), (1 << 11, 0, 1024), (1 << 14, 8192, 0)],
+)
+def test_results_of_some_size_lie_in_new_pages(
+    rows: int, mapped: int, heap: int
+) -> None:
+    """From 32 MiB on mapped for each call, from 4 MiB on at the top of the heap."""
+    found = _amounts("elementwise", kind="relu", rows=rows, cols=512, tensor_inputs=1)
+
+    assert [mapped, heap] == pytest.approx([found["page_us"], found["heap_page_us"]])

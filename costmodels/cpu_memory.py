@@ -1,0 +1,123 @@
+"""What kernels on a CPU move: bytes of each cache and of the memory, and new pages.
+
+What a kernel needs at hand lies in the cores' own caches, in the one that they share,
+far away in that one, or in memory. What programs beside it leave of a server's shared
+cache is a part of it.
+
+glibc maps results of `NEW_BYTES` and more anew for each call (`M_MMAP_THRESHOLD`,
+mallopt(3)), and the kernel clears their pages one by one. Smaller ones of `HEAP_BYTES`
+and more lie at the top of the heap, which is given back at times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.cpu_movement import gathered_bytes
+from perfc.costmodels.kernel_fit import BACKWARD
+from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.target import Target
+from perfc.ir import Kernel
+
+NEW_BYTES = 32 * 2**20
+"""Results of this size are mapped anew (`DEFAULT_MMAP_THRESHOLD_MAX`, 64 bits)."""
+
+HEAP_BYTES = 4 * 2**20
+"""Results of this size come from the top of the heap, which is given back at times."""
+
+NEW = "new_pages"
+"""Parameter of a kernel whose result lies in memory that the heap has just grown by."""
+
+IN_PLACE = "in_place"
+"""Parameter of a kernel that writes over one of its operands."""
+
+PAGE_BYTES = 4096
+
+PIPES = 2
+"""Of a core that multiply and add vectors."""
+
+PRIVATE_BYTES = 2 * 2**20
+"""Of a core's own cache; what exceeds those lies in the one that cores share."""
+
+DISTANT_BYTES = 16 * 2**20
+"""Of the last cache that other programs leave: of a server's most is far away."""
+
+CACHE_PARTS: Mapping[str, int] = MappingProxyType(
+    {"gemm": 4, "gather": 4, "embedding_bag": 4, "reduction": 4}
+)
+"""Ops that find one such part of the last cache free, others find all: what ran before
+and what other programs use lies there, too. Read off rows of two cores of Zen 3."""
+
+
+def memory_amounts(
+    kernels: KernelTable, held_bytes: Floats, target: Target, share: Floats
+) -> dict[str, Floats]:
+    """Return what is read and written where, and pages, seconds at coefficient 1.
+
+    Shape (kernels,) each.
+
+    Args:
+        kernels: Of any op.
+        held_bytes: What each needs at hand, shape (kernels,).
+        target: A CPU.
+        share: Of its cores that work on each, shape (kernels,).
+
+    """
+    device = target.device
+    rate = device.l2.bytes_per_s * share
+    parts = np.array([_cache_parts(kernel) for kernel in kernels.kernels])
+    outside = _beyond(held_bytes * parts, device.l2.capacity_bytes)
+    inside_s = (1 - outside) / rate
+    shared_s = inside_s * _beyond(held_bytes, PRIVATE_BYTES * share * device.sm_count)
+    moved = np.maximum(kernels.bytes, gathered_bytes(kernels))
+    return {
+        "cache_passes": moved * inside_s,
+        "shared_read_passes": kernels.bytes_read * shared_s,
+        "shared_written_passes": kernels.bytes_written * shared_s,
+        "distant_passes": moved * inside_s * _beyond(held_bytes, DISTANT_BYTES),
+        "memory_passes": moved * outside / device.memory.bytes_per_s,
+        **_pages(kernels),
+    }
+
+
+def _beyond(held_bytes: Floats, capacity_bytes: Floats | float) -> Floats:
+    """Return the share that a cache does not hold: from half of it on, to all."""
+    share: Floats = np.clip(held_bytes / capacity_bytes - 0.5, 0.0, 1.0)
+    return share
+
+
+def _pages(kernels: KernelTable) -> dict[str, Floats]:
+    written, placed = kernels.bytes_written, _writes_over(kernels)
+    pages_s = written / PAGE_BYTES * 1e-6
+    grown = np.array([kernel.params.flag(NEW) for kernel in kernels.kernels])
+    mapped = (written >= NEW_BYTES) & ~placed
+    heap = (written >= HEAP_BYTES) & ~mapped & ~placed & ~grown
+    return {
+        "page_us": np.where(mapped, pages_s, 0.0),
+        "heap_page_us": np.where(heap, pages_s, 0.0),
+        "grown_us": np.where(grown & ~mapped, pages_s, 0.0),
+    }
+
+
+def _cache_parts(kernel: Kernel) -> int:
+    """Return the parts of the last cache of which it has one; gradients have all."""
+    backward = kernel.params.get("phase") == BACKWARD
+    return 1 if backward else CACHE_PARTS.get(kernel.op, 1)
+
+
+def _writes_over(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether what is written has its place already: no result is made."""
+    found: NDArray[np.bool_] = np.array(
+        [
+            kernel.op in {"memcpy", "optimizer_step"}
+            or kernel.params.get("kind") == "fill"
+            or kernel.params.flag(IN_PLACE)
+            for kernel in kernels.kernels
+        ],
+        dtype=np.bool_,
+    )
+    return found
