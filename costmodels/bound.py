@@ -64,7 +64,7 @@ def lower_bound(kernels: KernelTable, target: Target) -> Floats:
         bags = np.flatnonzero(looks_up)
         bags = bags[[has_tables(kernels.kernels[i]) for i in bags.tolist()]]
         if len(bags):
-            part = kernels.take(bags)
+            part = kernels if len(bags) == len(kernels) else kernels.take(bags)
             moved[bags] = _bytes_of_bags(part.signatures, lookups_of(part), ARRAYS)
     return _bound_s(kernels.signatures, moved, target, ARRAYS)
 
@@ -107,9 +107,10 @@ def _bound_s(
     flops = _unavoidable_flops(kernels, maths)
     computed_s = flops / kernels.limit_flops_per_s(target)
     seconds = maths.most(moved_s, computed_s)
-    crossing = (op == "memcpy") & (kernels.text("kind") != "d2d")
-    if not maths.any(crossing):
+    copies = op == "memcpy"
+    if not maths.any(copies):
         return seconds
+    crossing = copies & (kernels.text("kind") != "d2d")
     crossed_s = link_bytes(kernels, maths) / target.host_link.peak_bytes_per_s
     return maths.where(crossing, crossed_s, seconds)
 

@@ -71,7 +71,7 @@ class EmbeddingBagModel:
         """Claim forward lookups that say what they look up."""
         return np.array(
             [
-                has_tables(k) and k.params.get("phase", "forward") == "forward"
+                k.params.get("phase", "forward") == "forward" and has_tables(k)
                 for k in kernels.kernels
             ],
             dtype=np.bool_,
@@ -125,7 +125,7 @@ def _busy_seconds(
     maths: Maths[Number],
 ) -> Number:
     device, each, tables = target.device, lookups.maths, lookups.tables
-    batch = maths.most(kernels.param("batch", 1.0), 1.0)
+    batch = lookups.batch
     warps = device.sm_count * device.max_threads_per_sm / device.warp_size
     live_bags = warps * OCCUPANCY
 

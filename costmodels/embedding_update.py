@@ -180,7 +180,7 @@ def _update_seconds(
     device, each, spread = target.device, lookups.maths, lookups.spread
     row = each.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
     held = USABLE_L2 * device.l2.capacity_bytes / row
-    batch = spread(maths.most(kernels.param("batch", 1.0), 1.0))
+    batch = spread(lookups.batch)
     algorithm = kernels.text("algorithm")
     atomic = spread(maths.flag(algorithm == "atomic")) > 0
     row_misses = lookups.misses(held)

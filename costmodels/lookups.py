@@ -24,8 +24,11 @@ from perfc.costmodels.row_cache import cold_misses
 from perfc.costmodels.unique_rows import unique_row_count
 from perfc.ir import AttrValue, Kernel, PerfcError, Record
 
-_UNIFORM = ("uniform", "", None)
+_UNIFORM = frozenset({None, "", "uniform"})
 """Popularities of rows that are all the same, as most tables say it."""
+
+_SIZES = ("rows", "dim", "pooling")
+"""What every table says of itself."""
 
 ROW_FORMATS: Mapping[str, tuple[float, int]] = MappingProxyType(
     {
@@ -73,6 +76,7 @@ class Lookups(Generic[Each, Number]):
         pooling: Lookups of a bag.
         skewed: Places of the tables whose rows are not equally popular, and how popular
             they are.
+        batch: Bags that each kernel makes of a table; at least 1.
         tables: How many each kernel has.
         spread: From what is of each kernel to what is of each table.
         per_kernel: Sums what is of each table over those of a kernel.
@@ -85,6 +89,7 @@ class Lookups(Generic[Each, Number]):
     count: Each
     pooling: Each
     skewed: tuple[tuple[int, Popularity], ...]
+    batch: Number
     tables: Number
     spread: Callable[[Number], Each]
     per_kernel: Callable[[Each], Number]
@@ -150,24 +155,32 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         PerfcError: a table does not give rows, dim and pooling.
 
     """
-    tables = [kernel.params.records("tables") for kernel in kernels.kernels]
-    counts = [len(each) for each in tables]
+    batches: list[int] = []
+    counts: list[int] = []
+    listed: list[Record] = []
+    texts: list[AttrValue] = []
+    for kernel in kernels.kernels:  # one pass: thousands of kernels are in no CPU cache
+        params = kernel.params
+        tables = params.records("tables")
+        batches.append(params.integer("batch"))
+        counts.append(len(tables))
+        listed += tables
+        of_all = params.get("popularity")
+        for table in tables:  # a loop: quicker than a list of so few
+            texts.append(table.get("popularity", of_all))  # noqa: PERF401
     at = np.repeat(np.arange(len(counts)), counts)
-    listed = list(zip(kernels.kernels, tables, strict=True))
-    per_kernel = [_format_of(kernel) for kernel, _ in listed]
-    texts = [text for kernel, mine in listed for text in _popularities(kernel, mine)]
-    batch, element, extra = np.array(per_kernel, dtype=np.float64)[at].T
-    sizes = np.array(
-        [each for kernel, mine in listed for each in _sizes_of(kernel, mine)],
-        dtype=np.float64,
-    )
-    rows, dim, pooling = sizes.T
+    kinds, kind_at = kernels.kinds
+    formats = np.array([_format_of(dtype) for _, dtype, _ in kinds])
+    element, extra = formats[kind_at[at]].T
+    batch = np.array(batches, dtype=np.float64)
+    rows, dim, pooling = _sizes_of(kernels.kernels, listed)
     return Lookups(
         np.maximum(rows, 1.0),
         np.ceil(dim * element) + extra,
-        batch * pooling,
+        batch[at] * pooling,
         pooling,
         skewed=_skewed(texts),
+        batch=np.maximum(batch, 1.0),
         tables=np.array(counts, dtype=np.float64),
         spread=lambda amounts: amounts[at],
         per_kernel=lambda amounts: np.bincount(
@@ -185,18 +198,20 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     tables = one.kernel.params.records("tables")
     alike = tables.count(tables[0]) == len(tables)
     read = tables[:1] if alike else tables
-    batch, element, extra = _format_of(one.kernel)
+    batch = float(one.kernel.params.integer("batch"))
+    element, extra = _format_of(one.kernel.dtype)
     skewed = _skewed(_popularities(one.kernel, read))
-    sizes = np.array(_sizes_of(one.kernel, read), dtype=np.float64)
+    sizes = _sizes_of([one.kernel], read)
     count = float(len(tables))
     if alike:
-        ((rows, dim, pooling),) = sizes.tolist()
+        ((rows,), (dim,), (pooling,)) = sizes.tolist()
         same: Lookups[float, float] = Lookups(
             max(rows, 1.0),
             math.ceil(dim * element) + extra,
             batch * pooling,
             pooling,
             skewed=skewed,
+            batch=max(batch, 1.0),
             tables=count,
             spread=float,
             per_kernel=count.__mul__,
@@ -204,11 +219,12 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
         )
         return same
     each: Lookups[Floats, float] = Lookups(
-        np.maximum(sizes[:, 0], 1.0),
-        np.ceil(sizes[:, 1] * element) + extra,
-        batch * sizes[:, 2],
-        sizes[:, 2],
+        np.maximum(sizes[0], 1.0),
+        np.ceil(sizes[1] * element) + extra,
+        batch * sizes[2],
+        sizes[2],
         skewed=skewed,
+        batch=max(batch, 1.0),
         tables=count,
         spread=np.asarray,
         per_kernel=lambda amounts: float(np.add.reduce(amounts)),
@@ -217,24 +233,32 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     return each
 
 
-def _sizes_of(
-    kernel: Kernel, tables: Sequence[Record]
-) -> list[tuple[AttrValue, AttrValue, AttrValue]]:
-    """Return rows, dim and pooling of tables."""
+def _sizes_of(kernels: Sequence[Kernel], tables: Sequence[Record]) -> Floats:
+    """Return rows, dim and pooling of the kernels' tables, shape (3, tables)."""
     try:
-        return [(t["rows"], t["dim"], t["pooling"]) for t in tables]
+        listed = [[table[name] for table in tables] for name in _SIZES]
     except KeyError as error:
-        message = (
-            f"a table of kernel {kernel.op!r} has no {error}; "
-            f"expected rows, dim and pooling: {kernel.params}"
-        )
-        raise PerfcError(message) from None
+        raise _lacking(error.args[0], kernels) from None
+    return np.array(listed, dtype=np.float64)
 
 
-def _format_of(kernel: Kernel) -> tuple[float, float, float]:
-    """Return the batch, and bytes of an element and of a row besides."""
-    element, extra = ROW_FORMATS.get(kernel.dtype, (4.0, 0))
-    return float(kernel.params.integer("batch")), element, float(extra)
+def _lacking(name: str, kernels: Sequence[Kernel]) -> PerfcError:
+    """Return what to say where a table lacks one of its sizes."""
+    kernel = next(
+        kernel
+        for kernel in kernels
+        if any(name not in table for table in kernel.params.records("tables"))
+    )
+    return PerfcError(
+        f"a table of kernel {kernel.op!r} has no {name!r}; "
+        f"expected rows, dim and pooling: {kernel.params}"
+    )
+
+
+def _format_of(dtype: str) -> tuple[float, float]:
+    """Return bytes of an element, and of a row besides."""
+    element, extra = ROW_FORMATS.get(dtype, (4.0, 0))
+    return element, float(extra)
 
 
 def popularity_of(kernel: Kernel, table: Record) -> Popularity:
@@ -245,7 +269,7 @@ def popularity_of(kernel: Kernel, table: Record) -> Popularity:
 
 def row_bytes_of(kernel: Kernel, table: Record) -> float:
     """Return the bytes of a row of one of a kernel's tables."""
-    _, element, extra = _format_of(kernel)
+    element, extra = _format_of(kernel.dtype)
     return math.ceil(table.integer("dim") * element) + extra
 
 
@@ -257,7 +281,7 @@ def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:
 
 def _skewed(texts: Sequence[AttrValue]) -> tuple[tuple[int, Popularity], ...]:
     """Return the places of what is not uniform, and what it is."""
-    if all(text in _UNIFORM for text in texts):
+    if _UNIFORM.issuperset(texts):
         return ()
     read = [parse_popularity(str(text or "")) for text in texts]
     return tuple((i, p) for i, p in enumerate(read) if not isinstance(p, Uniform))
@@ -265,7 +289,12 @@ def _skewed(texts: Sequence[AttrValue]) -> tuple[tuple[int, Popularity], ...]:
 
 def has_tables(kernel: Kernel) -> bool:
     """Whether the signature of an embedding bag says what it looks up, and how."""
-    if not kernel.params.get("tables") or "batch" not in kernel.params:
+    params = kernel.params
+    if not params.get("tables") or "batch" not in params:
         return False
-    texts = _popularities(kernel, kernel.params.records("tables"))
-    return all(text in _UNIFORM or is_popularity(str(text)) for text in texts)
+    of_all = params.get("popularity")
+    for table in params.records("tables"):  # a loop: quicker than `all` of so few
+        text = table.get("popularity", of_all)
+        if text not in _UNIFORM and not is_popularity(str(text)):
+            return False
+    return True

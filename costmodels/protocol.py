@@ -179,9 +179,11 @@ class KernelTable:
 
     def param(self, name: str, default: float = 0.0) -> Floats:
         """Return one numeric parameter of every kernel."""
-        values = [read(name, default) for read in self._readers]
         return np.array(
-            [v if isinstance(v, _NUMBERS) else default for v in values],
+            [
+                value if isinstance(value := read(name, default), _NUMBERS) else default
+                for read in self._readers
+            ],
             dtype=np.float64,
         )
 
@@ -213,11 +215,15 @@ class KernelTable:
 
         A math mode that the target has not matters only to kernels that compute.
         """
-        limit = np.full(len(self), np.inf)
-        computing = np.flatnonzero(self.flops > 0)
-        if len(computing):
-            limit[computing] = self.take(computing).peak_flops_per_s(target)
-        return limit
+        (kinds, at), computing = self.kinds, self.flops > 0
+        counts = np.bincount(at[computing], minlength=len(kinds)).tolist()
+        peaks = [
+            target.peak(math) if count else np.inf
+            for (_, _, math), count in zip(kinds, counts, strict=True)
+        ]
+        limits: Floats = np.array(peaks, dtype=np.float64)[at]
+        limits[~computing] = np.inf
+        return limits
 
     def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
         """Return the table with one more parameter of every kernel."""
@@ -267,7 +273,10 @@ def one_of(words: Texts | str, chosen: Collection[str]) -> Flags | bool:
     return found
 
 
-def _texts(values: Sequence[str]) -> Texts:
+def _texts(values: list[str]) -> Texts:
+    # Most often all are alike, which is sooner seen than copied.
+    if values and values.count(values[0]) == len(values):
+        return np.full(len(values), values[0])
     return np.array(values, dtype=np.str_)
 
 

@@ -92,7 +92,9 @@ class Record(Mapping[str, AttrValue]):
                 do the other methods.
 
         """
-        value = self._get(name, default)
+        value = self._items.get(name)
+        if value is None:  # not by `_get`: integers are asked for most
+            value = default
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._unlike(name, "an integer")
         return value
