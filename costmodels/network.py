@@ -71,13 +71,13 @@ class Network:
     def of_one(self, features: Sequence[float]) -> float:
         """Return the same of one row."""
         at = np.array(features, dtype=np.float32)
-        for weights, bias in self._vectors[:-1]:
+        layers, last, last_bias = self._vectors
+        for weights, bias in layers:
             at = weights.dot(at)
             at += bias
             np.tanh(at, out=at)
-        weights, bias = self._vectors[-1]
         low, high = self.limits
-        return min(max(float(weights[0].dot(at)) + float(bias[0]), low), high)
+        return min(max(float(last.dot(at)) + last_bias, low), high)
 
     def covers(self, sizes: tuple[float, ...]) -> bool:
         """Whether sizes, as `least` has them, were measured."""
@@ -92,9 +92,11 @@ class Network:
         return self.least[:, 0].tolist(), self.most[:, 0].tolist()
 
     @functools.cached_property
-    def _vectors(self) -> tuple[tuple[Weights, Weights], ...]:
-        """The scaled layers with biases of shape (out,)."""
-        return tuple((weights, bias[:, 0].copy()) for weights, bias in self._scaled)
+    def _vectors(self) -> tuple[tuple[tuple[Weights, Weights], ...], Weights, float]:
+        """The scaled layers with biases of shape (out,); of the last, shape (in,)."""
+        *layers, (last, last_bias) = self._scaled
+        vectors = tuple((weights, bias[:, 0].copy()) for weights, bias in layers)
+        return vectors, last[0], float(last_bias[0, 0])
 
 
 @functools.cache

@@ -49,13 +49,9 @@ class _Work(NamedTuple, Generic[Number]):
     """To write and read the sums of one part."""
 
 
-class Candidate(NamedTuple, Generic[Number]):
-    """What one kernel takes for a product; or each kernel, shape (kernels, rows)."""
-
-    compute_s: Number
-    memory_s: Number
-    loads_s: Number
-
+Candidate: TypeAlias = tuple[Number, Number, Number]
+"""What one kernel takes for a product to compute, read and load; or each kernel, shape
+(kernels, rows). A plain tuple: one with names takes three times as long to make."""
 
 _Option: TypeAlias = tuple[float, int, float | None]
 """What a kernel takes at least, its number in the menu, parts of its sum if cut."""
@@ -63,7 +59,7 @@ _Option: TypeAlias = tuple[float, int, float | None]
 _SURELY = 1 - 1e-12
 """A least time that rounding cannot have put above the time itself."""
 
-_ENDLESS = Candidate(math.inf, math.inf, math.inf)
+_ENDLESS = (math.inf, math.inf, math.inf)
 
 
 def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
@@ -103,8 +99,9 @@ def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
     best_s, chosen = _first_of(whole, math.inf, work, machine, tiles)
     extra_s = machine.start_s
     below_s = best_s - machine.split_s
-    if splits and work.moved_s < below_s:
-        cut = _cuts(work, machine, tiles)
+    # Two parts at least, whose sums are written and read again.
+    if splits and work.moved_s + 2 * work.partial_s < below_s:
+        cut = _cuts(work, machine, tiles, below_s)
         cut_s, cut_chosen = _first_of(cut, below_s, work, machine, tiles)
         if cut_chosen is not _ENDLESS and cut_s + machine.split_s < best_s:
             chosen, extra_s = cut_chosen, machine.split_s + machine.start_s
@@ -126,8 +123,13 @@ def _first_of(
             break
         choice, count = machine.listed[number], tiles[number]
         found = _candidate(work, choice, machine.rates, count, parts, FLOATS)
-        if (total := (max(found), number)) < best:
-            best, chosen = total, found
+        total_s, memory_s, loads_s = found
+        if memory_s > total_s:
+            total_s = memory_s
+        if loads_s > total_s:
+            total_s = loads_s
+        if (total_s, number) < best:
+            best, chosen = (total_s, number), found
     return best[0], chosen
 
 
@@ -146,19 +148,23 @@ def _uncut(
     found: list[_Option] = []
     for number, count in enumerate(tiles):
         share, least, step, _, load_s = bounds[number]
-        each_s = deep_s * step + output_s
+        rounds = count * share
+        least_s = (rounds if rounds > least else least) * (deep_s * step + output_s)
         busy = count * per_stream
         read_s = moved_s / busy if busy < 1 else moved_s
+        if read_s > least_s:
+            least_s = read_s
         loaded_s = count * row_bytes * load_s
-        least_s = max(count * share * each_s, least * each_s, read_s, loaded_s)
+        if loaded_s > least_s:
+            least_s = loaded_s
         found.append((least_s * _SURELY, number, None))
     return found
 
 
 def _cuts(
-    work: _Work[float], machine: Machine, tiles: Sequence[float]
+    work: _Work[float], machine: Machine, tiles: Sequence[float], below_s: float
 ) -> list[_Option]:
-    """Return those that can cut the sum into several parts."""
+    """Return those that can cut the sum into several parts and may take less."""
     rates, k = machine.rates, work.size.k
     moved_s, partial_s = work.moved_s, work.partial_s
     most = min(k // _LEAST_DEPTH, _MOST_PARTS)
@@ -172,10 +178,15 @@ def _cuts(
         if at_once < 2 * count:
             continue
         parts = min(int(at_once / count), most)
+        rounds = count * parts * share
         each_s = step_s / parts * step + output_s
+        least_s = (rounds if rounds > least else least) * each_s
         read_s = moved_s + partial_s * parts
-        least_s = max(count * parts * share * each_s, least * each_s, read_s)
-        found.append((least_s * _SURELY, number, parts))
+        if read_s > least_s:
+            least_s = read_s
+        least_s *= _SURELY
+        if least_s <= below_s:
+            found.append((least_s, number, parts))
     return found
 
 
@@ -247,15 +258,16 @@ def _candidate(  # noqa: PLR0913, PLR0917 - what a formula of six things needs
     memory_s = moved_s / least(per_sm * per_stream, 1.0)
     if parts is not None:
         memory_s += partial_s * ((parts > 1) * parts)
-    return Candidate(compute_s, memory_s, tiles * (row_bytes * tile_loads_s))
+    return compute_s, memory_s, tiles * (row_bytes * tile_loads_s)
 
 
 def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
     """Return the least time of each product, and whose it is."""
-    total_s = np.maximum(np.maximum(found.compute_s, found.memory_s), found.loads_s)
+    compute_s, memory_s, loads_s = found
+    total_s = np.maximum(np.maximum(compute_s, memory_s), loads_s)
     best = total_s.argmin(axis=0)
     at = (best, np.arange(len(best)))
-    return total_s[at], Candidate(*(column[at] for column in found))
+    return total_s[at], (compute_s[at], memory_s[at], loads_s[at])
 
 
 def _overlapped(
@@ -263,9 +275,10 @@ def _overlapped(
 ) -> Number:
     """Return what a kernel takes that computes, reads and loads at the same time."""
     power = machine.parameters.overlap
-    compute_s = maths.power(_slowed(found.compute_s, machine, maths), power)
-    memory_s = maths.power(found.memory_s, power)
-    loads_s = maths.power(found.loads_s, power)
+    compute_s, memory_s, loads_s = found
+    compute_s = maths.power(_slowed(compute_s, machine, maths), power)
+    memory_s = maths.power(memory_s, power)
+    loads_s = maths.power(loads_s, power)
     return maths.power(compute_s + memory_s + loads_s, 1 / power)
 
 

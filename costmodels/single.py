@@ -52,8 +52,8 @@ def price_one(
     seconds, shared, own, provenance = found
     shared, own = interval_of(one, target, seconds) or (shared, own)
     seconds = at_least_bound_of_one(seconds, one, target)
-    column, *sigmas = np.array([[seconds], [shared], [own]])
-    return Estimate(column, sigmas[0], sigmas[1], [model.name], [provenance])
+    columns = np.array((seconds, shared, own))
+    return Estimate(columns[:1], columns[1:2], columns[2:], [model.name], [provenance])
 
 
 class _OneByOne(CostModel, Protocol):
