@@ -1,8 +1,9 @@
-"""How far off predictions were on rows that no fit has seen: what intervals state.
+"""How far off predictions were on rows that are not reported: what intervals state.
 
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
-measured rows, op and dtype, nine in ten rows of a part that is neither fitted nor
-reported lie inside the interval, of batched products and of others. Shared is what
+measured rows, op and dtype, nine in ten rows of those lie inside the interval, of
+batched products and of others; where a network corrects an op, none that it was fitted
+to. Shared is what
 their mean is off, which all kernels share; own is the rest. Short kernels are farther
 off than long ones: both grow with a power of what memory moves in a kernel's time
 (normalised scores: Papadopoulos et al., ICTAI 2008). A GPU without rows has the same of

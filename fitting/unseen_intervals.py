@@ -54,10 +54,7 @@ class _Group:
 
     def stated(self, variance: float) -> list[float]:
         """Return what to state, if that is how GPUs differ."""
-        gpus = len(self.needs)
-        own = float(np.square(self.needs - self.needs.mean()).sum())
-        variance = (_PRIOR * variance + own) / (_PRIOR + gpus - 1)
-        wider = _widening(math.sqrt(variance * (1 + 1 / gpus)))
+        wider = widening(self.needs, variance)
         whole = wider * math.exp(self.needs.mean())
         biases = [gpu.bias(self.power) for gpu in self.misses]
         bias = wider * math.sqrt(float(np.mean(np.square(biases))))
@@ -77,7 +74,7 @@ def unseen_sigmas(
     for name, gpus in left_out.items():
         if enough := [gpu for gpu in gpus.values() if len(gpu) >= FEWEST]:
             groups[name] = _Group.of(enough)
-    variance = _between([group.needs for group in groups.values()])
+    variance = between([group.needs for group in groups.values()])
     return {name: group.stated(variance) for name, group in groups.items()}
 
 
@@ -90,19 +87,38 @@ def unseen_coverage(rows: PricedRows, known: Sequence[float]) -> tuple[Flags, fl
     return coverage(predicted_s, sigma, rows.sample.measured_s)
 
 
-def _between(needs: Collection[Floats]) -> float:
-    """Return the variance between GPUs, of all ops together."""
+def between(needs: Collection[Floats]) -> float:
+    """Return the variance between GPUs of what they need, of all ops together.
+
+    Args:
+        needs: Of each op logarithms, shape (GPUs,).
+
+    """
     more = sum(len(each) - 1 for each in needs)
     squares = sum(float(np.square(each - each.mean()).sum()) for each in needs)
     return squares / more if more else 0.0
 
 
-def _widening(spread: float) -> float:
+def spread_of(needs: Floats, variance: float) -> float:
+    """Return the standard deviation of an op's GPUs, of which few do not say it.
+
+    Args:
+        needs: Logarithms, shape (GPUs,).
+        variance: Of all ops together.
+
+    """
+    own = float(np.square(needs - needs.mean()).sum())
+    return math.sqrt((_PRIOR * variance + own) / (_PRIOR + len(needs) - 1))
+
+
+def widening(needs: Floats, variance: float) -> float:
     """Return how much wider than a typical GPU's the interval of the next one is.
 
     So that of a GPU whose errors are normal, and wider than typical by a factor with
-    that spread (of its logarithm), nine in ten rows are inside on average.
+    the spread that is known of it (of its logarithm; of the typical one, too), nine in
+    ten rows are inside on average. The arguments are those of `spread_of`.
     """
+    spread = spread_of(needs, variance) * math.sqrt(1 + 1 / len(needs))
     typical = Z90 / math.sqrt(2) * np.exp(-spread * _NODES)
     low, high = LEAST, MOST
     while high - low > LEAST:

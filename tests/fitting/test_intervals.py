@@ -8,9 +8,9 @@ import pytest
 from tests.fitting.test_streams import GPUS, ROWS, rows_of
 
 from perfc.costmodels import STREAMING
-from perfc.fitting.intervals import stated
+from perfc.fitting.intervals import kernel_sigmas, stated
 from perfc.fitting.priced_rows import Misses, PricedRows, power_of
-from perfc.fitting.samples import CALIBRATION, Sample
+from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
 from perfc.fitting.scores import Z90
 from perfc.fitting.unseen import Unseen
 from perfc.fitting.unseen_intervals import unseen_coverage, unseen_sigmas
@@ -113,6 +113,35 @@ def test_gpus_alike_widen_nothing() -> None:
     shared, own, _ = unseen_sigmas({"one": gpus, "other": gpus})["one"]
 
     assert pytest.approx(0.1, rel=0.04) == np.hypot(shared, own)
+
+
+def _stated(sample: Sample) -> dict[str, object]:
+    """Return what is stated of the kernels of one GPU."""
+    return kernel_sigmas([sample], [STREAMING]).get(sample.key.target, {})
+
+
+def test_fitted_rows_count_where_no_network_is() -> None:
+    """All rows but those that are reported say how far off elementwise kernels are."""
+    sample = _scattered(rows_of("t4", "elementwise", STREAMING))
+    parts = np.where(sample.part == CALIBRATION, FITTED, TEST)
+    fitted = attrs.evolve(sample, part=parts)
+    slower_s = np.where(parts == TEST, 2, 1) * sample.measured_s
+
+    known = _stated(fitted)
+
+    assert {"elementwise fp32"} == set(known)
+    assert known == _stated(attrs.evolve(fitted, measured_s=slower_s))
+    assert known != _stated(attrs.evolve(sample, part=np.full(ROWS, FITTED)))
+
+
+def test_rows_that_a_network_was_fitted_to_do_not_count() -> None:
+    """Elsewhere only those set apart do, as if of attention."""
+    sample = _scattered(rows_of("t4", "elementwise", STREAMING))
+    key = attrs.evolve(sample.key, op="attention")
+    rows = attrs.evolve(sample, key=key)
+
+    assert _stated(rows) == _stated(rows.of(CALIBRATION)) != _stated(sample)
+    assert {} == _stated(attrs.evolve(rows, part=np.full(ROWS, FITTED)))
 
 
 def test_few_rows_say_nothing() -> None:
