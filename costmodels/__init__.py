@@ -72,6 +72,7 @@ from perfc.costmodels.host_profile import (
     load_profile,
     parse_profile,
     profile_names,
+    profile_problems,
 )
 from perfc.costmodels.inclusion import inclusion_shares
 from perfc.costmodels.intervals import interval_rows, interval_sizes
@@ -349,6 +350,7 @@ __all__ = [
     "price_table",
     "products_of",
     "profile_names",
+    "profile_problems",
     "published_histogram",
     "ranged",
     "rank_bins",

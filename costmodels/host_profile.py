@@ -260,6 +260,20 @@ def parse_profile(text: str, where: str) -> HostProfile:
     return _profile(document)
 
 
+def profile_problems(text: str) -> list[str]:
+    """Return what is wrong with a `perfc.profile`, its host included.
+
+    Raises:
+        tomllib.TOMLDecodeError: it is no TOML.
+
+    """
+    document: _Table = tomllib.loads(text)
+    problems = list(check_profile(document))
+    if "host" in document and not problems:
+        problems += _problems(_host_of(document, "profile"))
+    return problems
+
+
 def _host_of(document: _Table, where: str) -> _Table:
     """Return the host of a profile that may have a device, too."""
     problems = list(check_profile(document))

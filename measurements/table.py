@@ -130,7 +130,7 @@ def coded_columns(data: bytes) -> Mapping[str, tuple[list[str], Sequence[int]]]:
 
     """
     try:
-        reader = csv.reader(io.StringIO(data.decode()), strict=True)
+        reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
         names = next(reader, list[str]())
         known = [defaultdict[str, int](itertools.count().__next__) for _ in names]
         at: list[list[int]] = [[] for _ in names]

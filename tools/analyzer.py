@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.costmodels import Target, assumed_system, load_target
+from perfc.costmodels import Target, assumed_system, load_profile, load_target
 from perfc.ir import (
     Diagnostic,
     Level,
@@ -384,7 +384,7 @@ def _run(
         analysis = attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
     dtype = model.dtype or ("tf32" if tf32 else "fp32")
     changes = () if _is_given(model) else _variants(model, target, passes)
-    profile = profile or target.profile or target.host.overheads
+    profile = profile or load_profile(target.host.overheads).name
     return Report(model, target, runtime, dtype, profile, analysis, changes)
 
 

@@ -153,6 +153,8 @@ def _title(report: Json) -> str:
     batch += [f"{ranks:,} ranks"] if ranks > 1 else []
     parts = [model["name"], *batch, model["mode"], model["dtype"], target["name"]]
     parts += [report["runtime"], f"host profile {target['profile']}"]
+    if target["calibration"] not in (None, target["profile"]):
+        parts += [f"calibrated by {target['calibration']}"]
     return " · ".join(parts)
 
 
@@ -163,8 +165,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     interval = f"90 % interval {low} to {high}"
     if batch and time_us:
         rate = float(f"{batch / time_us * 1e6:.3g}")
-        of_one = "" if world_size(report) == 1 else " each"
-        interval += f", {rate:,.10g} samples/s{of_one}"
+        interval += f", {rate:,.10g} samples/s{_of_which(report)}"
     peak = summary["peak_memory_bytes"]
     usable = format_bytes(device.memory.usable_bytes)
     of_memory = f"of {usable}; {_memory(report['memory'])}"
@@ -192,6 +193,16 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     ):
         if remark:
             yield label, value, remark
+
+
+def _of_which(report: Json) -> str:
+    """Say whose batch the samples are: GPUs that share the work have one together."""
+    replicas = report["model"]["replicas"]
+    if replicas == 1:
+        return ""
+    if replicas == world_size(report):
+        return " each"
+    return f" in each of {replicas:,} replicas"
 
 
 def _memory(memory: Json) -> str:

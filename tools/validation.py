@@ -13,6 +13,9 @@ from perfc.tools.texts import columns_text
 
 SCHEMA = "perfc.validation/1"
 
+_REASONS = 20
+"""Why rows were skipped: so many are listed in a table."""
+
 _METRICS = ("mape", "gmae", "geomean_ape", "p50", "p90", "p95", "max", "bias")
 _HEADER = (
     *("target", "op", "dtype", "timing", "rows", "skipped"),
@@ -77,5 +80,9 @@ def _skipped(groups: Sequence[GroupScore]) -> Iterator[str]:
     if not reasons:
         return
     yield f"skipped {reasons.total()} rows:"
-    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    for reason, count in ranked[:_REASONS]:
         yield f"  {count}  {reason}"
+    if rest := ranked[_REASONS:]:
+        rows = sum(count for _, count in rest)
+        yield f"  {rows}  for {len(rest)} more reasons, which --format json tells"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from perfc.costmodels import profile_problems
 from perfc.ir import PerfcError, UsageError, write_file
 from perfc.measurements import (
     MEASUREMENTS,
@@ -16,6 +17,7 @@ from perfc.measurements import (
     read_rows,
 )
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.number_option import NumberRange
 from perfc.tools.steps_option import Steps
 from perfc.tools.torch_source import start_torch
 
@@ -53,7 +55,7 @@ _SUFFIX = ".toml"
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     default=1.6,
     show_default=True,
     metavar="N",
@@ -112,7 +114,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         raise UsageError(msg)
     if traces:
         text, lines = _from_traces(traces, steps, output.stem)
-        write_file(output, text.encode())
+        _write(output, text)
         for line in lines if not quiet else ():
             click.echo(line)
         return 0
@@ -125,10 +127,26 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     else:
         rows = _measured(device or "cpu", minutes * 60, keep)
     found = calibrate_rows(rows)
-    write_file(output, profile_of(found, output.stem, rows).encode())
+    _write(output, profile_of(found, output.stem, rows))
     for line in summary(found) if not quiet else ():
         click.echo(line)
     return 0
+
+
+def _write(path: Path, profile: str) -> None:
+    """Write a profile that can be read again.
+
+    Raises:
+        PerfcError: what was measured makes none, being far from what can be.
+
+    """
+    if problems := profile_problems(profile):
+        msg = (
+            f"what was measured makes no profile: {problems[0]}; are its times in "
+            "microseconds, and of this device?"
+        )
+        raise PerfcError(msg)
+    write_file(path, profile.encode())
 
 
 def _read(path: Path, target: str | None) -> Sequence[Measurement]:

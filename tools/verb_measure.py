@@ -12,6 +12,7 @@ from perfc.passes import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.modes import INFERENCE, MODES, TRAINING, check_mode
+from perfc.tools.number_option import NumberRange
 from perfc.tools.torch_source import start_torch
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def measure() -> None:
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     default=5.0,
     show_default=True,
     metavar="N",
@@ -180,7 +181,7 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
     metavar="N",

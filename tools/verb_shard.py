@@ -29,6 +29,7 @@ from perfc.tools.model_options import (
     optimizer_option,
 )
 from perfc.tools.modes import MODES, TRAINING, check_mode
+from perfc.tools.number_option import NumberRange
 from perfc.tools.output_options import debug_option, output_option
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.0),
+    type=NumberRange(min=0.0),
     default=30.0,
     show_default=True,
     metavar="S",

@@ -74,6 +74,15 @@ def test_workloads_survive_a_file(tmp_path: Path, suffix: str) -> None:
     assert [row] == read_rows(path, WORKLOADS)
 
 
+def test_a_table_that_a_spreadsheet_saved(tmp_path: Path) -> None:
+    """Their UTF-8 begins with a byte order mark, which is no part of a name."""
+    path = tmp_path / "rows.csv"
+    write_rows(path, [ROW], MEASUREMENTS)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+
+    assert [ROW] == read_rows(path, MEASUREMENTS)
+
+
 def test_columns_of_others(tmp_path: Path) -> None:
     """Columns that the format lacks are left out, those that may be absent are."""
     path = tmp_path / "rows.csv"

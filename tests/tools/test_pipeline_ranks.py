@@ -38,6 +38,29 @@ def test_a_step_of_a_pipeline(
     assert 32 == report["model"]["batch"]
 
 
+@pytest.mark.parametrize(
+    ("options", "replicas", "whose"),
+    [
+        (("pipeline-parallel{stages=2,microbatches=4}",), 1, ""),
+        (("tensor-parallel{ranks=4}",), 1, ""),
+        (("tensor-parallel{ranks=2}", "--ranks=8"), 4, " in each of 4 replicas"),
+        (("data-parallel{ranks=4}",), 4, " each"),
+    ],
+)
+def test_samples_of_a_batch_that_ranks_share_are_counted_once(
+    command: Command, options: tuple[str, ...], replicas: int, whose: str
+) -> None:
+    """Stages and parts of layers have one batch together: none of them has `each`."""
+    asked = ("analyze", *STEP, "--pass", *options)
+    model = command(*asked, "--format", "json").report["model"]
+    headline = next(
+        line for line in command(*asked).out.splitlines() if "samples/s" in line
+    )
+
+    assert replicas == model["replicas"]
+    assert headline.endswith(f" samples/s{whose}")
+
+
 def test_an_inference_is_piped(command: Command) -> None:
     """Forward alone: the second stage waits for the first."""
     options = ("--batch", "32", "--pass", "pipeline-parallel{stages=2,microbatches=4}")

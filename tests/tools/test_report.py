@@ -31,10 +31,16 @@ SCHEMA: Schema = {
         "sha256": str,
         "mode": ("inference",),
         "batch": (int, type(None)),
+        "replicas": int,
         "dtype": ("fp32", "tf32"),
         "inputs": {"*": str},
     },
-    "target": {"name": str, "spec_sha256": str, "profile": str},
+    "target": {
+        "name": str,
+        "spec_sha256": str,
+        "profile": str,
+        "calibration": (str, type(None)),
+    },
     "runtime": ("eager",),
     "summary": {
         "time_us": float,

@@ -109,3 +109,43 @@ def test_what_cannot_be_is_said(
     assert code == result.code
     assert expected in result.err
     assert not output.exists()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e12])
+def test_no_profile_is_written_that_could_not_be_read(
+    command: Command, tmp_path: Path, scale: float
+) -> None:
+    """Rows in another unit are refused in one line; nothing is written."""
+    rows, output = tmp_path / "rows.csv", tmp_path / "mine.toml"
+    law = noisy(lambda _, seconds: scale * seconds)
+    write_rows(rows, products("v100", law), MEASUREMENTS)
+
+    result = command("calibrate", "--from", str(rows), "-o", str(output))
+
+    assert 1 == result.code
+    assert result.error.startswith("what was measured makes no profile: ")
+    assert result.error.endswith("microseconds, and of this device?")
+    assert not output.exists()
+
+
+def test_a_profile_of_kernels_alone_leaves_the_host_as_it_was(
+    command: Command, table: Path, tmp_path: Path
+) -> None:
+    """The report names both: what was measured, and whose host it is."""
+    output = tmp_path / "mine.toml"
+    command("calibrate", "--from", str(table), "-o", str(output))
+    asked = ("analyze", *SMALL, "--target", str(output))
+
+    target = command(*asked, "--format", "json").report["target"]
+
+    assert ("mine", "shared") == (target["calibration"], target["profile"])
+    title = " ".join(command(*asked).out.split("\n\n")[0].split())
+    assert title.endswith("host profile shared · calibrated by mine")
+
+
+def test_minutes_are_a_number(command: Command, tmp_path: Path) -> None:
+    """NaN is compared with no limit, so it would never be over."""
+    result = command("calibrate", "--minutes", "nan", "-o", str(tmp_path / "a.toml"))
+
+    assert 2 == result.code
+    assert "'--minutes': nan is not a number" in result.error

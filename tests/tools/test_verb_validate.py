@@ -300,3 +300,15 @@ def test_rows_of_others_are_warm(command: Command, tmp_path: Path) -> None:
 
     assert 0 == pytest.approx(of_cold)
     assert of_warm < -0.1
+
+
+def test_a_table_lists_some_of_many_reasons(command: Command, tmp_path: Path) -> None:
+    """What was skipped for reasons of its own is counted together, and all in JSON."""
+    rows = [measured("softmax", rows=-n, cols=8) for n in range(1, 51)]
+    table = _table(tmp_path / "rows.csv", *rows)
+
+    listed = command("validate", table).out.splitlines()
+    (group,) = command("validate", table, "--format", "json").report["groups"]
+
+    assert "  30  for 30 more reasons, which --format json tells" == listed[-1]
+    assert 50 == len(group["skipped_reasons"])
