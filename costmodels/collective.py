@@ -22,7 +22,7 @@ from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
 from perfc.costmodels.sheet import load_target
 from perfc.costmodels.system import PCIE, System
-from perfc.costmodels.system_sheet import assumed_system
+from perfc.costmodels.system_sheet import assumed_system, usual_topology
 from perfc.costmodels.target import Target
 from perfc.costmodels.timing import SOFTWARE
 from perfc.ir import PerfcError
@@ -147,10 +147,12 @@ class CollectiveModel:
         found: list[tuple[NDArray[np.intp], CollectiveRows]] = []
         if not self.measured:
             return found
+        # What was measured over a switch says nothing of GPUs joined otherwise.
+        alike = system.topology == usual_topology(target)
         for nodes, fabric in ((c.nodes <= 1, ""), (c.nodes > 1, system.fabric)):
             mine = [
                 i
-                for i in installations()
+                for i in (installations() if alike else ())
                 if i.device == target.device.name and i.fabric == fabric
             ]
             if not mine:

@@ -64,7 +64,9 @@ def with_target(document: Table, where: str) -> Table:
         message = f"{where}: node: expected a table, found nothing; add [node]"
         raise TargetError(message)
     sources = _sources(base["sources"], document.get("sources"), where)
-    return {**base, "aliases": [], **document, "sources": sources}
+    # Kernels go by the name of the GPU's sheet: a system may call it by an alias.
+    gpu = base.get("name", document[TARGET])
+    return {**base, "aliases": [], **document, TARGET: gpu, "sources": sources}
 
 
 def _sources(of_target: object, of_system: object, where: str) -> object:
@@ -155,14 +157,15 @@ def assumed_system(target: Target) -> System:
     """
     if target.system is not None:
         return target.system
-    topology = _topology(target)
+    topology = usual_topology(target)
     fields = {**target.fields, "node.gpus": NODE_GPUS, "node.topology": topology}
     link = target.links[0] if target.links else None
     found = system_of(target.name, fields, link, target.device)
     return attrs.evolve(found, assumed=True)
 
 
-def _topology(target: Target) -> str:
+def usual_topology(target: Target) -> str:
+    """Return how a node of a GPU that is sold joins it to the others."""
     if not target.links:
         return PCIE
     if "nvlink.generation" not in target.fields:

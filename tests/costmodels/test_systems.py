@@ -198,3 +198,48 @@ def test_a_single_node_takes_no_more_than_it_has() -> None:
     assert (1, 8) == system.members(8)
     with pytest.raises(PerfcError, match=r"16 ranks need 2 nodes: name a system"):
         system.members(16)
+
+
+@pytest.mark.parametrize("target", ["a100", "h100", "h200"])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_rows_of_a_switch_price_no_other_links(
+    tmp_path: Path, target: str, ranks: int
+) -> None:
+    """GPUs joined each to each add up no faster than their links send.
+
+    Nor are they faster than the same links through a switch, but for what a fit is off.
+    """
+    sizes = [2**octave for octave in range(12, 31, 2)]
+    kernels = [
+        Kernel(
+            "all_reduce",
+            "fp16",
+            "",
+            record_of({"bytes": size, "ranks": ranks, "nodes": 1}),
+            Work(0, size, size),
+        )
+        for size in sizes
+    ]
+    found: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+    for topology in ("nvswitch", "mesh", "cube-mesh"):
+        loaded = load_target(_written(tmp_path, target=target, topology=topology))
+        found[topology] = price(kernels, loaded, cost_models()).seconds
+
+    assert loaded.system is not None
+    sent = 2 * (ranks - 1) / ranks * np.array(sizes)
+    for topology in ("mesh", "cube-mesh"):
+        assert (sent / found[topology] <= loaded.system.link_bytes_per_s).all()
+        assert (found[topology] >= 0.9 * found["nvswitch"]).all()
+
+
+def test_a_system_may_call_its_gpu_by_another_name(tmp_path: Path) -> None:
+    """An alias, or a file of the same sheet, is the same GPU: kernels cost the same."""
+    (tmp_path / "sheet.toml").write_text(
+        (SHEETS.parent / "targets" / "h100-sxm-80g.toml").read_text(encoding="utf-8"),
+        encoding="utf-8",
+    )
+    names = ("h100-sxm-80g", "h100", "H100", str(tmp_path / "sheet.toml"))
+
+    devices = [load_target(_written(tmp_path, target=n)).device.name for n in names]
+
+    assert ["h100-sxm-80g"] * len(names) == devices
