@@ -32,6 +32,16 @@ contention_option = click.option(
 )
 """How a trace runs."""
 
+max_events_option = click.option(
+    "--max-events",
+    type=click.IntRange(min=1),
+    default=5_000_000,
+    show_default=True,
+    metavar="N",
+    help="Refuse traces with more events than these to keep; a million takes 0.7 GB.",
+)
+"""How much of traces fits in memory."""
+
 debug_option = click.option(
     "--debug", is_flag=True, help="Show the traceback of an error."
 )

@@ -9,7 +9,9 @@ from perfc.ir import PerfcError
 from perfc.tools.reading import reading
 from perfc.tools.steps_option import check_numbers
 from perfc.traces import (
+    MarkedStep,
     Recorded,
+    TooManyEventsError,
     Trace,
     TraceError,
     describe,
@@ -25,7 +27,11 @@ from perfc.traces import (
 
 
 def read_recorded(
-    files: Sequence[Path], *, joint: bool = False, steps: range | None = None
+    files: Sequence[Path],
+    *,
+    joint: bool = False,
+    steps: range | None = None,
+    max_events: int | None = None,
 ) -> list[Recorded]:
     """Return the launch graphs of traces.
 
@@ -37,9 +43,11 @@ def read_recorded(
         joint: Whether they are the ranks of one run.
         steps: Steps that are asked for. Of a trace on its own only they and the steps
             next to them are kept; ranks and execution traces are matched whole.
+        max_events: How many events to hold at most, of all traces; None for all.
 
     Raises:
-        TraceError: a file is no trace, or there are no times for an execution trace.
+        TraceError: a file is no trace, there are no times for an execution trace, or
+            the traces have too many events.
         PerfcError: nothing was launched or waited for in one, or it has not all of the
             steps.
 
@@ -54,8 +62,8 @@ def read_recorded(
             "Kineto traces; expected one for each, in the same order"
         )
         raise TraceError(msg)
-    whole = joint or executions or steps is None
-    traces = [_read(path, None if whole else steps) for path in kineto]
+    whole = joint or bool(executions)
+    traces = read_traces(kineto, steps, max_events, whole=whole)
     for place, path in enumerate(executions):
         traces[place] = describe(traces[place], read_execution_trace(path))
     found = record_ranks(traces) if joint else [record(trace) for trace in traces]
@@ -67,13 +75,66 @@ def read_recorded(
     return found
 
 
-def _read(path: Path, steps: range | None) -> Trace:
+def read_traces(
+    paths: Sequence[Path],
+    steps: range | None,
+    max_events: int | None,
+    *,
+    whole: bool = False,
+) -> list[Trace]:
+    """Read Kineto traces, each on its own.
+
+    Args:
+        paths: The files.
+        steps: Steps that are asked for: only they and the steps next to them are kept.
+        max_events: How many events to hold at most, of all traces; None for all.
+        whole: Whether everything is kept, whatever the steps.
+
+    Raises:
+        TraceError: a file is no trace, or there are too many events.
+        PerfcError: a trace has not all of the steps.
+
+    """
+    found: list[Trace] = []
+    left = max_events
+    for path in paths:
+        try:
+            found.append(_read(path, None if whole else steps, left))
+        except TooManyEventsError:
+            others = ", with the traces before it" if found else ""
+            advice = "" if whole else _fewer(path, steps)
+            msg = (
+                f"{path}: more than {max_events:,} events to hold{others}; {advice}let "
+                "more in with --max-events"
+            )
+            raise TooManyEventsError(msg) from None
+        left = None if left is None else left - found[-1].event_count
+    return found
+
+
+def _read(path: Path, steps: range | None, most_events: int | None) -> Trace:
     """Read a trace, or what lies around some of its steps; a pipe is read once."""
     if steps is None or not path.is_file():
         with reading(path) as progress:
-            return read_trace(path, progress=progress)
-    with reading(path, "looking for steps in") as progress:
-        marked = marked_steps(path, progress)
+            return read_trace(path, None, progress, most_events)
+    marked = _marked(path)
     check_numbers(str(path), [step.number for step in marked], steps)
     with reading(path) as progress:
-        return read_trace(path, window_of(marked, steps), progress)
+        return read_trace(path, window_of(marked, steps), progress, most_events)
+
+
+def _marked(path: Path) -> list[MarkedStep]:
+    with reading(path, "looking for steps in") as progress:
+        return marked_steps(path, progress)
+
+
+def _fewer(path: Path, steps: range | None) -> str:
+    """Say which part of a trace to ask for, if there is one."""
+    if steps is not None:
+        return "ask for fewer --steps, or "
+    marked = _marked(path) if path.is_file() else []
+    if not marked:
+        return ""
+    middle = marked[len(marked) // 2].number
+    between = f"steps {marked[0].number} to {marked[-1].number}"
+    return f"it has {between}: ask for some of them, as --steps {middle}, or "

@@ -18,6 +18,7 @@ from perfc.measurements import (
 )
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
 from perfc.tools.number_option import NumberRange
+from perfc.tools.output_options import max_events_option
 from perfc.tools.steps_option import Steps
 from perfc.tools.torch_source import start_torch
 
@@ -53,6 +54,7 @@ _SUFFIX = ".toml"
     type=Steps(),
     help="Learn from these profiler steps of the traces only.",
 )
+@max_events_option
 @click.option(
     "--minutes",
     type=NumberRange(min=0, min_open=True),
@@ -84,6 +86,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     tables: Sequence[Path],
     target: str | None,
     steps: range | None,
+    max_events: int,
     minutes: float,
     output: Path,
     keep: Path | None,
@@ -113,7 +116,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         msg = "--steps chooses steps of traces; give traces with --from"
         raise UsageError(msg)
     if traces:
-        text, lines = _from_traces(traces, steps, output.stem)
+        text, lines = _from_traces(traces, steps, max_events, output.stem)
         _write(output, text)
         for line in lines if not quiet else ():
             click.echo(line)
@@ -156,12 +159,14 @@ def _read(path: Path, target: str | None) -> Sequence[Measurement]:
 
 
 def _from_traces(
-    paths: Sequence[Path], steps: range | None, name: str
+    paths: Sequence[Path], steps: range | None, max_events: int, name: str
 ) -> tuple[str, list[str]]:
     from perfc.tools.trace_calibration import calibrate_traces  # noqa: PLC0415
-    from perfc.traces import read_trace, record  # noqa: PLC0415 - for traces alone
+    from perfc.tools.trace_files import read_traces  # noqa: PLC0415
+    from perfc.traces import record  # noqa: PLC0415 - for traces alone
 
-    return calibrate_traces([record(read_trace(path)) for path in paths], steps, name)
+    traces = read_traces(paths, steps, max_events)
+    return calibrate_traces([record(trace) for trace in traces], steps, name)
 
 
 def _check_device(rows: Sequence[Measurement], device: str | None) -> None:

@@ -14,6 +14,7 @@ from perfc.tools.output_options import (
     contention_option,
     debug_option,
     format_option,
+    max_events_option,
     output_option,
 )
 from perfc.tools.steps_option import Steps, check_steps
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     help="The traces are ranks of one run: collectives start when the last rank is "
     "there.",
 )
+@max_events_option
 @contention_option
 @format_option
 @output_option
@@ -75,6 +77,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     host: str,
     steps: range | None,
     joint: bool,
+    max_events: int,
     contention: bool,
     format_: str,
     output: Path | None,
@@ -97,7 +100,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     if target is not None and kernels == "measured":
         msg = "--target is for --kernels predicted"
         raise UsageError(msg)
-    recorded = read_recorded(files, joint=joint, steps=steps)
+    recorded = read_recorded(files, joint=joint, steps=steps, max_events=max_events)
     check_steps(recorded, steps)
     profile = _profile(host, recorded, steps)
     run = replay_joint if joint else replay_alone

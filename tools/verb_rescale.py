@@ -12,6 +12,7 @@ from perfc.tools.output_options import (
     contention_option,
     debug_option,
     format_option,
+    max_events_option,
     output_option,
 )
 from perfc.tools.steps_option import Steps, check_steps
@@ -52,6 +53,7 @@ from perfc.tools.steps_option import Steps, check_steps
     help="Host times of this profile; those of the trace if not given.",
 )
 @click.option("--steps", type=Steps(), help="Report these profiler steps only.")
+@max_events_option
 @contention_option
 @format_option
 @output_option
@@ -71,6 +73,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     method: str,
     overheads: str | None,
     steps: range | None,
+    max_events: int,
     contention: bool,
     format_: str,
     output: Path | None,
@@ -95,7 +98,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
 
     targets = [load_target(name) for name in _split(names)]
     host = None if overheads is None else load_profile(overheads)
-    recorded, *others = read_recorded(files, steps=steps)
+    recorded, *others = read_recorded(files, steps=steps, max_events=max_events)
     if others:
         msg = f"{len(files)} traces; expected one, and its execution trace if there is"
         raise UsageError(msg)

@@ -19,6 +19,7 @@ from perfc.traces.events import (
     Shape,
     Step,
     SyncRecord,
+    TooManyEventsError,
     Trace,
     TraceError,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "Step",
     "StepMark",
     "SyncRecord",
+    "TooManyEventsError",
     "Trace",
     "TraceError",
     "Window",

@@ -41,6 +41,10 @@ class TraceError(PerfcError):
     """A file is no trace, or is damaged."""
 
 
+class TooManyEventsError(TraceError):
+    """A trace has more events than its reader wants to hold."""
+
+
 LOADER = "enumerate(DataLoader)"
 """How PyTorch calls the time in which a data loader is asked for a batch. Some traces
 have it as an op and some as a label; here it is an op."""
@@ -257,6 +261,12 @@ class Trace:
     steps: Sequence[Step]
     diagnostics: tuple[Diagnostic, ...]
     delay_us: float = 0.0
+
+    @property
+    def event_count(self) -> int:
+        """How many events it holds."""
+        lists = (self.ops, self.calls, self.works, self.syncs, self.steps)
+        return sum(map(len, lists))
 
     @property
     def device(self) -> str:

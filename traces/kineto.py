@@ -28,6 +28,7 @@ from perfc.traces.events import (
     SyncRecord,
     Thread,
     Timed,
+    TooManyEventsError,
     Trace,
     TraceError,
     delay,
@@ -60,6 +61,7 @@ def read_trace(
     path: str | Path,
     window: Window | None = None,
     progress: Callable[[float], None] | None = None,
+    most_events: int | None = None,
 ) -> Trace:
     """Read a Kineto trace, `.json` or `.json.gz`.
 
@@ -72,15 +74,21 @@ def read_trace(
         window: What to keep of it: ops and calls in it, and the work they issued; None
             for everything.
         progress: Is told from time to time which part of the file has been read.
+        most_events: How many events to keep at most, each of some 0.7 KB when the
+            trace is replayed; None for all.
 
     Raises:
         TraceError: the file cannot be read, is damaged, or is no trace of PyTorch.
+        TooManyEventsError: there are more to keep.
 
     """
     file = EventFile(Path(path), progress=progress)
     reading = _Reading(window)
     for event in file.events():
         reading.add(event)
+        if most_events is not None and reading.kept > most_events:
+            msg = f"{path}: more than {most_events:,} events to keep"
+            raise TooManyEventsError(msg)
     return reading.trace(str(path), file.header)
 
 
@@ -94,6 +102,7 @@ class _Reading:
     works: list[DeviceWork] = attrs.field(factory=list[DeviceWork])
     syncs: dict[int, SyncRecord] = attrs.field(factory=dict[int, SyncRecord])
     steps: list[Step] = attrs.field(factory=list[Step])
+    kept: int = 0
     categories: Counter[str] = attrs.field(factory=Counter[str])
     problems: Counter[str] = attrs.field(factory=Counter[str])
     _issued: set[int] = attrs.field(factory=set[int], init=False)
@@ -129,6 +138,7 @@ class _Reading:
             end_us = start_us
         if self.window is None or self._is_kept(self.window, take, event, span):
             take(self, event, start_us, end_us)
+            self.kept += 1
 
     def _is_kept(
         self, window: Window, take: _Taker, event: Event, span: tuple[float, float]
