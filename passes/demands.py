@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+import attrs
 import numpy as np
 
 from perfc.costmodels import (
@@ -18,13 +19,12 @@ from perfc.ir import LaunchGraph, TaskKind
 from perfc.passes.sharing import Demand
 from perfc.passes.timeline import Timeline
 
-_NOTHING = Demand()
-
 
 def demands_of(
     timeline: Timeline,
     costs: Sequence[Estimate],
     target: Target,
+    high_priority: Collection[str] = (),
 ) -> dict[int, Demand]:
     """Return the demands of the kernels and collectives of all rank classes, by task.
 
@@ -34,6 +34,7 @@ def demands_of(
         timeline: Of the rank classes.
         costs: Estimate of each class's kernels.
         target: What they run on.
+        high_priority: Names of the streams that go first.
 
     """
     found: dict[int, Demand] = {}
@@ -41,10 +42,13 @@ def demands_of(
         timeline.graphs, timeline.offsets, costs, strict=True
     ):
         by_kernel = _by_kernel(graph, cost, target)
+        urgent = [attrs.evolve(demand, urgent=True) for demand in by_kernel]
         for task, kind in enumerate(graph.kind):
             number = graph.kernel[task]
             if number >= 0 and kind in {TaskKind.KERNEL, TaskKind.COLLECTIVE}:
-                found[first + task] = by_kernel[number]
+                stream = graph.resources[graph.resource[task]].name
+                demands = urgent if stream in high_priority else by_kernel
+                found[first + task] = demands[number]
     return found
 
 

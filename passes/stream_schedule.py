@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Program
+from perfc.ir import AnyKey, Program, ResourceKind, UsageError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.demands import demands_of
 from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule
-from perfc.passes.sharing import shared_durations
+from perfc.passes.sharing import share, with_waits
 from perfc.passes.task_durations import task_durations
-from perfc.passes.timeline import TIMELINE, link, solve
+from perfc.passes.timeline import TIMELINE, Timeline, link, solve
 
 
 @attrs.frozen
@@ -24,10 +24,14 @@ class StreamSchedule(Pass):
 
     Attributes:
         contention: Whether collectives and kernels that run side by side slow each
-            other down: they share SMs, device memory, links and NICs (`sharing.py`).
+            other down: they share SMs, device memory, links and NICs, and collectives
+            wait for room (`sharing.py`).
+        high_priority: Streams that go first in that, as `comm`; several with commas
+            between.
 
     Raises:
         ScheduleError: a task has no duration, or collectives deadlock.
+        UsageError: there are priorities without contention, or of unknown streams.
 
     """
 
@@ -36,6 +40,16 @@ class StreamSchedule(Pass):
     provides: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, TIMELINE})
 
     contention: bool = False
+    high_priority: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if self.high_priority and not self.contention:
+            msg = (
+                f"high-priority={self.high_priority} of {self.name}: streams compete "
+                "with contention=true only"
+            )
+            raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Schedule."""
@@ -44,9 +58,35 @@ class StreamSchedule(Pass):
         duration_s = task_durations(hosted, costs)
         timeline = link(hosted, ctx.target)
         if self.contention:
-            demands = demands_of(timeline, costs, ctx.target)
-            duration_s = shared_durations(timeline, duration_s, demands)
+            first = self._first(timeline)
+            demands = demands_of(timeline, costs, ctx.target, first)
+            shared = share(timeline, duration_s, demands)
+            timeline, duration_s = with_waits(timeline, shared), shared.taken_s
         start_s, end_s, cause = solve(timeline, duration_s)
         schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
         ctx.set(SCHEDULE, program, schedule)
         ctx.set(TIMELINE, program, timeline)
+
+    def _first(self, timeline: Timeline) -> frozenset[str]:
+        """Return the names of the streams of high priority.
+
+        Raises:
+            UsageError: a rank has no such stream, nor has any other.
+
+        """
+        names = [name.strip() for name in self.high_priority.split(",")]
+        streams = {
+            resource.name
+            for graph in timeline.graphs
+            for resource in graph.resources
+            if resource.kind is ResourceKind.STREAM
+        }
+        unknown = [name for name in names if name not in streams]
+        if self.high_priority and unknown:
+            listed = ", ".join(sorted(streams)) or "none"
+            msg = (
+                f"high-priority={self.high_priority} of {self.name}: no stream "
+                f"{unknown[0]!r}; streams: {listed}"
+            )
+            raise UsageError(msg)
+        return frozenset(names) & streams

@@ -224,8 +224,9 @@ class _Asker:
     ) -> Sequence[Sequence[float]]:
         """Return the time under each change of each op's tasks."""
         contiguous = all(t[-1] - t[0] + 1 == len(t) for t in tasks)
-        together = any(group for _, group in self.timeline.stages)
-        if contiguous and not together:
+        solved = chain.from_iterable(tasks for tasks, _ in self.timeline.stages)
+        in_flat_order = [*solved] == [*range(len(self.timeline))]
+        if contiguous and in_flat_order:
             questions: list[Question] = [
                 (Window(t[0], t[-1]), c) for t, c in zip(tasks, changes, strict=True)
             ]

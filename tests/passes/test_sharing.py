@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,13 @@ from tests.passes.launch_graphs import GAP_S, GRAPH_GAP_S, LATENCY_S, random_cas
 
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.passes import TimeConstants, Timeline, link_graphs, solve
-from perfc.passes.sharing import Demand, fair_level, shared_durations, slowdowns
+from perfc.passes.sharing import (
+    Demand,
+    fair_level,
+    share,
+    slowdowns,
+    with_waits,
+)
 from perfc.passes.timeline import ScheduleError
 
 CONSTANTS = TimeConstants(GAP_S, GRAPH_GAP_S, LATENCY_S)
@@ -35,26 +42,36 @@ def _linked(seeds: range) -> Iterator[tuple[Timeline, list[float], dict[int, Dem
         for number, (rank, task) in enumerate(case.flat()):
             kind = case.graphs[rank].kind[task]
             if kind is TaskKind.KERNEL:
-                demands[number] = Demand(computes=1.0, memory=rng.random())
+                urgent = rng.random() < 0.2
+                demands[number] = Demand(
+                    computes=1.0, memory=rng.random(), urgent=urgent
+                )
             elif kind is TaskKind.COLLECTIVE:
-                demands[number] = Demand(held=0.1, link=rng.random(), beside=1.5)
+                demands[number] = Demand(
+                    held=0.1, link=rng.random(), beside=1.5, urgent=rng.random() < 0.2
+                )
         yield timeline, seconds, demands
 
 
 def test_what_shares_nothing_takes_what_it_took() -> None:
     """Durations stay as they are where nothing has demands."""
     for timeline, seconds, _ in _linked(range(60)):
-        assert seconds == shared_durations(timeline, seconds, {})
+        shared = share(timeline, seconds, {})
+
+        assert seconds == shared.taken_s
+        assert timeline is with_waits(timeline, shared)
 
 
 def test_nothing_gets_faster_and_the_schedule_follows() -> None:
     """No task takes less, and no task starts before it did without contention."""
     slowed = 0
     for timeline, seconds, demands in _linked(range(150)):
-        taken_s = shared_durations(timeline, seconds, demands)
+        shared = share(timeline, seconds, demands)
+        taken_s = shared.taken_s
         before_s, _, _ = solve(timeline, seconds)
-        after_s, _, _ = solve(timeline, taken_s)
+        after_s, _, _ = solve(with_waits(timeline, shared), taken_s)
 
+        assert pytest.approx(shared.start_s, rel=1e-9, abs=1e-12) == after_s
         assert all(t >= s * (1 - 1e-9) for t, s in zip(taken_s, seconds, strict=True))
         assert all(a >= b - 1e-12 for a, b in zip(after_s, before_s, strict=True))
         slowed += taken_s != seconds
@@ -77,7 +94,7 @@ def _two_streams(first_us: float, second_us: float, kind: TaskKind) -> LaunchGra
 
 def _taken_us(graph: LaunchGraph, one: Demand, other: Demand) -> tuple[float, float]:
     timeline = link_graphs((graph,), FREE)
-    taken_s = shared_durations(timeline, graph.stated_s, {1: one, 3: other})
+    taken_s = share(timeline, graph.stated_s, {1: one, 3: other}).taken_s
     return taken_s[1] * 1e6, taken_s[3] * 1e6
 
 
@@ -91,10 +108,96 @@ def test_two_kernels_that_fill_the_device_each_take_half() -> None:
 def test_a_collective_takes_its_blocks_from_kernels() -> None:
     """While a fifth of the SMs is held, a kernel takes 5/4 as long."""
     graph = _two_streams(10.0, 5.0, TaskKind.COLLECTIVE)
-    comm = Demand(held=0.2)
+    comm = Demand(held=0.2, urgent=True)
 
     # 5 us at 4/5 of the rate are 4 us of work; 6 are left.
     assert pytest.approx((11.0, 5.0)) == _taken_us(graph, KERNEL, comm)
+
+
+def _scheduled_us(
+    graphs: tuple[LaunchGraph, ...], demands: dict[int, Demand]
+) -> tuple[list[float], list[int]]:
+    """Return starts in microseconds, and what decided each."""
+    timeline = link_graphs(graphs, FREE)
+    seconds = [s for graph in graphs for s in graph.stated_s]
+    shared = share(timeline, seconds, demands)
+    start_s, _, cause = solve(with_waits(timeline, shared), shared.taken_s)
+    return [s * 1e6 for s in start_s], cause
+
+
+def test_a_collective_waits_for_the_kernel_that_came_first() -> None:
+    """Its blocks find room when that one has none left; with priority, at once."""
+    graph = _two_streams(10.0, 5.0, TaskKind.COLLECTIVE)
+    comm = Demand(held=0.2)
+
+    start_us, cause = _scheduled_us((graph,), {1: KERNEL, 3: comm})
+    assert pytest.approx(10.0) == start_us[3]
+    assert 1 == cause[3]
+
+    urgent = attrs.evolve(comm, urgent=True)
+    start_us, _ = _scheduled_us((graph,), {1: KERNEL, 3: urgent})
+    assert 0.0 == start_us[3]
+
+
+def test_a_collective_waits_for_a_kernel_that_was_issued_later() -> None:
+    """What counts is which came first to the device, not to the host."""
+    graph = LaunchGraph("g")
+    thread, slow = graph.thread("main"), graph.thread("other")
+    call = graph.task(TaskKind.CALL, slow, stated_s=3e-6)
+    comm = graph.stream("comm")
+    first = graph.task(TaskKind.COLLECTIVE, comm, issue=call, stated_s=5e-6)
+    call = graph.task(TaskKind.CALL, thread, stated_s=1e-6)
+    stream = graph.stream("compute")
+    kernel = graph.task(TaskKind.KERNEL, stream, issue=call, stated_s=8e-6)
+
+    start_us, cause = _scheduled_us((graph,), {first: Demand(held=0.2), kernel: KERNEL})
+
+    assert pytest.approx((1.0, 9.0)) == (start_us[kernel], start_us[first])
+    assert kernel == cause[first]
+
+
+def test_a_kernel_right_behind_another_comes_before_an_event() -> None:
+    """What waits for the end of a kernel finds the next one of its stream there."""
+    graph = LaunchGraph("g")
+    thread, stream = graph.thread("main"), graph.stream("compute")
+    call = graph.task(TaskKind.CALL, thread, stated_s=0.0)
+    first = graph.task(TaskKind.KERNEL, stream, issue=call, stated_s=4e-6)
+    comm = graph.stream("comm")
+    graph.task(TaskKind.WAIT, comm, issue=call, after=(first,), stated_s=0.0)
+    sums = graph.task(TaskKind.COLLECTIVE, comm, issue=call, stated_s=5e-6)
+    second = graph.task(TaskKind.KERNEL, stream, issue=call, stated_s=7e-6)
+    demands = {first: KERNEL, second: KERNEL, sums: Demand(held=0.2)}
+
+    start_us, _ = _scheduled_us((graph,), demands)
+
+    assert pytest.approx((4.0, 11.0)) == (start_us[second], start_us[sums])
+
+
+def test_all_ranks_wait_for_the_one_without_room() -> None:
+    """A kernel on one rank holds up the collective on both."""
+    graphs = (LaunchGraph("g"), LaunchGraph("g"))
+    for graph, kernel_us in zip(graphs, (8.0, 0.0), strict=True):
+        thread, stream = graph.thread("main"), graph.stream("compute")
+        call = graph.task(TaskKind.CALL, thread, stated_s=0.0)
+        graph.task(TaskKind.KERNEL, stream, issue=call, stated_s=kernel_us * 1e-6)
+        comm = graph.stream("comm")
+        graph.task(TaskKind.COLLECTIVE, comm, issue=call, group="dp#0", stated_s=4e-6)
+    sums = Demand(held=0.5)
+
+    start_us, cause = _scheduled_us(graphs, {1: KERNEL, 2: sums, 5: sums})
+
+    assert pytest.approx((8.0, 8.0)) == (start_us[2], start_us[5])
+    assert 1 == cause[2] == cause[5]
+
+
+def test_kernels_of_high_priority_go_first() -> None:
+    """The other kernel stands still until they are done, and takes no memory."""
+    graph = _two_streams(10.0, 4.0, TaskKind.KERNEL)
+    greedy = Demand(computes=1.0, memory=1.0)
+    urgent = attrs.evolve(greedy, urgent=True)
+
+    assert pytest.approx((14.0, 4.0)) == _taken_us(graph, greedy, urgent)
+    assert pytest.approx((14.0, 8.0)) == _taken_us(graph, urgent, urgent)
 
 
 def test_sums_take_longer_beside_kernels_only() -> None:
@@ -135,9 +238,9 @@ def test_a_collective_goes_on_as_fast_as_its_slowest_member() -> None:
         graph.task(TaskKind.KERNEL, stream, issue=call, stated_s=kernel_us * 1e-6)
     timeline = link_graphs(graphs, FREE)
     seconds = [s for graph in graphs for s in graph.stated_s]
-    sums = Demand(held=0.5, beside=1.5)
+    sums = Demand(held=0.5, beside=1.5, urgent=True)
 
-    taken_s = shared_durations(timeline, seconds, {1: sums, 3: KERNEL, 5: sums})
+    taken_s = share(timeline, seconds, {1: sums, 3: KERNEL, 5: sums}).taken_s
 
     assert pytest.approx([0, 6e-6, 0, 11e-6, 0, 6e-6, 0, 0]) == taken_s
 
