@@ -18,7 +18,8 @@ from typing import TypeAlias
 import attrs
 
 from perfc.costmodels import GRAPH_LAUNCH, GRAPH_NODE_US, HostProfile, PerName
-from perfc.fitting.trace_host import HostTime
+from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime
+from perfc.traces import Gap
 
 _KINDS = ("T1", "T2", "T3", "T5", "T0", "T4", "sync")
 _ROUNDS = 30
@@ -64,6 +65,13 @@ _CALLS_US: Mapping[str, float] = {
 """Calls of which the traces tell too little. The first three are trimmed means over
 newer traces of the same sources (0.3 to 2.4, 1 to 2, and 4.5 us for Triton's launch);
 graphs are not recorded: see `GRAPH_NODE_US`."""
+
+_WAYS = (Gap.HAND_OVER, Gap.HAND_BACK)
+"""What lies between two ops of any training step: the ways to autograd's thread and
+back. What lies at labels, and at the beginning and the end of an iteration, is the
+script's, and differs from host to host by up to a thousand times."""
+
+_FEWEST_HOSTS = 3
 
 Key: TypeAlias = tuple[str, str]
 """Kind of a host time, and the op or call."""
@@ -258,6 +266,12 @@ def shared_profile(hosts: Mapping[str, Sequence[HostTime]]) -> HostProfile:
         }
         return PerName(pooled.default_us[kind] * 1e-6, named_s | _alike(named_s))
 
+    between_s = {
+        BETWEEN_GAPS[gap]: math.exp(statistics.fmean(logs)) * 1e-6
+        for gap in _WAYS
+        for logs in [[*_way_logs(hosts, pooled, gap)]]
+        if len(logs) >= _FEWEST_HOSTS
+    }
     calls, syncs = table("T4"), table("sync")
     fixed_s = {name: us * 1e-6 for name, us in _CALLS_US.items()}
     waits_s = dict.fromkeys(_SYNC_CALLS, syncs.default_s)
@@ -272,6 +286,7 @@ def shared_profile(hosts: Mapping[str, Sequence[HostTime]]) -> HostProfile:
             calls.default_s, {**fixed_s, **waits_s, **calls.named_s, **syncs.named_s}
         ),
         graph_node_s=GRAPH_NODE_US * 1e-6,
+        between_s=between_s,
         sigma_shared=_sigma(host.error for host in left_out),
         sigma_scaled=_sigma(host.scaled_error for host in left_out),
         sigma_independent=_sigma(
@@ -285,6 +300,16 @@ def shared_profile(hosts: Mapping[str, Sequence[HostTime]]) -> HostProfile:
         date="",
         software="",
     )
+
+
+def _way_logs(
+    hosts: Mapping[str, Sequence[HostTime]], pooled: Pooled, gap: Gap
+) -> Iterator[float]:
+    """Yield the logarithm of a gap's mean on each host, at the median one's speed."""
+    for name, times in hosts.items():
+        own = [t.us for t in times if t.kind == gap.value and t.stall is None]
+        if own:
+            yield math.log(statistics.fmean(own) * pooled.speed[name])
 
 
 def _alike(named_s: Mapping[str, float]) -> dict[str, float]:

@@ -63,6 +63,39 @@ def test_hosts_that_differ_by_their_speed_alone() -> None:
     )
 
 
+def _with_gaps(slowness: float, **us: float) -> list[HostTime]:
+    """Return the times of a host, with one gap of each kind that is named."""
+    gaps = [
+        HostTime(kind.replace("_", "-"), "", slowness * gap_us, 0, None)
+        for kind, gap_us in us.items()
+    ]
+    return _times(slowness) + gaps
+
+
+def test_the_ways_to_autograd_and_back_are_pooled() -> None:
+    """They are means of logarithms at the median host's speed, as other times are."""
+    hosts = {
+        "a": _with_gaps(1, hand_over=50.0, hand_back=30.0, phase=900.0, end=70.0),
+        "b": _with_gaps(2, hand_over=100.0, hand_back=30.0, phase=5.0, end=70.0),
+        "c": _with_gaps(4, hand_over=200.0, phase=10.0, end=70.0),
+        "d": _times(2),
+    }
+
+    found = shared_profile(hosts)
+
+    # 100, 200 and 400 us as fast as "b" and "d", which are in the middle; two hosts
+    # tell no way back, and what lies at labels and at the end is the script's.
+    assert {"hand_over": 200e-6} == pytest.approx(found.between_s, rel=1e-2)
+
+
+def test_a_stall_is_no_way_to_autograd() -> None:
+    """What stood still on the way is left out."""
+    stalled = HostTime("hand-over", "", 9e5, 0, Stall.LAZY)
+    hosts = {name: [*_with_gaps(1, hand_over=50.0), stalled] for name in "abc"}
+
+    assert {"hand_over": 50e-6} == pytest.approx(shared_profile(hosts).between_s)
+
+
 def test_an_op_of_few_hosts_is_partly_like_all_ops() -> None:
     """Seen on one host an op lies half way, in logarithms, to the mean of its kind."""
     plain = {"aten::relu": 10.0, "aten::cat": 10.0}
