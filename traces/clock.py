@@ -1,7 +1,8 @@
-"""Clocks of host and device that do not agree."""
+"""Times as traces write them, and clocks of host and device that do not agree."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,8 @@ every host of the public traces."""
 _TYPICAL_US = 6.5
 _FEWEST = 20
 _TENTH = 10
+_ULPS = 2
+"""How far a sum of two decimals is from the decimal that it is, at most."""
 
 
 def skew_us(calls: Iterable[RuntimeCall], works: Sequence[DeviceWork]) -> float:
@@ -34,3 +37,14 @@ def skew_us(calls: Iterable[RuntimeCall], works: Sequence[DeviceWork]) -> float:
         return 0.0
     tenth = statistics.quantiles(delays, n=_TENTH)[0]
     return _TYPICAL_US - tenth if tenth < _LEAST_US else 0.0
+
+
+def end_of(start_us: float, length_us: float) -> float:
+    """Return when what began then ends, in whole nanoseconds if both are.
+
+    So what begins where something else ends, as both are written, does so here, too,
+    and is not within it.
+    """
+    end_us = start_us + length_us
+    whole_us = round(end_us, 3)
+    return whole_us if abs(whole_us - end_us) <= _ULPS * math.ulp(end_us) else end_us

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 import attrs
 
 from perfc.ir import Diagnostic, Level
-from perfc.traces.clock import skew_us
+from perfc.traces.clock import end_of, skew_us
 from perfc.traces.collective_facts import LABEL, stated_collective
 from perfc.traces.events import (
     LOADER,
@@ -365,7 +365,7 @@ def _span(event: Event) -> tuple[float, float] | None:
         or not abs(start_us) + abs(length_us) < _LONGEST_US
     ):
         return None
-    return start_us, start_us + length_us
+    return start_us, end_of(start_us, length_us)
 
 
 def _stream(event: Event, args: Event) -> Stream:

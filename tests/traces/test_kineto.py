@@ -9,7 +9,7 @@ import pytest
 from tests.traces.synthetic import Made
 
 from perfc.tools.replay import replay_alone
-from perfc.traces import DeviceKind, TraceError, read_trace, record
+from perfc.traces import DeviceKind, TraceError, op_parents, read_trace, record
 
 _OLD = {
     "cpu_op": "Operator",
@@ -94,6 +94,20 @@ def test_clocks_that_disagree_are_aligned(tmp_path: Path) -> None:
     ]
     assert min(delays) == pytest.approx(6.5, abs=0.5)
     assert max(delays) - min(delays) == 2
+
+
+def test_an_op_that_begins_where_another_ends_is_behind_it(tmp_path: Path) -> None:
+    """2365.601 + 24.26 is more than 2389.861 in binary, and is the same here."""
+    made = Made()
+    made.op("aten::matmul", 2365.601, 24.26)
+    made.op("aten::sum", 2389.861, 36.775)
+    made.op("aten::add", 2426.6364, 1.00001)
+
+    first, second, finer = read_trace(made.write(tmp_path / "t.json")).ops
+
+    assert first.end_us == second.start_us
+    assert [None, None, None] == [*op_parents((first, second, finer)).values()]
+    assert finer.end_us - finer.start_us == pytest.approx(1.00001, abs=1e-9)
 
 
 def test_clocks_that_agree_are_left_alone(tmp_path: Path) -> None:
