@@ -23,6 +23,7 @@ from perfc.fitting.collectives import (
     modelled_s,
     off_curve,
     sigma_of,
+    two_of_each,
     two_points,
 )
 from perfc.fitting.fitted_text import Tables
@@ -138,9 +139,12 @@ def _left_out(
     sizes = np.concatenate([sample.collectives.bytes for sample in asked])
     points = next(found for s in mine if len((found := two_points(s)).measured_s) > 1)
     two = fit_rows(points, elsewhere)
+    each = [fit_rows(two_of_each(sample), elsewhere) for sample in mine]
+    pairs = list(zip(asked, each, strict=True))
     for what, predicted in (
         ("zero-shot", [modelled_s(sample, elsewhere) for sample in asked]),
         ("two points", [corrected_s(sample, elsewhere, two) for sample in asked]),
+        ("two of each curve", [corrected_s(s, elsewhere, own) for s, own in pairs]),
     ):
         text = f"left out, {what}: {name}"
         yield _cells(text, np.concatenate(predicted), measured_s, sizes, None)

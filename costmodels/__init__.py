@@ -34,7 +34,6 @@ from perfc.costmodels.collective_share import (
 from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
 from perfc.costmodels.collective_time import (
     CollectiveParameters,
-    Links,
     collective_seconds,
 )
 from perfc.costmodels.columns import ColumnTable, KernelColumns
@@ -83,6 +82,7 @@ from perfc.costmodels.kernel_fit import (
     family_of,
     fits_of,
 )
+from perfc.costmodels.links import Links
 from perfc.costmodels.lookups import distinct_rows
 from perfc.costmodels.madmax import (
     MadMaxModel,

@@ -15,10 +15,10 @@ from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
 from perfc.costmodels.collective_time import (
     LEAST_ACROSS,
     CollectiveParameters,
-    Links,
     collective_seconds,
 )
 from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.links import Links
 from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
 from perfc.costmodels.sheet import load_target
 from perfc.costmodels.system import PCIE, System
@@ -121,7 +121,9 @@ class CollectiveModel:
         seen, told = known.copy(), known.copy()
         for part, rows in self._known(c, software, target, system):
             asked = c.take(part)
-            log_factor[part] += rows.log_factor(asked, links, p)
+            # Held once: what a profile adds is to times that rise already.
+            told_of = rows.log_factor if told[part].any() else rows.rising_log_factor
+            log_factor[part] += told_of(asked, links, p)
             known[part] |= rows.covers(asked)
             told[part] = True
             # A few rows of a machine are no more than a hint where they do not lie.

@@ -10,7 +10,7 @@ to 16 KB a peer (`NCCL_P2P_LL_THRESHOLD`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -76,8 +76,7 @@ def ring_switches(
 
 def by_protocol(
     wire: Floats,
-    starts_s: Sequence[Floats],
-    per_byte_s: Sequence[Floats],
+    ways: Sequence[Callable[[Floats], Floats]],
     leaves: tuple[Floats, Floats],
 ) -> Floats:
     """Return what rings take by the protocols that NCCL chooses, shape (rows,).
@@ -87,24 +86,19 @@ def by_protocol(
 
     Args:
         wire: Bytes that leave each GPU.
-        starts_s: What LL, LL128 and Simple take at first.
-        per_byte_s: What each takes per byte.
+        ways: What LL, LL128 and Simple take for bytes on the wire, which never falls.
         leaves: From how many bytes LL and LL128 are left.
 
     """
-
-    def taken(protocol: int, sent: Floats) -> Floats:
-        return starts_s[protocol] + per_byte_s[protocol] * sent
-
+    by_ll, by_ll128, by_simple = ways
     leaves_ll, leaves_ll128 = leaves
     between = leaves_ll128 > leaves_ll
-    last = taken(2, leaves_ll128)
-    then = np.where(between, np.minimum(taken(1, leaves_ll), last), last)
-    by_ll = np.minimum(taken(0, wire), then)
-    by_ll128 = np.minimum(taken(1, wire), last)
-    by_simple = taken(2, wire)
-    found: Floats = np.where(wire < leaves_ll128, by_ll128, by_simple)
-    return np.where(wire < leaves_ll, by_ll, found)
+    last = by_simple(leaves_ll128)
+    then = np.where(between, np.minimum(by_ll128(leaves_ll), last), last)
+    first = np.minimum(by_ll(wire), then)
+    second = np.minimum(by_ll128(wire), last)
+    found: Floats = np.where(wire < leaves_ll128, second, by_simple(wire))
+    return np.where(wire < leaves_ll, first, found)
 
 
 def ll_threads(c: Collectives) -> Floats:
@@ -118,8 +112,13 @@ def ll_threads(c: Collectives) -> Floats:
     return found
 
 
+def peer_bytes(c: Collectives) -> Floats:
+    """Return what one GPU sends another in an exchange, shape (rows,)."""
+    found: Floats = np.where(c.op == "send_recv", c.bytes, c.bytes / c.ranks)
+    return found
+
+
 def goes_by_ll(c: Collectives) -> Flags:
     """Whether what goes from GPU to GPU is small enough for LL, shape (rows,)."""
-    peers = np.where(c.op == "send_recv", 1.0, c.ranks)
-    found: Flags = c.bytes / peers <= _MOST_LL
+    found: Flags = peer_bytes(c) <= _MOST_LL
     return found

@@ -14,7 +14,8 @@ import numpy as np
 
 from perfc.costmodels.collective import collective_links
 from perfc.costmodels.collective_sizes import Collectives
-from perfc.costmodels.collective_time import Links, network_rate, node_rate
+from perfc.costmodels.collective_time import network_rate, node_rate
+from perfc.costmodels.links import Links
 from perfc.costmodels.protocol import Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
 

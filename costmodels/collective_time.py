@@ -9,9 +9,10 @@ synchronises after each. One costs rate, the other time at the start and at ever
 and NCCL chooses one by estimates of its own (`collective_choice.py`). *wire* is what
 leaves a GPU: (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of
 nccl-tests, `doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied*
-is the own share, which goes through device memory, as does what Simple sends. Latencies
-are in ns at 1 GHz: what waits are SMs that poll, so they shrink with the clock (u = 1
-GHz / clock).
+is the own share, which goes through device memory, as does what Simple sends; threads
+of LL and LL128 copy it at the rate at which they send. Simple comes near its rate
+slowly: s seconds at full rate take s + sqrt(ramp * s). Latencies are in ns at 1 GHz:
+what waits are SMs that poll, so they shrink with the clock (u = 1 GHz / clock).
 
 From Hopper on NVSwitch adds up and multicasts (NVLS), so that an all-reduce sends its
 bytes once; of sums of whole numbers of one byte NCCL does not make use of it, nor, in
@@ -32,24 +33,13 @@ from perfc.costmodels.collective_choice import (
     by_protocol,
     goes_by_ll,
     ll_threads,
+    peer_bytes,
     ring_switches,
 )
 from perfc.costmodels.collective_sizes import Collectives
+from perfc.costmodels.links import Links
 from perfc.costmodels.protocol import Floats
-from perfc.costmodels.system import CUBE_MESH, MESH, PCIE, System
-from perfc.costmodels.target import Target
-
-LL128_GB_PER_S = (20.0, 36.7, 40.0)
-"""Of a channel: up to Ampere and Ada, on Hopper, on Blackwell (NCCL 2.27,
-`src/graph/tuning.cc`, perChMaxRingLL128Bws)."""
-
-LL_GB_PER_S = (39.0, 87.7, 141.0, 282.0)
-"""Of LL in a node: up to Volta, on Ampere and Ada, on Hopper, on Blackwell
-(`tuning.cc`, llMaxBws)."""
-
-NETWORK_LL_GB_PER_S = ((39.0, 20.4), (22.5, 19.0), (45.0, 35.0))
-"""Of LL from node to node, of two nodes and of more: up to Volta, on Ampere, from
-Hopper on (`tuning.cc`, llMaxBws)."""
+from perfc.costmodels.system import CUBE_MESH, MESH, PCIE
 
 LEAST_ACROSS = 2**25
 """Bytes of the smallest collective across nodes that was measured."""
@@ -65,8 +55,8 @@ once."""
 _LL_RING_RATE, _LL_TREE_RATE = 1 / 2, 1 / 3.8
 """Share of the rate that is left to it (`tuning.cc`)."""
 
-_LL128_SHARE = 120 / 128
-"""Of the bytes that LL128 sends, those that are not flags."""
+_LL_SHARE, _LL128_SHARE = 1 / 2, 120 / 128
+"""Of the bytes that LL and LL128 send, those that are not flags."""
 
 _CUBE_MESH_LINKS = (1, 1, 1, 2, 4, 6)
 """Of a V100's six links those that rings of so many members use, by members; of five
@@ -87,6 +77,8 @@ class CollectiveParameters:
     """Of any collective: its launch, and the members' first meeting."""
     ll_threads_ns: float
     """What LL takes longer at first with 512 threads than with 64."""
+    ll_threads_step_ns: float
+    """The same at each step of a ring."""
     ring_ll_step_ns: float
     ring_ll_rate: float
     ring_ll128_start_ns: float
@@ -100,12 +92,17 @@ class CollectiveParameters:
     """How often Simple moves what it sends through device memory, one by one with the
     link."""
     exchange_ll_step_ns: float
-    exchange_ll_rate: float
+    exchange_ll_byte_ns: float
+    """Of what goes to one peer."""
     exchange_simple_start_ns: float
     exchange_simple_step_ns: float
     exchange_simple_rate: float
-    copy_rate: float
+    exchange_copy_rate: float
     """Of the own share, of device memory's rate."""
+    ramp_ns: float
+    """What Simple sends in that time takes it twice as long."""
+    copy_rate: float
+    """The same of a ring."""
     reduced_copy_rate: float
     """The same where it is added up."""
     reduce_ns: float
@@ -125,66 +122,6 @@ class CollectiveParameters:
     """Of a step in a node, of rings that cross the network."""
     network_peer_us: float
     """Of each GPU on another node with which one exchanges."""
-
-
-@attrs.frozen(kw_only=True)
-class Links:
-    """The rates and latencies of a system that collectives see."""
-
-    cycle_s: float
-    """1 GHz over the GPU's clock, in 1e-9 s."""
-    link_bytes_per_s: float
-    memory_bytes_per_s: float
-    ll128_bytes_per_s: float
-    """Of one of NCCL's channels."""
-    ll_bytes_per_s: float
-    """What NCCL takes LL to reach at most in a node."""
-    network_ll_bytes_per_s: tuple[float, float]
-    """Of LL between two nodes, and between more."""
-    nic_bytes_per_s: float
-    nics: int
-    gpus_per_node: int
-    multicast: bool
-    topology: str
-    network_latency_s: float | None = None
-    start: float = 1.0
-    """Factor on what starts a collective; 1 is what was fitted, of all systems."""
-    step: float = 1.0
-    """The same of its steps."""
-    rate: float = 1.0
-    """The same of rates in the node."""
-    network: float = 1.0
-    """The same of rates between nodes."""
-
-    @classmethod
-    def of(cls, target: Target, system: System) -> Links:
-        """Return those of a system of targets."""
-        return cls(
-            cycle_s=1.0 / target.device.sm_clock_hz,
-            link_bytes_per_s=system.link_bytes_per_s,
-            memory_bytes_per_s=target.device.memory.bytes_per_s,
-            ll128_bytes_per_s=LL128_GB_PER_S[max(_generation(target) - 8, 0)] * 1e9,
-            ll_bytes_per_s=LL_GB_PER_S[_generation(target) - 7] * 1e9,
-            network_ll_bytes_per_s=_network_ll_bytes_per_s(target),
-            nic_bytes_per_s=system.nic_bytes_per_s,
-            nics=system.nics_per_node,
-            gpus_per_node=system.gpus_per_node,
-            multicast=system.multicast,
-            topology=system.topology,
-            network_latency_s=system.network_latency_s,
-        )
-
-
-def _generation(target: Target) -> int:
-    """Return which of NCCL's constants hold for a GPU, by its major capability."""
-    if not target.device.runs_cuda:
-        return 7
-    return min(max(int(float(target.device.compute_capability)), 7), 10)
-
-
-def _network_ll_bytes_per_s(target: Target) -> tuple[float, float]:
-    two, more = NETWORK_LL_GB_PER_S[min(_generation(target), 9) - 7]
-    return two * 1e9, more * 1e9
 
 
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
@@ -210,26 +147,71 @@ def _latency_s(
     return (start_ns + steps_ns * links.step) * links.cycle_s
 
 
+def _simple_s(
+    starts_ns: float, steps_ns: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return the latency of Simple in a node."""
+    return _latency_s(links.simple * starts_ns, links.simple * steps_ns, links, p)
+
+
 def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     rate = _ring_rate(c, links) * np.where(c.narrow, p.narrow_rate, 1.0)
-    adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
-    more_ns = p.ll_threads_ns * ll_threads(c)
-    ll = _latency_s(more_ns, c.steps * (p.ring_ll_step_ns + adding_ns), links, p)
-    ll128 = _latency_s(p.ring_ll128_start_ns, c.steps * p.ring_ll128_step_ns, links, p)
-    channels = p.ring_ll128_channels * links.ll128_bytes_per_s * links.rate
-    ll128_rate = np.minimum(channels, _LL128_SHARE * rate)
-    simple = _latency_s(
-        p.ring_simple_start_ns, c.steps * p.ring_simple_step_ns, links, p
-    )
+    own = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks)
     copy = np.where(c.reduces, p.reduced_copy_rate, p.copy_rate)
-    copied = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks) / copy
-    per_byte_s = (
-        1 / (p.ring_ll_rate * rate),
-        1 / ll128_rate,
-        1 / (p.ring_simple_rate * rate) + _moved_s(copied, c, links, p) / c.wire,
+    moved_byte_s = _moved_s(own / copy, c, links, p) / c.wire
+    # Threads of LL and LL128 pass on what they send, and copy the own share like it.
+    passed = 1 + own / c.wire
+    channels = p.ring_ll128_channels * links.ll128_bytes_per_s * links.rate
+    ll128_byte_s = np.maximum(
+        links.ll128 * passed / channels, 1 / (_LL128_SHARE * rate)
     )
-    starts_s = (ll, ll128, simple)
-    return by_protocol(c.wire, starts_s, per_byte_s, _ring_switches(c, links))
+    ll_s = _ring_ll_s(c, links, p)
+    ll128_s = _latency_s(
+        links.ll128 * p.ring_ll128_start_ns,
+        links.ll128 * p.ring_ll128_step_ns * c.steps,
+        links,
+        p,
+    )
+    simple_s = _simple_s(
+        p.ring_simple_start_ns, p.ring_simple_step_ns * c.steps, links, p
+    )
+
+    def by_ll(sent: Floats) -> Floats:
+        return ll_s + sent * passed / (p.ring_ll_rate * rate)
+
+    def by_ll128(sent: Floats) -> Floats:
+        return ll128_s + sent * ll128_byte_s
+
+    def by_simple(sent: Floats) -> Floats:
+        wire_s = _ramped_s(sent / (p.ring_simple_rate * rate), links, p)
+        return simple_s + wire_s + sent * moved_byte_s
+
+    ways = (by_ll, by_ll128, by_simple)
+    return by_protocol(c.wire, ways, _ring_switches(c, links))
+
+
+def _ring_ll_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return the latency of LL, which grows with its threads.
+
+    At a step they keep what comes, but for a reduce-scatter, which keeps its share
+    alone.
+    """
+    adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
+    keeping = np.where(c.op == "reduce_scatter", 0.0, c.ranks - 1)
+    threads = ll_threads(c)
+    steps_ns = c.steps * (p.ring_ll_step_ns + adding_ns)
+    steps_ns += keeping * p.ll_threads_step_ns * threads
+    return _latency_s(p.ll_threads_ns * threads, steps_ns, links, p)
+
+
+def _ramped_s(seconds: Floats, links: Links, p: CollectiveParameters) -> Floats:
+    """Return how long Simple takes for what it sends in *seconds* at its full rate.
+
+    It comes near that rate slowly: slopes between measured sizes from 8 to 512 MB fall
+    with the root of the bytes.
+    """
+    found: Floats = seconds + np.sqrt(p.ramp_ns * links.cycle_s * seconds)
+    return found
 
 
 def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
@@ -251,14 +233,17 @@ def _moved_s(
 def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     rate = _exchange_rate(c, links)
     more_ns = p.ll_threads_ns * ll_threads(c)
-    ll = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
-    simple = _latency_s(
-        p.exchange_simple_start_ns, c.steps * p.exchange_simple_step_ns, links, p
+    ll_s = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
+    simple_s = _simple_s(
+        p.exchange_simple_start_ns, p.exchange_simple_step_ns * c.steps, links, p
     )
-    copied = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0) / p.copy_rate
-    wire_s = c.wire / (p.exchange_simple_rate * rate)
-    by_ll = ll + c.wire / (p.exchange_ll_rate * rate)
-    by_simple = simple + _beside(wire_s, _moved_s(copied, c, links, p), links)
+    own = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0)
+    moved_s = _moved_s(own / p.exchange_copy_rate, c, links, p)
+    wire_s = _ramped_s(c.wire / (p.exchange_simple_rate * rate), links, p)
+    # By LL one channel sends to each peer, as fast as its threads; half are flags.
+    channel_s = peer_bytes(c) * p.exchange_ll_byte_ns * links.cycle_s
+    by_ll = ll_s + np.maximum(channel_s, c.wire / (_LL_SHARE * rate))
+    by_simple = simple_s + _beside(wire_s, moved_s, links)
     # LL was fitted over switches; where pairs have a link or two it is no slower.
     found: Floats = np.where(goes_by_ll(c), np.minimum(by_ll, by_simple), by_simple)
     return found

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from perfc.costmodels import (
     Collectives,
@@ -21,6 +24,7 @@ from perfc.costmodels.collective_choice import (
     ring_switches,
 )
 
+Floats = NDArray[np.float64]
 POSITIVE = st.floats(1e-3, 1e3)
 
 
@@ -34,6 +38,10 @@ def _columns(op: str, ranks: int, *sizes: float) -> Collectives:
         np.ones(count),
         np.full(count, float(ranks)),
     )
+
+
+def _line(start: float, slope: float, sent: Floats) -> Floats:
+    return start + slope * sent
 
 
 def _seconds(target: str, c: Collectives) -> list[float]:
@@ -123,8 +131,10 @@ def test_no_choice_lets_more_bytes_take_less(
 
     times = by_protocol(
         wire,
-        [np.full(len(wire), start) for start in starts],
-        [np.full(len(wire), slope) for slope in slopes],
+        [
+            functools.partial(_line, start, slope)
+            for start, slope in zip(starts, slopes, strict=True)
+        ],
         at,
     )
 
