@@ -34,7 +34,7 @@ from perfc.costmodels import (
 from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
 from perfc.fitting import fit_products, write_networks
 from perfc.fitting.attention import fit_attention, fit_attention_residual
-from perfc.fitting.calls import fit_calls, fit_gaps
+from perfc.fitting.calls import Sessions, fit_calls, fit_gaps
 from perfc.fitting.conv import fit_convolutions
 from perfc.fitting.fitted_text import Tables, fitted_text
 from perfc.fitting.intervals import call_sigmas, kernel_sigmas
@@ -74,6 +74,11 @@ def set_streams(samples: Sequence[Sample]) -> None:
         "graph_gap_us": _shortened(fit_gaps(samples)),
         "call": {},
         **{f'call."{name}"': _shortened(us) for name, us in found.known_us.items()},
+        "session": {},
+        **{
+            f'session."{name}"': {call: _listed(each) for call, each in calls.items()}
+            for name, calls in found.sessions.items()
+        },
     }
     write_fitted("event", {**around, "share": {"default": 0.5}}, SOURCES)
     memory = fit_memory(of_ops(samples, MEMORY_OPS))
@@ -90,6 +95,10 @@ def set_streams(samples: Sequence[Sample]) -> None:
 
 def _shortened(values: Mapping[str, float]) -> dict[str, object]:
     return {name: float(f"{value:.4g}") for name, value in values.items()}
+
+
+def _listed(sessions: Sessions) -> list[list[float]]:
+    return [[first, float(f"{us:.4g}")] for first, us in sessions]
 
 
 def fit_attentions(samples: Sequence[Sample]) -> None:

@@ -21,6 +21,10 @@ _SMALL_L2_BYTES = 8 << 20
 _WIDEST_LOADS = (128 + 256) / (128 * 256)
 _WARM_STEEPNESS = 8
 
+_STEEPNESS = 3.0
+
+"""How fast an SM fills up with tiles of one thread a lane, as an exponent."""
+
 
 class Size(NamedTuple, Generic[Number]):
     """A product C[b,m,n] = A[b,m,k] B[b,k,n]; or many, arrays of shape (rows,)."""
@@ -51,6 +55,8 @@ class Choice(NamedTuple, Generic[Number]):
     """Outputs of one tile over the number of SMs."""
     least: Number
     """Outputs that count if an SM has one tile."""
+    steepness: Number
+    """Of how few tiles fill an SM: the exponent of what is missing."""
     step: Number
     """Time of a step of an output, over that at the sheet's rate."""
     loads_s: Number
@@ -137,6 +143,19 @@ class Machine:
         )
 
     @functools.cached_property
+    def steepness(self) -> Floats:
+        """How steeply tiles fill an SM, shape (kernels, 1).
+
+        The more threads of one tile each lane has, the less waiting is left for a
+        second tile to fill.
+        """
+        menu = self.menu
+        if menu.threads is None:
+            return np.full_like(menu.area, _STEEPNESS)
+        lanes = self.target.device.lanes_per_sm
+        return np.maximum(1.0, _STEEPNESS * lanes / menu.threads)
+
+    @functools.cached_property
     def choices(self) -> Choice[Floats]:
         """The kernels as arrays of shape (kernels, 1)."""
         menu, p = self.menu, self.parameters
@@ -152,7 +171,8 @@ class Machine:
             1 / at_once,
             at_once * menu.area,
             menu.area / self.sm_count,
-            (1 - (1 - 1 / at_once) ** 3) * at_once * menu.area,
+            (1 - (1 - 1 / at_once) ** self.steepness) * at_once * menu.area,
+            self.steepness,
             2 * slowdown / sm_rate,
             menu.area * menu.loads / self.l2_rate,
         )

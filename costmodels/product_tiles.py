@@ -29,6 +29,18 @@ SIMT_TILES: Tiles = (
 cuBLAS kernels are named for them, in its columns: `sgemm_128x64` is 64 x 128 here.
 """
 
+THREADS: Mapping[tuple[int, int], int] = MappingProxyType(
+    {(64, 64): 64, (128, 128): 256, (32, 32): 64}
+)
+"""Threads of a tile's block where they are not `MOST_HAVE`.
+
+64 outputs a thread in the largest (S. Gray, maxas, "SGEMM"); rows of single tiles on
+V100 say that those of 128 x 32 have 128 threads, and 64 x 64 only 64.
+"""
+
+MOST_HAVE = 128
+"""Threads of the other tiles' blocks."""
+
 SLICES: Mapping[tuple[int, int], int] = MappingProxyType({(32, 32): 4, (32, 64): 4})
 """Parts that the threads of one tile cut the summed dimension into (`sliced1x4`)."""
 
@@ -60,6 +72,13 @@ BATCHED_TILES: Mapping[str, Tiles] = MappingProxyType(
 
 From the names of the kernels in NeuSight's measurements; Ada's from the same library.
 """
+
+FULL_TILES: Mapping[str, Tiles] = MappingProxyType({"Volta": ((64, 64), (128, 32))})
+"""Those of `BATCHED_TILES` that are left for batches of many tiles, of fewer all."""
+
+FULL_ROUNDS, FULL_TILE = 3, 64
+"""So many tiles of so many rows and columns for each SM are many: names of kernels on
+V100 change there."""
 
 TRANSPOSED_TILES: Mapping[str, Tiles] = MappingProxyType(
     {
@@ -93,6 +112,7 @@ class Menu:
         slots: Outputs that a tile counts for among those that fill an SM.
         loads: Elements that it loads of each step, over its outputs.
         stages_again: Whether each tile fills its pipeline anew.
+        threads: Threads of a tile's block; None: not known.
 
     """
 
@@ -101,6 +121,7 @@ class Menu:
     slots: Floats
     loads: Floats
     stages_again: bool = True
+    threads: Floats | None = None
 
     @functools.cached_property
     def area(self) -> Floats:
@@ -129,7 +150,8 @@ def simt_menu(tiles: Tiles) -> Menu:
     rows, columns = _sides(tiles)
     slices = np.array([[float(SLICES.get(tile, 1))] for tile in tiles])
     loads = (rows + columns) / (rows * columns)
-    return Menu(rows, columns, rows * columns * slices, loads)
+    threads = np.array([[float(THREADS.get(tile, MOST_HAVE))] for tile in tiles])
+    return Menu(rows, columns, rows * columns * slices, loads, threads=threads)
 
 
 @functools.cache

@@ -21,11 +21,13 @@ import functools
 import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.maths import Number
 from perfc.costmodels.product_kernels import best_of_many, best_of_one
 from perfc.costmodels.product_machine import Machine, Size
 from perfc.costmodels.product_parameters import (
@@ -35,13 +37,16 @@ from perfc.costmodels.product_parameters import (
 )
 from perfc.costmodels.product_tiles import (
     BATCHED_TILES,
+    FULL_ROUNDS,
+    FULL_TILE,
+    FULL_TILES,
     SIMT_TILES,
     TRANSPOSED_TILES,
     Tiles,
     simt_menu,
     tensor_menu,
 )
-from perfc.costmodels.protocol import Floats
+from perfc.costmodels.protocol import Flags, Floats
 from perfc.costmodels.target import Target
 
 CHUNK = 4096
@@ -50,9 +55,9 @@ keeps their memory. A quarter as many gave it back, and took a fifth longer."""
 
 NATURAL_WATTS_PER_TFLOPS: Mapping[str, float] = MappingProxyType(
     {
-        "Pascal": 20.0,
-        "Volta": 20.0,
-        "Turing": 20.0,
+        "Pascal": 18.0,
+        "Volta": 18.0,
+        "Turing": 18.0,
         "Ampere": 11.0,
         "Ada Lovelace": 6.9,
         "Hopper": 6.9,
@@ -107,6 +112,17 @@ class Products:
         )
 
 
+class _Kind(NamedTuple):
+    """What decides which kernels a library has without tensor cores."""
+
+    batched: bool = False
+    transposed: bool = False
+    fills: bool = False
+
+
+_KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=3)))
+
+
 def simt_seconds(products: Products, target: Target, p: GemmParameters) -> Floats:
     """Return the duration of products without tensor cores, in seconds.
 
@@ -114,15 +130,20 @@ def simt_seconds(products: Products, target: Target, p: GemmParameters) -> Float
     across the matrix's lines is one of parts, which a second kernel adds up.
     """
     seconds = np.empty(len(products))
-    several = products.sizes[0] > 1
-    for batched, transposed in itertools.product((False, True), repeat=2):
-        rows = (several == batched) & (products.transposed == transposed)
+    kinds = np.stack(
+        [
+            products.sizes[0] > 1,
+            products.transposed,
+            _fills(products.size, target),
+        ]
+    )
+    for kind in _KINDS:
+        rows = (kinds == np.array([kind]).T).all(axis=0)
         if not rows.any():
             continue
-        tiles = _simt_tiles(target, batched=batched, transposed=transposed)
         part = products if rows.all() else products.part(rows)
-        machine = _simt_machine(target, p, tiles)
-        seconds[rows] = _seconds(part, machine, splits=not batched)
+        machine = _simt_machine(target, p, _simt_tiles(target, kind))
+        seconds[rows] = _seconds(part, machine, splits=not kind.batched)
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
         machine = _simt_machine(target, p, SIMT_TILES)
@@ -142,11 +163,10 @@ def simt_second(
     size: Size[float], target: Target, *, transposed: bool, across: bool
 ) -> float:
     """Return what `simt_seconds` says of one product with the shipped parameters."""
-    batched = size.batch > 1
-    machine = target.once(_SIMT[batched, transposed])
-    seconds = best_of_one(size, machine, splits=not batched)
+    kind = _Kind(size.batch > 1, transposed, bool(_fills(size, target)))
+    seconds = best_of_one(size, target.once(_SIMT[kind]), splits=not kind.batched)
     if size.m == 1 or size.n == 1:
-        machine = target.once(_SIMT[False, False])
+        machine = target.once(_SIMT[_Kind()])
         streamed_s = machine.moved_seconds(size) + machine.start_s
         seconds = min(seconds, streamed_s)
         if across:
@@ -159,16 +179,23 @@ def tensor_second(size: Size[float], target: Target) -> float:
     return best_of_one(size, target.once(_shipped_tensor_machine), splits=True)
 
 
-def _simt_tiles(target: Target, *, batched: bool, transposed: bool) -> Tiles:
+def _fills(size: Size[Number], target: Target) -> Flags | bool:
+    """Whether a batch has many tiles for each SM, so that it has kernels of its own."""
+    rows, columns = -(-size.m // FULL_TILE), -(-size.n // FULL_TILE)
+    return size.batch * rows * columns > FULL_ROUNDS * target.device.sm_count
+
+
+def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
     """Return the tiles of the kernels for one kind of products."""
     architecture = target.device.architecture
-    if not batched:
+    if not kind.batched:
         own = TRANSPOSED_TILES.get(architecture, SIMT_TILES)
-        return own if transposed else SIMT_TILES
+        return own if kind.transposed else SIMT_TILES
     # Of transposed batches there are no rows; traces of V100 have small kernels.
-    if transposed and architecture in {"Volta", "Turing"}:
+    if kind.transposed and architecture in {"Volta", "Turing"}:
         return SIMT_TILES
-    return BATCHED_TILES.get(architecture, SIMT_TILES)
+    own = BATCHED_TILES.get(architecture, SIMT_TILES)
+    return FULL_TILES.get(architecture, own) if kind.fills else own
 
 
 def _simt_machine(target: Target, p: GemmParameters, tiles: Tiles) -> Machine:
@@ -177,20 +204,12 @@ def _simt_machine(target: Target, p: GemmParameters, tiles: Tiles) -> Machine:
     return Machine(target, p, simt_menu(tiles), 1.0, short, power / short)
 
 
-def _shipped_simt_machine(
-    target: Target, *, batched: bool, transposed: bool
-) -> Machine:
-    tiles = _simt_tiles(target, batched=batched, transposed=transposed)
-    return _simt_machine(target, simt_parameters(), tiles)
+def _shipped_simt_machine(target: Target, kind: _Kind) -> Machine:
+    return _simt_machine(target, simt_parameters(), _simt_tiles(target, kind))
 
 
-_SIMT = {
-    (batched, transposed): functools.partial(
-        _shipped_simt_machine, batched=batched, transposed=transposed
-    )
-    for batched, transposed in itertools.product((False, True), repeat=2)
-}
-"""What makes the machine of batched products, and of transposed operands."""
+_SIMT = {kind: functools.partial(_shipped_simt_machine, kind=kind) for kind in _KINDS}
+"""What makes the machine of each kind of products."""
 
 
 def _tensor_machine(target: Target, p: GemmParameters) -> Machine:

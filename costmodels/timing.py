@@ -16,6 +16,7 @@ dispatch before the kernel.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -30,6 +31,7 @@ from perfc.costmodels.protocol import (
     KernelTable,
     Texts,
     distinct,
+    one_of,
 )
 from perfc.costmodels.target import Target
 
@@ -45,6 +47,9 @@ MET = "met"
 
 MEETING_OPS = frozenset({"conv2d"})
 """Ops whose calls take longer the more kernels were met."""
+
+SESSION_OPS = frozenset({"gemm"})
+"""Ops whose tables were measured in sessions, between which the host's time changed."""
 
 SOFTWARE = "software"
 """Parameter of a kernel: the source of its row, which says who replayed the graph."""
@@ -114,7 +119,7 @@ def met_seconds(kernels: KernelTable, target: Target) -> Floats:
     The rows of convolutions that PyTorch 2.1 measured rise by a fixed time from each to
     the next, of all sizes and algorithms alike: its cache of cuDNN's plans grows.
     """
-    met = kernels.param(MET)
+    met = kernels.param(MET) * one_of(kernels.op, MEETING_OPS)
     if not met.any():
         return met
     known = fitted("conv")["met_s"]
@@ -134,6 +139,19 @@ def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
         gap_us = gaps_us.get(f"{name}, {target.device.name}", gaps_us.get(name))
         if gap_us is not None:
             found[software == name] = gap_us * 1e-6
+    return found
+
+
+def _session_seconds(met: Floats, sessions: Sequence[Sequence[float]]) -> Floats:
+    """Return what a call takes in the session in which each row was measured.
+
+    Args:
+        met: How many rows are before each in its table.
+        sessions: Of each the number of its first row, and the call in microseconds.
+
+    """
+    first, call_us = np.array(sessions).T
+    found: Floats = call_us[np.searchsorted(first, met, side="right") - 1] * 1e-6
     return found
 
 
@@ -162,6 +180,10 @@ def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
     ]
     sigma = parameters["sigma_other_host" if known is None else "sigma"]
     call_s = np.array(call_us)[at] * 1e-6
+    sessions = parameters["session"].get(target.device.name, {})
+    for name in sessions.keys() & set(listed):
+        rows = (at == listed.index(name)) & (kernels.param(MET) > 0)
+        call_s[rows] = _session_seconds(kernels.param(MET)[rows], sessions[name])
     return call_s, call_sigma(kernels, target, float(sigma))
 
 

@@ -7,7 +7,7 @@ measured it is a floor of its name times a factor of the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
+    MET,
+    SESSION_OPS,
     SOFTWARE,
     SOFTWARE_OPS,
     STREAMING,
@@ -25,6 +27,9 @@ from perfc.fitting.samples import FITTED, Sample
 from perfc.fitting.scores import Z90
 
 Floats: TypeAlias = NDArray[np.float64]
+
+Sessions: TypeAlias = tuple[tuple[float, float], ...]
+"""Of each session the number of its first row in the table, and microseconds."""
 
 OPS = frozenset({"elementwise", "gemm", "layer_norm", "softmax"})
 """Ops with rows that hide their kernels; the shortest of convolutions show theirs."""
@@ -41,6 +46,15 @@ NEAR = 1.15
 FEWEST = 10
 """Rows of a call on a GPU below which it is not known there."""
 
+CHANGED = 1.1
+"""Least by which the low end of a call changes from one session to the next."""
+
+SURE, SURE_SHARE = 1.05, 0.5
+"""Half the rows of a session are that near its low end: they show the host alone."""
+
+FEWEST_OF_SESSION, MOST_CUTS = 50, 200
+"""Rows of a call that a session has at least, and how many cuts are tried."""
+
 REFERENCE = "a100-pcie-40g"
 """The GPU whose host has the factor 1: the newest one with such rows."""
 
@@ -54,6 +68,8 @@ class EventCalls:
 
     Attributes:
         known_us: What calls were measured to take, by GPU and name.
+        sessions: The same of calls whose time changed from one session of measuring to
+            the next: of each session the place of its first row, and microseconds.
         call_us: Floors of calls by name, of other hosts; `default` of others.
         host: Factors by GPU.
         other_host: The factor of a GPU without rows.
@@ -63,6 +79,7 @@ class EventCalls:
     """
 
     known_us: Mapping[str, Mapping[str, float]]
+    sessions: Mapping[str, Mapping[str, Sessions]]
     call_us: Mapping[str, float]
     host: Mapping[str, float]
     other_host: float
@@ -83,6 +100,7 @@ def fit_calls(samples: Sequence[Sample]) -> EventCalls:
     logs = np.log(list(hosts.values()))
     return EventCalls(
         known_us=medians,
+        sessions=_all_sessions(fitted),
         call_us=floors,
         host=hosts,
         other_host=float(np.exp(logs.mean())),
@@ -105,6 +123,54 @@ def _hiding(samples: Sequence[Sample]) -> dict[tuple[str, str], Floats]:
         key: us[us <= NEAR * np.quantile(us, LOW_END)] for key, us in joined.items()
     }
     return {key: us for key, us in near.items() if len(us) >= FEWEST}
+
+
+def _all_sessions(samples: Sequence[Sample]) -> dict[str, dict[str, Sessions]]:
+    """Return the sessions of each GPU's calls that were measured in several."""
+    found: dict[str, dict[str, Sessions]] = {}
+    for sample in samples:
+        if sample.key.op not in SESSION_OPS:
+            continue
+        hidden = sample.bound_s() < HIDDEN_SHARE * sample.measured_s
+        names = call_names(sample.table)
+        for name in np.unique(names[hidden]).tolist():
+            rows = np.flatnonzero(hidden & (names == name))
+            rows = rows[np.argsort(sample.table.param(MET)[rows])]
+            met, us = sample.table.param(MET)[rows], sample.measured_s[rows] * 1e6
+            sessions = tuple(_sessions(met, us))
+            if len(sessions) > 1:
+                found.setdefault(sample.target.name, {})[name] = sessions
+    return found
+
+
+def _sessions(met: Floats, us: Floats) -> Iterator[tuple[float, float]]:
+    """Yield the first row of each session, and what its call takes.
+
+    Rows are cut in two where their low ends say most, as long as these differ, and both
+    are the host's.
+    """
+    step = -(-len(us) // MOST_CUTS)
+    cuts = range(FEWEST_OF_SESSION, len(us) - FEWEST_OF_SESSION + 1, step)
+    losses = {cut: _low_loss(us[:cut]) + _low_loss(us[cut:]) for cut in cuts}
+    cut = min(losses, key=losses.__getitem__, default=0)
+    parts = [us[:cut], us[cut:]] if cut else [us]
+    ends = [float(np.quantile(part, LOW_END)) for part in parts]
+    sure = [
+        np.mean(part <= SURE * end) > SURE_SHARE
+        for part, end in zip(parts, ends, strict=True)
+    ]
+    if all(sure) and max(ends) > CHANGED * min(ends):
+        yield from _sessions(met[:cut], us[:cut])
+        yield from _sessions(met[cut:], us[cut:])
+    else:
+        near = us[us <= NEAR * np.quantile(us, LOW_END)]
+        yield float(met[0]), float(np.median(near))
+
+
+def _low_loss(us: Floats) -> float:
+    """Return how badly rows lie around their low end: the loss of a quantile."""
+    above = np.log(us / np.quantile(us, LOW_END))
+    return float(np.sum(np.where(above > 0, LOW_END, LOW_END - 1) * above))
 
 
 def _factor(

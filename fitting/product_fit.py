@@ -29,9 +29,6 @@ Floats: TypeAlias = NDArray[np.float64]
 BASIC = "bf16"
 """The type whose rows say the parameters on tensor cores; others are corrected."""
 
-UNSEEN = frozenset({"p4"})
-"""GPUs in no fit of parameters; a network is of its own GPU alone."""
-
 _FEWEST_NETWORK = 2000
 """Rows below which a GPU and type have no network."""
 
@@ -72,7 +69,7 @@ def fit_products(
     }
     networks = {
         (name, parts[0].key.dtype): _simt_network(parts, simt)
-        for name, parts in _by_target(_simt(samples, frozenset())).items()
+        for name, parts in _by_target(on_simt).items()
     }
     for name, parts in _by_target(on_tensor).items():
         own = fit_gemm(_to_fit(parts), shared, TENSOR_FITTED)
@@ -148,12 +145,8 @@ def _simt_network(parts: Sequence[Sample], parameters: GemmParameters) -> Networ
     return fit_residual(rows, rows.kernel_s(parameters))
 
 
-def _simt(samples: Sequence[Sample], without: frozenset[str] = UNSEEN) -> list[Sample]:
-    return [
-        sample
-        for sample in samples
-        if _is_product(sample, simt=True) and sample.target.name not in without
-    ]
+def _simt(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if _is_product(sample, simt=True)]
 
 
 def _tensor(samples: Sequence[Sample]) -> list[Sample]:

@@ -19,6 +19,7 @@ from perfc.costmodels import (
     MEETING_OPS,
     MET,
     REPEATED,
+    SESSION_OPS,
     SOFTWARE,
     SOFTWARE_OPS,
     CostModel,
@@ -282,7 +283,7 @@ class TablePricer:
         if replayed or key.op in COLLECTIVES:
             software = np.array(self.rows.source.values)[self.rows.source.at[rows]]
             return table.with_param(SOFTWARE, software)
-        if key.timing != "event" or key.op not in MEETING_OPS:
+        if key.timing != "event" or key.op not in MEETING_OPS | SESSION_OPS:
             return table
         met = np.searchsorted(np.sort(at), rows) * foreign
         return table.with_param(MET, met.astype(np.float64))

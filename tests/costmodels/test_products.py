@@ -72,6 +72,32 @@ def test_a_board_that_sustains_less_slows_down_long_products() -> None:
     assert 1 < ratios[0] < ratios[1]
 
 
+def _step_s(target: Target, n: int, batch: int) -> float:
+    """Return what a step of the depth takes in one tile for each of a batch."""
+    short, long = (gemm(32, n, k, b=batch) for k in (512, 1024))
+    seconds = GEMM.estimate(KernelTable([short, long]), target).seconds
+    return float(seconds[1] - seconds[0]) / 512
+
+
+def test_tiles_of_few_threads_for_the_lanes_leave_them_idle() -> None:
+    """One tile of 128 threads on each SM: slower where an SM has as many lanes."""
+    v100 = load_target("v100")
+    wide = attrs.evolve(v100, device=attrs.evolve(v100.device, lanes_per_sm=128))
+
+    alone, crowded = (_step_s(v100, 128, batch) for batch in (40, 80))
+
+    assert _step_s(wide, 128, 40) > 1.2 * alone
+    assert alone < crowded < 2 * alone
+
+
+def test_batches_that_fill_volta_have_square_tiles() -> None:
+    """Of 32 rows, half of each 64 x 64 tile is idle, but only where there are many."""
+    v100 = load_target("v100")
+    few, many = (_step_s(v100, 128, batch) for batch in (119, 121))
+
+    assert many > 1.2 * few
+
+
 def test_a_profile_gives_parameters() -> None:
     """A profile's share of the peak is taken for its type, and for no other."""
     target = load_target("v100")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.costmodels.kernels import over_rows
+from tests.costmodels.kernels import gemm, over_rows
 
 from perfc.costmodels import (
     IDLE,
+    MET,
     SOFTWARE,
     STREAMING,
     KernelTable,
@@ -39,6 +40,25 @@ def test_calls_of_a_known_host() -> None:
     assert event["other_host"] * event["call_us"]["softmax"] == pytest.approx(
         _event_us("softmax", "h200")
     )
+
+
+def test_calls_of_a_session() -> None:
+    """V100's table of products was measured in sessions; other rows have no session."""
+    sessions = fitted("event")["session"]["v100-pcie-32g"]["gemm"]
+    target, kernel = load_target("v100-pcie-32g"), gemm(8, 8, 8, b=2)
+    place = np.array([first + 1 for first, _ in sessions])
+    table = KernelTable([kernel] * len(place))
+
+    placed, plain = (
+        as_timed(
+            np.zeros(len(each)), np.zeros(len(each)), each, target, "event"
+        ).seconds
+        for each in (table.with_param(MET, place), table)
+    )
+
+    assert [us for _, us in sessions] == pytest.approx(placed * 1e6)
+    assert np.ptp(placed) > 0.1 * placed.min()
+    assert np.ptp(plain) == 0
 
 
 def test_gaps_of_software() -> None:

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 import pytest
+from tests.costmodels.kernels import gemm
 
 from perfc.costmodels import (
+    MET,
     SOFTWARE,
     STREAMING,
     ColumnTable,
     KernelColumns,
+    KernelTable,
     call_names,
     load_target,
 )
@@ -74,6 +77,26 @@ def test_floors_and_factors_come_back() -> None:
     assert 25.0 == pytest.approx(found.call_us["elementwise"])
     assert 3 ** (1 / 3) == pytest.approx(found.other_host)
     assert found.sigma < 1e-6 < found.sigma_other_host
+
+
+def test_sessions_of_a_table_come_apart() -> None:
+    """A call that takes longer from some row of a table on is known to."""
+    target, floors_us = load_target("v100-pcie-32g"), np.repeat([40.0, 48.0], 225)
+    place = np.arange(450.0) * 3 + 1
+    table = KernelTable([gemm(16, 16, 16, b=2)] * 450).with_param(MET, place)
+    key = GroupKey(target.name, "gemm", "fp32", "event")
+    rows = Sample(key, target, table, floors_us * 1e-6, np.full(450, FITTED))
+
+    steady = attrs.evolve(rows, measured_s=np.full(450, 40e-6))
+    reference = attrs.evolve(steady, target=load_target(REFERENCE))
+
+    found = fit_calls([reference, rows]).sessions
+
+    assert set(found) == {target.name}
+    sessions = found[target.name]["gemm"]
+
+    assert [40.0, 48.0] == pytest.approx([us for _, us in sessions])
+    assert [0, 675] == pytest.approx([first for first, _ in sessions], abs=9)
 
 
 def test_reported_rows_say_nothing() -> None:
