@@ -68,7 +68,7 @@ def test_parameters_come_back(
     rows = [rows_of(target, 300, truth, dtype) for target in targets]
 
     names = ("tile_efficiency", "memory_efficiency")
-    found = fit_gemm(rows, shipped, names)
+    found = fit_gemm(rows, shipped, names, belief=0.1)
 
     assert pytest.approx(0.7, rel=0.02) == found.tile_efficiency
     assert pytest.approx(0.6, rel=0.02) == found.memory_efficiency
