@@ -41,8 +41,8 @@ _BELIEF_OF_KIND = 1.0
 for they ran on the machine at hand."""
 
 _STIFFNESS, _STIFFNESS_OF_KIND = 0.01, 0.05
-"""Of a coefficient against what perfc ships, and of a kind's against that of all kinds:
-see `least_squares.fit_terms`."""
+"""Of a CPU's coefficient against what perfc ships, and of a kind's against that of all
+kinds: see `least_squares.fit_terms`. A GPU's correction has two, which rows do tell."""
 
 _OWN_OF_KIND = frozenset({"item_ns"})
 """What kinds differ in: what they do with each element."""
@@ -245,6 +245,8 @@ def _coefficients(
         known, most = np.maximum(shipped, before), MOST_OF_KIND
         belief, stiffness = _BELIEF_OF_KIND, _STIFFNESS_OF_KIND
         free = _OWN_OF_CALL if kind.op in _CALLS else _OWN_OF_KIND
+    if not target.device.synchronous:
+        stiffness = 0.0
     values = fit_terms(
         terms.amounts_s,
         part.measured_s,

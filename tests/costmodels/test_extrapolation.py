@@ -25,7 +25,7 @@ SOFTMAX = over_rows("softmax", 64, 64)
         (PRODUCT, "v100", Provenance.FITTED),
         (PRODUCT, "a30", Provenance.FITTED),  # compute capability 8.0, as A100
         (PRODUCT, "a10", Provenance.ANALYTIC),  # 8.6
-        (PRODUCT, "p4", Provenance.ANALYTIC),  # 6.1: its rows are not fitted
+        (PRODUCT, "p4", Provenance.FITTED),  # its batches, not its linear layers
         (PRODUCT, "h100", Provenance.ANALYTIC),  # fp32 rows end at 8.0
         (PRODUCT, "mi210", Provenance.ANALYTIC),
         (TENSOR_PRODUCT, "h100-pcie", Provenance.FITTED),
