@@ -47,6 +47,7 @@ Terms = Mapping[str, float]
 
 _STREAM: Terms = {
     "start_us": 1.2,
+    "broadcast_ns": 2.0,
     "scalar_us": 2.0,
     "fork_us": 3.0,
     "item_ns": 0.12,
@@ -93,6 +94,16 @@ _PRODUCT: Terms = {
     "grown_us": 0.4,
 }
 _SLOW_PRODUCT: Terms = {**_PRODUCT, "cache_passes": 3.0, "ramp_10k": 1.0}
+_CONVOLUTION: Terms = {
+    **_SLOW_PRODUCT,
+    "cache_passes": 5.0,
+    "library_us": 50.0,
+    "grouped": 1.5,
+    "grouped_rest": 6.0,
+    "padded_in": 0.8,
+    "padded_out": 0.5,
+    "reorder_us": 8.0,
+}
 _BAG: Terms = {
     **_STREAM,
     "start_us": 13.0,
@@ -152,8 +163,8 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
             "dot_ns": 1.0,
             "added_row_ns": 4.0,
         },
-        "conv2d": {**_SLOW_PRODUCT, "start_us": 20.0},
-        "conv3d": {**_SLOW_PRODUCT, "start_us": 20.0},
+        "conv2d": _CONVOLUTION,
+        "conv3d": _CONVOLUTION,
         "attention": {**_SLOW_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
         "pool": {**_STREAM, "item_ns": 7.0},
         "softmax": {

@@ -18,7 +18,7 @@ from perfc.costmodels.cpu_movement import (
     rows_turned,
 )
 from perfc.costmodels.cpu_norms import batch_norm_amounts
-from perfc.costmodels.cpu_parallel import works_on_all_cores
+from perfc.costmodels.cpu_parallel import cores_at_work
 from perfc.costmodels.cpu_products import product_amounts
 from perfc.costmodels.cpu_reductions import SINGLY, goes_down, reduction_amounts
 from perfc.costmodels.lookups import has_tables, lookups_of
@@ -55,15 +55,15 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     device = target.device
     bags, rows = _Bags.of(kernels), _rows(kernels)
     items = _items(kernels, bags)
-    parallel = works_on_all_cores(kernels, items)
-    share: Floats = np.where(parallel, 1.0, 1.0 / device.sm_count)
-    cores = share * device.sm_count
+    cores = cores_at_work(kernels, items, device.sm_count)
+    share, parallel = cores / device.sm_count, cores > 1
     down, lanes = goes_down(kernels), vector_lanes(target)
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(parallel, 1e-6, 0.0),
         "scalar_us": np.where(_takes_scalar(kernels), 1e-6, 0.0),
         "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
+        "broadcast_ns": _broadcast_rows(kernels) / cores * 1e-9,
         "short_item_ns": _short_items(kernels, lanes) / cores * 1e-9,
         "row_ns": np.where(down, 0.0, rows) / cores * 1e-9,
         "tail_ns": np.where(down, 0.0, _tails(kernels, lanes)) / cores * 1e-9,
@@ -195,6 +195,15 @@ def _takes_scalar(kernels: KernelTable) -> NDArray[np.bool_]:
         dtype=np.bool_,
     )
     return found
+
+
+def _broadcast_rows(kernels: KernelTable) -> Floats:
+    """Return rows that one row or number is combined with, each a loop of its own.
+
+    Work that says its bytes reads fewer of an operand than there are elements.
+    """
+    found = [k.op == "elementwise" and "bytes" in k.params for k in kernels.kernels]
+    return np.where(found, kernels.param("rows"), 0.0)
 
 
 def _short_items(kernels: KernelTable, lanes: int) -> Floats:

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
+from perfc.costmodels.cpu_conv import conv_amounts, is_grouped
 from perfc.costmodels.maths import ARRAYS
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
 
 GRAIN = 32768
-"""Elements from which on all cores work (`at::internal::GRAIN_SIZE`)."""
+"""Elements that a thread has at least (`at::internal::GRAIN_SIZE`)."""
 
 RAMP_FLOPS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
@@ -80,7 +81,7 @@ def product_amounts(
     """
     sizes = np.array([product_sizes(k) for k in kernels.kernels], dtype=np.float64)
     found = _Products.of(kernels, sizes.reshape(-1, 4), target, share)
-    flops_s = found.flops_s
+    flops_s, peak_s = found.flops_s, found.peak_s
     return {
         "slowdown": flops_s,
         "m_half": flops_s / found.m,
@@ -92,6 +93,7 @@ def product_amounts(
         **_narrow(found),
         **_results(found),
         **_vectors(found),
+        **conv_amounts(kernels, peak_s, lanes),
     }
 
 
@@ -108,7 +110,8 @@ class _Products:
         bias: Whether one is added.
         gemm: Whether it is a product of matrices, no convolution and no attention.
         vector: Whether it is a matrix times a vector.
-        flops_s: Seconds at the cores' rate; 0 of vectors.
+        peak_s: Seconds at the cores' rate.
+        flops_s: The same of products of matrices; 0 of vectors and of groups.
         cores: That work on it.
 
     """
@@ -121,6 +124,7 @@ class _Products:
     bias: NDArray[np.bool_]
     gemm: NDArray[np.bool_]
     vector: NDArray[np.bool_]
+    peak_s: Floats
     flops_s: Floats
     cores: Floats
 
@@ -137,6 +141,7 @@ class _Products:
             signatures = kernels.take(attention).signatures
             flops_s[attention] *= executed_share(signatures, ARRAYS)
         vector = by_vectors(kernels)
+        grouped = np.array([is_grouped(k) for k in kernels.kernels], dtype=np.bool_)
         params = [kernel.params for kernel in kernels.kernels]
         gemm = np.array([k.op == "gemm" for k in kernels.kernels], dtype=np.bool_)
         batch, m, n, k = sizes.T
@@ -149,7 +154,8 @@ class _Products:
             gemm & np.array([each.flag("bias") for each in params], dtype=np.bool_),
             gemm,
             vector,
-            np.where(vector, 0.0, flops_s),
+            flops_s,
+            np.where(vector | grouped, 0.0, flops_s),
             share * target.device.sm_count,
         )
 

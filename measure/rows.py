@@ -96,7 +96,7 @@ class BatchNorm(Family):
     """
 
     op = "batch_norm"
-    turns = 3
+    turns = 5
 
     def space(self, device: Device) -> Space:
         """Return training forward and backward, and inference."""

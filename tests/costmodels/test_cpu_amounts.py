@@ -49,10 +49,10 @@ def test_a_step_counts_its_tensors(algorithm: str) -> None:
 
 def test_a_step_takes_all_cores_for_large_tensors_alone() -> None:
     """Tensors are taken one after another: many small ones are work of one core."""
-    size = {"elements": 1 << 16}
+    size = {"elements": 1 << 18}
     many, one = (
         _amounts("optimizer_step", kind="sgd", algorithm="single", tensors=n, **size)
-        for n in (64, 1)
+        for n in (256, 1)
     )
 
     assert [0.0, 1.0] == pytest.approx([many["fork_us"], one["fork_us"]])
@@ -61,13 +61,13 @@ def test_a_step_takes_all_cores_for_large_tensors_alone() -> None:
 
 def test_a_transposition_that_keeps_rows_moves_rows() -> None:
     """Heads put before positions: whole rows move, not elements."""
-    whole = _amounts("transpose", shape=(2, 64, 8, 32), perm=(0, 2, 1, 3))
-    turned = _amounts("transpose", shape=(2, 64, 8, 32), perm=(0, 1, 3, 2))
+    whole = _amounts("transpose", shape=(6, 256, 8, 32), perm=(0, 2, 1, 3))
+    turned = _amounts("transpose", shape=(6, 256, 8, 32), perm=(0, 1, 3, 2))
 
     assert 0.0 == whole["item_ns"]
-    assert pytest.approx(2 * 64 * 8 / CORES) == whole["row_ns"]
+    assert pytest.approx(6 * 256 * 8 / CORES) == whole["row_ns"]
     assert 0.0 == turned["row_ns"]
-    assert pytest.approx(2 * 64 * 8 * 32 / CORES) == turned["item_ns"]
+    assert pytest.approx(6 * 256 * 8 * 32 / CORES) == turned["item_ns"]
 
 
 def test_a_matrix_is_transposed_by_one_core() -> None:
@@ -81,11 +81,11 @@ def test_a_matrix_is_transposed_by_one_core() -> None:
 def test_rows_that_are_gathered_come_in_lines() -> None:
     """Four bytes of a row cost a line of the cache; the table is what is held."""
     narrow = _amounts(
-        "gather", kind="gather", axis=0, shape=(100, 1), indices=(33_000,)
+        "gather", kind="gather", axis=0, shape=(100, 1), indices=(66_000,)
     )
-    wide = _amounts("gather", kind="gather", axis=0, shape=(100, 16), indices=(33_000,))
+    wide = _amounts("gather", kind="gather", axis=0, shape=(100, 16), indices=(66_000,))
 
-    assert pytest.approx(33_000 / CORES) == narrow["row_ns"]
+    assert pytest.approx(66_000 / CORES) == narrow["row_ns"]
     assert (64 + 64) / (64 + 4) == pytest.approx(
         wide["cache_passes"] / narrow["cache_passes"], rel=0.2
     )
@@ -259,6 +259,54 @@ def test_images_are_gone_over_by_vectors_and_what_is_left_of_them() -> None:
     assert [0, 0, 18 / CORES] == pytest.approx([lone[n] for n in names])
 
 
+def _convolution(**params: int) -> dict[str, float]:
+    return _amounts("conv2d", **{"stride": 1, "padding": 0, **params})
+
+
+def test_one_small_image_is_no_librarys() -> None:
+    """PyTorch takes its own for up to 20480 numbers and windows of 3 x 3."""
+    small = _convolution(n=1, c_in=16, c_out=32, kernel=3, size=32)
+    wide = _convolution(n=1, c_in=16, c_out=32, kernel=5, size=32)
+    large = _convolution(n=1, c_in=32, c_out=32, kernel=3, size=32)
+    two = _convolution(n=2, c_in=16, c_out=32, kernel=3, size=32)
+
+    found = [each["library_us"] for each in (small, wide, large, two)]
+    assert [0, 1, 1, 1] == pytest.approx(found)
+
+
+def test_channels_of_a_convolution_are_padded_to_vectors() -> None:
+    """Twelve in vectors of eight are sixteen; three of images stay as they are."""
+    odd = _convolution(n=2, c_in=12, c_out=16, kernel=3, size=32)
+    image = _convolution(n=2, c_in=3, c_out=16, kernel=3, size=32)
+    even = _convolution(n=2, c_in=16, c_out=12, kernel=3, size=32)
+
+    assert pytest.approx(1 / 3) == odd["padded_in"] / odd["slowdown"]
+    assert pytest.approx(1 / 3) == even["padded_out"] / even["slowdown"]
+    assert 0.0 == image["padded_in"] == image["reorder_us"] == odd["padded_out"]
+    assert [1, 1] == pytest.approx([odd["reorder_us"], even["reorder_us"]])
+
+
+def test_groups_are_no_products() -> None:
+    """A channel each: taps are multiplied by vectors of channels, if they fill some."""
+    full, odd = (
+        _convolution(n=2, c_in=c, c_out=c, kernel=3, size=32, groups=c)
+        for c in (16, 12)
+    )
+
+    assert 0.0 == full["slowdown"] == full["m_half"] == full["grouped_rest"]
+    assert full["grouped"] > odd["grouped"] == odd["grouped_rest"] > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores"), [(32, 1), (33, 2), (64, 2), (65, 3), (6 * 32, 6), (999, 6)]
+)
+def test_each_core_has_a_grain_at_least(rows: int, cores: int) -> None:
+    """Of 32768 elements, 32 rows of 1024."""
+    found = _amounts("elementwise", kind="relu", rows=rows, cols=1024, tensor_inputs=1)
+
+    assert pytest.approx(rows * 1024 / min(cores, CORES)) == found["item_ns"]
+
+
 @pytest.mark.parametrize(("cols", "short"), [(7, 7 * 4096), (8, 0)])
 def test_softmax_of_rows_without_a_vector_goes_number_by_number(
     cols: int, short: int
@@ -290,10 +338,10 @@ def test_ops_are_shared_by_rules_of_their_own(
 
 
 def test_few_joined_numbers_are_one_loop_and_many_a_copy_of_each_tensor() -> None:
-    """From 32768 in all; a copy is shared if its tensor has as many itself."""
+    """From 32768 in all; a copy is shared if its tensor has more than that itself."""
     few = _amounts("concat", axis=0, shapes=((64, 64),) * 4)
     many = _amounts("concat", axis=0, shapes=((64, 128),) * 4)
-    large = _amounts("concat", axis=0, shapes=((256, 128),) * 4)
+    large = _amounts("concat", axis=0, shapes=((512, 128),) * 4)
     names = ("tensor_us", "copied_us", "fork_us")
 
     assert [4, 0, 0] == pytest.approx([few[name] for name in names])
