@@ -20,7 +20,7 @@ from perfc.costmodels.cpu_movement import (
 from perfc.costmodels.cpu_norms import batch_norm_amounts
 from perfc.costmodels.cpu_parallel import cores_at_work
 from perfc.costmodels.cpu_products import product_amounts
-from perfc.costmodels.cpu_reductions import SINGLY, goes_down, reduction_amounts
+from perfc.costmodels.cpu_reductions import goes_down, reduction_amounts, singly, sums
 from perfc.costmodels.lookups import has_tables, lookups_of
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -56,11 +56,11 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
     bags, rows = _Bags.of(kernels), _rows(kernels)
     items = _items(kernels, bags)
     cores = cores_at_work(kernels, items, device.sm_count)
-    share, parallel = cores / device.sm_count, cores > 1
+    share = cores / device.sm_count
     down, lanes = goes_down(kernels), vector_lanes(target)
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
-        "fork_us": np.where(parallel, 1e-6, 0.0),
+        "fork_us": np.where(cores > 1, 1e-6, 0.0),
         "scalar_us": np.where(_takes_scalar(kernels), 1e-6, 0.0),
         "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
         "broadcast_ns": _broadcast_rows(kernels) / cores * 1e-9,
@@ -71,7 +71,7 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
         "miss_ns": (bags.distinct + rows_fetched(kernels)) / cores * 1e-9,
         **memory_amounts(kernels, _held_bytes(kernels, bags), target, share),
     }
-    amounts |= reduction_amounts(kernels, parallel, device.sm_count)
+    amounts |= reduction_amounts(kernels, cores)
     amounts |= joined_amounts(kernels)
     amounts |= batch_norm_amounts(kernels, cores, lanes)
     amounts |= _step_amounts(kernels, cores)
@@ -177,8 +177,7 @@ def _tails(kernels: KernelTable, lanes: int) -> Floats:
     """
     columns = kernels.param("cols")
     reduced = np.array([kernel.op == "reduction" for kernel in kernels.kernels])
-    singly = np.array([k.params.get("kind") in SINGLY for k in kernels.kernels])
-    rest = (columns % lanes != 0) & ~(reduced & (singly | (columns < lanes)))
+    rest = (columns % lanes != 0) & ~singly(kernels) & ~(reduced & (columns < lanes))
     return np.where(rest, kernels.param("rows"), 0.0)
 
 
@@ -207,10 +206,11 @@ def _broadcast_rows(kernels: KernelTable) -> Floats:
 
 
 def _short_items(kernels: KernelTable, lanes: int) -> Floats:
-    """Return elements of softmax whose rows no vector fits in: scalar exponentials."""
-    softmax = np.array([kernel.op == "softmax" for kernel in kernels.kernels])
+    """Return elements of rows that no vector fits in, which go one by one."""
+    ops = np.array([k.op in {"softmax", "reduction"} for k in kernels.kernels])
     rows, columns = kernels.param("rows"), kernels.param("cols")
-    return np.where(softmax & (columns < lanes), rows * columns, 0.0)
+    short = ops & (columns < lanes) & ~singly(kernels) & ~sums(kernels)
+    return np.where(short & ~goes_down(kernels), rows * columns, 0.0)
 
 
 def _stays_whole(kernels: KernelTable) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from perfc.costmodels.cpu_products import GRAIN, by_vectors
+from perfc.costmodels.cpu_reductions import singly
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.ir import Kernel
 
@@ -43,6 +44,8 @@ def cores_at_work(kernels: KernelTable, items: Floats, cores: int) -> Floats:
             for kernel, share in zip(kernels.kernels, shares.tolist(), strict=True)
         ]
     )
+    results = np.where(singly(kernels), kernels.param("rows"), np.inf)
+    shares = np.minimum(shares, results)
     turned = np.array([k.params.get("perm") == (1, 0) for k in kernels.kernels])
     alone = turned | by_vectors(kernels)
     return np.where(alone, 1.0, np.clip(shares, 1.0, cores))

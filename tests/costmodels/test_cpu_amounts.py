@@ -80,13 +80,13 @@ def test_a_matrix_is_transposed_by_one_core() -> None:
 
 def test_rows_that_are_gathered_come_in_lines() -> None:
     """Four bytes of a row cost a line of the cache; the table is what is held."""
-    narrow = _amounts(
-        "gather", kind="gather", axis=0, shape=(100, 1), indices=(66_000,)
+    narrow, wide = (
+        _amounts("gather", kind="gather", axis=0, shape=(100, n), indices=(55_000,))
+        for n in (1, 8)
     )
-    wide = _amounts("gather", kind="gather", axis=0, shape=(100, 16), indices=(66_000,))
 
-    assert pytest.approx(66_000 / CORES) == narrow["row_ns"]
-    assert (64 + 64) / (64 + 4) == pytest.approx(
+    assert pytest.approx(55_000 / CORES) == narrow["row_ns"]
+    assert (64 + 32) / (64 + 4) == pytest.approx(
         wide["cache_passes"] / narrow["cache_passes"], rel=0.2
     )
 
@@ -385,3 +385,23 @@ def test_results_of_some_size_lie_in_new_pages(
     found = _amounts("elementwise", kind="relu", rows=rows, cols=512, tensor_inputs=1)
 
     assert [mapped, heap] == pytest.approx([found["page_us"], found["heap_page_us"]])
+
+
+def test_a_mean_is_a_sum_that_another_op_divides() -> None:
+    """A maximum is not."""
+    mean, largest = (
+        _amounts("reduction", rows=8, cols=64, kind=kind) for kind in ("mean", "max")
+    )
+
+    assert [1.0, 0.0] == pytest.approx([mean["divided_us"], largest["divided_us"]])
+
+
+def test_one_result_with_an_index_is_one_cores() -> None:
+    """Results are shared, and a sum of one is not held so."""
+    index, total = (
+        _amounts("reduction", rows=1, cols=1 << 20, kind=kind)
+        for kind in ("arg_max", "sum")
+    )
+
+    assert [0.0, 1.0] == pytest.approx([index["fork_us"], total["fork_us"]])
+    assert pytest.approx(1.0) == index["indexed_row_ns"]
