@@ -40,7 +40,7 @@ _BELIEF_OF_KIND = 1.0
 """Rows that all kinds of an op count as in the fit of one: more than what perfc ships,
 for they ran on the machine at hand."""
 
-_STIFFNESS, _STIFFNESS_OF_KIND = 0.01, 0.05
+_STIFFNESS, _STIFFNESS_OF_KIND = 0.01, 0.02
 """Of a CPU's coefficient against what perfc ships, and of a kind's against that of all
 kinds: see `least_squares.fit_terms`. A GPU's correction has two, which rows do tell."""
 

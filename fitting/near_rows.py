@@ -20,7 +20,7 @@ from perfc.ir import Kernel
 
 Floats: TypeAlias = NDArray[np.float64]
 
-MOST_ROWS = 240
+MOST_ROWS = 400
 """More of a family are not taken: the first, which are of all sizes."""
 
 _OCTAVES = (1.0, 2.0, 4.0, 8.0)
