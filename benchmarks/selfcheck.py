@@ -163,7 +163,7 @@ def say_drift(rows: Path, again: Path) -> None:
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.6)
+    parser.add_argument("--minutes", type=float, default=1.8)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--within", type=float)
     options = parser.parse_args()

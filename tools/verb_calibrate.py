@@ -58,7 +58,7 @@ _SUFFIX = ".toml"
 @click.option(
     "--minutes",
     type=NumberRange(min=0, min_open=True),
-    default=1.6,
+    default=1.8,
     show_default=True,
     metavar="N",
     help="How long to measure.",
