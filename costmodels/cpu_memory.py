@@ -37,9 +37,6 @@ IN_PLACE = "in_place"
 
 PAGE_BYTES = 4096
 
-PIPES = 2
-"""Of a core that multiply and add vectors."""
-
 PRIVATE_BYTES = 2 * 2**20
 """Of a core's own cache; what exceeds those lies in the one that cores share."""
 
