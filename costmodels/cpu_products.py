@@ -3,11 +3,12 @@
 A product's rate ramps with its work: MKL and oneDNN take one core below some hundred
 thousand flops, whose registers and prefetchers are not busy yet. How the ramp goes
 differs between libraries and processors; its pieces are lines between `RAMP_FLOPS`.
-Columns are computed in registers of some vectors, which are padded; columns that fill
-no whole vectors are taken in `COLUMN_PIECES`, each of which reads the left operand
-again. A bias is written to the result first, which the product then adds to
-(`addmm_impl_cpu_` in `aten/src/ATen/native/LinearAlgebra.cpp`). Batches of products of
-under `NAIVE` multiplications are loops of PyTorch's own (`baddbmm_cpu_kernel`).
+Columns are computed in vectors, the last of which is padded, or taken in
+`COLUMN_PIECES`, each of which reads the left operand again. A bias is written to the
+result first, which the product then adds to (`addmm_impl_cpu_` in
+`aten/src/ATen/native/LinearAlgebra.cpp`): by one core if it is small, out of whose
+cache the others then take it. Batches of products of under `NAIVE` multiplications are
+loops of PyTorch's own (`baddbmm_cpu_kernel`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ RAMP_FLOPS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "ramp_10k": (1e4, 3e4),
         "ramp_30k": (3e4, 1e5),
         "ramp_100k": (1e5, 3e5),
-        "ramp_300k": (3e5, 1e6),
     }
 )
 """Flops of a call that each piece of the ramp stands for."""
@@ -42,21 +42,25 @@ RAMP_FLOPS: Mapping[str, tuple[float, float]] = MappingProxyType(
 SMALL_FLOPS = 3e5
 """Products below it are one core's work."""
 
-NARROW = 12
-"""Columns of a product from which on MKL's kernels are as fast as they get, about: with
-fewer a row of the left operand takes the same time, however few they are."""
+ALONE_FLOPS = 24e3
+"""For each lane of a vector: MKL leaves smaller products to one core. Measured with
+AVX2 and AVX-512; other processors may differ, so how far is a coefficient."""
+
+FEW_ROWS = (4, 48)
+"""From, and below: rows for which MKL reads a right operand that lies along k as it is,
+many of its lines at once; fewer are products of vectors, for more it is packed."""
 
 SHALLOW = 8
 """Depth below which writing the result takes longer than computing it."""
-
-VECTORS = 3
-"""Of columns that a kernel takes at once: 48 columns with AVX-512 (MKL, oneDNN)."""
 
 COLUMNS = 16
 """Columns that are taken at once: a vector of AVX-512, two of AVX2."""
 
 COLUMN_PIECES = np.array([count.bit_count() for count in range(COLUMNS)])
 """Pieces of 8, 4, 2 and 1 that so many columns are taken in."""
+
+TAIL = 8
+"""Elements of a vector of AVX2, which PyTorch's copies are compiled for."""
 
 NAIVE = 400
 """Multiplications of one product of a batch below which no library is called."""
@@ -89,9 +93,9 @@ def product_amounts(
         "k_half": flops_s / found.k,
         "matrix_us": 1e-6 * found.batch / found.cores,
         **_ramp(kernels.flops, flops_s * share),
+        **_cores(found, lanes),
         **_operands(found, lanes),
-        **_narrow(found),
-        **_results(found),
+        **_results(found, lanes),
         **_vectors(found),
         **conv_amounts(kernels, peak_s, lanes),
     }
@@ -159,6 +163,10 @@ class _Products:
             share * target.device.sm_count,
         )
 
+    def alone(self, lanes: int) -> NDArray[np.bool_]:
+        """Whether it is so small that one core does it."""
+        return 2 * self.m * self.n * self.k < ALONE_FLOPS * lanes
+
     @property
     def matrices_s(self) -> Floats:
         """A nanosecond for each product of matrices that a core computes."""
@@ -175,51 +183,53 @@ def _ramp(flops: Floats, peak_s: Floats) -> dict[str, Floats]:
     }
 
 
+def _cores(found: _Products, lanes: int) -> dict[str, Floats]:
+    """Return what small products miss of the cores, and what others wait for them."""
+    single = found.gemm & ~found.vector & (found.batch <= 1) & (found.cores > 1)
+    alone = found.alone(lanes)
+    return {
+        "alone": np.where(single & alone, found.flops_s * (found.cores - 1), 0.0),
+        "joined_us": np.where(single & ~alone, 1e-6, 0.0),
+    }
+
+
 def _operands(found: _Products, lanes: int) -> dict[str, Floats]:
     """Return what reading the operands takes beyond what is computed with them."""
     left_s = found.matrices_s * found.m * found.k
     right_s = found.matrices_s * found.n * found.k
     single = (found.batch <= 1) & (2 * found.m * found.n * found.k <= SMALL_FLOPS)
-    columns = VECTORS * lanes
     pieces = COLUMN_PIECES[found.n.astype(np.intp) % COLUMNS]
-    padded = np.ceil(found.n / columns) * columns / found.n - 1
+    padded = np.ceil(found.n / lanes) * lanes / found.n - 1
     left_turned = np.char.startswith(found.layouts, "t")
     right_turned = np.char.endswith(found.layouts, "t")
+    few = (found.m >= FEW_ROWS[0]) & (found.m < FEW_ROWS[1])
     return {
         "small_left_ns": np.where(single, left_s, 0.0),
         "small_right_ns": np.where(single, right_s, 0.0),
         "left_turned_ns": np.where(left_turned, left_s, 0.0),
-        "right_turned_ns": np.where(right_turned, right_s, 0.0),
+        "right_turned_ns": np.where(right_turned & few, right_s, 0.0),
         "piece_ns": left_s * pieces,
         "rest_ns": np.where(found.n % lanes > 0, left_s, 0.0),
         "padded": np.where(found.gemm, found.flops_s * padded, 0.0),
     }
 
 
-def _narrow(found: _Products) -> dict[str, Floats]:
-    """Return left operands of products with few columns, by how the operands lie.
+def _results(found: _Products, lanes: int) -> dict[str, Floats]:
+    """Return what the elements of the result take, and a bias that is put there.
 
-    Fastest where both lie along k, slowest where the left one lies along m. Of each
-    element, and of each row: few columns are few instructions between two rows.
+    Rows of the bias that fill no whole vectors end with single elements.
     """
-    rows_s = np.where(found.n < NARROW, found.matrices_s * found.m, 0.0)
-    amounts: dict[str, Floats] = {}
-    for layout in ("nn", "nt", "tn", "tt"):
-        own_s = np.where(found.layouts == layout, rows_s, 0.0)
-        amounts[f"narrow_{layout}_ns"] = own_s * found.k
-        amounts[f"narrow_row_{layout}_ns"] = own_s
-    return amounts
-
-
-def _results(found: _Products) -> dict[str, Floats]:
-    """Return what the elements of the result take, and a bias that is put there."""
     count = found.m * found.n
     naive = found.gemm & (found.batch > 1) & (count * found.k < NAIVE)
     biased_s = np.where(found.bias, count * 1e-9, 0.0)
     cores = np.where(count >= GRAIN, found.cores, 1.0)
+    handed = (count < GRAIN) & ~found.alone(lanes)
+    tails_s = np.where(found.bias & (found.n % TAIL > 0), found.m * 1e-9, 0.0)
     return {
         "bias_us": np.where(found.bias, 1e-6, 0.0),
         "bias_item_ns": biased_s / cores,
+        "bias_tail_ns": tails_s / cores,
+        "bias_handed_ns": np.where(handed, biased_s * (found.cores - 1), 0.0),
         "shallow_ns": np.where(found.k < SHALLOW, found.matrices_s * count, 0.0),
         "naive_us": np.where(naive, found.matrices_s * 1e3, 0.0),
     }
