@@ -8,7 +8,7 @@
     [[kernels]]                     one for each family of kernels that was fitted
     op, dtype, phase, kind          which; phase and kind may be absent
     rows, sigma_shared, sigma_independent
-    values = { start_us = …, … }    coefficients, see `kernel_fit.py`
+    values = { start_us = …, … }    coefficients, see `kernel_fit.py`, `fit_check.py`
     [kernels.near]                  may be absent, see `near_rows.py`
     octaves, unlike                 how far a row tells of others
     rows = ["-0.21 | 3.0 9.5 | nt"] weight, sizes and words of each
@@ -25,7 +25,7 @@ does not know are an error, as in sheets.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -123,10 +123,7 @@ def parse_calibration(document: _Table, where: str) -> Calibration:
     problems = list(check_profile(document))
     if not problems and "device" not in document:
         problems = ["no [device]: it holds a host only, for --overheads"]
-    if problems:
-        rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
-        message = f"{where}: profile: {problems[0]}{rest}"
-        raise TargetError(message)
+    refuse(problems, where)
     device = cast("_Table", document["device"])
     entries = cast("list[_Table]", document.get("kernels", []))
     return Calibration(
@@ -139,6 +136,19 @@ def parse_calibration(document: _Table, where: str) -> Calibration:
         source=f"{document['source']} ({document['date']}, {document['software']})",
         has_host="host" in document,
     )
+
+
+def refuse(problems: Sequence[str], where: str) -> None:
+    """Name the first of the problems of a profile, if it has any.
+
+    Raises:
+        TargetError: it has.
+
+    """
+    if problems:
+        rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        message = f"{where}: profile: {problems[0]}{rest}"
+        raise TargetError(message)
 
 
 def _measured(document: _Table, where: str) -> MeasuredKernels:

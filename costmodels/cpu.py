@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.cpu_amounts import amounts_of
-from perfc.costmodels.kernel_fit import SERIES_KINDS, family_of
+from perfc.costmodels.kernel_fit import SERIES_KINDS, Family, family_of
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
@@ -41,7 +41,6 @@ from perfc.costmodels.protocol import (
     Provenance,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel
 
 Terms = Mapping[str, float]
 
@@ -229,12 +228,12 @@ _SIGMA_SHARED, _SIGMA_OWN = 0.35, 0.4
 """Chosen, not fitted: CPUs differ by more than GPUs of one maker."""
 
 
-def shipped_terms(kernel: Kernel) -> Terms:
-    """Return the coefficients that perfc ships for a kernel."""
-    if kernel.params.get("kind") in SERIES_KINDS:
+def shipped_terms(family: Family) -> Terms:
+    """Return the coefficients that perfc ships for the kernels of a family."""
+    if family.kind in SERIES_KINDS:
         return _HEAVY
-    whole = SHIPPED.get(kernel.op, _STREAM)
-    return SHIPPED.get(f"{kernel.op} {family_of(kernel).phase}", whole)
+    whole = SHIPPED.get(family.op, _STREAM)
+    return SHIPPED.get(f"{family.op} {family.phase}", whole)
 
 
 def seconds_of(amounts: Mapping[str, Floats], terms: Sequence[Terms]) -> Floats:
@@ -269,7 +268,9 @@ class CpuModel:
         """Price the rows, by the profile's coefficients where it has any."""
         fits = [target.fits.of(kernel) for kernel in kernels.kernels]
         terms = [
-            shipped_terms(kernel) if fit is None or fit.is_correction else fit.values
+            shipped_terms(family_of(kernel))
+            if fit is None or fit.is_correction
+            else fit.values
             for kernel, fit in zip(kernels.kernels, fits, strict=True)
         ]
         count = len(kernels)

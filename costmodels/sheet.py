@@ -10,8 +10,9 @@ from typing import cast
 
 import attrs
 
-from perfc.costmodels.calibration import is_profile, parse_calibration
+from perfc.costmodels.calibration import is_profile, parse_calibration, refuse
 from perfc.costmodels.catalog import find_sheet
+from perfc.costmodels.fit_check import coefficient_problems
 from perfc.costmodels.kernel_fit import fits_of
 from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.sheet_fields import (
@@ -105,6 +106,7 @@ def _calibrated(
     if overrides:
         fields, sources = _override(fields, sources, overrides)
     target = _build(base, fields, sources)
+    refuse(list(coefficient_problems(found.fits, target.device)), where)
     host = target.host
     if found.has_host:
         host = attrs.evolve(host, overheads=path)

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfc.costmodels.cpu import shipped_terms
 from perfc.costmodels.cpu_amounts import amounts_of
-from perfc.costmodels.kernel_fit import SCALE, START
+from perfc.costmodels.kernel_fit import SCALE, START, family_of
 from perfc.costmodels.protocol import CostModel, Floats, KernelTable
 from perfc.costmodels.select import price
 from perfc.costmodels.target import Target
@@ -49,7 +49,7 @@ def terms_of(
 
 def _of_cpu(kernels: KernelTable, target: Target) -> Terms:
     amounts = amounts_of(kernels, target)
-    shipped = [shipped_terms(kernel) for kernel in kernels.kernels]
+    shipped = [shipped_terms(family_of(kernel)) for kernel in kernels.kernels]
     # The model has no more terms than it ships: streams have no slowdown.
     names = tuple(name for name in amounts if any(name in terms for terms in shipped))
     mean = [sum(t.get(name, 0.0) for t in shipped) / len(shipped) for name in names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from perfc.costmodels import (
+    Family,
     HostProfileError,
     TargetError,
     cost_models,
@@ -17,6 +19,7 @@ from perfc.costmodels import (
     load_target,
     price,
 )
+from perfc.costmodels.cpu import SHIPPED, shipped_terms  # not public
 from perfc.ir import Kernel, PerfcError, Record, Work
 
 HEAD = """
@@ -51,6 +54,77 @@ def _write(folder: Path, text: str) -> str:
     path = folder / "mine.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def _cpu_profile(op: str, phase: str, values: Mapping[str, float]) -> str:
+    listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+    kernel = KERNEL.replace('"gemm"', f'"{op}"\nphase = "{phase}"')
+    kernel = kernel.replace("start_us = 1.0, scale = 1.5", listed)
+    return HEAD + DEVICE.replace("t4", "cpu") + kernel
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, "elementwise"])
+def test_a_profile_without_a_term_of_its_model_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    """Whichever it is: what an older perfc did not know would cost nothing else."""
+    op, _, phase = name.partition(" ")
+    shipped = shipped_terms(Family(op, "fp32", phase or "forward"))
+    whole = _write(tmp_path, _cpu_profile(op, phase or "forward", shipped))
+    (fit,) = load_target(whole).fits.by_family.values()
+
+    assert dict(shipped) == dict(fit.values)
+    for term in shipped:
+        rest = {other: value for other, value in shipped.items() if other != term}
+        path = _write(tmp_path, _cpu_profile(op, phase or "forward", rest))
+        expected = f"{path}: profile: values of {fit.family} lack {term}; calibrate "
+        with pytest.raises(TargetError, match=f"^{re.escape(expected)}again$"):
+            load_target(path)
+
+
+@pytest.mark.parametrize(
+    ("target", "op", "values", "expected"),
+    [
+        ("t4", "gemm", "start_us = 1.0", "values of gemm fp32 lack scale; cal"),
+        ("t4", "softmax", "scale = 1.5", "values of softmax fp32 lack start_us; cal"),
+        ("t4", "gemm", "tile_efficiency = 0.9", "gemm fp32 lack scale, start_us; cal"),
+        ("cpu", "gemm", "scale = 1.5", "values of gemm fp32 lack start_us; cal"),
+        (
+            "t4",
+            "softmax",
+            "scale = 1.5, start_us = 1, tile_efficiency = 1",
+            "values of softmax fp32 have unknown tile_efficiency; calibrate again",
+        ),
+        (
+            "cpu",
+            "gemm",
+            "scale = 1.5, start_us = 1, gone_us = 1",
+            "values of gemm fp32 have unknown gone_us; calibrate again",
+        ),
+    ],
+)
+def test_coefficients_of_another_version_are_refused(
+    tmp_path: Path, target: str, op: str, values: str, expected: str
+) -> None:
+    """What lacks in a correction, and what no model of the family asks for."""
+    text = HEAD + DEVICE.replace("t4", target) + KERNEL.replace("gemm", op)
+    path = _write(tmp_path, text.replace("start_us = 1.0, scale = 1.5", values))
+    with pytest.raises(TargetError, match=re.escape(expected)):
+        load_target(path)
+
+
+def test_parameters_of_products_that_were_not_fitted_are_shipped(
+    tmp_path: Path,
+) -> None:
+    """A profile may say one of them: the others are what they were when it was made."""
+    text = HEAD + DEVICE + KERNEL.replace("scale", "tile_efficiency = 0.5, scale")
+    target = load_target(_write(tmp_path, text))
+    corrected = load_target(_write(tmp_path, HEAD + DEVICE + KERNEL))
+    slow, fast = (
+        price([PRODUCT], each, cost_models()).seconds[0] for each in (target, corrected)
+    )
+
+    assert slow > 1.2 * fast
 
 
 NEAR = """[kernels.near]
