@@ -98,6 +98,8 @@ _CONVOLUTION: Terms = {
     "library_us": 50.0,
     "grouped": 1.5,
     "grouped_rest": 6.0,
+    "idle_lanes": 1.1,
+    "group_half": 100.0,
     "padded_in": 0.8,
     "padded_out": 0.5,
     "reorder_us": 8.0,

@@ -165,8 +165,9 @@ def _of_matrix(kernel: Kernel) -> Sequence[float]:
 
 
 def _of_conv(kernel: Kernel) -> Sequence[float]:
-    _, *sizes = product_sizes(kernel)
-    return *sizes, _number(kernel.params, "groups", 1)
+    groups = kernel.params.integer("groups", 1)
+    _, rows, columns, depth = product_sizes(kernel)
+    return rows, max(columns // groups, 1), depth, groups
 
 
 def _of_bags(kernel: Kernel) -> Sequence[float]:

@@ -10,7 +10,8 @@ from perfc.ir import Kernel
 def product_sizes(kernel: Kernel) -> tuple[float, ...]:
     """Return b, m, n and k of the product that a kernel computes, ones if it is none.
 
-    b counts products that are called one by one: a single one is no batch, 0.
+    b counts products that are called one by one: a single one is no batch, 0. Groups of
+    a convolution share a call: each of the columns is as deep as its group.
     """
     p = kernel.params
     if kernel.op == "gemm":
@@ -22,9 +23,9 @@ def product_sizes(kernel: Kernel) -> tuple[float, ...]:
         return float(heads), *map(float, sizes)
     if kernel.op in {"conv2d", "conv3d"}:
         groups = p.integer("groups", 1)
-        columns = max(p.integer("c_out") // groups, 1)
+        columns = max(p.integer("c_out"), 1)
         depth = max(p.integer("c_in") // groups, 1) * _window(kernel)
-        rows = kernel.work.flops / (2 * columns * depth * groups)
+        rows = kernel.work.flops / (2 * columns * depth)
         return 0.0, max(rows, 1.0), float(columns), float(depth)
     return 0.0, 1.0, 1.0, 1.0
 
