@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
 from perfc.passes import (
     DATA_PARALLEL,
@@ -116,10 +117,9 @@ _TYPES = "table-wise,column-wise,row-wise"
 @click.option(
     "--cache",
     type=float,
-    default=USUAL_CACHE,
-    show_default=True,
     metavar="SHARE",
-    help="Share of the rows that a cache of uvm-caching holds.",
+    help=f"Share of the rows that a cache of uvm-caching holds; {USUAL_CACHE:g} if not "
+    "given.",
 )
 @click.option(
     "--popularity",
@@ -299,12 +299,25 @@ def _tiers(options: dict[str, Any]) -> Tiers:
     if unknown := [name for name in names if name not in TIERS]:
         msg = f"--tiers: {unknown[0]!r} is none of {', '.join(TIERS)}"
         raise UsageError(msg)
-    if not is_share(options["cache"]):
-        msg = f"--cache {options['cache']:g}: expected more than 0, up to 1"
-        raise UsageError(msg)
     host_bytes = _size("--host-memory", options["host_memory"])
     room = math.inf if host_bytes is None else host_bytes
-    return Tiers(tuple(names), options["cache"], room)
+    return Tiers(tuple(names), _cache(options["cache"], names), room)
+
+
+def _cache(share: float | None, tiers: Iterable[str]) -> float:
+    """Read which share of the rows a cache holds, if any tier has one."""
+    if share is None:
+        return USUAL_CACHE
+    if not is_share(share):
+        msg = f"--cache {share:g}: expected more than 0, up to 1"
+        raise UsageError(msg)
+    if UVM_CACHING not in tiers:
+        msg = (
+            f"--cache {share:g}: no tier of --tiers {','.join(tiers)} has a cache; "
+            f"add {UVM_CACHING}, or leave --cache out"
+        )
+        raise UsageError(msg)
+    return share
 
 
 def _size(option: str, text: str | None) -> float | None:

@@ -209,6 +209,8 @@ def test_progress_goes_to_stderr(command: Command) -> None:
         (("--memory", "20MB"), 1, "too much; use more ranks"),
         (("--tiers", "disk"), 2, "--tiers: 'disk' is none of hbm, uvm-caching, uvm"),
         (("--tiers", ""), 2, "--tiers: '' is none of"),
+        (("--cache", "0.1"), 2, "--cache 0.1: no tier of --tiers hbm has a cache; add"),
+        (("--cache", "0.2", "--tiers", "hbm,uvm"), 2, "no tier of --tiers hbm,uvm has"),
         (("--cache", "0"), 2, "--cache 0: expected more than 0, up to 1"),
         (("--cache", "1.01"), 2, "--cache 1.01: expected more than 0, up to 1"),
         (("--cache", "nan"), 2, "--cache nan: expected more than 0, up to 1"),
