@@ -27,6 +27,7 @@ from perfc.planning.plan_json import plan_text
 from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.searches import SEARCHES, Found, search
 from perfc.planning.sharders import SHARDERS, sharder_plan, sharder_plans
+from perfc.planning.sizes import size_text
 from perfc.planning.step_model import StepModel, reduce_timeline
 from perfc.planning.step_template import Reference
 from perfc.planning.strategy import Strategy
@@ -161,4 +162,5 @@ __all__ = [
     "search",
     "sharder_plan",
     "sharder_plans",
+    "size_text",
 ]

@@ -15,6 +15,7 @@ from perfc.planning.beam_search import Stop, beam_search
 from perfc.planning.greedy import BASELINES, greedy
 from perfc.planning.local_search import LocalSearch
 from perfc.planning.options import Draft, Task
+from perfc.planning.sizes import size_text
 
 SEARCHES = ("local", "beam", "greedy")
 """Ways to search: the first does all that the others do."""
@@ -163,34 +164,35 @@ class _Run:
 def no_room(task: Task) -> str:
     """Say why no plan fits in memory: a table, all together, or how they go."""
     limit, ranks = task.memory_bytes, task.world.ranks
+    each, host = size_text(limit), size_text(task.host_bytes)
     more = "" if task.tiers != (HBM,) else ", or host memory (--tiers hbm,uvm-caching)"
     least = [min(float(o.largest_bytes[0]) for o in found) for found in task.options]
     largest = max(range(len(least)), key=least.__getitem__)
     if least[largest] > limit:
         return (
             f"no plan fits: table {task.tables[largest].name!r} takes at least "
-            f"{_gb(least[largest])} of a rank, tables may take {_gb(limit)}: "
-            f"{_gb(least[largest] - limit)} too much; use more ranks, or allow more "
-            f"sharding types (--types){more}"
+            f"{size_text(least[largest])} of a rank, tables may take {each}: "
+            f"{size_text(least[largest] - limit)} too much; use more ranks, or allow "
+            f"more sharding types (--types){more}"
         )
     total = _least(task, [1.0, 0.0])
     if total > limit * ranks:
         return (
-            f"no plan fits: the tables take {_gb(total)}, {ranks} ranks have "
-            f"{_gb(limit)} each for them: {_gb(total - limit * ranks)} too much; use "
+            f"no plan fits: the tables take {size_text(total)}, {ranks} ranks have "
+            f"{each} each for them: {size_text(total - limit * ranks)} too much; use "
             f"more ranks{more}"
         )
     both, room = _least(task, [1.0, 1.0]), (limit + task.host_bytes) * ranks
     if task.host_bytes < math.inf and both > room:
         return (
-            f"no plan fits: the tables take {_gb(both)}, {ranks} ranks have "
-            f"{_gb(limit)} of device memory and {_gb(task.host_bytes)} of host memory "
-            f"each for them: {_gb(both - room)} too much; use more ranks, or more host "
-            "memory (--host-memory)"
+            f"no plan fits: the tables take {size_text(both)}, {ranks} ranks have "
+            f"{each} of device memory and {host} of host memory each for them: "
+            f"{size_text(both - room)} too much; use more ranks, or more host memory "
+            "(--host-memory)"
         )
-    taken = f"{_gb(total)} of {_gb(limit * ranks)}"
+    taken = f"{size_text(total)} of {size_text(limit * ranks)}"
     if task.host_bytes < math.inf and task.tiers != (HBM,):
-        taken = f"{_gb(both)} of {_gb(room)} of device and host memory together"
+        taken = f"{size_text(both)} of {size_text(room)} of device and host memory"
     return (
         f"no plan was found that fits: the tables take {taken}, but not dealt so that "
         f"each rank has room; allow more sharding types (--types){more}"
@@ -203,14 +205,3 @@ def _least(task: Task, counted: Sequence[float]) -> float:
         min(float((option.flat_bytes @ counted).sum()) for option in found)
         for found in task.options
     )
-
-
-def _gb(number: float) -> str:
-    """Write bytes so that small tables are not 0.0 GB."""
-    if number < _SMALLEST_GB:
-        return f"{number / 1e6:,.3f} MB"
-    return f"{number / 1e9:,.1f} GB"
-
-
-_SMALLEST_GB = 1e8
-"""Less is written in megabytes."""

@@ -20,6 +20,7 @@ import attrs
 
 from perfc.ir import PerfcError, UsageError
 from perfc.planning.cost import Table
+from perfc.planning.sizes import size_text
 
 SCHEMA = "perfc.sharding-task/1"
 
@@ -211,7 +212,7 @@ def _drawn(
             named = enumerate(chosen)
             return tuple(attrs.evolve(t, name=f"emb_l.{at}") for at, t in named)
     msg = (
-        f"no {few} to {many - 1} tables of {year} fit in {room / 1e9:.3g} GB, 0.8 of "
+        f"no {few} to {many - 1} tables of {year} fit in {size_text(room)}, 0.8 of "
         "the memory of all ranks: give more memory"
     )
     raise PerfcError(msg)

@@ -11,6 +11,7 @@ from perfc.ir import PerfcError, UsageError
 from perfc.passes import Plan, World
 from perfc.planning.checks import check_tables, one_of
 from perfc.planning.cost import PlanCost, Table
+from perfc.planning.sizes import size_text
 from perfc.planning.torchrec_options import KINDS, sharding_options
 from perfc.planning.torchrec_partitioners import PARTITIONERS
 from perfc.planning.torchrec_proposers import PROPOSERS, Options
@@ -125,9 +126,9 @@ class TorchRecPlanner:
 
     def _no_room(self, options: Options, proposals: int) -> str:
         least = sum(min(o.memory_bytes.sum() for o in table) for table in options)
-        ranks, each = self.world.ranks, self.memory_bytes / 1e9
+        ranks, each = self.world.ranks, size_text(self.memory_bytes)
         return (
-            f"none of {proposals} proposals fits in {ranks} x {each:.3g} GB: the "
-            f"tables take {least / 1e9:.3g} GB at least; give more ranks or memory, or "
+            f"none of {proposals} proposals fits in {ranks} x {each}: the "
+            f"tables take {size_text(least)} at least; give more ranks or memory, or "
             "allow other kinds or kernels"
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
 from perfc.passes import HBM, Placement, Plan
-from perfc.planning import MEMORIES, SEARCHES, PlanCost, Task, Tiers, search
+from perfc.planning import MEMORIES, SEARCHES, PlanCost, Task, Tiers, search, size_text
 from perfc.tools.report import Report
 from perfc.tools.shard_model import ShardModel
 
@@ -336,9 +336,8 @@ def _room_bytes(target: Target, dense_bytes: float) -> float:
     if dense_bytes < usable_bytes:
         return usable_bytes - dense_bytes
     msg = (
-        f"no room for tables: the rest of the step takes {dense_bytes / 1e9:,.1f} GB "
-        f"of a rank, {target.name} has {usable_bytes / 1e9:,.1f} GB; use a smaller "
-        "batch"
+        f"no room for tables: the rest of the step takes {size_text(dense_bytes)} "
+        f"of a rank, {target.name} has {size_text(usable_bytes)}; use a smaller batch"
     )
     raise PerfcError(msg)
 
@@ -413,7 +412,7 @@ def _check_fits(plan: RankedPlan) -> None:
     most, room = float(plan.used_bytes[rank, memory]), float(plan.room_bytes[memory])
     where = " of the host's memory" if MEMORIES[memory] == "host" else ""
     msg = (
-        f"plan {plan.name} does not fit: tables take {most / 1e9:,.1f} GB of rank "
-        f"{rank}{where}, they may take {room / 1e9:,.1f} GB"
+        f"plan {plan.name} does not fit: tables take {size_text(most)} of rank "
+        f"{rank}{where}, they may take {size_text(room)}"
     )
     raise PerfcError(msg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from perfc.planning import size_text
 from perfc.tools.report_numbers import format_us
 from perfc.tools.shard import RankedPlan, Sharding
 from perfc.tools.shard_report import kinds_of, name_of, on_host, reason, shown_ranks
@@ -100,7 +101,7 @@ def _bars(one: RankedPlan, ranks: Sequence[int], longest_s: float) -> Iterator[s
         yield _rect("update", later, y, second, format_us(float(update_s[rank]) * US))
         both = format_us(float(lookup_s[rank] + update_s[rank]) * US)
         yield _text(later + second + 5, y, both)
-        size = f"{float(one.device_bytes[rank]) / 1e9:,.1f} GB"
+        size = size_text(float(one.device_bytes[rank]))
         yield _rect("memory", memory, y, held, size)
         yield _text(memory + held + 5, y, size)
     x, bottom = memory + _HALF * _room(one) / most, _ROW * (len(ranks) + 1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfc.passes import HBM
-from perfc.planning import plan_text
+from perfc.planning import plan_text, size_text
 from perfc.tools.report_numbers import format_share, format_us
 from perfc.tools.shard import RankedPlan, Sharding
 from perfc.tools.texts import columns_text
@@ -39,12 +39,13 @@ def _title(found: Sharding) -> str:
     title = (
         f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
         f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
-        f"tables of {_gb(size)}"
+        f"tables of {size_text(size)}"
     )
-    room = f"Tables may take {_gb(float(found.room_bytes[0]))} of a rank"
+    room = f"Tables may take {size_text(float(found.room_bytes[0]))} of a rank"
     if found.dense_bytes is not None:
         whole = model.target.device.memory.usable_bytes
-        room += f": {_gb(whole)} less {_gb(found.dense_bytes)} for the rest of the step"
+        rest = size_text(found.dense_bytes)
+        room += f": {size_text(whole)} less {rest} for the rest of the step"
     return f"{title}.\n{room}.{_host_room(found)}"
 
 
@@ -55,7 +56,7 @@ def _host_room(found: Sharding) -> str:
         return ""
     room = float(found.room_bytes[1])
     if room < np.inf:
-        return f"\nThey may take {_gb(room)} of host memory for each rank."
+        return f"\nThey may take {size_text(room)} of host memory for each rank."
     return (
         "\nHost memory is not limited: no sheet says how much there is; "
         "--host-memory SIZE does."
@@ -71,10 +72,6 @@ def _us(seconds: float) -> str:
     return format_us(float(seconds) * US)
 
 
-def _gb(number: float) -> str:
-    return f"{number / 1e9:,.1f} GB"
-
-
 def _ranking(found: Sharding) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each plan."""
     rows: list[tuple[str, ...]] = [
@@ -84,6 +81,7 @@ def _ranking(found: Sharding) -> list[tuple[str, ...]]:
     samples = found.model.samples * found.model.world.ranks
     for one in found.plans:
         more = one.step_s / best_s - 1
+        fullest = size_text(float(one.device_bytes.max()))
         rows.append(
             (
                 one.name,
@@ -92,7 +90,7 @@ def _ranking(found: Sharding) -> list[tuple[str, ...]]:
                 f"{samples / one.step_s:,.0f}",
                 "-" if one.loads is None or one.last is None else str(one.last),
                 one.decides if one.loads is not None else "-",
-                _gb(float(one.device_bytes.max())) + ("" if one.fits else ", too much"),
+                fullest + ("" if one.fits else ", too much"),
                 kinds_of(one),
             )
         )
@@ -179,8 +177,8 @@ def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
                 _us(lookup_s[rank]),
                 _us(update_s[rank]),
                 _us(slack_s[rank]),
-                _gb(float(plan.device_bytes[rank])),
-                *(_gb(float(plan.host_bytes[rank])) for _ in host),
+                size_text(float(plan.device_bytes[rank])),
+                *(size_text(float(plan.host_bytes[rank])) for _ in host),
                 "".join(marks) + ("  last" if rank == plan.last else ""),
             )
         )
