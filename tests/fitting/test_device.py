@@ -36,6 +36,11 @@ def _profile(rows: list[Measurement], folder: Path) -> str:
     return str(path)
 
 
+def _written(value: float) -> float:
+    """Return a number as a profile has it."""
+    return float(f"{value:.6g}")
+
+
 def test_a_slower_gpu_is_found_to_be_slower(tmp_path: Path) -> None:
     """Rows of twice perfc's time and 3 us give those numbers.
 
@@ -87,7 +92,7 @@ def test_only_rows_to_fit_are_fitted_and_only_the_others_reported() -> None:
 
 
 def test_a_profile_says_what_calibrate_found(tmp_path: Path) -> None:
-    """Coefficients, sigmas, fields and host times survive the file."""
+    """Coefficients, sigmas, fields and host times survive the file, to six digits."""
     rows = products("cpu", noisy(_twice_and_three_us), "event")
     found = calibrate_rows(rows)
     path = _profile(rows, tmp_path)
@@ -97,11 +102,13 @@ def test_a_profile_says_what_calibrate_found(tmp_path: Path) -> None:
     assert found.host is not None
     for fit in found.device.fits:
         read = target.fits.by_family[fit.family]
-        assert pytest.approx(dict(fit.values), rel=1e-5) == dict(read.values)
-        assert pytest.approx(fit.sigma_independent, rel=1e-5) == read.sigma_independent
+        written = {name: _written(value) for name, value in fit.values.items()}
+        assert written == dict(read.values)
+        assert _written(fit.sigma_shared) == read.sigma_shared
+        assert _written(fit.sigma_independent) == read.sigma_independent
         assert fit.rows == read.rows
-    dispatch_s = found.host.profile.t2_s.default_s
-    assert pytest.approx(dispatch_s, rel=1e-5) == host.t2_s.default_s
+    dispatch_us = _written(found.host.profile.t2_s.default_s * 1e6)
+    assert pytest.approx(dispatch_us, rel=1e-15) == host.t2_s.default_s * 1e6
     assert 6 == target.device.sm_count
     assert "mine" == target.profile
     assert path == target.host.overheads
