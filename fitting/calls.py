@@ -7,6 +7,7 @@ measured it is a floor of its name times a factor of the host.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -146,25 +147,54 @@ def _all_sessions(samples: Sequence[Sample]) -> dict[str, dict[str, Sessions]]:
 def _sessions(met: Floats, us: Floats) -> Iterator[tuple[float, float]]:
     """Yield the first row of each session, and what its call takes.
 
-    Rows are cut in two where their low ends say most, as long as these differ, and both
-    are the host's.
+    Rows are cut where their low ends say most, as long as these differ, and all are the
+    host's: in two, or in three, for a host that was slow for a while shows no low end
+    of its own beside what comes before and after.
     """
+    for cuts in (_best_cut(us), _best_cuts(us)):
+        if cuts and _are_sessions(np.split(us, cuts)):
+            edges = (0, *cuts, len(us))
+            for first, last in itertools.pairwise(edges):
+                yield from _sessions(met[first:last], us[first:last])
+            return
+    near = us[us <= NEAR * np.quantile(us, LOW_END)]
+    yield float(met[0]), float(np.median(near))
+
+
+def _best_cut(us: Floats) -> tuple[int, ...]:
+    """Return the row at which two sessions would part; nothing of too few rows."""
+    losses = {(cut,): _low_loss(us[:cut]) + _low_loss(us[cut:]) for cut in _places(us)}
+    return min(losses, key=losses.__getitem__, default=())
+
+
+def _best_cuts(us: Floats) -> tuple[int, ...]:
+    """Return the two rows at which three sessions would part; nothing of too few."""
+    places = _places(us)
+    before = {cut: _low_loss(us[:cut]) for cut in places}
+    behind = {cut: _low_loss(us[cut:]) for cut in places}
+    losses = {
+        (one, other): before[one] + _low_loss(us[one:other]) + behind[other]
+        for one, other in itertools.combinations(places, 2)
+        if other - one >= FEWEST_OF_SESSION
+    }
+    return min(losses, key=losses.__getitem__, default=())
+
+
+def _places(us: Floats) -> range:
+    """Return the rows where sessions may part."""
     step = -(-len(us) // MOST_CUTS)
-    cuts = range(FEWEST_OF_SESSION, len(us) - FEWEST_OF_SESSION + 1, step)
-    losses = {cut: _low_loss(us[:cut]) + _low_loss(us[cut:]) for cut in cuts}
-    cut = min(losses, key=losses.__getitem__, default=0)
-    parts = [us[:cut], us[cut:]] if cut else [us]
+    return range(FEWEST_OF_SESSION, len(us) - FEWEST_OF_SESSION + 1, step)
+
+
+def _are_sessions(parts: Sequence[Floats]) -> bool:
+    """Whether all are sure of their low ends, and neighbours differ in them."""
     ends = [float(np.quantile(part, LOW_END)) for part in parts]
     sure = [
         np.mean(part <= SURE * end) > SURE_SHARE
         for part, end in zip(parts, ends, strict=True)
     ]
-    if all(sure) and max(ends) > CHANGED * min(ends):
-        yield from _sessions(met[:cut], us[:cut])
-        yield from _sessions(met[cut:], us[cut:])
-    else:
-        near = us[us <= NEAR * np.quantile(us, LOW_END)]
-        yield float(met[0]), float(np.median(near))
+    changed = [max(pair) > CHANGED * min(pair) for pair in itertools.pairwise(ends)]
+    return all(sure) and all(changed)
 
 
 def _low_loss(us: Floats) -> float:

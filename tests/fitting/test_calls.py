@@ -79,24 +79,30 @@ def test_floors_and_factors_come_back() -> None:
     assert found.sigma < 1e-6 < found.sigma_other_host
 
 
-def test_sessions_of_a_table_come_apart() -> None:
-    """A call that takes longer from some row of a table on is known to."""
-    target, floors_us = load_target("v100-pcie-32g"), np.repeat([40.0, 48.0], 225)
-    place = np.arange(450.0) * 3 + 1
-    table = KernelTable([gemm(16, 16, 16, b=2)] * 450).with_param(MET, place)
+@pytest.mark.parametrize(
+    "sessions_us",
+    [(40.0, 48.0), (40.0, 48.0, 40.0), (48.0, 40.0, 48.0), (40.0, 48.0, 56.0)],
+)
+def test_sessions_of_a_table_come_apart(sessions_us: tuple[float, ...]) -> None:
+    """A call that takes longer from some row of a table on is known to, and again."""
+    target, floors_us = load_target("v100-pcie-32g"), np.repeat(sessions_us, 225)
+    count = len(floors_us)
+    place = np.arange(float(count)) * 3 + 1
+    table = KernelTable([gemm(16, 16, 16, b=2)] * count).with_param(MET, place)
     key = GroupKey(target.name, "gemm", "fp32", "event")
-    rows = Sample(key, target, table, floors_us * 1e-6, np.full(450, FITTED))
+    rows = Sample(key, target, table, floors_us * 1e-6, np.full(count, FITTED))
 
-    steady = attrs.evolve(rows, measured_s=np.full(450, 40e-6))
+    steady = attrs.evolve(rows, measured_s=np.full(count, 40e-6))
     reference = attrs.evolve(steady, target=load_target(REFERENCE))
 
     found = fit_calls([reference, rows]).sessions
 
     assert set(found) == {target.name}
     sessions = found[target.name]["gemm"]
+    firsts = [675.0 * number for number in range(len(sessions_us))]
 
-    assert [40.0, 48.0] == pytest.approx([us for _, us in sessions])
-    assert [0, 675] == pytest.approx([first for first, _ in sessions], abs=9)
+    assert list(sessions_us) == pytest.approx([us for _, us in sessions])
+    assert firsts == pytest.approx([first for first, _ in sessions], abs=9)
 
 
 def test_reported_rows_say_nothing() -> None:
