@@ -319,12 +319,15 @@ def test_a_row_that_cannot_be_is_refused(text: str) -> None:
         collective_rows_of([text])
 
 
-def test_an_exchange_in_a_quad_waits_for_single_links() -> None:
-    """Four V100 of a cube mesh: a quarter of the bytes over one link of 25 GB/s."""
-    size = 2**30
+@pytest.mark.parametrize(("size", "share"), [(2**30, 0.84), (2**32, 0.85)])
+def test_an_exchange_in_a_quad_waits_for_single_links(size: int, share: float) -> None:
+    """Four V100 of a cube mesh: a quarter of the bytes over one link of 25 GB/s.
+
+    The more bytes, the nearer Simple comes to the rate.
+    """
     seconds = _seconds("p3.16xlarge", _kernel("all_to_all", size, 4))[0]
 
-    assert size / 4 / 25e9 < seconds < size / 4 / 25e9 / 0.8
+    assert size / 4 / 25e9 < seconds < size / 4 / 25e9 / share
 
 
 def test_fewer_members_of_a_mesh_have_fewer_links() -> None:
