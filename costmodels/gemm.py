@@ -5,6 +5,8 @@ Where products of a GPU were measured in thousands, `gemm_residual` corrects the
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +24,11 @@ from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_layouts import across, is_across
 from perfc.costmodels.product_machine import Size
 from perfc.costmodels.product_parameters import (
+    BATCHED_FITTED_ON,
     SIMT_FITTED_ON,
     SIMT_MODES,
     TENSOR_FITTED_ON,
+    GemmParameters,
     calibrated,
     simt_parameters,
     tensor_parameters,
@@ -40,6 +44,7 @@ from perfc.costmodels.protocol import (
     Estimate,
     Flags,
     Floats,
+    Indices,
     KernelTable,
     Priced,
     Provenance,
@@ -70,21 +75,21 @@ class GemmModel:
         """Price the rows."""
         simt = uses_simt(kernels)
         products = products_of(kernels, target)
-        on_simt, sigma_simt, own_simt = _simt_trust(target)
-        on_tensor, sigma_tensor, own_tensor = _tensor_trust(target)
         seconds = math_seconds(products, simt, target)
         if target.fits:
             _put_calibrated(seconds, products, kernels, target)
-        shared = np.where(simt, sigma_simt, sigma_tensor)
-        own = np.where(simt, own_simt, own_tensor)
         known = correct(seconds, products, kernels, target)
-        shared[known], own[known] = SIGMA_SHARED, SIGMA_INDEPENDENT
+        trusts = target.once(_trusts)
+        batched = products.sizes[0] > 1
+        # Of `_Trusts`: the first that holds; single products else.
+        at: Indices = np.select([known, ~simt, batched], [0, 1, 2], 3)
+        numbers: list[int] = at.tolist()
         return Estimate(
             without_beside(seconds, kernels, target),
-            shared,
-            own,
+            np.array([each.shared for each in trusts])[at],
+            np.array([each.own for each in trusts])[at],
             [self.name] * len(kernels),
-            _either(simt, on_simt, on_tensor),
+            [trusts[number].provenance for number in numbers],
         )
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
@@ -104,14 +109,16 @@ class GemmModel:
             transposed=transposed,
             across=(size.m == 1 or size.n == 1) and is_across(one.kernel),
         )
-        trust_of = _simt_trust if one.math in SIMT_MODES else _tensor_trust
-        provenance, shared, own = target.once(trust_of)
+        trusts = target.once(_trusts)
+        found = trusts.tensor
+        if one.math in SIMT_MODES:
+            found = trusts.batched if size.batch > 1 else trusts.single
         dtype = one.math if one.math == "tf32" else one.kernel.dtype
         known = correct_one(seconds, size, dtype, target, transposed=transposed)
         if known is not None:
-            seconds, shared, own = known, SIGMA_SHARED, SIGMA_INDEPENDENT
+            seconds, found = known, trusts.corrected
         seconds = without_beside_one(seconds, one, target)
-        return Priced(seconds, shared, own, provenance)
+        return Priced(seconds, found.shared, found.own, found.provenance)
 
 
 def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
@@ -124,20 +131,37 @@ def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
     return Size(b, m, n, k, one.bytes, peak)
 
 
-def _either(rows: Flags, one: Provenance, other: Provenance) -> list[Provenance]:
-    if one is other:
-        return [one] * len(rows)
-    return [one if row else other for row in rows.tolist()]
+class _Trust(NamedTuple):
+    """Where a price comes from, and how uncertain it is."""
+
+    provenance: Provenance
+    shared: float
+    own: float
 
 
-def _simt_trust(target: Target) -> tuple[Provenance, float, float]:
-    p = simt_parameters()
-    return *trust(p.sigma_shared, SIMT_FITTED_ON, target), p.sigma_independent
+class _Trusts(NamedTuple):
+    """The same of each kind of product on a GPU."""
+
+    corrected: _Trust
+    """Where products of that GPU, type and size were measured in thousands."""
+    tensor: _Trust
+    batched: _Trust
+    """Without tensor cores, as are single ones."""
+    single: _Trust
 
 
-def _tensor_trust(target: Target) -> tuple[Provenance, float, float]:
-    p = tensor_parameters(target.device.architecture)
-    return *trust(p.sigma_shared, TENSOR_FITTED_ON, target), p.sigma_independent
+def _trusts(target: Target) -> _Trusts:
+    simt, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
+
+    def of(p: GemmParameters, fitted_on: frozenset[str]) -> _Trust:
+        return _Trust(*trust(p.sigma_shared, fitted_on, target), p.sigma_independent)
+
+    return _Trusts(
+        _Trust(Provenance.FITTED, SIGMA_SHARED, SIGMA_INDEPENDENT),
+        of(tensor, TENSOR_FITTED_ON),
+        of(simt, BATCHED_FITTED_ON),
+        of(simt, SIMT_FITTED_ON),
+    )
 
 
 def _put_calibrated(

@@ -13,8 +13,12 @@ from perfc.costmodels.target import Target
 SIMT_MODES = frozenset({"fp64", "fp32", "fp16_vector", "bf16_vector"})
 """Math modes without tensor cores."""
 
-SIMT_FITTED_ON = frozenset({"6.0", "6.1", "7.0", "7.5", "8.0"})
+SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0"})
 """Compute capabilities of the GPUs that the SIMT parameters are fitted on."""
+
+BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
+"""The same of batched products: Pascal's others run Maxwell's kernels, and are left out
+(`fitting/product_fit.py`)."""
 
 TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
 """The same of tensor cores."""

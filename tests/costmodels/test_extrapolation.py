@@ -15,6 +15,7 @@ from perfc.costmodels import (
 from perfc.ir import Kernel
 
 PRODUCT = gemm(512, 512, 512)
+FEW_ROWS, BATCH = gemm(8, 512, 512), gemm(512, 512, 512, b=4)
 TENSOR_PRODUCT = gemm(512, 512, 512, dtype="fp16", math="fp16")
 SOFTMAX = over_rows("softmax", 64, 64)
 
@@ -25,7 +26,11 @@ SOFTMAX = over_rows("softmax", 64, 64)
         (PRODUCT, "v100", Provenance.FITTED),
         (PRODUCT, "a30", Provenance.FITTED),  # compute capability 8.0, as A100
         (PRODUCT, "a10", Provenance.ANALYTIC),  # 8.6
-        (PRODUCT, "p4", Provenance.FITTED),  # its batches, not its linear layers
+        (PRODUCT, "p4", Provenance.FITTED),  # by a network, not by the formula
+        (FEW_ROWS, "p4", Provenance.ANALYTIC),  # fewer than any that was measured
+        (FEW_ROWS, "v100-pcie", Provenance.FITTED),
+        (PRODUCT, "titan-xp", Provenance.ANALYTIC),
+        (BATCH, "titan-xp", Provenance.FITTED),  # 6.1, as P4
         (PRODUCT, "h100", Provenance.ANALYTIC),  # fp32 rows end at 8.0
         (PRODUCT, "mi210", Provenance.ANALYTIC),
         (TENSOR_PRODUCT, "h100-pcie", Provenance.FITTED),
