@@ -104,7 +104,7 @@ def test_products_grow_with_depth_and_batch(m: int, n: int, k: int, b: int) -> N
         gemm(m, n, k, b=b + 1), gemm(m, n, 2 * k, b=b + 1), gemm(m, n, k, b=2 * (b + 1))
     )
 
-    assert small <= min(deeper, more)
+    assert small <= min(deeper, more) * (1 + 1e-12)  # but for rounding
 
 
 @pytest.mark.parametrize("op", [*ROW_OPS, "pool", "gather", "transpose"])
