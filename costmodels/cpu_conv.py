@@ -69,7 +69,7 @@ class _Shares(NamedTuple):
 _NOTHING = _Shares()
 
 
-def is_grouped(kernel: Kernel) -> bool:
+def is_depthwise(kernel: Kernel) -> bool:
     """Whether it is a convolution of which every channel is a group of its own."""
     return _groups(kernel) > 1 and _channels(kernel) == (1, 1)
 
@@ -132,7 +132,7 @@ def _shares(kernel: Kernel, lanes: int) -> _Shares:
     if kernel.op not in _CONVOLUTIONS:
         return _NOTHING
     c_in, c_out = _channels(kernel)
-    if is_grouped(kernel):
+    if is_depthwise(kernel):
         rest = kernel.params.integer("c_out") % lanes > 0
         return _Shares(grouped=1.0, grouped_rest=float(rest))
     if _groups(kernel) > 1:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.causal import executed_share
-from perfc.costmodels.cpu_conv import conv_amounts, is_grouped
+from perfc.costmodels.cpu_conv import conv_amounts, is_depthwise
 from perfc.costmodels.maths import ARRAYS
 from perfc.costmodels.product_sizes import product_sizes
 from perfc.costmodels.protocol import Floats, KernelTable
@@ -145,7 +145,7 @@ class _Products:
             signatures = kernels.take(attention).signatures
             flops_s[attention] *= executed_share(signatures, ARRAYS)
         vector = by_vectors(kernels)
-        grouped = np.array([is_grouped(k) for k in kernels.kernels], dtype=np.bool_)
+        grouped = np.array([is_depthwise(k) for k in kernels.kernels], dtype=np.bool_)
         params = [kernel.params for kernel in kernels.kernels]
         gemm = np.array([k.op == "gemm" for k in kernels.kernels], dtype=np.bool_)
         batch, m, n, k = sizes.T
