@@ -71,16 +71,23 @@ def lower_bound(kernels: KernelTable, target: Target) -> Floats:
 
 def at_least_bound_of_one(seconds: float, one: OneSignature, target: Target) -> float:
     """Raise *seconds* of one kernel to its lower bound; as `at_least_bound`."""
-    device = target.device
+    moved, device = one.bytes, target.device
     rate = device.memory.bytes_per_s
-    for memory in reversed(device.memories):
-        if one.bytes <= memory.capacity_bytes:
-            rate = memory.bytes_per_s
+    for capacity_bytes, bytes_per_s in target.once(_levels):
+        if moved <= capacity_bytes:
+            rate = bytes_per_s
+            break
     # All work, nothing saved: no bound is above. It is sooner found, and rarely higher.
-    roof_s = max(one.bytes / rate, one.flops / device.flops_per_s.get(one.math, 1.0))
-    if seconds >= roof_s and one.op != "memcpy":
+    computed_s = one.flops / device.flops_per_s.get(one.math, 1.0)
+    if moved / rate <= seconds >= computed_s and one.op != "memcpy":
         return seconds
     return max(seconds, lower_bound_of_one(one, target))
+
+
+def _levels(target: Target) -> list[tuple[int, float]]:
+    """Return the capacity and the rate of each memory, fastest first."""
+    memories = target.device.memories
+    return [(memory.capacity_bytes, memory.bytes_per_s) for memory in memories]
 
 
 def lower_bound_of_one(one: OneSignature, target: Target) -> float:

@@ -16,7 +16,8 @@ of NeuSight's (MIT; fp32; event pairs whose kernel the host's call does not hide
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -30,25 +31,6 @@ from perfc.costmodels.target import Target
 
 RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
 """Weights by target, type of the rows and layer."""
-
-_HEIGHTS = (32, 64, 128, 192, 256)
-_WIDTHS = (64, 128, 256)
-_TILES = (
-    *((32, 64), (64, 64), (128, 64), (64, 128)),
-    *((128, 128), (192, 128), (128, 256), (256, 128)),
-)
-"""Tiles whose waves the network sees."""
-
-_PER_HEIGHT = tuple(1 / height for height in _HEIGHTS)
-_PER_WIDTH = tuple(1 / width for width in _WIDTHS)
-_TILES_AT = tuple((_HEIGHTS.index(h), _WIDTHS.index(w)) for h, w in _TILES)
-"""Where the height and the width of each are."""
-
-_PADDED = (128, 192)
-"""Tile heights whose padding it sees."""
-
-_STEPS = (1, 4, 8, 16, 32, 64, 128)
-"""Numbers of rows up to which libraries have kernels of their own."""
 
 _LOG2_6, _WARM = math.log2(6), 1.5 * math.log(2)
 """From what of L2 on operands are warm, and how sharply they cool."""
@@ -117,7 +99,7 @@ def ranged(seconds: Floats, products: Products) -> Floats:
 def _ranged(
     seconds: Number, size: Size[Number], transposed: Number, maths: Maths[Number]
 ) -> tuple[Number, ...]:
-    batch, m, n, k = size[:4]
+    batch, m, n, k, _, _ = size
     side = maths.most(maths.most(m, n), k) * maths.flag(batch > 1)
     return batch, m, n, k, side, seconds, batch * transposed
 
@@ -170,41 +152,58 @@ def _features(
     transposed: Number,
     target: Target,
     maths: Maths[Number],
-) -> Sequence[Number]:
-    device, log2, tanh = target.device, maths.log2, maths.tanh
-    m, n, k, moved = size.m, size.n, size.k, size.bytes
-    per_l2 = 1 / device.l2.capacity_bytes
+) -> list[Any]:
+    """Return numbers, and flags as they are: they become numbers with the rest."""
+    log2, tanh = maths.log2, maths.tanh
+    per_l2, per_s, per_sm = target.once(_per_device)
+    batch, m, n, k, moved, peak = size
+    width = batch * mean_width(size) * per_l2
     held = log2(moved * per_l2)
-    ceil, flag = maths.ceil, maths.flag
-    flops = size.batch * m * n * k * 2
-    width = size.batch * mean_width(size) * per_l2
-    found: list[Number] = [log2(m), log2(n), log2(k), log2(seconds * 1e6)]
-    found += [
-        log2(size.batch),
+    found: list[Any] = [
+        log2(m),
+        log2(n),
+        log2(k),
+        log2(seconds * 1e6),
+        log2(batch),
         transposed,
         held,
-        log2(flops / size.peak / seconds),
-        log2(moved * (1 / device.memory.bytes_per_s) / seconds),
+        log2(batch * m * n * k * 2 / peak / seconds),
+        log2(moved * per_s / seconds),
         tanh((held + _LOG2_6) * _WARM),
         tanh((held + 1.0) * (2 * _WARM)),
         tanh((log2(m * k * width) + _LOG2_6) * _WARM),
         tanh((log2(k * n * width) + _LOG2_6) * _WARM),
         tanh((log2(m * n * width) + _LOG2_6) * _WARM),
     ]
-    found += _waves(size, 1 / device.sm_count, maths)
-    found += [1.0 - m / (ceil(m * (1 / height)) * height) for height in _PADDED]
-    found += [flag(m <= step) for step in _STEPS]
-    found += [flag(m % 2 == 1), flag(m % 16 == 0)]
+    found += _tiling(m, n, batch * per_sm, maths)
+    # Up to so many rows libraries have kernels of their own.
+    found += (m <= 1, m <= 4, m <= 8, m <= 16, m <= 32, m <= 64, m <= 128)  # noqa: PLR2004
+    found += (m % 2 == 1, m % 16 == 0)
     return found
 
 
-def _waves(size: Size[Number], per_sm: float, maths: Maths[Number]) -> list[Number]:
-    """Return how empty the last wave of each tile is, then how full all waves are."""
-    ceil, most = maths.ceil, maths.most
-    each = size.batch * per_sm
-    rows = [ceil(size.m * per_height) for per_height in _PER_HEIGHT]
-    columns = [ceil(size.n * per_width) * each for per_width in _PER_WIDTH]
-    waves = [rows[height] * columns[width] for height, width in _TILES_AT]
-    several = [most(count, 1.0) for count in waves]
-    empty = [ceil(count) / count - 1.0 for count in several]
-    return empty + [count / (count + 1.0) for count in waves]
+def _tiling(m: Number, n: Number, each: Number, maths: Maths[Number]) -> list[Number]:
+    """Return how well a product fills tiles and waves of them.
+
+    How empty the last wave is for each of eight tiles, then how full all waves are, and
+    how much of the tiles of 128 and 192 rows is padding. *each* is the batch over the
+    number of SMs.
+    """
+    ceil = maths.ceil
+    m32, m64, m128 = ceil(m * (1 / 32)), ceil(m * (1 / 64)), ceil(m * (1 / 128))
+    m192, m256 = ceil(m * (1 / 192)), ceil(m * (1 / 256))
+    n64, n128 = ceil(n * (1 / 64)) * each, ceil(n * (1 / 128)) * each
+    n256 = ceil(n * (1 / 256)) * each
+    waves = [m32 * n64, m64 * n64, m128 * n64, m64 * n128]
+    waves += [m128 * n128, m192 * n128, m128 * n256, m256 * n128]
+    found = [(count > 1) * (ceil(count) / count - 1.0) for count in waves]
+    found += [count / (count + 1.0) for count in waves]
+    found += [1.0 - m / (m128 * 128), 1.0 - m / (m192 * 192)]
+    return found
+
+
+def _per_device(target: Target) -> tuple[float, float, float]:
+    """Return one over the bytes of L2, over those that memory moves, over the SMs."""
+    device = target.device
+    memory_rate = device.memory.bytes_per_s
+    return 1 / device.l2.capacity_bytes, 1 / memory_rate, 1 / device.sm_count

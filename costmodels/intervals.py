@@ -13,7 +13,8 @@ all of them, or what a model says where that was not done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -37,7 +38,7 @@ _OLD = frozenset({"Maxwell", "Pascal"})
 SIZE = 1e8
 """Bytes that memory moves in the time of a kernel which errs as the file says."""
 
-SIZES = (0.03, 30.0)
+SIZES = _LEAST, _MOST = 0.03, 30.0
 """Sizes, in those, beyond which kernels err alike: few rows are smaller or larger."""
 
 FASTEST = 1e12
@@ -103,15 +104,29 @@ def interval_of(
     if one.op == "attention" and not is_measured(one, target):
         return None
     stored = one.math if one.math == "tf32" else one.kernel.dtype
-    kind = ""
-    if one.op == "gemm":
-        kind = BATCHED if one.param("b", 1.0) != 1 else _kind(target)
-    found = _of(target.once(_known), f"{one.op}{kind} {stored}")
-    if found is None:
+    batched = one.op == "gemm" and one.param("b", 1.0) != 1
+    stated, sizes_per_s = target.once(_stated)
+    if (found := stated(one.op, stored, batched)) is None:
         return None
-    size = seconds * target.once(_sizes_per_s)
-    factor = min(max(size, SIZES[0]), SIZES[1]) ** found[2]
-    return found[0] * factor, found[1] * factor
+    shared, own, power = found
+    factor = min(max(seconds * sizes_per_s, _LEAST), _MOST) ** power
+    return shared * factor, own * factor
+
+
+def _stated(
+    target: Target,
+) -> tuple[Callable[[str, str, bool], Stated | None], float]:
+    """Return what is stated of an op, a type, and of batches; and sizes per second."""
+    known = _known(target)
+
+    @functools.cache
+    def stated(op: str, stored: str, batched: bool) -> Stated | None:  # noqa: FBT001
+        kind = ""
+        if op == "gemm":
+            kind = BATCHED if batched else _kind(target)
+        return _of(known, f"{op}{kind} {stored}")
+
+    return stated, _sizes_per_s(target)
 
 
 def _kind(target: Target) -> str:

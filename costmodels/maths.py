@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
+import attrs
 import numpy as np
 
 from perfc.costmodels.protocol import Flags, Floats
@@ -18,7 +19,8 @@ Number = TypeVar("Number", float, Floats)
 """Of one kernel, or of many: then an array whose shapes broadcast."""
 
 
-class Maths(NamedTuple, Generic[Number]):
+@attrs.frozen
+class Maths(Generic[Number]):
     """What operators do not say."""
 
     ceil: Callable[[Number], Number]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from operator import le
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -16,6 +19,14 @@ _AT_ONCE = 256
 """Rows at a time: products so small that BLAS starts no threads for them."""
 
 Weights = NDArray[np.float32]
+
+_SINGLE = np.dtype(np.float32)
+
+_Vectors: TypeAlias = tuple[
+    Callable[..., bytes], tuple[tuple[Weights, Weights], ...], Weights, float
+]
+"""For one row: what writes the features in single precision, the scaled layers with
+biases of shape (out,), the weights of the last, shape (in,), and its bias."""
 
 
 @attrs.frozen(eq=False)
@@ -70,33 +81,31 @@ class Network:
 
     def of_one(self, features: Sequence[float]) -> float:
         """Return the same of one row."""
-        at = np.array(features, dtype=np.float32)
-        layers, last, last_bias = self._vectors
+        pack, layers, last, last_bias = self._vectors
+        # Half the time that `np.array` takes.
+        at: Weights = np.frombuffer(pack(*features), _SINGLE)
         for weights, bias in layers:
             at = weights.dot(at)
             at += bias
-            np.tanh(at, out=at)
+            np.tanh(at, at)
         low, high = self.limits
         return min(max(float(last.dot(at)) + last_bias, low), high)
 
     def covers(self, sizes: tuple[float, ...]) -> bool:
         """Whether sizes, as `least` has them, were measured."""
         low, high = self._range
-        for least, size, most in zip(low, sizes, high, strict=True):
-            if not least <= size <= most:  # a loop: quicker than `all` of so few
-                return False
-        return True
+        return all(map(le, low, sizes)) and all(map(le, sizes, high))
 
     @functools.cached_property
     def _range(self) -> tuple[list[float], list[float]]:
         return self.least[:, 0].tolist(), self.most[:, 0].tolist()
 
     @functools.cached_property
-    def _vectors(self) -> tuple[tuple[tuple[Weights, Weights], ...], Weights, float]:
-        """The scaled layers with biases of shape (out,); of the last, shape (in,)."""
+    def _vectors(self) -> _Vectors:
         *layers, (last, last_bias) = self._scaled
         vectors = tuple((weights, bias[:, 0].copy()) for weights, bias in layers)
-        return vectors, last[0], float(last_bias[0, 0])
+        pack = struct.Struct(f"{len(self.mean)}f").pack
+        return pack, vectors, last[0], float(last_bias[0, 0])
 
 
 @functools.cache

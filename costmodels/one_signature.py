@@ -37,9 +37,10 @@ class OneSignature:
 
     def once(self, make: Callable[[OneSignature], T]) -> T:
         """Return what *make* says of this kernel, worked out when first asked for."""
-        if make not in self._once:
-            self._once[make] = make(self)
-        found: T = self._once[make]
+        try:
+            found: T = self._once[make]
+        except KeyError:
+            found = self._once[make] = make(self)
         return found
 
     def param(self, name: str, default: float = 0.0) -> float:

@@ -39,27 +39,23 @@ class Size(NamedTuple, Generic[Number]):
     """FLOP/s."""
 
 
-class Choice(NamedTuple, Generic[Number]):
-    """A kernel of the menu on a machine; or all, arrays of shape (kernels, 1)."""
+class Choices(NamedTuple):
+    """The kernels of the menu on a machine; arrays of shape (kernels, 1)."""
 
-    per_row: Number
-    per_column: Number
+    per_row: Floats
+    per_column: Floats
     """One over rows and columns of a tile."""
-    at_once: Number
+    at_once: Floats
     """Tiles that fill an SM."""
-    per_full: Number
+    per_full: Floats
     """One over them."""
-    full: Number
+    full: Floats
     """Their outputs."""
-    share: Number
-    """Outputs of one tile over the number of SMs."""
-    least: Number
-    """Outputs that count if an SM has one tile."""
-    steepness: Number
+    steepness: Floats
     """Of how few tiles fill an SM: the exponent of what is missing."""
-    step: Number
+    step: Floats
     """Time of a step of an output, over that at the sheet's rate."""
-    loads_s: Number
+    loads_s: Floats
     """Time to load the operands of one byte of depth from L2."""
 
 
@@ -156,7 +152,7 @@ class Machine:
         return np.maximum(1.0, _STEEPNESS * lanes / menu.threads)
 
     @functools.cached_property
-    def choices(self) -> Choice[Floats]:
+    def choices(self) -> Choices:
         """The kernels as arrays of shape (kernels, 1)."""
         menu, p = self.menu, self.parameters
         at_once = np.maximum(1.0, p.full_outputs / menu.slots)
@@ -164,40 +160,32 @@ class Machine:
             1 + p.tile_half * _WIDEST_LOADS
         )
         sm_rate = p.tile_efficiency * self.boost / self.sm_count
-        return Choice(
+        return Choices(
             menu.per_row,
             menu.per_column,
             at_once,
             1 / at_once,
             at_once * menu.area,
-            menu.area / self.sm_count,
-            (1 - (1 - 1 / at_once) ** self.steepness) * at_once * menu.area,
             self.steepness,
             2 * slowdown / sm_rate,
             menu.area * menu.loads / self.l2_rate,
         )
 
     @functools.cached_property
-    def listed(self) -> tuple[Choice[float], ...]:
-        """The kernels one by one."""
-        columns = [column[:, 0].tolist() for column in self.choices]
-        return tuple(Choice(*numbers) for numbers in zip(*columns, strict=True))
+    def listed(self) -> tuple[tuple[float, float, float, tuple[float, ...]], ...]:
+        """The kernels one by one, each after what bounds it.
 
-    @functools.cached_property
-    def per_tile(self) -> tuple[tuple[float, float], ...]:
-        """One over rows and columns of each kernel's tile."""
-        return tuple((each.per_row, each.per_column) for each in self.listed)
-
-    @functools.cached_property
-    def bounds(self) -> tuple[tuple[float, float, float, float, float], ...]:
-        """What bounds each kernel: share, least, step, tiles that fill, loads."""
-        return tuple(
-            (
-                *(each.share, each.least, each.step),
-                *(each.at_once * self.sm_count, each.loads_s),
-            )
-            for each in self.listed
-        )
+        The least that a tile takes of it or a later one for a step of the depth, and
+        the least outputs that count; its outputs over the number of SMs. All are a
+        little less, so that rounding cannot put them above what they bound.
+        """
+        c, surely = self.choices, 1 - 1e-12
+        least = (1 - (1 - c.per_full) ** c.steepness) * c.full * surely
+        share = c.per_full * c.full / self.sm_count * surely
+        bounds = (_least_from(least * c.step), _least_from(least), share)
+        numbers = np.concatenate(c, axis=1).tolist()
+        listed = (column[:, 0].tolist() for column in bounds)
+        return tuple(zip(*listed, map(tuple, numbers), strict=True))
 
     @functools.cached_property
     def _reads(self) -> tuple[float, float, float, float]:
@@ -233,7 +221,12 @@ class Machine:
         return cycles / self.target.device.sm_clock_hz
 
 
+def _least_from(numbers: Floats) -> Floats:
+    """Return the least of each row and those after it; shape (rows, 1)."""
+    return np.minimum.accumulate(numbers[::-1])[::-1]
+
+
 def mean_width(size: Size[Number]) -> Number:
     """Return the bytes of an element, on average over the three matrices."""
-    elements = size.m * size.k + size.k * size.n + size.m * size.n
-    return size.bytes / (size.batch * elements)
+    batch, m, n, k, moved, _ = size
+    return moved / (batch * (m * k + k * n + m * n))

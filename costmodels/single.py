@@ -32,7 +32,7 @@ def price_one(
     kernel: Kernel, target: Target, models: Sequence[CostModel]
 ) -> Estimate | None:
     """Return what `price_table` says of a table of one kernel; None: ask that."""
-    if target.fits or target.measured:
+    if target.is_calibrated:
         return None
     one = OneSignature(kernel)
     # An unknown op is a matter of models for any op.

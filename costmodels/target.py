@@ -7,6 +7,7 @@ makers print; `load_target` converts once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -219,10 +220,16 @@ class Target:
 
     def once(self, make: Callable[[Target], T]) -> T:
         """Return what *make* says of this target, worked out when first asked for."""
-        if make not in self._once:
-            self._once[make] = make(self)
-        found: T = self._once[make]
+        try:
+            found: T = self._once[make]
+        except KeyError:
+            found = self._once[make] = make(self)
         return found
+
+    @functools.cached_property
+    def is_calibrated(self) -> bool:
+        """Whether a profile says anything of kernels."""
+        return bool(self.fits or self.measured)
 
     def peak(self, mode: str) -> float:
         """Return the device's dense FLOP/s in *mode*."""
