@@ -12,13 +12,14 @@ from perfc.costmodels.lookups import (
     Each,
     Lookups,
     has_tables,
+    listed_tables,
     lookups_of,
     lookups_of_one,
 )
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memcpy import link_bytes
 from perfc.costmodels.one_signature import OneSignature
-from perfc.costmodels.protocol import Floats, KernelTable, Signatures
+from perfc.costmodels.protocol import Floats, Indices, KernelTable, Signatures
 from perfc.costmodels.target import Target
 
 _MIN_INDEX_BYTES = 4
@@ -61,12 +62,17 @@ def lower_bound(kernels: KernelTable, target: Target) -> Floats:
     moved = kernels.bytes.copy()
     looks_up = kernels.op == "embedding_bag"
     if looks_up.any():
-        bags = np.flatnonzero(looks_up)
-        bags = bags[[has_tables(kernels.kernels[i]) for i in bags.tolist()]]
-        if len(bags):
-            part = kernels if len(bags) == len(kernels) else kernels.take(bags)
-            moved[bags] = _bytes_of_bags(part.signatures, lookups_of(part), ARRAYS)
+        part, bags = _part(kernels, np.flatnonzero(looks_up))
+        part, usable = _part(part, np.flatnonzero(part.once(listed_tables).usable))
+        if len(part):
+            found = _bytes_of_bags(part.signatures, lookups_of(part), ARRAYS)
+            moved[bags[usable]] = found
     return _bound_s(kernels.signatures, moved, target, ARRAYS)
+
+
+def _part(kernels: KernelTable, rows: Indices) -> tuple[KernelTable, Indices]:
+    """Return some rows, and which; the table itself if they are all of it."""
+    return (kernels if len(rows) == len(kernels) else kernels.take(rows)), rows
 
 
 def at_least_bound_of_one(seconds: float, one: OneSignature, target: Target) -> float:

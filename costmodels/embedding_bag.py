@@ -24,6 +24,7 @@ from perfc.costmodels.lookups import (
     Each,
     Lookups,
     has_tables,
+    listed_tables,
     lookups_of,
     lookups_of_one,
 )
@@ -69,13 +70,8 @@ class EmbeddingBagModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim forward lookups that say what they look up."""
-        return np.array(
-            [
-                k.params.get("phase", "forward") == "forward" and has_tables(k)
-                for k in kernels.kernels
-            ],
-            dtype=np.bool_,
-        )
+        listed = kernels.once(listed_tables)
+        return listed.forward & listed.usable
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""

