@@ -175,8 +175,8 @@ class ListedTables:
 
 def listed_tables(kernels: KernelTable) -> ListedTables:
     """Read them in one pass: thousands of kernels are in no CPU cache."""
-    flags: list[tuple[bool, bool, bool]] = []
-    counts: list[tuple[int, int]] = []
+    flags: list[bool] = []
+    counts: list[int] = []
     rows: list[int] = []
     dims: list[int] = []
     pooling: list[int] = []
@@ -196,8 +196,8 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
             dims.append(item("dim"))
             pooling.append(item("pooling"))
             texts.append(text)
-        flags.append((read("phase", "forward") == "forward", usable, tiered))
-        counts.append((params.integer("batch") if usable else 0, len(tables)))
+        flags += (read("phase", "forward") == "forward", usable, tiered)
+        counts += (params.integer("batch") if usable else 0, len(tables))
     forward, known, held = np.array(flags, dtype=np.bool_).reshape(-1, 3).T
     batch, each = np.array(counts, dtype=np.int64).reshape(-1, 2).T
     sizes = np.array((rows, dims, pooling), dtype=np.float64)
