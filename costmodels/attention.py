@@ -184,7 +184,7 @@ class AttentionModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return bool(sized(one, target, _SIZES))
+        return one.runs_on(target) and all(map(one.given, _SIZES))
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""

@@ -13,6 +13,7 @@ aiconfigurator's rows (Apache-2.0; CUDA graphs, vLLM 0.24: FlashAttention 3 on H
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,8 +30,8 @@ ATTENTION_RESIDUAL_FILE = FOLDER / "attention_residual.npz"
 ATTENTION_TYPE = "bf16"
 """The type that was measured; fp16 takes the same kernels."""
 
-_TILES = ((64, 1), (64, 2), (128, 1), (128, 2), (192, 1), (192, 2))
-"""Tiles of queries, and how many run on an SM at a time, whose waves it sees."""
+_TILES = (64, 128, 192)
+"""Tiles of queries whose waves it sees, where one runs on an SM at a time, and two."""
 
 _HEIGHTS = (64, 128, 144, 192)
 """Tiles whose padding it sees."""
@@ -58,10 +59,18 @@ def measured_rows(kernels: KernelTable, target: Target) -> Flags:
 
 def is_measured(kernel: OneSignature, target: Target) -> bool:
     """Whether one kernel is."""
+    return kernel.once(target.once(_measures))
+
+
+def _measures(target: Target) -> Callable[[OneSignature], bool]:
     network = target.once(_own_network)
-    if network is None or not kernel.once(_is_alike):
-        return False
-    return network.covers(kernel.once(_sizes))
+
+    def measures(kernel: OneSignature) -> bool:
+        if network is None or not _is_alike(kernel):
+            return False
+        return network.covers(kernel.once(_sizes))
+
+    return measures
 
 
 def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
@@ -104,19 +113,18 @@ def _features(
     sizes: tuple[Number, ...],
     target: Target,
     maths: Maths[Number],
-) -> list[Number]:
-    log2, ceil, sm_count = maths.log2, maths.ceil, target.device.sm_count
+) -> Sequence[Number]:
+    log2, ceil, least, most = maths.log2, maths.ceil, maths.least, maths.most
+    flag, sm_count = maths.flag, target.device.sm_count
     batch, heads, q_len, head_dim = sizes
-    amounts = (batch, heads, batch * heads, q_len, seconds * 1e6)
+    walks, per_wave = batch * heads, (sm_count, 2 * sm_count)
+    amounts = (batch, heads, walks, q_len, seconds * 1e6)
     found = [log2(amount) for amount in amounts]
-    found += [maths.flag(head_dim % width == 0) for width in (64, 16)]
-    waves = [
-        batch * heads * ceil(q_len / tile) / (sm_count * per_sm)
-        for tile, per_sm in _TILES
-    ]
-    for count in waves:
-        found.append(maths.where(count > 1, log2(ceil(count) / count), 0.0))
-    filled = [log2(count) for count in waves]
-    found += [maths.least(maths.most(each, -3.0), 3.0) for each in filled]
+    found += [flag(head_dim % width == 0) for width in (64, 16)]
+    blocks = [walks * ceil(q_len / tile) for tile in _TILES]
+    waves = [count / at_once for count in blocks for at_once in per_wave]
+    # How empty the last wave is, how full all are, and what padding adds to tiles.
+    found += [log2(ceil(count) / count) * flag(count > 1) for count in waves]
+    found += [least(most(log2(count), -3.0), 3.0) for count in waves]
     found += [log2(ceil(q_len / height) * height / q_len) for height in _HEIGHTS]
     return found
