@@ -17,8 +17,8 @@ from perfc.fitting.collectives import (
     Floats,
     collective_samples,
     corrected_s,
-    fit_parameters,
     fit_rows,
+    fit_systems,
     line_s,
     modelled_s,
     off_curve,
@@ -52,8 +52,16 @@ def set_collectives(
     """Write `fitted/collectives.toml` and the table of docs/accuracy.md."""
     files = sorted((data / "measurements").glob("collectives_*.parquet"))
     samples = collective_samples(map(read_columns, files))
+    used = [s for s in samples if not s.software.startswith(OTHERS)]
+    told, p = fit_systems([s.of(s.fitted) for s in used])
+    samples = [
+        *(
+            attrs.evolve(s, ll_by_peer=t.ll_by_peer)
+            for s, t in zip(used, told, strict=True)
+        ),
+        *(s for s in samples if s.software.startswith(OTHERS)),
+    ]
     fitted = [sample.of(sample.fitted) for sample in samples]
-    p = fit_parameters([s for s in fitted if not s.software.startswith(OTHERS)])
     rows = [fit_rows(sample, p) for sample in fitted]
     tables: dict[str, Mapping[str, object]] = {
         "parameters": attrs.asdict(p),
@@ -66,6 +74,7 @@ def set_collectives(
             "device": f'"{sample.target.device.name}"',
             "software": f'"{sample.software}"',
             "fabric": f'"{sample.fabric}"',
+            "ll_by_peer": str(sample.ll_by_peer).lower(),
             "rows": "[\n" + "".join(f'  "{row}",\n' for row in known.texts()) + "]",
         }
     write_fitted("collectives", tables, SOURCES)
@@ -95,8 +104,8 @@ def _sigmas(
             seen.append(off_curve(sample, p))
     for sample in nodes:
         others = [s for s in nodes if s.target.name != sample.target.name]
-        elsewhere = fit_parameters([s.of(s.fitted) for s in others])
-        asked = sample.of(sample.fitted)
+        _, elsewhere = fit_systems(_untold(others, fitted=True))
+        (asked,) = _untold([sample], fitted=True)
         unseen.append(np.log(modelled_s(asked, elsewhere) / asked.measured_s))
     stated: dict[str, object] = {
         name: [round(share * sigma_of(np.concatenate(off)), 3) for share in (0.6, 0.8)]
@@ -107,6 +116,14 @@ def _sigmas(
 
 def _single_nodes(samples: Sequence[CollectiveSample]) -> list[CollectiveSample]:
     return [s for s in samples if s.software.startswith("aiconfigurator")]
+
+
+def _untold(
+    samples: Sequence[CollectiveSample], *, fitted: bool = False
+) -> list[CollectiveSample]:
+    """Return rows of systems of which nobody knows how their NCCL chooses."""
+    alike = [attrs.evolve(sample, ll_by_peer=False) for sample in samples]
+    return [s.of(s.fitted) for s in alike] if fitted else alike
 
 
 def _lines(
@@ -126,8 +143,9 @@ def _lines(
     nodes = _single_nodes(samples)
     for name in sorted({s.target.device.name for s in nodes}):
         mine = [s for s in nodes if s.target.device.name == name]
-        others = [s.of(s.fitted) for s in nodes if s.target.device.name != name]
-        yield from _left_out(name, mine, fit_parameters(others))
+        others = [s for s in nodes if s.target.device.name != name]
+        _, elsewhere = fit_systems(_untold(others, fitted=True))
+        yield from _left_out(name, _untold(mine), elsewhere)
 
 
 def _left_out(

@@ -32,8 +32,8 @@ from perfc.costmodels.collective_share import (
     collective_shares,
 )
 from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import (
-    CollectiveParameters,
     collective_seconds,
 )
 from perfc.costmodels.columns import ColumnTable, KernelColumns

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.collective_rows import CollectiveRows, collective_rows_of
 from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import (
     LEAST_ACROSS,
-    CollectiveParameters,
     collective_seconds,
 )
 from perfc.costmodels.fitted_file import fitted
@@ -57,13 +57,15 @@ class Installation:
         device: Of which GPUs.
         software: Who measured, with which NCCL.
         fabric: Between its nodes; empty where one node was measured.
-        rows: What was.
+        ll_by_peer: How its NCCL chooses: see `Links`.
+        rows: What was measured.
 
     """
 
     device: str
     software: str
     fabric: str
+    ll_by_peer: bool
     rows: CollectiveRows
 
 
@@ -81,6 +83,7 @@ def installations() -> tuple[Installation, ...]:
             entry["device"],
             entry["software"],
             entry["fabric"],
+            entry["ll_by_peer"],
             collective_rows_of(entry["rows"]),
         )
         for entry in fitted(FILE)["installation"].values()
@@ -115,20 +118,23 @@ class CollectiveModel:
         system = _system(target, several=bool((c.nodes > 1).any()))
         links = Links.of(target, system)
         p = self.parameters or collective_parameters()
-        software = kernels.text(SOFTWARE)
-        log_factor = np.zeros(len(c))
+        seconds = collective_seconds(c, links, p)
         known = np.zeros(len(c), dtype=np.bool_)
         seen, told = known.copy(), known.copy()
-        for part, rows in self._known(c, software, target, system):
-            asked = c.take(part)
-            # Held once: what a profile adds is to times that rise already.
-            told_of = rows.log_factor if told[part].any() else rows.rising_log_factor
-            log_factor[part] += told_of(asked, links, p)
-            known[part] |= rows.covers(asked)
-            told[part] = True
-            # A few rows of a machine are no more than a hint where they do not lie.
-            seen[part] |= rows is not target.collectives
-        seconds = collective_seconds(c, links, p) * np.exp(log_factor)
+        for part, one in self._installed(c, kernels.text(SOFTWARE), target, system):
+            asked, chosen = c.take(part), attrs.evolve(links, ll_by_peer=one.ll_by_peer)
+            factor = np.exp(one.rows.rising_log_factor(asked, chosen, p))
+            seconds[part] = collective_seconds(asked, chosen, p) * factor
+            known[part] |= one.rows.covers(asked)
+            seen[part] = told[part] = True
+        mine = target.collectives if self.measured else None
+        if mine is not None:
+            # Held once: times that a profile changes rise already. Its few rows are no
+            # more than a hint where they do not lie.
+            factor_of = mine.log_factor if told.any() else mine.rising_log_factor
+            seconds *= np.exp(factor_of(c, links, p))
+            known |= mine.covers(c)
+            told[:] = True
         shared, own = _sigmas(c, known, seen, system)
         return Estimate(
             seconds,
@@ -138,35 +144,30 @@ class CollectiveModel:
             [Provenance.FITTED if s else Provenance.ANALYTIC for s in told.tolist()],
         )
 
-    def _known(
+    def _installed(
         self,
         c: Collectives,
         software: NDArray[np.str_],
         target: Target,
         system: System,
-    ) -> list[tuple[NDArray[np.intp], CollectiveRows]]:
-        """Return which rows the package and the profile know something of."""
-        found: list[tuple[NDArray[np.intp], CollectiveRows]] = []
-        if not self.measured:
-            return found
+    ) -> list[tuple[NDArray[np.intp], Installation]]:
+        """Return which rows an installation that was measured knows something of."""
+        found: list[tuple[NDArray[np.intp], Installation]] = []
         # What was measured over a switch says nothing of GPUs joined otherwise.
-        alike = system.topology == usual_topology(target)
+        if not self.measured or system.topology != usual_topology(target):
+            return found
         for nodes, fabric in ((c.nodes <= 1, ""), (c.nodes > 1, system.fabric)):
             mine = [
                 i
-                for i in (installations() if alike else ())
+                for i in installations()
                 if i.device == target.device.name and i.fabric == fabric
             ]
-            if not mine:
-                continue
             named = {i.software for i in mine}
             default = ~np.isin(software, list(named))
             for number, one in enumerate(mine):
                 at = nodes & ((software == one.software) | (default & (number == 0)))
                 if at.any():
-                    found.append((np.flatnonzero(at), one.rows))
-        if target.collectives is not None:
-            found.append((np.arange(len(c)), target.collectives))
+                    found.append((np.flatnonzero(at), one))
         return found
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import (
-    CollectiveParameters,
     collective_seconds,
 )
 from perfc.costmodels.links import Links

@@ -30,13 +30,21 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.collective_choice import (
+    NETWORK_CHANNEL_BYTES_PER_S,
+    SIMPLE_CHUNK,
     by_protocol,
-    goes_by_ll,
+    ll_part,
     ll_threads,
+    longest_part,
+    most_by_ll,
+    network_channels,
     peer_bytes,
+    peer_channels,
     ring_switches,
+    simple_part,
 )
 from perfc.costmodels.collective_sizes import Collectives
+from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.links import Links
 from perfc.costmodels.protocol import Floats
 from perfc.costmodels.system import CUBE_MESH, MESH, PCIE
@@ -69,61 +77,6 @@ _CHANNEL_BYTES_PER_S = 25e9 / 2
 """Of links, for each of NCCL's channels."""
 
 
-@attrs.frozen(kw_only=True)
-class CollectiveParameters:
-    """What is fitted (`fitting/collectives.py`): ns at 1 GHz, and shares of rates."""
-
-    start_ns: float
-    """Of any collective: its launch, and the members' first meeting."""
-    ll_threads_ns: float
-    """What LL takes longer at first with 512 threads than with 64."""
-    ll_threads_step_ns: float
-    """The same at each step of a ring."""
-    ring_ll_step_ns: float
-    ring_ll_rate: float
-    ring_ll128_start_ns: float
-    ring_ll128_step_ns: float
-    ring_ll128_channels: float
-    """How many of NCCL's channels, each at the rate that its tuning gives LL128."""
-    ring_simple_start_ns: float
-    ring_simple_step_ns: float
-    ring_simple_rate: float
-    memory_passes: float
-    """How often Simple moves what it sends through device memory, one by one with the
-    link."""
-    exchange_ll_step_ns: float
-    exchange_ll_byte_ns: float
-    """Of what goes to one peer."""
-    exchange_simple_start_ns: float
-    exchange_simple_step_ns: float
-    exchange_simple_rate: float
-    exchange_copy_rate: float
-    """Of the own share, of device memory's rate."""
-    ramp_ns: float
-    """What Simple sends in that time takes it twice as long."""
-    copy_rate: float
-    """The same of a ring."""
-    reduced_copy_rate: float
-    """The same where it is added up."""
-    reduce_ns: float
-    """What a step of LL takes longer where it adds up."""
-    narrow_rate: float
-    """Rate of sums in one byte over that of wider ones."""
-    nvls_start_ns: float
-    nvls_rate: float
-    network_rate: float
-    """Of rings and trees, of the NICs' rate."""
-    network_exchange_rate: float
-    network_start_us: float
-    """Of Simple across the network."""
-    network_step_us: float
-    """Of a ring's or a tree's step from node to node."""
-    network_inside_step_ns: float
-    """Of a step in a node, of rings that cross the network."""
-    network_peer_us: float
-    """Of each GPU on another node with which one exchanges."""
-
-
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     """Return what each collective takes on an idle system, shape (rows,).
 
@@ -148,7 +101,7 @@ def _latency_s(
 
 
 def _simple_s(
-    starts_ns: float, steps_ns: Floats, links: Links, p: CollectiveParameters
+    starts_ns: float | Floats, steps_ns: Floats, links: Links, p: CollectiveParameters
 ) -> Floats:
     """Return the latency of Simple in a node."""
     return _latency_s(links.simple * starts_ns, links.simple * steps_ns, links, p)
@@ -183,8 +136,7 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
         return ll128_s + sent * ll128_byte_s
 
     def by_simple(sent: Floats) -> Floats:
-        wire_s = _ramped_s(sent / (p.ring_simple_rate * rate), links, p)
-        return simple_s + wire_s + sent * moved_byte_s
+        return simple_s + sent * (1 / (p.ring_simple_rate * rate) + moved_byte_s)
 
     ways = (by_ll, by_ll128, by_simple)
     return by_protocol(c.wire, ways, _ring_switches(c, links))
@@ -204,16 +156,6 @@ def _ring_ll_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     return _latency_s(p.ll_threads_ns * threads, steps_ns, links, p)
 
 
-def _ramped_s(seconds: Floats, links: Links, p: CollectiveParameters) -> Floats:
-    """Return how long Simple takes for what it sends in *seconds* at its full rate.
-
-    It comes near that rate slowly: slopes between measured sizes from 8 to 512 MB fall
-    with the root of the bytes.
-    """
-    found: Floats = seconds + np.sqrt(p.ramp_ns * links.cycle_s * seconds)
-    return found
-
-
 def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
     """Return where NCCL changes protocols, which does not know how fast a system is."""
     nominal = _ring_rate(c, links) / links.rate
@@ -231,22 +173,46 @@ def _moved_s(
 
 
 def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    rate = _exchange_rate(c, links)
+    channels = peer_channels(_exchange_rate(c, links) / links.rate / _pairs(c, links))
+    most = most_by_ll(channels, by_peer=links.ll_by_peer)
+    sent = peer_bytes(c)
+    switch = attrs.evolve(c, bytes=c.bytes * most / sent)
+    by_ll = _exchange_ll_s(c, channels, links, p)
+    # More bytes never take less.
+    by_simple = np.maximum(
+        _exchange_simple_s(c, channels, links, p),
+        _exchange_ll_s(switch, channels, links, p),
+    )
+    found: Floats = np.where(sent <= most, by_ll, by_simple)
+    return found
+
+
+def _exchange_ll_s(
+    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
     more_ns = p.ll_threads_ns * ll_threads(c)
     ll_s = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
-    simple_s = _simple_s(
-        p.exchange_simple_start_ns, p.exchange_simple_step_ns * c.steps, links, p
-    )
+    # A channel is as fast as its threads; half of what links send are flags.
+    part = ll_part(c, channels, by_peer=links.ll_by_peer)
+    channel_s = part * p.exchange_ll_byte_ns * links.cycle_s
+    wire_s = c.wire / (_LL_SHARE * _exchange_rate(c, links))
+    found: Floats = ll_s + np.maximum(channel_s, wire_s)
+    return found
+
+
+def _exchange_simple_s(
+    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    # The first chunk of a channel is stored before it is read: nothing hides it.
+    first = np.minimum(simple_part(c, channels), SIMPLE_CHUNK)
+    starts_ns = p.exchange_simple_start_ns + p.exchange_simple_byte_ns * first
+    simple_s = _simple_s(starts_ns, p.exchange_simple_step_ns * c.steps, links, p)
     own = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0)
     moved_s = _moved_s(own / p.exchange_copy_rate, c, links, p)
-    wire_s = _ramped_s(c.wire / (p.exchange_simple_rate * rate), links, p)
-    # By LL one channel sends to each peer, as fast as its threads; half are flags.
-    channel_s = peer_bytes(c) * p.exchange_ll_byte_ns * links.cycle_s
-    by_ll = ll_s + np.maximum(channel_s, c.wire / (_LL_SHARE * rate))
-    by_simple = simple_s + _beside(wire_s, moved_s, links)
-    # LL was fitted over switches; where pairs have a link or two it is no slower.
-    found: Floats = np.where(goes_by_ll(c), np.minimum(by_ll, by_simple), by_simple)
-    return found
+    wire_s = c.wire / (p.exchange_simple_rate * _exchange_rate(c, links))
+    part_ns = longest_part(c, channels) * p.exchange_channel_byte_ns
+    wire_s = np.maximum(wire_s, part_ns * links.cycle_s)
+    return simple_s + _beside(wire_s, moved_s, links)
 
 
 def _beside(wire_s: Floats, moved_s: Floats, links: Links) -> Floats:
@@ -303,6 +269,12 @@ def _exchange_rate(c: Collectives, links: Links) -> Floats:
         return _reached(c, links) * whole
     pair = np.where(c.per_node <= _QUAD, 1.0, 0.5) / _CUBE_MESH_LINKS[-1]
     return np.minimum(_peers(c) * pair, 1.0) * whole
+
+
+def _pairs(c: Collectives, links: Links) -> Floats:
+    """Return to how many peers a GPU has links of their own, or one for all."""
+    found: Floats = np.where(links.topology in {CUBE_MESH, MESH}, _peers(c), 1.0)
+    return found
 
 
 def node_rate(c: Collectives, links: Links) -> Floats:
@@ -399,7 +371,10 @@ def _network_exchange_s(
     started = _latency_s(p.exchange_simple_start_ns, np.zeros(len(c)), links, p)
     started += _network_start_s(links, p)
     peers_s = remote * p.network_peer_us * 1e-6 * links.step
-    away_s = away / (p.network_exchange_rate * gpu_bytes_per_s)
+    rate = p.network_exchange_rate * gpu_bytes_per_s
+    # To a single peer few channels lead, which do not fill the NICs.
+    few = network_channels(c, gpu_bytes_per_s) * NETWORK_CHANNEL_BYTES_PER_S
+    away_s = away / np.where(pair, np.minimum(rate, few), rate)
     # What is small fills no pipeline: it starts at once, and has half the rate.
     small = _ll_s(_EXCHANGE_US, np.ones(len(c)), np.zeros(len(c)), links)
     found: Floats = peers_s + np.minimum(started + away_s, small + 2 * away_s)

@@ -40,6 +40,8 @@ class Links:
     multicast: bool
     topology: str
     network_latency_s: float | None = None
+    ll_by_peer: bool = False
+    """Whether exchanges go by LL up to 16 KB a peer, not a channel (`most_by_ll`)."""
     start: float = 1.0
     """Factor on what starts a collective; 1 is what was fitted, of all systems."""
     step: float = 1.0

@@ -49,10 +49,11 @@ START: Mapping[str, float] = {
     "exchange_ll_step_ns": 500,
     "exchange_ll_byte_ns": 0.3,
     "exchange_simple_start_ns": 8000,
+    "exchange_simple_byte_ns": 0.1,
+    "exchange_channel_byte_ns": 0.1,
     "exchange_simple_step_ns": 500,
     "exchange_simple_rate": 0.95,
     "exchange_copy_rate": 0.5,
-    "ramp_ns": 5000,
     "copy_rate": 0.27,
     "reduced_copy_rate": 0.3,
     "reduce_ns": 200,
@@ -98,6 +99,7 @@ class CollectiveSample:
         fabric: Between nodes; empty for rows of one node.
         collectives: What was measured.
         measured_s: Shape (rows,).
+        ll_by_peer: How its NCCL chooses: see `Links`.
 
     """
 
@@ -106,11 +108,13 @@ class CollectiveSample:
     fabric: str
     collectives: Collectives
     measured_s: Floats
+    ll_by_peer: bool = False
 
     @property
     def links(self) -> Links:
         """What the model sees of the system."""
-        return collective_links(self.target, several=bool(self.fabric))
+        links = collective_links(self.target, several=bool(self.fabric))
+        return attrs.evolve(links, ll_by_peer=self.ll_by_peer)
 
     def of(self, chosen: NDArray[np.bool_]) -> CollectiveSample:
         """Return some of the rows."""
@@ -197,6 +201,30 @@ def fit_parameters(samples: Sequence[CollectiveSample]) -> CollectiveParameters:
     return CollectiveParameters(
         **{name: float(f"{number:.4g}") for name, number in numbers.items()}
     )
+
+
+def fit_systems(
+    samples: Sequence[CollectiveSample],
+) -> tuple[list[CollectiveSample], CollectiveParameters]:
+    """Return the parameters, and the samples told how their NCCL chooses.
+
+    Each is told what its exchanges say, by parameters that take all to choose alike:
+    the number of NCCL that a source gives does not tell (`collective_choice`).
+    """
+    alike = fit_parameters(samples)
+    told = [_choosing(sample, alike) for sample in samples]
+    return told, fit_parameters(told)
+
+
+def _choosing(sample: CollectiveSample, p: CollectiveParameters) -> CollectiveSample:
+    exchanges = sample.collectives.op == "all_to_all"
+    ways = [attrs.evolve(sample, ll_by_peer=by_peer) for by_peer in (False, True)]
+
+    def off(way: CollectiveSample) -> float:
+        asked = way.of(exchanges)
+        return float(np.abs(np.log(modelled_s(asked, p) / asked.measured_s)).sum())
+
+    return min(ways, key=off)
 
 
 def _parameters(x: Floats) -> CollectiveParameters:

@@ -1,0 +1,62 @@
+"""What is fitted of the times of collectives."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class CollectiveParameters:
+    """What is fitted (`fitting/collectives.py`): ns at 1 GHz, and shares of rates."""
+
+    start_ns: float
+    """Of any collective: its launch, and the members' first meeting."""
+    ll_threads_ns: float
+    """What LL takes longer at first with 512 threads than with 64."""
+    ll_threads_step_ns: float
+    """The same at each step of a ring."""
+    ring_ll_step_ns: float
+    ring_ll_rate: float
+    ring_ll128_start_ns: float
+    ring_ll128_step_ns: float
+    ring_ll128_channels: float
+    """How many of NCCL's channels, each at the rate that its tuning gives LL128."""
+    ring_simple_start_ns: float
+    ring_simple_step_ns: float
+    ring_simple_rate: float
+    memory_passes: float
+    """How often Simple moves what it sends through device memory, one by one with the
+    link."""
+    exchange_ll_step_ns: float
+    exchange_ll_byte_ns: float
+    """Of a channel."""
+    exchange_simple_start_ns: float
+    exchange_simple_byte_ns: float
+    """Of the first chunk of a channel."""
+    exchange_channel_byte_ns: float
+    """Of a channel by Simple."""
+    exchange_simple_step_ns: float
+    exchange_simple_rate: float
+    exchange_copy_rate: float
+    """Of the own share, of device memory's rate."""
+    copy_rate: float
+    """The same of a ring."""
+    reduced_copy_rate: float
+    """The same where it is added up."""
+    reduce_ns: float
+    """What a step of LL takes longer where it adds up."""
+    narrow_rate: float
+    """Rate of sums in one byte over that of wider ones."""
+    nvls_start_ns: float
+    nvls_rate: float
+    network_rate: float
+    """Of rings and trees, of the NICs' rate."""
+    network_exchange_rate: float
+    network_start_us: float
+    """Of Simple across the network."""
+    network_step_us: float
+    """Of a ring's or a tree's step from node to node."""
+    network_inside_step_ns: float
+    """Of a step in a node, of rings that cross the network."""
+    network_peer_us: float
+    """Of each GPU on another node with which one exchanges."""
