@@ -21,8 +21,9 @@ from perfc.ir import BUSY_KINDS, Kernel, TaskKind
 from perfc.passes import task_mask
 from perfc.tools import Results
 
-Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool]
-"""Kernel, op, detail, resource, kind, and whether the time is not stated."""
+Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool, str]
+"""Kernel, op, detail, resource, kind, whether the time is not stated, and the name of
+the meeting of a collective."""
 
 _ON_PATH, _ASIDE = ',"critical":1', ',"critical":0'
 _KINDS = {"h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD"}
@@ -52,6 +53,7 @@ def device_slices(rank: RankTrace, results: Results) -> list[str]:
             compress(graph.resource, chosen),
             compress(graph.kind, chosen),
             map(math.isnan, compress(graph.stated_s, chosen)),
+            compress(graph.group, chosen),
             strict=True,
         )
     )
@@ -88,7 +90,7 @@ class _Part(NamedTuple):
 
 
 def _part(rank: RankTrace, results: Results, key: Key, task: int) -> _Part:
-    number, op, detail, resource, kind, _ = key
+    number, op, detail, resource, kind, _, group = key
     lane = rank.lanes[resource]
     kernel = rank.graph.kernels[number] if number >= 0 else None
     category = "gpu_memcpy" if kind is TaskKind.COPY else "kernel"
@@ -104,6 +106,8 @@ def _part(rank: RankTrace, results: Results, key: Key, task: int) -> _Part:
         args |= {"bytes": kernel.work.bytes, "flops": kernel.work.flops}
     if kernel is not None and kind is TaskKind.COPY:
         args |= _copied(kernel, int(rank.end_ns[task] - rank.start_ns[task]))
+    if group:
+        args |= _meeting(group)
     head = slice_start(category, _name(kind, kernel, op, detail), lane)
     return _Part(head, f",{json.dumps(args)[1:]}}}", arrow_end("ac2g", lane))
 
@@ -113,6 +117,14 @@ def _copied(kernel: Kernel, duration_ns: int) -> dict[str, Any]:
     moved = nbytes if isinstance(nbytes, int) else kernel.work.bytes_written
     rate = {"memory bandwidth (GB/s)": moved / duration_ns} if duration_ns else {}
     return {"bytes": moved, **rate}
+
+
+def _meeting(group: str) -> dict[str, Any]:
+    """Return by which name ranks know a collective, the same on all of them."""
+    name, _, number = group.rpartition("#")
+    if name and number.isdecimal():
+        return {"Process Group Name": name, "Seq": int(number)}
+    return {"Process Group Name": group, "Seq": 0}
 
 
 def _name(kind: TaskKind, kernel: Kernel | None, op: str, detail: str) -> str:

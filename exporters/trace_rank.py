@@ -120,9 +120,14 @@ class RankTrace:
         """The process, and the main thread, of its host."""
         return _FIRST_HOST_PID + self.number
 
-    def correlations(self, tasks: Integers) -> list[str]:
+    def numbers(self, tasks: Integers) -> list[int]:
         """Return the numbers by which calls, and what they issue, are known."""
-        return list(map(str, (_FIRST_CORRELATION + self.offset + tasks).tolist()))
+        found: list[int] = (_FIRST_CORRELATION + self.offset + tasks).tolist()
+        return found
+
+    def correlations(self, tasks: Integers) -> list[str]:
+        """Return the same as text."""
+        return list(map(str, self.numbers(tasks)))
 
     @functools.cached_property
     def op_names(self) -> Sequence[str]:

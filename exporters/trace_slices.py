@@ -21,7 +21,8 @@ from perfc.exporters.trace_events import (
     slice_start,
 )
 from perfc.exporters.trace_rank import CALL_KINDS, Lane, RankTrace
-from perfc.ir import TensorType
+from perfc.exporters.trace_sync import sync_slices
+from perfc.ir import BUSY_KINDS, TensorType
 from perfc.passes import task_mask
 from perfc.tools import Results
 
@@ -59,6 +60,7 @@ def rank_slices(rank: RankTrace, results: Results) -> list[str]:
     """Return every slice of a rank, and the arrows from calls to device tasks."""
     slices = _op_slices(rank, results)
     slices += _call_slices(rank)
+    slices += sync_slices(rank)
     slices += device_slices(rank, results)
     return slices
 
@@ -109,7 +111,8 @@ def _call_slices(rank: RankTrace) -> list[str]:
         correlations,
         "}}",
     )
-    issues = np.isin(calls, rank.issue).tolist()
+    busy = task_mask(graph, BUSY_KINDS)
+    issues = np.isin(calls, rank.issue[busy]).tolist()
     starts = ([part.arrow for part in equal], times, correlations)
     slices += arrows(*(list(compress(column, issues)) for column in starts))
     return slices

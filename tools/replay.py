@@ -164,7 +164,7 @@ def _run(  # noqa: PLR0913 - one argument per choice
     ]
     constants = TimeConstants(
         stream_gap_s=_mean(rank.stream_gap_us for rank in ranks) * 1e-6,
-        graph_gap_s=0.0,
+        graph_gap_s=_mean(rank.graph_gap_us for rank in ranks) * 1e-6,
         launch_latency_s=_mean(rank.launch_latency_us for rank in ranks) * 1e-6,
     )
     timeline = link_graphs(graphs, constants)

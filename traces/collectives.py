@@ -195,7 +195,7 @@ def _tied(
         for task, kind in enumerate(graph.kind):
             alone = not graph.group[task].startswith("joint")
             if kind is TaskKind.COLLECTIVE and alone:
-                graph.group[task] = f"r{number}c{task}"
+                graph.group[task] = f"r{number}{graph.group[task]}"
         yield attrs.evolve(own, graph=graph)
 
 

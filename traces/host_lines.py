@@ -73,23 +73,34 @@ def host_lines(trace: Trace, issuing: Collection[int]) -> dict[Thread, list[Segm
         for thread in calls
     }
     _mark_phases(trace, lines)
-    main = main_thread(trace, calls)
-    if main in lines:
-        own = [step for step in trace.steps if step.thread == main]
-        _split(lines[main], own)
-        _end(lines[main], own)
-        starts = [segment.start_us for segment in lines[main]]
-        for thread, line in lines.items():
-            if thread != main:
-                _join(lines[main], starts, line)
+    for process in {thread[0] for thread in calls}:
+        _connect(trace, {t: line for t, line in lines.items() if t[0] == process})
     return lines
 
 
-def main_thread(trace: Trace, threads: Iterable[Thread]) -> Thread | None:
-    """Return the thread that runs the model: of the steps, else the first to call."""
-    if trace.steps:
-        return trace.steps[0].thread
-    return next(iter(threads), None)
+def _connect(trace: Trace, lines: dict[Thread, list[Segment]]) -> None:
+    """Cut the main thread of a process at its steps, and tie its others to it."""
+    main = main_thread(trace.steps, lines)
+    if main not in lines:
+        return
+    own = [step for step in trace.steps if step.thread == main]
+    _split(lines[main], own)
+    _end(lines[main], own)
+    starts = [segment.start_us for segment in lines[main]]
+    for thread, line in lines.items():
+        if thread != main:
+            _join(lines[main], starts, line)
+
+
+def main_thread(steps: Iterable[Step], threads: Collection[Thread]) -> Thread | None:
+    """Return the thread that runs the model: of the steps, else the first to call.
+
+    Of several processes, the one that comes first.
+    """
+    marked = (step.thread for step in steps)
+    processes = {thread[0] for thread in threads}
+    first = next(iter(threads), None)
+    return next((thread for thread in marked if thread[0] in processes), first)
 
 
 def _mark_phases(trace: Trace, lines: dict[Thread, list[Segment]]) -> None:

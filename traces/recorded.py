@@ -65,6 +65,7 @@ class Recorded:
         end_us: When each ended, as measured.
         steps: The iterations that the profiler marked.
         stream_gap_us: Between two tasks of a busy stream, on average.
+        graph_gap_us: The same of two that one call issued, that of a CUDA graph.
         launch_latency_us: From the end of a launch to the start of what it launched on
             an idle stream, on average.
         works: The device work that each device task is.
@@ -78,6 +79,7 @@ class Recorded:
     end_us: Sequence[float]
     steps: tuple[StepMark, ...]
     stream_gap_us: float
+    graph_gap_us: float
     launch_latency_us: float
     works: Mapping[int, DeviceWork]
     diagnostics: tuple[Diagnostic, ...]

@@ -6,7 +6,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -25,21 +25,17 @@ from perfc.traces.events import (
     DeviceWork,
     HostOp,
     RuntimeCall,
+    Step,
     Stream,
     Thread,
     Trace,
 )
 from perfc.traces.host_lines import Segment, host_lines, main_thread
+from perfc.traces.issue_order import in_order, waits_in_graph, works_by_call
 from perfc.traces.recorded import Recorded, StepMark
-from perfc.traces.runtime import (
-    Waits,
-    blocks,
-    holds_up,
-    is_record,
-    is_stream_wait,
-    waits_for,
-)
+from perfc.traces.runtime import Waits, blocks, waits_for
 from perfc.traces.stream_waits import StreamWaits
+from perfc.traces.ties import tied_devices
 
 QUEUE = 1022
 """Launches that a stream's queue takes before the next one has to wait (measured on
@@ -90,6 +86,7 @@ class _Recording:
     _issuers: dict[int, RuntimeCall] = attrs.field(
         factory=dict[int, RuntimeCall], init=False
     )
+    _missed: int = attrs.field(default=0, init=False)
     _doubled: int = attrs.field(default=0, init=False)
     _unblocked: list[int] = attrs.field(factory=list[int], init=False)
     _marks: tuple[StepMark, ...] = attrs.field(default=(), init=False)
@@ -97,16 +94,17 @@ class _Recording:
         factory=dict[int, DeviceWork], init=False
     )
     _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
+    _graph_gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
 
     def run(self) -> Recorded:
         """Add everything in the order of the host."""
         self.graph = LaunchGraph(self.trace.file)
-        self._works = _by_call(self.trace)
+        self._works = works_by_call(self.trace)
         self._waits = StreamWaits(self.trace, self._works)
         lines = host_lines(self.trace, self._works.keys())
         self._lost = self._find_lost()
-        for segment, call in _in_order(lines, self.trace.calls):
+        for segment, call in in_order(lines, self.trace.calls):
             if segment is None:
                 self._waits.called(call)
             elif segment.call is None:
@@ -116,6 +114,7 @@ class _Recording:
         for stream in sorted(self._lost):
             self._add_lost(stream, math.inf)
         self._state_unblocked()
+        self._tie()
         return self._recorded(lines)
 
     def _find_lost(self) -> dict[Stream, list[DeviceWork]]:
@@ -171,7 +170,11 @@ class _Recording:
         if self._issuers.setdefault(call.correlation, call) is not call:
             works = []  # of two runs in one file: the first call is taken for it
             self._doubled += 1
-        blocking = bool(works) and blocks(call.name, works[0])
+        # What returned before the copy began has not waited for it.
+        blocking = any(
+            blocks(call.name, work) and work.start_us < segment.end_us
+            for work in works[:1]
+        )
         after: set[int] = set()
         for work in works:
             queue = self._on_stream[work.stream]
@@ -191,8 +194,10 @@ class _Recording:
             detail=call.name,
         )
         self._done[id(segment)] = task
-        for work in works:
-            held = self._issue(call, work, task)
+        issued: list[int] = []
+        for work, other in zip(works, waits_in_graph(works), strict=True):
+            held = self._issue(call, work, task, [issued[other]] if other >= 0 else [])
+            issued.append(len(self.graph) - 1)
             after.update(held if blocking else ())
         if any(self.end_us[t] > segment.start_us for t in after):
             self._unblocked.append(task)
@@ -200,18 +205,14 @@ class _Recording:
             last = len(self.graph) - 1
             self._sync(segment, BLOCKING_COPY, [last], self.end_us[last])
 
-    def _awaited(self, call: RuntimeCall) -> list[int]:
+    def _awaited(self, call: RuntimeCall) -> Sequence[int]:
         """Return the tasks that a call waits for."""
-        kind = waits_for(call.name)
+        kind, waits = waits_for(call.name), self._waits
         if kind is Waits.DEVICE:
-            return self._waits.all_tasks()
+            return waits.device_tasks(call)
         if kind is Waits.STREAM:
-            task = self._waits.stream_task(call)
-        elif kind is Waits.EVENT:
-            task = self._waits.event_task(call)
-        else:
-            return []
-        return [] if task is None else [task]
+            return waits.stream_tasks(call)
+        return waits.event_tasks(call) if kind is Waits.EVENT else ()
 
     def _sync(
         self, segment: Segment, name: str, awaited: Sequence[int], done_us: float
@@ -232,13 +233,13 @@ class _Recording:
         )
 
     def _issue(
-        self, call: RuntimeCall, work: DeviceWork, issue: int
+        self, call: RuntimeCall, work: DeviceWork, issue: int, others: Sequence[int]
     ) -> tuple[int, ...]:
         """Put *work* on its stream; return what it has to wait for there."""
         self._add_lost(work.stream, work.start_us)
         before = tuple(self._on_stream[work.stream][-1:])
-        after = self._waits.after(call, work)
-        self._observe(call, work, before, after)
+        after = (*self._waits.after(call, work), *others)
+        self._observe(call, work, issue, before, after)
         stream = self._stream(work.stream)
         if after:
             wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, issue=issue, after=after)
@@ -250,6 +251,7 @@ class _Recording:
         self,
         call: RuntimeCall,
         work: DeviceWork,
+        issue: int,
         before: Sequence[int],
         after: Sequence[int],
     ) -> None:
@@ -257,7 +259,9 @@ class _Recording:
         if after:
             return
         free_us = max((self.end_us[task] for task in before), default=-math.inf)
-        if free_us < call.start_us - _IDLE_US:
+        if any(self.graph.issue[task] == issue for task in before):
+            self._graph_gaps_us.append(work.start_us - free_us)
+        elif free_us < call.start_us - _IDLE_US:
             self._latencies_us.append(work.start_us - call.end_us)
         elif call.end_us + _IDLE_US < free_us:
             self._gaps_us.append(work.start_us - free_us)
@@ -349,9 +353,17 @@ class _Recording:
             typical_s = usual_s[graph.detail[task]]
             graph.stated_s[task] = min(graph.stated_s[task], typical_s)
 
+    def _tie(self) -> None:
+        """Let the members of a collective start together, and take as long."""
+        graph = self.graph
+        for tasks in tied_devices(self._made):
+            least_s = min(graph.stated_s[task] for task in tasks)
+            for task in tasks:
+                graph.group[task], graph.stated_s[task] = graph.group[tasks[0]], least_s
+
     def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
         self._marks = tuple(self._steps(lines))
-        gaps = [gap for gap in self._gaps_us if 0 <= gap < _LONGEST_GAP_US]
+        self._missed = len(self._own_steps(lines)) - len(self._marks)
         delays = [delay for delay in self._latencies_us if delay < _LONGEST_GAP_US]
         return Recorded(
             self.trace,
@@ -359,19 +371,26 @@ class _Recording:
             self.start_us,
             self.end_us,
             self._marks,
-            statistics.fmean(gaps) if gaps else 0.0,
+            _usual_gap_us(self._gaps_us),
+            _usual_gap_us(self._graph_gaps_us),
             max(0.0, statistics.fmean(delays)) if delays else 0.0,
             self._made,
             tuple(self._diagnostics()),
         )
 
+    def _own_steps(self, lines: Mapping[Thread, object]) -> list[Step]:
+        """Return the steps of one process: others mark the same iterations."""
+        main = main_thread(self.trace.steps, lines.keys())
+        steps = self.trace.steps
+        return [s for s in steps if main is None or s.thread[0] == main[0]]
+
     def _steps(self, lines: dict[Thread, list[Segment]]) -> Iterator[StepMark]:
-        main = main_thread(self.trace, lines)
+        main = main_thread(self.trace.steps, lines)
         if main is None or main not in lines:
             return
         line = [s for s in lines[main] if id(s) in self._done]
         starts = [segment.start_us for segment in line]
-        for step in self.trace.steps:
+        for step in self._own_steps(lines):
             first = bisect_left(starts, step.start_us - 1e-3)
             last = bisect_left(starts, step.end_us) - 1
             if first >= len(line) or last < first:
@@ -387,7 +406,7 @@ class _Recording:
 
     def _diagnostics(self) -> Iterator[Diagnostic]:
         yield from self.trace.diagnostics
-        left_out = len(self.trace.steps) - len(self._marks)
+        left_out = self._missed
         if left_out:
             message = (
                 f"{left_out} steps are left out: nothing was launched in them on the "
@@ -414,34 +433,12 @@ class _Recording:
             yield Diagnostic(Level.NOTE, "trace-waits", message, self.trace.file)
 
 
+def _usual_gap_us(gaps_us: Iterable[float]) -> float:
+    gaps = [gap for gap in gaps_us if 0 <= gap < _LONGEST_GAP_US]
+    return statistics.fmean(gaps) if gaps else 0.0
+
+
 def _kernel(work: DeviceWork) -> Kernel:
     name = "memcpy" if work.kind is DeviceKind.COPY else work.name
     params = Record({"bytes": work.size_bytes}) if work.size_bytes else Record({})
     return Kernel(name, "", "", params, NO_WORK, known=False)
-
-
-def _by_call(trace: Trace) -> dict[int, list[DeviceWork]]:
-    """Return device work by the correlation of the call that issued it."""
-    calls = {call.correlation for call in trace.calls if call.correlation >= 0}
-    found: dict[int, list[DeviceWork]] = {}
-    for work in trace.works:
-        if work.correlation in calls:
-            found.setdefault(work.correlation, []).append(work)
-    return found
-
-
-def _in_order(
-    lines: dict[Thread, list[Segment]], calls: Iterable[RuntimeCall]
-) -> Iterator[tuple[Segment | None, RuntimeCall]]:
-    """Yield segments, and calls about events, in the order of the host."""
-    marks = [
-        (call.start_us, call.start_us, None, call)
-        for call in calls
-        if (is_stream_wait(call.name) or is_record(call.name))
-        and not holds_up(call.name)
-    ]
-    segments = [
-        (s.start_us, s.end_us, s, s.call) for line in lines.values() for s in line
-    ]
-    for _, _, segment, call in sorted([*segments, *marks], key=lambda item: item[:2]):
-        yield segment, call  # type: ignore[misc]

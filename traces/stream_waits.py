@@ -1,8 +1,9 @@
 """Which device work a stream waits for, where the trace does not say.
 
-Traces of 2024 and later name streams and events of waiting calls. Of others it is known
-that `cudaStreamWaitEvent` was called, not by which stream nor for what. These rules say
-it; none of them looks at when device work ran:
+Traces of 2024 and later name streams and events of waiting calls, if they were asked
+to: an event stands for what its stream had been given when it was recorded. Of others
+it is known that `cudaStreamWaitEvent` was called, not by which stream nor for what.
+These rules say it; none of them looks at when device work ran:
 
 - the stream that waits is the one that the thread launches to next;
 - a collective waits for the stream that its thread launched to last, which is what
@@ -58,6 +59,13 @@ class StreamWaits:
     _autograd: set[Thread] = attrs.field(init=False)
     _collectives: set[Stream] = attrs.field(init=False)
     _last: dict[Stream, int] = attrs.field(factory=dict[Stream, int], init=False)
+    _untold: set[Thread] = attrs.field(factory=set["Thread"], init=False)
+    """Threads with a wait of a collective that a trace does not name: that of a stream
+    which has done nothing yet."""
+    _devices: dict[int | str, set[int]] = attrs.field(
+        factory=dict["int | str", "set[int]"], init=False
+    )
+    """The devices that each process launches to."""
     _order: list[Stream] = attrs.field(factory=list[Stream], init=False)
     _current: dict[Thread, Stream] = attrs.field(
         factory=dict[Thread, Stream], init=False
@@ -67,7 +75,14 @@ class StreamWaits:
     _seen: dict[tuple[Stream, Stream], int] = attrs.field(
         factory=dict[tuple[Stream, Stream], int], init=False
     )
-    _recorded: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    _recorded_on: dict[int, Stream] = attrs.field(init=False)
+    """The streams of events that somebody waits for, by the call that records them."""
+    _is_told: bool = attrs.field(init=False)
+    """Whether the trace names what streams wait for."""
+    _recorded: dict[int, tuple[int, ...]] = attrs.field(
+        factory=dict[int, "tuple[int, ...]"], init=False
+    )
+    """What events stand behind, by the call that records them."""
     _event: dict[Thread, Stream] = attrs.field(factory=dict[Thread, Stream], init=False)
     _pending: dict[Stream, list[int]] = attrs.field(
         factory=dict[Stream, list[int]], init=False
@@ -75,6 +90,11 @@ class StreamWaits:
 
     def __attrs_post_init__(self) -> None:
         """Look ahead: what lies in which op, and what each thread launches next."""
+        syncs = self.trace.syncs.values()
+        self._recorded_on = {
+            sync.record: sync.awaited for sync in syncs if sync.awaited is not None
+        }
+        self._is_told = any(s.awaited and s.stream for s in syncs)
         self._inner = innermost(self.trace)
         self._next, self._launching = self._look_ahead()
         self._autograd = {
@@ -107,15 +127,21 @@ class StreamWaits:
         """Return the tasks that *work*, which *call* issues, has to wait for."""
         waited = self._pending.pop(work.stream, [])
         current = self._current.get(call.thread)
-        if work.is_collective and current is not None and current != work.stream:
+        untold = not self._is_told or call.thread in self._untold
+        alone = len(self.works[call.correlation]) == 1  # not one of a CUDA graph
+        by_rule = work.is_collective and untold and alone
+        if by_rule and current is not None and current != work.stream:
             waited.append(self._last[current])
             self._seen[work.stream, current] = self._last[current]
+            self._untold.discard(call.thread)
         return tuple(sorted(set(waited)))
 
     def issued(self, call: RuntimeCall | None, work: DeviceWork, task: int) -> None:
         """Remember that *work* is *task* of the launch graph."""
         stream = work.stream
         self._last[stream] = task
+        if call is not None:
+            self._devices.setdefault(call.thread[0], set()).add(stream[0])
         if not self._order or self._order[-1] != stream:
             if stream in self._order:
                 self._order.remove(stream)
@@ -134,32 +160,43 @@ class StreamWaits:
     def called(self, call: RuntimeCall) -> None:
         """Take note of a call that records an event or lets a stream wait."""
         if is_record(call.name):
-            stream = self._current.get(call.thread)
+            current = self._current.get(call.thread)
+            stream = self._recorded_on.get(call.correlation, current)
             if stream is not None:
+                last = [self._last[stream]] if stream in self._last else []
+                behind = (*last, *self._pending.get(stream, ()))
+                self._recorded[call.correlation] = behind
+            if stream is not None and stream == current:
                 self._event[call.thread] = stream
-                self._recorded[call.correlation] = self._last[stream]
         elif is_stream_wait(call.name):
             self._wait(call)
 
-    def event_task(self, call: RuntimeCall) -> int | None:
-        """Return the task that the event a host waits for stands behind, if known."""
+    def event_tasks(self, call: RuntimeCall) -> Sequence[int]:
+        """Return the tasks that the event a host waits for stands behind, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.record in self._recorded:
             return self._recorded[told.record]
         stream = told.awaited if told is not None else self._event.get(call.thread)
-        return self._last.get(stream) if stream is not None else None
+        return self._end(stream)
 
-    def stream_task(self, call: RuntimeCall) -> int | None:
+    def stream_tasks(self, call: RuntimeCall) -> Sequence[int]:
         """Return the last task of the stream that a host waits for, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.stream is not None:
-            return self._last.get(told.stream)
-        current = self._current.get(call.thread)
-        return self._last.get(current) if current is not None else None
+            return self._end(told.stream)
+        return self._end(self._current.get(call.thread))
 
-    def all_tasks(self) -> list[int]:
-        """Return the last task of every stream."""
-        return sorted(self._last.values())
+    def device_tasks(self, call: RuntimeCall) -> Sequence[int]:
+        """Return the last task of every stream of the devices of a process.
+
+        Those of the process are the ones that it launched to; all, if none is known.
+        """
+        own = self._devices.get(call.thread[0])
+        every = self._last.items()
+        return sorted(task for (n, _), task in every if own is None or n in own)
+
+    def _end(self, stream: Stream | None) -> Sequence[int]:
+        return [self._last[stream]] if stream in self._last else []
 
     def _wait(self, call: RuntimeCall) -> None:
         told = self.trace.syncs.get(call.correlation)
@@ -168,6 +205,7 @@ class StreamWaits:
             return
         op = self._inner.get(id(call))
         if op is not None and id(op) in self._launching:
+            self._untold.add(call.thread)
             return  # `after` knows what a collective waits for
         stream = self._next.get(id(call))
         if stream is None:
@@ -178,8 +216,7 @@ class StreamWaits:
             self._side(call, stream)
 
     def _told(self, stream: Stream, awaited: Stream, record: int) -> None:
-        task = self._recorded.get(record, self._last.get(awaited))
-        if task is not None:
+        for task in self._recorded.get(record, self._end(awaited)):
             self._let_wait(stream, awaited, task)
 
     def _collective(self, call: RuntimeCall, stream: Stream) -> None:

@@ -30,6 +30,13 @@ def replayed() -> Report:
 
 
 @cache
+def replicas() -> Report:
+    """Return the report of a training step of one of eight ranks."""
+    model = perfc.load("dlrm-ddp", batch=2048, mode="training", ranks=8)
+    return perfc.analyze(model, "dgx-v100")
+
+
+@cache
 def two_ranks() -> Report:
     """Return the report of two ranks that differ, with two streams and a collective."""
     classes = tuple(

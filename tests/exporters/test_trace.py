@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.exporters.predictions import ONNX_FILE, replayed, report_of, two_ranks
+from tests.exporters.predictions import (
+    ONNX_FILE,
+    replayed,
+    replicas,
+    report_of,
+    two_ranks,
+)
 
 from perfc.exporters.trace_events import microseconds
 from perfc.tools import Report
@@ -31,7 +37,7 @@ REQUIRED = {
 """Phases of the Trace Event Format, and the keys of each."""
 
 DEVICE = ("kernel", "gpu_memcpy")
-CATEGORIES = {"user_annotation", "cpu_op", "cuda_runtime", *DEVICE}
+CATEGORIES = {"user_annotation", "cpu_op", "cuda_runtime", "cuda_sync", *DEVICE}
 ROUNDING_US = 1e-3
 
 
@@ -42,6 +48,7 @@ CASES: dict[str, Callable[[], Report]] = {
     "device-inputs": lambda: report_of("dlrm-default", "h100", "device"),
     "cuda-graph": replayed,
     "two-ranks": two_ranks,
+    "replicas": replicas,
 }
 
 
@@ -283,6 +290,44 @@ def test_a_synchronisation_starts_when_it_is_called() -> None:
     last_us = max(_end_us(event) for event in _events(trace, *DEVICE))
 
     assert sync["ts"] < last_us < _end_us(sync)
+
+
+def test_streams_wait_for_events() -> None:
+    """A `Stream Wait Event` names both calls and both streams, as Kineto does.
+
+    Collectives wait for what is computed, and the optimizer for collectives.
+    """
+    trace = json.loads(replicas().to_trace())
+    calls = {e["args"]["correlation"]: e for e in _events(trace, "cuda_runtime")}
+    waits = _events(trace, "cuda_sync")
+    compute, network = 7, 8
+
+    assert Counter(e["name"] for e in calls.values())["cudaStreamWaitEvent"] == len(
+        waits
+    )
+    for wait in waits:
+        args = wait["args"]
+        call = calls[args["correlation"]]
+        record = calls[args["wait_on_cuda_event_record_corr_id"]]
+        assert ("cudaStreamWaitEvent", "cudaEventRecord") == (
+            call["name"],
+            record["name"],
+        )
+        assert _end_us(record) <= call["ts"] <= _end_us(call) <= wait["ts"]
+        assert wait["tid"] == args["stream"]
+        assert args["cuda_sync_kind"] == wait["name"] == "Stream Wait Event"
+    assert {(network, compute), (compute, network)} == {
+        (wait["args"]["stream"], wait["args"]["wait_on_stream"]) for wait in waits
+    }
+
+
+def test_collectives_have_one_name_on_all_ranks() -> None:
+    """Group and number say which kernels of several ranks are one collective."""
+    kernels = _events(json.loads(two_ranks().to_trace()), "kernel")
+    named = [e["args"] for e in kernels if e["name"].startswith("nccl")]
+
+    assert [("g", 0)] * 2 == [(a["Process Group Name"], a["Seq"]) for a in named]
+    assert {0, 1} == {args["device"] for args in named}
 
 
 def test_memory_counter() -> None:

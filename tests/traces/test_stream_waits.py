@@ -76,6 +76,89 @@ def test_streams_and_events_that_a_trace_names(tmp_path: Path) -> None:
     assert {"d": ["a"]} == _awaited(_recorded(made, tmp_path))
 
 
+def _told_wait(
+    made: Made, start: float, waits: int, awaited: int, record_call: int
+) -> None:
+    """Add a wait of a stream that the trace names."""
+    call = made.call("cudaStreamWaitEvent", start, 1)
+    made.add(
+        "cuda_sync",
+        "Stream Wait Event",
+        start,
+        1,
+        correlation=call,
+        device=0,
+        stream=waits,
+        wait_on_stream=awaited,
+        wait_on_cuda_event_record_corr_id=record_call,
+    )
+
+
+def test_an_event_is_recorded_on_the_stream_that_is_waited_for(tmp_path: Path) -> None:
+    """Not on the one that its thread launched to last, nor for what came later."""
+    made = Made()
+    _kernel(made, 0, "a", stream=SIDE)
+    _kernel(made, 30, "b")
+    record_call = made.call("cudaEventRecord", 55, 1)
+    _kernel(made, 60, "c", stream=SIDE)
+    _told_wait(made, 90, COMPUTE, SIDE, record_call)
+    _kernel(made, 100, "d")
+
+    assert {"d": ["a"]} == _awaited(_recorded(made, tmp_path))
+
+
+def test_an_event_behind_a_wait_stands_for_it(tmp_path: Path) -> None:
+    """A stream that was told to wait, and given nothing since, passes that on."""
+    made = Made()
+    _kernel(made, 0, "a", stream=SIDE)
+    first = made.call("cudaEventRecord", 25, 1)
+    _told_wait(made, 30, COMPUTE, SIDE, first)
+    second = made.call("cudaEventRecord", 35, 1)
+    _told_wait(made, 40, COMM, COMPUTE, second)
+    _kernel(made, 50, "b", stream=COMM)
+
+    assert {"b": ["a"]} == _awaited(_recorded(made, tmp_path))
+
+
+def test_collectives_wait_only_for_what_is_told(tmp_path: Path) -> None:
+    """In a trace that names waits, a collective without one waits for nothing.
+
+    Kineto leaves out the first wait of a stream that has done nothing yet: then the
+    rule holds.
+    """
+    made = Made()
+    _kernel(made, 0, "a")
+    made.op("record_param_comms", 30, 40)
+    made.call("cudaStreamWaitEvent", 32, 1)
+    made.launch(40, 5, 300, 9, stream=COMM, name="ncclKernel_AllReduce")
+    _told_wait(made, 80, COMPUTE, COMM, -1)
+    _kernel(made, 90, "b")
+    made.op("c10d::allreduce_", 120, 20)
+    made.launch(125, 5, 400, 9, stream=COMM, name="ncclKernel_AllGather")
+
+    assert {
+        "ncclKernel_AllReduce": ["a"],
+        "b": ["ncclKernel_AllReduce"],
+    } == _awaited(_recorded(made, tmp_path))
+
+
+def test_kernels_of_a_cuda_graph_wait_as_they_ran(tmp_path: Path) -> None:
+    """A launch of several streams: what ended last before a kernel is waited for."""
+    made = Made()
+    call = made.call("cudaGraphLaunch", 0, 5)
+    for start, length, stream, name in (
+        (10, 10, COMPUTE, "fork"),
+        (20, 30, COMM, "ncclKernel_AllReduce"),
+        (21, 10, COMPUTE, "beside"),
+        (50, 10, COMPUTE, "join"),
+    ):
+        made.work(call, start, length, stream=stream, name=name)
+
+    assert {"ncclKernel_AllReduce": ["fork"], "join": ["ncclKernel_AllReduce"]} == (
+        _awaited(_recorded(made, tmp_path))
+    )
+
+
 def test_a_collective_waits_for_what_was_launched_before(tmp_path: Path) -> None:
     """It needs what the thread's stream computes."""
     made = Made()
