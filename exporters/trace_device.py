@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from perfc.exporters.trace_collective import meeting, sent
 from perfc.exporters.trace_events import (
     arrow_end,
     arrows,
@@ -17,9 +18,10 @@ from perfc.exporters.trace_events import (
     slice_start,
 )
 from perfc.exporters.trace_rank import RankTrace
-from perfc.ir import BUSY_KINDS, Kernel, TaskKind
+from perfc.ir import BUSY_KINDS, Kernel, Node, TaskKind
 from perfc.passes import task_mask
 from perfc.tools import Results
+from perfc.traces import SIGNATURE, signature_text
 
 Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool, str]
 """Kernel, op, detail, resource, kind, whether the time is not stated, and the name of
@@ -90,7 +92,7 @@ class _Part(NamedTuple):
 
 
 def _part(rank: RankTrace, results: Results, key: Key, task: int) -> _Part:
-    number, op, detail, resource, kind, _, group = key
+    number, op, detail, resource, kind, is_priced, group = key
     lane = rank.lanes[resource]
     kernel = rank.graph.kernels[number] if number >= 0 else None
     category = "gpu_memcpy" if kind is TaskKind.COPY else "kernel"
@@ -107,9 +109,23 @@ def _part(rank: RankTrace, results: Results, key: Key, task: int) -> _Part:
     if kernel is not None and kind is TaskKind.COPY:
         args |= _copied(kernel, int(rank.end_ns[task] - rank.start_ns[task]))
     if group:
-        args |= _meeting(group)
+        args |= meeting(group)
+    if group and kernel is not None:
+        args |= sent(kernel, _node(rank, results, task))
     head = slice_start(category, _name(kind, kernel, op, detail), lane)
-    return _Part(head, f",{json.dumps(args)[1:]}}}", arrow_end("ac2g", lane))
+    tail = f",{json.dumps(args)[1:-1]}"
+    if kernel is not None and is_priced and kind is not TaskKind.COLLECTIVE:
+        tail += f',"{SIGNATURE}":{signature_text(kernel)}'
+    return _Part(head, f"{tail}}}}}", arrow_end("ac2g", lane))
+
+
+def _node(rank: RankTrace, results: Results, task: int) -> Node | None:
+    """Return the node of a task, None where the launches themselves are given."""
+    nodes, op = results.program.classes[rank.number].ops, rank.graph.op[task]
+    if nodes is None or op < 0:
+        return None
+    name = rank.graph.ops[op].node
+    return next((node for node in nodes if node.name == name), None)
 
 
 def _copied(kernel: Kernel, duration_ns: int) -> dict[str, Any]:
@@ -117,14 +133,6 @@ def _copied(kernel: Kernel, duration_ns: int) -> dict[str, Any]:
     moved = nbytes if isinstance(nbytes, int) else kernel.work.bytes_written
     rate = {"memory bandwidth (GB/s)": moved / duration_ns} if duration_ns else {}
     return {"bytes": moved, **rate}
-
-
-def _meeting(group: str) -> dict[str, Any]:
-    """Return by which name ranks know a collective, the same on all of them."""
-    name, _, number = group.rpartition("#")
-    if name and number.isdecimal():
-        return {"Process Group Name": name, "Seq": int(number)}
-    return {"Process Group Name": group, "Seq": 0}
 
 
 def _name(kind: TaskKind, kernel: Kernel | None, op: str, detail: str) -> str:

@@ -29,12 +29,14 @@ def sync_slices(rank: RankTrace) -> list[str]:
     waits = np.flatnonzero(task_mask(rank.graph, _WAITS))
     tasks = [task for task in waits.tolist() if _is_call(rank, task)]
     own = np.array(tasks, dtype=np.int64)
-    lanes = [rank.lanes[number] for number in rank.resource[own].tolist()]
+    resources: list[int] = rank.resource[own].tolist()
+    lanes = [rank.lanes[number] for number in resources]
+    ops: list[int] = rank.op[own].tolist()
     return events(
         [slice_start("cuda_sync", _WAIT, lane) for lane in lanes],
         microseconds(rank.start_ns[own]),
         ',"dur":0',
-        [rank.external_ids[op] for op in rank.op[own].tolist()],
+        [rank.external_ids[op] for op in ops],
         [_arguments(rank, task) for task in tasks],
         "}",
     )

@@ -239,12 +239,17 @@ def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
     Errors that kernels of one family share add up, and so do those of equal calls;
     families, and different calls, err independently.
     """
-    calls = {task: launches.key for launches in ops.launches for task in launches.tasks}
+    works = ops.recorded.works
+    calls: dict[int, object] = {
+        task: launches.key for launches in ops.launches for task in launches.tasks
+    }
     shared: dict[str, float] = defaultdict(float)
     own: dict[object, float] = defaultdict(float)
     for task, one in scaled.items():
         shared[one.family] += one.moved * one.sigma_shared
-        own[calls.get(task) or task] += one.moved * one.sigma_own
+        own[calls.get(task) or works[task].signature or task] += (
+            one.moved * one.sigma_own
+        )
     moved_s = sum(one.moved for one in scaled.values())
     return math.hypot(*shared.values(), *own.values()) / moved_s if moved_s else 0.0
 

@@ -67,11 +67,14 @@ class TraceOps:
 
 
 def trace_ops(recorded: Recorded) -> TraceOps:
-    """Find out which op launched what, and lower each distinct call once."""
+    """Find out which op launched what, and lower each distinct call once.
+
+    Kernels of which the trace has the signature need no op to be priced.
+    """
     trace = recorded.trace
     tasks: dict[int, list[int]] = defaultdict(list)
     for task, work in recorded.works.items():
-        if recorded.graph.kind[task] is TaskKind.KERNEL:
+        if recorded.graph.kind[task] is TaskKind.KERNEL and work.signature is None:
             tasks[work.correlation].append(task)
     ops = [op for op in trace.ops if not op.is_label]
     default = _default_dtype(ops)

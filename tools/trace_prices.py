@@ -17,6 +17,7 @@ from perfc.ir import (
     Kernel,
     LaunchGraph,
     Level,
+    PerfcError,
     Record,
     TaskKind,
     Work,
@@ -113,7 +114,7 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
         PerfcError: a kernel computes in a mode that the target has not.
 
     """
-    found = dict(_by_facts(ops, target))
+    found = {**dict(_by_signature(ops, target)), **dict(_by_facts(ops, target))}
     reasons: dict[tuple[str, str], list[int]] = defaultdict(list)
     modes = {launches.uses_tf32 for launches in ops.launches if launches.key}
     expected, remarks = _expected(ops, target, modes)
@@ -263,9 +264,39 @@ def _by_facts(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
     """Yield copies and memsets, priced by their bytes."""
     kernels: dict[int, Kernel] = {}
     for task, work in ops.recorded.works.items():
-        kernel = _fact_kernel(work)
+        kernel = _fact_kernel(work) if work.signature is None else None
         if kernel is not None:
             kernels[task] = kernel
+    yield from _one_by_one(kernels, target, By.FACTS)
+
+
+def _by_signature(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
+    """Yield kernels of which the trace says what was priced: perfc's own.
+
+    Raises:
+        PerfcError: a signature cannot be priced on the target.
+
+    """
+    modes = target.device.flops_per_s
+    kernels = {
+        task: attrs.evolve(signature, math="fp32")
+        if signature.math == "tf32" and "tf32" not in modes
+        else signature
+        for task, work in ops.recorded.works.items()
+        for signature in [work.signature]
+        if signature is not None
+    }
+    try:
+        yield from _one_by_one(kernels, target, By.MODEL)
+    except PerfcError as error:
+        msg = f"{ops.recorded.trace.file}: a kernel that it states: {error}"
+        raise PerfcError(msg) from error
+
+
+def _one_by_one(
+    kernels: Mapping[int, Kernel], target: Target, by: By
+) -> Iterator[tuple[int, Price]]:
+    """Yield tasks with the prices of their kernels, each of which is an op's only."""
     distinct = list(dict.fromkeys(kernels.values()))
     if not distinct:
         return
@@ -273,7 +304,7 @@ def _by_facts(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
     rows = {kernel: _row(cost, row) for row, kernel in enumerate(distinct)}
     for task, kernel in kernels.items():
         row = rows[kernel]
-        yield task, Price(*row, row.seconds, False, By.FACTS, kernel.work)
+        yield task, Price(*row, row.seconds, False, by, kernel.work)
 
 
 def _fact_kernel(work: DeviceWork) -> Kernel | None:

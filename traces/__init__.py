@@ -44,10 +44,12 @@ from perfc.traces.recorded import Gap, Recorded, StepMark
 from perfc.traces.recording import record
 from perfc.traces.runtime import is_memory, waits_for
 from perfc.traces.spans import covered
+from perfc.traces.stated_kernels import SIGNATURE, signature_text
 from perfc.traces.step_window import MarkedStep, Window, marked_steps, window_of
 
 __all__ = [
     "LOADER",
+    "SIGNATURE",
     "UNRECORDED",
     "CollectiveFacts",
     "DeviceKind",
@@ -88,6 +90,7 @@ __all__ = [
     "read_trace",
     "record",
     "record_ranks",
+    "signature_text",
     "waits_for",
     "window_of",
 ]

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from perfc.ir import Diagnostic, DType, PerfcError
+from perfc.ir import Diagnostic, DType, Kernel, PerfcError
 from perfc.traces.inputs import RawInputs, RecordedOp
 
 Thread: TypeAlias = tuple[int | str, int | str]
@@ -168,6 +168,7 @@ class DeviceWork:
             trace does not tell.
         shape: Grid and blocks of a kernel; None where the trace does not tell.
         collective: What a collective sends; None where its event does not tell.
+        signature: What was priced, in a trace of a prediction; None in a measured one.
 
     """
 
@@ -181,6 +182,7 @@ class DeviceWork:
     identity: str
     shape: Shape | None = None
     collective: CollectiveFacts | None = None
+    signature: Kernel | None = None
 
     @property
     def is_collective(self) -> bool:

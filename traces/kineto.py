@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
-from perfc.ir import Diagnostic, Level
+from perfc.ir import Diagnostic, Kernel, Level
 from perfc.traces.clock import end_of, skew_us
 from perfc.traces.collective_facts import LABEL, stated_collective
 from perfc.traces.events import (
@@ -35,6 +35,7 @@ from perfc.traces.events import (
 )
 from perfc.traces.inputs import RawInputs
 from perfc.traces.json_stream import EventFile
+from perfc.traces.stated_kernels import SIGNATURE, StatedKernels
 from perfc.traces.step_window import HOST_CATEGORIES, STEP, Window
 
 Event: TypeAlias = Mapping[str, Any]
@@ -105,6 +106,7 @@ class _Reading:
     kept: int = 0
     categories: Counter[str] = attrs.field(factory=Counter[str])
     problems: Counter[str] = attrs.field(factory=Counter[str])
+    _kernels: StatedKernels = attrs.field(factory=StatedKernels, init=False)
     _issued: set[int] = attrs.field(factory=set[int], init=False)
     """Correlations of the calls in a window and in front of it."""
     _names: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
@@ -191,6 +193,7 @@ class _Reading:
                 _identity(args),
                 None if shape is None else self._shapes.setdefault(shape, shape),
                 stated_collective(args) if "Collective name" in args else None,
+                self._signature(args) if SIGNATURE in args else None,
             )
         )
 
@@ -208,6 +211,11 @@ class _Reading:
             stream("wait_on_stream"),
             _whole(args.get("wait_on_cuda_event_record_corr_id"), -1),
         )
+
+    def _signature(self, args: Event) -> Kernel | None:
+        found = self._kernels.of(args[SIGNATURE])
+        self.problems["whose signature cannot be read"] += found is None
+        return found
 
     def _name(self, event: Event) -> str:
         name = _name(event)
@@ -279,6 +287,7 @@ class _Reading:
         found = [
             Diagnostic(Level.WARNING, "trace-events", f"{count} events {what}", file)
             for what, count in sorted(self.problems.items())
+            if count
         ]
         if not self.works:
             message = "no device work: only what the host did is known"
