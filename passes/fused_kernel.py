@@ -48,18 +48,35 @@ def fused_kernel(group: Group, kept: Sequence[Buffer], flops: int) -> Kernel:
     """Return the signature of a kernel that writes *kept* and does *flops*.
 
     `passes` says how often a looped reduction goes over its rows: twice, where it
-    also computes something for each element of them.
+    computes something for each element of them that needs the result of a reduction.
+    What only goes into one is computed on the way.
     """
     rows, columns = group.space
     written = sum(buffer.nbytes for buffer in kept)
     params: dict[str, AttrValue] = {"rows": rows, "cols": columns}
     kind = kind_of(group)
     if kind == LOOPED:
-        over_all = any(step.rows == rows * columns for step in group.steps)
-        params["passes"] = 2 if over_all else 1
+        params["passes"] = 2 if _goes_over_again(group) else 1
     dtype = _dtype(group, kept)
     work = Work(flops, group.bytes_read, written)
     return Kernel(kind, dtype_name(dtype), vector_math(dtype), Record(params), work)
+
+
+def _goes_over_again(group: Group) -> bool:
+    """Whether a loop over all elements begins where a reduction has ended.
+
+    It does so for what reads the result of one, and not before
+    (`requires_closing_previous_reduction` in `codegen/simd.py`).
+    """
+    rows, columns = group.space
+    reduced: set[Buffer] = set()
+    for step in sorted(group.steps, key=lambda step: step.order):
+        behind = any(read.buffer in reduced for read in step.reads)
+        if behind and (step.reduces or step.rows == rows * columns):
+            return True
+        if behind or step.reduces:
+            reduced.update(step.writes)
+    return False
 
 
 def _dtype(group: Group, kept: Sequence[Buffer]) -> DType:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, Node, Record, reduced_axes
+from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, Node, Record, Value, reduced_axes
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -241,3 +241,16 @@ def _nearest_divisor(number: int, wanted: int, within: int) -> int:
             if candidate > 0 and number % candidate == 0:
                 return candidate
     return wanted
+
+
+def are_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    """Whether axes are the last ones: rows lie one behind the other."""
+    rest = [axis for axis in range(len(shape)) if axis not in axes and shape[axis] != 1]
+    return not rest or not axes or max(rest) < min(axes)
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is a constant of one element, which code contains."""
+    node, type_ = value.producer, value.type
+    is_constant = node is not None and node.op == "constant"
+    return is_constant and (type_ is None or not type_.rank)

@@ -27,7 +27,9 @@ from perfc.passes.fusible import (
     SEEDED,
     VIEWS,
     Reduction,
+    are_trailing,
     is_loop,
+    is_number,
     reduction_of,
     rows_of,
     splits,
@@ -156,14 +158,14 @@ class Stepping:
         nodes: dict[Node, None] = {}
         ops = 0
         for number, value in enumerate(operands):
-            if value in self.known or _is_number(value):
+            if value in self.known or is_number(value):
                 continue
             looked_up = number == 0 and node.op in LOOKUPS
             entry: Index = ((node.op, node.attributes),) if looked_up else ()
             entry = entry or self._broadcast(node, value, shape)
             limit = self._bytes(node.results[0]) if looked_up else None
             view = self._view(value)
-            for read, nbytes in self._reads(view, entry, limit).items():
+            for read, nbytes in self._reads(value, entry, limit).items():
                 reads[read] = max(nbytes, reads.get(read, 0))
             nodes.update(dict.fromkeys(view.tensor.nodes))
             ops += view.tensor.ops
@@ -182,14 +184,21 @@ class Stepping:
         name = ROWS if rows and kept else "broadcast"
         return ((name, own, shape),)
 
-    def _reads(self, view: View, entry: Index, limit: int | None) -> dict[Read, int]:
-        index = (*view.index, *entry)
-        tensor = view.tensor
+    def _reads(self, value: Value, entry: Index, limit: int | None) -> dict[Read, int]:
+        """Return what reading a value reads: of a slice no more than the slice."""
+        view = self._view(value)
+        index, tensor = (*view.index, *entry), view.tensor
+        whole = max(math.prod(self._shape(tensor.value)), 1)
+        part = min(math.prod(self._shape(value)), whole)
+
+        def read_of(size: int) -> int:
+            own = -(-size * part // whole)
+            return min(own, limit or own)
+
         if tensor.buffer is not None:
-            size = tensor.buffer.nbytes
-            return {Read(tensor.buffer, index): min(size, limit or size)}
+            return {Read(tensor.buffer, index): read_of(tensor.buffer.nbytes)}
         return {
-            Read(read.buffer, (*read.index, *index)): min(size, limit or size)
+            Read(read.buffer, (*read.index, *index)): read_of(size)
             for read, size in tensor.reads.items()
         }
 
@@ -215,7 +224,7 @@ class Stepping:
         inner = shape[-1] == 1 or len(shape) - 1 in reduction.axes
         reduced = node.operands[: reduction.operands]
         reads, nodes, _ = self._expression(node, reduced, shape)
-        if not _are_trailing(shape, reduction.axes):
+        if not are_trailing(shape, reduction.axes):
             turned: Index = ((PERMUTED, reduction.axes),)
             reads = {Read(r.buffer, r.index + turned): n for r, n in reads.items()}
         made = self._result(node, reduction, rows)
@@ -296,7 +305,7 @@ class Stepping:
         ops = 0
         for value in operands:
             view = self._view(value)
-            reads.update(self._reads(view, ((node.op, value.name),), None))
+            reads.update(self._reads(value, ((node.op, value.name),), None))
             nodes.update(dict.fromkeys(view.tensor.nodes))
             ops += view.tensor.ops + LOOPS["where"]
         self._define(node.results[0], reads, (*nodes, node), ops)
@@ -312,14 +321,14 @@ class Stepping:
         place = Buffer(f"{whole.name}.{value.name}", self._bytes(value), dtype, whole)
         space = (math.prod(self._shape(value)), 1)
         own = (*tensor.nodes, node) if tensor.buffer is None else (node,)
-        self._step(node, self._reads(view, (), None), place, space, nodes=own)
+        self._step(node, self._reads(value, (), None), place, space, nodes=own)
         return place
 
     def _call(self, node: Node) -> None:
         """Call an outside kernel: what it reads and writes is in memory."""
         reads: dict[Read, int] = {}
         for value in node.operands:
-            if value not in self.known and not _is_number(value):
+            if value not in self.known and not is_number(value):
                 for buffer in self.realize(value):
                     reads[Read(buffer)] = buffer.nbytes
         unfused = self._unfused_bias(node)
@@ -338,7 +347,7 @@ class Stepping:
             self._add_bias(node, made[0])
 
     def _add_bias(self, node: Node, product: Buffer) -> None:
-        value, bias = node.results[0], self._view(node.operands[_BIAS])
+        value, bias = node.results[0], node.operands[_BIAS]
         entry: Index = (("broadcast", node.op),)
         reads = {Read(product): product.nbytes, **self._reads(bias, entry, None)}
         self._define(value, reads, (node,), 1)
@@ -382,7 +391,7 @@ class Stepping:
 
     def keep(self, value: Value) -> None:
         """Put a value into memory for somebody who reads it later."""
-        if value in self.known or _is_number(value):
+        if value in self.known or is_number(value):
             return
         for buffer in self.realize(value):
             buffer.needed = True
@@ -427,24 +436,8 @@ class Stepping:
         return int(self.types[value].nbytes)
 
 
-def _is_number(value: Value) -> bool:
-    """Whether a value is a constant of one element, which code contains."""
-    node = value.producer
-    return node is not None and node.op == "constant" and not _rank(value)
-
-
-def _rank(value: Value) -> int:
-    return value.type.rank if value.type is not None else 0
-
-
 def _has_own_memory(tensor: Tensor) -> bool:
     """Whether a kernel allocates its result itself: all but BLAS and convolutions."""
     node = tensor.value.producer
     products = ("linear", "matmul", "conv", "conv_transpose")
     return node is None or node.op not in products
-
-
-def _are_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether axes are the last ones: rows lie one behind the other."""
-    rest = [axis for axis in range(len(shape)) if axis not in axes and shape[axis] != 1]
-    return not rest or not axes or max(rest) < min(axes)

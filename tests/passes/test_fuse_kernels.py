@@ -167,6 +167,39 @@ def _sources(graph: Graph, nodes: tuple[str, ...]) -> set[str]:
     return {v.name for n in nodes if n in by_name for v in by_name[n].operands}
 
 
+def test_a_loop_reads_no_more_than_its_slice() -> None:
+    """Of a buffer of 64 x 64 a loop over half of it reads that half."""
+    text = graph_of(
+        "%x: f32[64,64], param %w: f32[64,64]",
+        "%z = matmul(%x, %w)\n%a, %b = split(%z) {axis = 0, parts = 2}\n%y = relu(%a)",
+    )
+    graph = fused(text)
+    (loop,) = (k for k in graph.kernels if k.op == "triton_poi")
+
+    half = 32 * 64 * 4
+    assert (half, half) == (loop.work.bytes_read, loop.work.bytes_written)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "returned", "passes"),
+    [
+        ('%a = relu(%x)\n%y = reduce(%a) {kind = "sum", axes = [1]}', "%a, %y", 1),
+        ('%y = reduce(%x) {kind = "sum", axes = [1]}', "%y", 1),
+        ("%y = layer_norm(%x, %c, %c) {axis = 1}", "%y", 2),
+    ],
+    ids=["before", "alone", "behind"],
+)
+def test_rows_are_read_again_behind_a_reduction_only(
+    nodes: str, returned: str, passes: int
+) -> None:
+    """What only goes into a reduction is computed, and written, on the way."""
+    arguments = "%x: f32[4096,4096], param %c: f32[4096]"
+    graph = fused(graph_of(arguments, nodes, returned))
+    (kernel,) = (k for k in graph.kernels if k.op == "triton_red")
+
+    assert passes == kernel.params["passes"]
+
+
 def test_one_node_in_two_kernels_counts_once() -> None:
     """What is cheap to compute is computed again; its flops stand once."""
     text = graph_of(
