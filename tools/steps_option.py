@@ -60,9 +60,15 @@ def check_numbers(file: str, numbers: Sequence[int], steps: range) -> None:
     """
     if _has(numbers, steps):
         return
-    own = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it marks none"
-    msg = f"{file}: no steps {steps[0]} to {steps[-1]}; {own}; see --steps"
+    own = f"it has {_span(numbers)}" if numbers else "it marks none"
+    asked = f"step{'s' if len(steps) > 1 else ''} {_span(steps)}"
+    msg = f"{file}: no {asked}; {own}; see --steps"
     raise PerfcError(msg)
+
+
+def _span(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def _has(numbers: Sequence[int], steps: range) -> bool:

@@ -23,6 +23,9 @@ def target_of_trace(recorded: Recorded, named: str | None, option: str) -> Targe
     if named is not None:
         return load_target(named)
     trace = recorded.trace
+    if not recorded.works:
+        msg = f"{trace.file}: the device did nothing in it; there is nothing to predict"
+        raise PerfcError(msg)
     found = target_of_device(trace.device)
     if found is None:
         device = f"its device is {trace.device!r}" if trace.device else "it names none"

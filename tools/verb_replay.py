@@ -91,7 +91,8 @@ def replay(  # noqa: PLR0913 - one argument per option
     threads follow perfc's rules. The difference to what was measured tells how far
     those rules are right.
     """
-    from perfc.fitting import host_times  # noqa: PLC0415 - for this verb alone
+    from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
+    from perfc.fitting import host_times  # noqa: PLC0415
     from perfc.tools.replay import replay_alone, replay_joint  # noqa: PLC0415
     from perfc.tools.replay_report import replay_json, replay_text  # noqa: PLC0415
     from perfc.tools.trace_files import read_recorded  # noqa: PLC0415
@@ -100,9 +101,12 @@ def replay(  # noqa: PLR0913 - one argument per option
     if target is not None and kernels == "measured":
         msg = "--target is for --kernels predicted"
         raise UsageError(msg)
+    own = _named_profile(host)  # and the target: before large files are read
+    if target is not None:
+        load_target(target)
     recorded = read_recorded(files, joint=joint, steps=steps, max_events=max_events)
     check_steps(recorded, steps)
-    profile = _profile(host, recorded, steps)
+    profile = _learnt(host, recorded, steps) if host in _LEARNT else own
     run = replay_joint if joint else replay_alone
     predicted = _predicted(recorded, target) if kernels == "predicted" else []
     instead = [_seconds(one, joint=joint) for one in predicted] or None
@@ -168,17 +172,21 @@ def _is_file(host: str) -> bool:
     return host.endswith(".toml") or "/" in host
 
 
-def _profile(
+def _named_profile(host: str) -> HostProfile | None:
+    """Return the profile that is named, None for the times of the traces."""
+    from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
+
+    return None if host in ("exact", *_LEARNT) else load_profile(host)
+
+
+def _learnt(
     host: str, recorded: Sequence[Recorded], steps: range | None
-) -> HostProfile | None:
-    """Return the host times to use, None for those of the traces."""
+) -> HostProfile:
+    """Return the mean host times of the traces."""
     from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
     from perfc.fitting import fit_trace_host  # noqa: PLC0415
 
-    if host == "exact":
-        return None
-    if host in _LEARNT:
-        base = load_profile("shared")
-        per_op = host == "per-op"
-        return fit_trace_host(recorded, base, steps, per_op=per_op).profile
-    return load_profile(host)
+    per_op = host == "per-op"
+    return fit_trace_host(
+        recorded, load_profile("shared"), steps, per_op=per_op
+    ).profile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from perfc.tools.output_options import (
     output_option,
 )
 from perfc.tools.steps_option import Steps, check_steps
+
+if TYPE_CHECKING:
+    from perfc.costmodels import Target
 
 
 @click.command(
@@ -108,7 +112,10 @@ def rescale(  # noqa: PLR0913 - one argument per option
         raise PerfcError(msg)
     check_steps([recorded], steps)
     ops = trace_ops(recorded)
-    here = trace_prices(ops, target_of_trace(recorded, origin, "--from"))
+    measured_on = target_of_trace(recorded, origin, "--from")
+    for target in targets:
+        _check_kind(measured_on, target)
+    here = trace_prices(ops, measured_on)
     rescaling = Rescaling(ops, here, Method(method), host, steps, contention)
     found = [rescaling.to(target) for target in targets]
     if format_ == "json":
@@ -117,6 +124,23 @@ def rescale(  # noqa: PLR0913 - one argument per option
         text = rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
         write_result(text, output)
     return 0
+
+
+def _check_kind(origin: Target, target: Target) -> None:
+    """Refuse a CPU for a trace of a GPU, and the other way round.
+
+    Raises:
+        UsageError: the target runs other kernels, in another way.
+
+    """
+    if origin.device.synchronous == target.device.synchronous:
+        return
+    msg = (
+        f"--to {target.name}: the trace is of {origin.name}, and a CPU runs other "
+        f"kernels than a GPU; predict the model itself: perfc analyze --target "
+        f"{target.name}"
+    )
+    raise UsageError(msg)
 
 
 def _split(names: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from perfc.traces.events import DeviceWork, RuntimeCall
+from perfc.traces.events import DeviceWork, RuntimeCall, Stream
 
 _LEAST_US = 3.5
 """No kernel starts sooner after its launch began: on an idle stream 6 to 16 us pass on
@@ -15,6 +15,9 @@ every host of the public traces."""
 _TYPICAL_US = 6.5
 _FEWEST = 20
 _TENTH = 10
+_WRITTEN_US = 1e-3
+"""Traces are written to the nanosecond."""
+
 _ULPS = 2
 """How far a sum of two decimals is from the decimal that it is, at most."""
 
@@ -37,6 +40,26 @@ def skew_us(calls: Iterable[RuntimeCall], works: Sequence[DeviceWork]) -> float:
         return 0.0
     tenth = statistics.quantiles(delays, n=_TENTH)[0]
     return _TYPICAL_US - tenth if tenth < _LEAST_US else 0.0
+
+
+def overlaps(works: Iterable[DeviceWork]) -> tuple[int, float]:
+    """Return how many works begin before the one in front on their stream has ended.
+
+    And by how many microseconds, in all.
+
+    Args:
+        works: In the order of their starts.
+
+    """
+    reached_us: dict[Stream, float] = {}
+    count, total_us = 0, 0.0
+    for work in works:
+        before_us = reached_us.get(work.stream, -math.inf)
+        if work.start_us < before_us - _WRITTEN_US:
+            count += 1
+            total_us += min(before_us, work.end_us) - work.start_us
+        reached_us[work.stream] = max(before_us, work.end_us)
+    return count, total_us
 
 
 def end_of(start_us: float, length_us: float) -> float:

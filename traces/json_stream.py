@@ -110,6 +110,9 @@ class EventFile:
             yield chunk
 
     def _parsed(self, reader: _Reader) -> Iterator[dict[str, Any]]:
+        if reader.at_end():
+            msg = f"{self.path}: nothing is in it; expected a trace in JSON"
+            raise TraceError(msg)
         first = reader.peek()
         if first == "[":
             yield from self._elements(reader)

@@ -16,7 +16,6 @@ from perfc.ir import (
     Kernel,
     LaunchGraph,
     LaunchOp,
-    Level,
     Record,
     TaskKind,
 )
@@ -33,6 +32,7 @@ from perfc.traces.events import (
 from perfc.traces.host_lines import Segment, host_lines, main_thread
 from perfc.traces.issue_order import in_order, waits_in_graph, works_by_call
 from perfc.traces.recorded import Recorded, StepMark
+from perfc.traces.remarks import remarks
 from perfc.traces.runtime import Waits, blocks, waits_for
 from perfc.traces.stream_waits import StreamWaits
 from perfc.traces.ties import tied_devices
@@ -405,32 +405,14 @@ class _Recording:
             )
 
     def _diagnostics(self) -> Iterator[Diagnostic]:
-        yield from self.trace.diagnostics
-        left_out = self._missed
-        if left_out:
-            message = (
-                f"{left_out} steps are left out: nothing was launched in them on the "
-                "thread that runs the model"
-            )
-            yield Diagnostic(Level.WARNING, "trace-steps", message, self.trace.file)
-        if self._doubled:
-            message = (
-                f"{self._doubled} launches have the correlation of an earlier one, "
-                "which is taken to have issued the work; expected one run"
-            )
-            yield Diagnostic(
-                Level.WARNING, "trace-correlations", message, self.trace.file
-            )
-        lost = len(self.trace.works) - sum(map(len, self._works.values()))
-        if lost:
-            message = (
-                f"{lost} of {len(self.trace.works)} pieces of device work have no call "
-                "in the trace: they run where they were measured on their streams"
-            )
-            yield Diagnostic(Level.NOTE, "trace-unmatched", message, self.trace.file)
-        for what, count in sorted(self._waits.unresolved.items()):
-            message = f"{count} waits of streams without an effect: {what}"
-            yield Diagnostic(Level.NOTE, "trace-waits", message, self.trace.file)
+        return remarks(
+            self.trace,
+            max(self.end_us, default=0.0) - self.trace.delay_us,
+            steps=self._missed,
+            doubled=self._doubled,
+            lost=len(self.trace.works) - sum(map(len, self._works.values())),
+            unresolved=self._waits.unresolved,
+        )
 
 
 def _usual_gap_us(gaps_us: Iterable[float]) -> float:

@@ -156,6 +156,7 @@ def test_ranks_together(command: Command, tmp_path: Path) -> None:
         (("--host", "mine"), 2, "--host mine: expected exact, per-op, global, "),
         (("--host", "none.toml"), 1, "none.toml: cannot read the host profile"),
         (("--steps", "7:9"), 1, "no steps 7 to 9; it has 1 to 3; see --steps"),
+        (("--steps", "7"), 1, "no step 7; it has 1 to 3; see --steps"),
         (("--graphs", "predicted"), 2, "No such option"),
     ],
 )
@@ -225,6 +226,7 @@ def test_predicted_kernels(command: Command, tmp_path: Path) -> None:
     """`--kernels predicted` says how much of the device's time a model knows."""
     made = TracedOps()
     made.product(2048, 9000)
+    made.at_us += 9000
     made.copy()
     made.collective()
     path = str(made.write(tmp_path / "t.json"))
@@ -351,3 +353,42 @@ def test_bad_options_of_kernels(
 
     assert code == outcome.code
     assert message in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--host", "none.toml"), "none.toml: cannot read the host profile"),
+        (("--kernels", "predicted", "--target", "v1"), "unknown target v1; "),
+    ],
+)
+def test_names_are_looked_up_before_files_are_read(
+    command: Command, options: tuple[str, ...], message: str
+) -> None:
+    """Who mistypes one does not wait for a trace of gigabytes."""
+    assert command("replay", "no.json", *options).error.startswith(message)
+
+
+def test_a_device_that_did_nothing(command: Command, tmp_path: Path) -> None:
+    """There is nothing to predict, whatever the GPU."""
+    made = Made()
+    made.op("aten::mm", 10, 30)
+    made.call("cudaDeviceSynchronize", 20, 5)
+    path = str(made.write(tmp_path / "t.json"))
+
+    outcome = command("replay", path, "--kernels", "predicted")
+
+    assert "t.json: the device did nothing in it" in outcome.error
+
+
+def test_kernels_that_overlap_on_a_stream(command: Command, tmp_path: Path) -> None:
+    """No stream runs two at once: what makes the replay longer is said."""
+    made = _steps()
+    made.launch(2950, 5, 2960, 30)
+    made.launch(2960, 5, 2965, 30)
+    path = made.write(tmp_path / "t.json")
+
+    out = command("replay", str(path)).out
+
+    assert "1 pieces of device work begin before the one in front of them" in out
+    assert "in front of them" not in command("replay", str(_steps().write(path))).out

@@ -124,7 +124,7 @@ def test_one_step(command: Command, tmp_path: Path) -> None:
 
     assert one["predicted_us"] == one["steps"][0]["predicted_us"]
     assert missing.code == 1
-    assert "no steps 7 to 7" in missing.error
+    assert "no step 7; it has 1;" in missing.error
 
 
 def test_arguments_of_an_execution_trace(command: Command, tmp_path: Path) -> None:
@@ -242,3 +242,11 @@ def test_verbose_says_by_what(command: Command, tmp_path: Path) -> None:
     (other,) = [line for line in table.splitlines() if "mine::op" in line][:1]
     assert "wave" in other
     assert "volta_sgemm" not in silent
+
+
+def test_a_cpu_runs_other_kernels(command: Command, tmp_path: Path) -> None:
+    """A trace of a GPU says nothing of a CPU: the model itself is to be predicted."""
+    outcome = command("rescale", _trace(tmp_path), "--to", "cpu")
+
+    assert 2 == outcome.code
+    assert "perfc analyze --target cpu" in outcome.error

@@ -61,7 +61,9 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not valid JSON (the file ends in the middle)"),
+        (b"", "nothing is in it; expected a trace in JSON"),
+        (b" \n", "nothing is in it; expected a trace in JSON"),
+        (b"{", "not valid JSON (the file ends in the middle)"),
         (b"# Title", "expected a JSON object with 'traceEvents'"),
         (b'{"traceEvents": [{"name": 1}', "not valid JSON"),
         (b'{"traceEvents": [{"name": 1},', "not valid JSON"),
