@@ -76,6 +76,7 @@ from perfc.costmodels.host_profile import (
 from perfc.costmodels.inclusion import inclusion_shares
 from perfc.costmodels.intervals import interval_rows, interval_sizes
 from perfc.costmodels.kernel_fit import (
+    SCALE,
     Family,
     KernelFit,
     KernelFits,
@@ -231,6 +232,7 @@ __all__ = [
     "REUSE_EDGES",
     "ROOFLINE",
     "ROW_CACHE_FILL",
+    "SCALE",
     "SESSION_OPS",
     "SIMT_MODES",
     "SOFTWARE",

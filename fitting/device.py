@@ -16,15 +16,12 @@ from perfc.costmodels import (
     Target,
     cost_models,
     fits_of,
-    has_network,
     price,
-    simt_parameters,
-    tensor_parameters,
     terms_of,
 )
 from perfc.fitting.errors import Errors, errors_of
-from perfc.fitting.gemm import CALIBRATED, ProductRows, calibrate_gemm
 from perfc.fitting.least_squares import BELIEF, fit_terms
+from perfc.fitting.near_products import product_fits
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 
@@ -66,8 +63,7 @@ _PAGE, _PAGES_OF = "page_us", "elementwise"
 alike whatever is written to them, and only this op has many rows that are large enough.
 """
 
-_TURNS = 5
-"""Parts of the rows that are predicted from the others in turn; `FEWEST` of them."""
+_PRODUCT = "gemm"
 
 
 @attrs.frozen
@@ -153,17 +149,11 @@ def _fits_of_family(
     """
     if rows.fitted.sum() < FEWEST:
         return []
-    found = {family: _fit(family, rows, target, models, believed)}
     inside = [kind.wider for kind in rows.families]
-    narrower = {kind for wider in inside for kind in wider} - {family}
-    if set(CALIBRATED) & set(found[family].values):
-        narrower.clear()  # the parameters hold for products of all kinds
-    for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
-        own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
-        if own.fitted.sum() >= FEWEST_OF_KIND:
-            wider = next(found[f] for f in kind.wider[1:] if f in found)
-            found[kind] = _fit(kind, own, target, models, wider.values)
-    found[family] = _with_near_rows(found, family, rows, target, models)
+    if family.op == _PRODUCT and not target.device.synchronous:
+        found = _fits_of_products(rows.part(fitted=True), target, models)
+    else:
+        found = _fits_of_kinds(family, rows, target, models, believed)
     fits = fits_of(tuple(found.values()))
     calibrated = attrs.evolve(target, fits=fits)
     return [
@@ -177,6 +167,26 @@ def _fits_of_family(
     ]
 
 
+def _fits_of_kinds(
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    believed: Mapping[str, float],
+) -> dict[Family, KernelFit]:
+    """Fit the coefficients of all kinds, then of each, then what near rows say."""
+    found = {family: _fit(family, rows, target, models, believed)}
+    inside = [kind.wider for kind in rows.families]
+    narrower = {kind for wider in inside for kind in wider} - {family}
+    for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
+        own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
+        if own.fitted.sum() >= FEWEST_OF_KIND:
+            wider = next(found[f] for f in kind.wider[1:] if f in found)
+            found[kind] = _fit(kind, own, target, models, wider.values)
+    found[family] = _with_near_rows(found, family, rows, target, models)
+    return found
+
+
 def _fit(
     family: Family,
     rows: Observations,
@@ -185,11 +195,9 @@ def _fit(
     believed: Mapping[str, float],
 ) -> KernelFit:
     part = rows.part(fitted=True)
-    parameters = _parameters(family, part, target, models)
-    target = _with_parameters(target, family, parameters)
     of_kind = None if family == family.whole else family
     names, values = _coefficients(part, target, models, believed, of_kind)
-    coefficients = {**parameters, **dict(zip(names, values.tolist(), strict=True))}
+    coefficients = dict(zip(names, values.tolist(), strict=True))
     return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(part))
 
 
@@ -258,68 +266,17 @@ def _coefficients(
     return terms.names, values
 
 
-def _parameters(
-    family: Family, part: Observations, target: Target, models: Sequence[CostModel]
-) -> dict[str, float]:
-    """Return what rows of products on a GPU say of the model's own parameters.
-
-    Nothing where a correction alone predicts rows better that it has not seen, and
-    nothing of a GPU and type with thousands of rows, whose model is another.
-    """
-    if family != Family("gemm", family.dtype) or target.device.synchronous:
-        return {}
-    if has_network(target, family.dtype):
-        return {}
-    corrected = _cross_error(family, part, target, models, own=False)
-    if _cross_error(family, part, target, models, own=True) >= corrected:
-        return {}
-    return _calibrated(part, target)
-
-
-def _calibrated(part: Observations, target: Target) -> dict[str, float]:
-    rows = ProductRows.seen(part, target)
-    shipped = simt_parameters()
-    if not rows.simt:
-        shipped = tensor_parameters(target.device.architecture)
-    found = calibrate_gemm([rows], shipped)
-    return {name: getattr(found, name) for name in CALIBRATED}
-
-
-def _cross_error(
-    family: Family,
-    part: Observations,
-    target: Target,
-    models: Sequence[CostModel],
-    *,
-    own: bool,
-) -> float:
-    """Return the mean |ln(predicted / measured)| of rows that take turns at it.
-
-    Each fifth of them is predicted from the others, by the model with or without
-    parameters of its own.
-    """
-    turn = np.arange(len(part)) % _TURNS
-    logs: list[Floats] = []
-    for number in range(_TURNS):
-        seen = part.take(np.flatnonzero(turn != number))
-        held = part.take(np.flatnonzero(turn == number))
-        parameters = _calibrated(seen, target) if own else {}
-        changed = _with_parameters(target, family, parameters)
-        _, values = _coefficients(seen, changed, models, {})
-        amounts_s = terms_of(held.kernels, changed, models).amounts_s
-        predicted_s = held.offset_s + amounts_s @ values
-        logs.append(np.log(predicted_s / held.measured_s))
-    return float(np.abs(np.concatenate(logs)).mean())
-
-
-def _with_parameters(
-    target: Target, family: Family, parameters: Mapping[str, float]
-) -> Target:
-    """Return the target as it is before its model's prices are corrected."""
-    if not parameters:
-        return target
-    fit = KernelFit(family, parameters, _LEAST_SIGMA, _LEAST_SIGMA, 1)
-    return attrs.evolve(target, fits=fits_of((fit,)))
+def _fits_of_products(
+    part: Observations, target: Target, models: Sequence[CostModel]
+) -> dict[Family, KernelFit]:
+    """Return what rows of products of one type on a GPU say: see `near_products`."""
+    modelled = price(part.kernels.kernels, target, models)
+    kernel_s = part.measured_s - part.offset_s
+    logs = np.log(kernel_s / modelled.seconds)
+    own = float(modelled.sigma_independent.mean())
+    sigmas = float(modelled.sigma_shared.mean()), own
+    noise = part.measured_s / kernel_s
+    return product_fits(part.kernels.kernels, logs, noise, sigmas)
 
 
 def _report(

@@ -24,7 +24,6 @@ from perfc.costmodels import (
     simt_seconds,
     tensor_seconds,
 )
-from perfc.fitting.observations import Observations
 from perfc.fitting.robust import robust_least
 from perfc.fitting.samples import Sample
 
@@ -88,13 +87,6 @@ TENSOR_FITTED = (
     "short_power",
 )
 """What CUDA graphs say."""
-
-CALIBRATED = ("tile_efficiency", "memory_efficiency", "fill_cycles")
-"""What a handful of rows of one GPU can say: how near its kernels get to the sheet's
-two rates, and what each tile takes besides."""
-
-_CALIBRATED_BELIEF = 0.3
-"""Weight of what other GPUs say, beside a handful of rows."""
 
 SIMT_START = GemmParameters(
     tile_efficiency=0.95,
@@ -180,18 +172,6 @@ class ProductRows:
         )
 
     @classmethod
-    def seen(cls, rows: Observations, target: Target) -> ProductRows:
-        """Return the products of a calibration, all in one math mode."""
-        return cls(
-            target,
-            products_of(rows.kernels, target),
-            rows.measured_s,
-            rows.offset_s,
-            np.zeros(len(rows)),
-            simt=str(rows.kernels.math[0]) in SIMT_MODES,
-        )
-
-    @classmethod
     def joined(cls, parts: Sequence[ProductRows]) -> ProductRows:
         """Return the rows of several parts, of one GPU and math mode."""
         products = [part.products for part in parts]
@@ -270,13 +250,6 @@ def fit_gemm(
 
     limits = np.log([BOUNDS[name] for name in names])
     return decoded(robust_least(residuals, first, limits, _ROBUST))
-
-
-def calibrate_gemm(
-    rows: Sequence[ProductRows], shipped: GemmParameters
-) -> GemmParameters:
-    """Return the parameters of one GPU that a few rows say, near what is shipped."""
-    return fit_gemm(rows, shipped, CALIBRATED, belief=_CALIBRATED_BELIEF)
 
 
 def _sample(group: ProductRows, groups: Sequence[ProductRows]) -> ProductRows:

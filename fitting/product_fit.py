@@ -9,7 +9,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import SIMT_MODES, GemmParameters, Network
+from perfc.costmodels import (
+    SIMT_MODES,
+    Family,
+    GemmParameters,
+    KernelFit,
+    Network,
+)
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.gemm import (
     SIMT_FITTED,
@@ -17,10 +23,10 @@ from perfc.fitting.gemm import (
     TENSOR_FITTED,
     TENSOR_START,
     ProductRows,
-    calibrate_gemm,
     fit_gemm,
 )
 from perfc.fitting.gemm_residual import fit_residual
+from perfc.fitting.near_products import product_factors, product_fits
 from perfc.fitting.observations import LONG_EVENT_US
 from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
 
@@ -35,7 +41,7 @@ _FEWEST_NETWORK = 2000
 _LEAST_SHARED = 0.05
 
 _FEW, _DRAWS = 10, 5
-"""Rows that calibrate a GPU, and how often they are drawn."""
+"""Rows that tell of a GPU, and how often they are drawn."""
 
 
 @attrs.frozen
@@ -46,8 +52,8 @@ class LeftOut:
         target: Its name.
         dtype: Of the rows.
         errors: On all its rows.
-        with_few: MAPE, on rows that only report, once ten others have calibrated the
-            parameters; the median of five draws.
+        with_few: MAPE, on rows that only report, once ten others have corrected the
+            prices; the median of five draws.
 
     """
 
@@ -112,7 +118,9 @@ def left_out(
             parameters = without(frozenset({name}), dtype)
             rows = [ProductRows.of(sample) for sample in parts]
             errors = _errors(rows, parameters)
-            few = [_with_few(parts, parameters, seed) for seed in range(_DRAWS)]
+            others = [sample for sample in kind if sample.key.target != name]
+            stated = _with_sigmas(parameters, others)
+            few = [_with_few(parts, stated, seed) for seed in range(_DRAWS)]
             found.append(LeftOut(name, dtype, errors, float(np.median(few))))
     return found
 
@@ -127,16 +135,44 @@ def _errors(rows: Sequence[ProductRows], parameters: GemmParameters) -> Errors:
 
 
 def _with_few(parts: Sequence[Sample], parameters: GemmParameters, seed: int) -> float:
-    """Return the MAPE on rows to report once a few to fit calibrate the parameters."""
-    groups = _to_fit(parts)
-    number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    place = np.concatenate([np.arange(len(group)) for group in groups])
+    """Return the MAPE on rows to report once a few to fit correct the prices."""
+    fits = _fits_of(_drawn([_shown(part) for part in parts], seed), parameters)
+    predicted_s: list[Floats] = []
+    for sample in (part.of(TEST) for part in parts):
+        kernel_s = ProductRows.of(sample).kernel_s(parameters)
+        kernel_s *= product_factors(fits, sample.table.kernels)
+        predicted_s.append(sample.timed_s(kernel_s))
+    measured_s = [part.of(TEST).measured_s for part in parts]
+    errors = errors_of(np.concatenate(predicted_s), np.concatenate(measured_s))
+    assert errors is not None  # noqa: S101 - samples are not empty
+    return errors.mape
+
+
+def _drawn(parts: Sequence[Sample], seed: int) -> list[Sample]:
+    """Return a few of all rows of a GPU."""
+    number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    place = np.concatenate([np.arange(len(part)) for part in parts])
     drawn = np.random.default_rng(seed).permutation(len(number))[:_FEW]
-    chosen = [
-        group.take(place[drawn[number[drawn] == at]]) for at, group in enumerate(groups)
+    found = [
+        part.take(place[drawn[number[drawn] == at]]) for at, part in enumerate(parts)
     ]
-    rows = [ProductRows.of(sample.of(TEST)) for sample in parts]
-    return _errors(rows, calibrate_gemm(chosen, parameters)).mape
+    return [part for part in found if len(part)]
+
+
+def _fits_of(
+    parts: Sequence[Sample], parameters: GemmParameters
+) -> dict[Family, KernelFit]:
+    """Return what rows of a GPU say, as `perfc calibrate` does."""
+    rows = [ProductRows.of(part) for part in parts]
+    measured_s = np.concatenate([part.measured_s for part in rows])
+    kernel_s = measured_s - np.concatenate([part.before_s for part in rows])
+    modelled_s = np.concatenate([part.kernel_s(parameters) for part in rows])
+    return product_fits(
+        [kernel for part in parts for kernel in part.table.kernels],
+        np.log(kernel_s / modelled_s),
+        measured_s / kernel_s,
+        (parameters.sigma_shared, parameters.sigma_independent),
+    )
 
 
 def _simt_network(parts: Sequence[Sample], parameters: GemmParameters) -> Network:
@@ -171,20 +207,25 @@ def _by_target(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
 
 
 def _to_fit(samples: Sequence[Sample]) -> list[ProductRows]:
-    """Return the rows to fit: long ones; Pascal's linear layers run Maxwell's kernels.
+    """Return the rows to fit; Pascal's linear layers run Maxwell's kernels."""
+    found: list[ProductRows] = []
+    for sample in samples:
+        rows = ProductRows.of(_shown(sample))
+        if sample.target.device.architecture == "Pascal":
+            rows = rows.take(np.flatnonzero(rows.products.sizes[0] > 1))
+        found.append(rows)
+    return found
+
+
+def _shown(sample: Sample) -> Sample:
+    """Return the rows to fit that show their kernel.
 
     Event pairs that are short say what the host takes.
     """
-    found: list[ProductRows] = []
-    for sample in samples:
-        rows = ProductRows.of(sample.of(FITTED))
-        chosen = np.ones(len(rows), dtype=np.bool_)
-        if sample.key.timing == "event":
-            chosen &= rows.measured_s > LONG_EVENT_US * 1e-6
-        if sample.target.device.architecture == "Pascal":
-            chosen &= rows.products.sizes[0] > 1
-        found.append(rows.take(np.flatnonzero(chosen)))
-    return found
+    rows = sample.of(FITTED)
+    if sample.key.timing != "event":
+        return rows
+    return rows.take(np.flatnonzero(rows.measured_s > LONG_EVENT_US * 1e-6))
 
 
 def _with_sigmas(found: GemmParameters, samples: Sequence[Sample]) -> GemmParameters:

@@ -19,7 +19,7 @@ from perfc.costmodels import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.fitting.gemm import ProductRows, calibrate_gemm, fit_gemm
+from perfc.fitting.gemm import ProductRows, fit_gemm
 from perfc.fitting.gemm_residual import fit_residual, write_networks
 from perfc.fitting.robust import robust_least
 
@@ -77,21 +77,6 @@ def test_parameters_come_back(
     for parameters, within in ((alone, 1e-6), (found, 0.01)):
         assert pytest.approx(0.7, rel=within) == parameters.tile_efficiency
         assert pytest.approx(0.6, rel=within) == parameters.memory_efficiency
-
-
-def test_ten_rows_sharpen_all_others() -> None:
-    """What ten rows of a GPU say halves the error on the rest, and stays in bounds."""
-    shipped = simt_parameters()
-    truth = attrs.evolve(shipped, tile_efficiency=0.7, memory_efficiency=0.55)
-    rows = rows_of("p100", 200, truth, "fp32")
-
-    found = calibrate_gemm([rows.take(np.arange(10))], shipped)
-
-    def error(parameters: GemmParameters) -> float:
-        logs = np.log(rows.predicted_s(parameters) / rows.measured_s)
-        return float(np.abs(logs).mean())
-
-    assert error(found) < 0.5 * error(shipped)
 
 
 def test_a_network_learns_what_the_model_does_not_say(tmp_path: Path) -> None:
