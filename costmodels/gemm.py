@@ -18,8 +18,10 @@ from perfc.costmodels.gemm_residual import (
     SIGMA_SHARED,
     correct,
     correct_one,
+    has_networks,
 )
 from perfc.costmodels.maths import Number
+from perfc.costmodels.nominal import nominal
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_layouts import across, is_across
 from perfc.costmodels.product_machine import Size
@@ -78,7 +80,7 @@ class GemmModel:
         seconds = math_seconds(products, simt, target)
         if target.fits:
             _put_calibrated(seconds, products, kernels, target)
-        known = correct(seconds, products, kernels, target)
+        known = _correct(seconds, products, kernels, target)
         trusts = target.once(_trusts)
         batched = products.sizes[0] > 1
         # Of `_Trusts`: the first that holds; single products else.
@@ -113,12 +115,51 @@ class GemmModel:
         found = trusts.tensor
         if one.math in SIMT_MODES:
             found = trusts.batched if size.batch > 1 else trusts.single
-        dtype = one.math if one.math == "tf32" else one.kernel.dtype
-        known = correct_one(seconds, size, dtype, target, transposed=transposed)
+        known = _corrected_one(seconds, size, one, target, transposed=transposed)
         if known is not None:
             seconds, found = known, trusts.corrected
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
+
+
+def _correct(
+    seconds: Floats, products: Products, kernels: KernelTable, target: Target
+) -> Flags:
+    """Correct *seconds* in place by what is known of the GPU that was measured.
+
+    Return which rows are. Of a GPU that is imagined the model says how it differs.
+    """
+    measured = target.once(nominal)
+    if measured is None or not target.once(has_networks):
+        return correct(seconds, products, kernels, target)
+    products = products_of(kernels, measured)
+    modelled_s = math_seconds(products, uses_simt(kernels), measured)
+    corrected_s = modelled_s.copy()
+    known = correct(corrected_s, products, kernels, measured)
+    seconds *= corrected_s / modelled_s
+    return known
+
+
+def _corrected_one(
+    seconds: float,
+    size: Size[float],
+    one: OneSignature,
+    target: Target,
+    *,
+    transposed: bool,
+) -> float | None:
+    """Return the same of one product; None: not known."""
+    dtype = one.math if one.math == "tf32" else one.kernel.dtype
+    measured = target.once(nominal)
+    if measured is None or not target.once(has_networks):
+        return correct_one(seconds, size, dtype, target, transposed=transposed)
+    size = size._replace(peak=measured.device.flops_per_s[one.math])
+    single = (size.m == 1 or size.n == 1) and is_across(one.kernel)
+    modelled_s = math_second(
+        size, one.math, measured, transposed=transposed, across=single
+    )
+    known_s = correct_one(modelled_s, size, dtype, measured, transposed=transposed)
+    return None if known_s is None else seconds * (known_s / modelled_s)
 
 
 def _size_of(one: OneSignature, target: Target) -> Size[float] | None:

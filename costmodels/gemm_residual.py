@@ -52,6 +52,11 @@ def has_network(target: Target, dtype: str) -> bool:
     )
 
 
+def has_networks(target: Target) -> bool:
+    """Whether products of any type were."""
+    return bool(target.once(_own_networks))
+
+
 def correct(
     seconds: Floats, products: Products, kernels: KernelTable, target: Target
 ) -> Flags:

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfc.costmodels.maths import Number
 from perfc.costmodels.memory import L2_PARTITIONS, SHARERS
+from perfc.costmodels.nominal import nominal
 from perfc.costmodels.product_parameters import GemmParameters
 from perfc.costmodels.product_tiles import Menu
 from perfc.costmodels.protocol import Floats
@@ -122,9 +123,20 @@ class Machine:
         return self._seconds_of(self.parameters.split_cycles)
 
     @functools.cached_property
+    def _sharers(self) -> int:
+        """Return between how many SMs the memory's rate is shared.
+
+        What an SM asks for is its own: more of them than the GPU has leave it.
+        """
+        measured = self.target.once(nominal)
+        if measured is None:
+            return self.sm_count
+        return min(self.sm_count, measured.device.sm_count)
+
+    @functools.cached_property
     def write_s(self) -> float:
         """To write a byte of an output, as far as nothing hides it."""
-        return self.parameters.epilogue * self.sm_count / self.memory_rate
+        return self.parameters.epilogue * self._sharers / self.memory_rate
 
     @functools.cached_property
     def rates(self) -> Rates:
@@ -134,7 +146,7 @@ class Machine:
             1 / self.sm_count,
             1 / p.k_step,
             self._seconds_of(p.fill_cycles) / p.full_outputs,
-            1 / p.streams_per_sm,
+            self.sm_count / (self._sharers * p.streams_per_sm),
             self.menu.stages_again,
         )
 

@@ -309,7 +309,7 @@ PROPORTIONS: tuple[Proportion, ...] = (
     ),
     Proportion(
         level=_level_of("gpu.sm_count"),
-        followers=(*_rates(tensor=False), *_rates(tensor=True)),
+        followers=(*_rates(tensor=False), *_rates(tensor=True), "power.tdp_w"),
     ),
     Proportion(
         level=_level_of("gpu.lanes_per_sm"), followers=("gpu.rates_tflops.fp32",)
