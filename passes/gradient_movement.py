@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from perfc.ir import Dim, Value, product
+from perfc.ir import DTYPES, Dim, Value, product
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.gradient_lookup import embedding
 from perfc.passes.tape import typed
@@ -232,15 +232,33 @@ def _index_put(site: Site) -> Gradients | None:
     _, values, *indices = site.node.operands
     kept = site.kept("axis")
     found = {0: site.grad}
-    if len(indices) > 1:
-        return None
     if 0 in site.wanted and not site.node.attributes.flag("accumulate"):
         zeros = site.tape.full(typed(values), 0.0)
         found[0] = site.op("index_put", site.grad, zeros, *indices, **kept)
     if 1 in site.wanted:
-        axis = site.node.attributes.integer("axis", 0)
-        found[1] = site.op("index", site.grad, *indices, axis=axis)
+        if any(typed(index).dtype == DTYPES["bool"] for index in indices):
+            return None
+        found[1] = _looked_up(site, values, indices)
     return found
+
+
+def _looked_up(site: Site, values: Value, indices: Sequence[Value]) -> Value:
+    """Return what lies where values were put: at tuples, or at places on each axis."""
+    axis = site.node.attributes.integer("axis", 0) % typed(site.x).rank
+    if len(indices) > 1:
+        axes = tuple(range(axis, axis + len(indices)))
+        return site.op("index", site.grad, *indices, axes=axes)
+    kind = "index" if _are_tuples(site, values, indices[0]) else "gather"
+    return site.op(kind, site.grad, *indices, axis=axis)
+
+
+def _are_tuples(site: Site, values: Value, indices: Value) -> bool:
+    """Whether indices are tuples; ranks tell them from places on one axis."""
+    shape, rank = typed(indices).shape, typed(site.x).rank
+    depth = shape[-1] if shape else 0
+    if not isinstance(depth, int) or not depth:
+        return False
+    return typed(values).rank == rank + len(shape) - 1 - depth
 
 
 _INVERSES = {

@@ -12,6 +12,9 @@ from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.pattern import Raised, Trail, orders, raise_patterns
 
+_STEPS = 4
+"""Which operand of a slice its steps are; old exporters write none where all are 1."""
+
 _CALLS = ("mul(x, c)", "neg(h)", "cat(x)", "mul(x, s)", "add(x, x)")
 """PyTorch has no call for it: the source always spells it out."""
 
@@ -98,5 +101,6 @@ def _is_half(trail: Trail, value: Value, x: Value, start: int) -> bool:
     if node.op == "split":
         return len(node.results) == 2 and (value is node.results[0]) == (start == 0)  # noqa: PLR2004
     begins = trail.elements.get(node.operands[1])
-    steps = trail.elements.get(node.operands[4])
+    stepped = len(node.operands) > _STEPS
+    steps = trail.elements.get(node.operands[_STEPS]) if stepped else (1,)
     return begins == (start,) and steps == (1,)

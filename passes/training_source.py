@@ -120,10 +120,17 @@ _SPARSE_FLAG: Mapping[str, int] = {
 """Which argument of a look-up says that its gradient is sparse."""
 
 _CALL = re.compile(r"(aten\.\w+)\.\w+\(args = \((.*?)\)")
+"""A call of a look-up, as PyTorch's exporter to ONNX notes it."""
+
+_ASKS = re.compile(r"aten\.\w+\.\w+\(.*, sparse=(True|False)\)")
+"""The same, as the importer of archives notes it."""
 
 
 def noted_sparse(node: Node) -> bool | None:
     """Tell whether the source asks for sparse gradients; None if nothing is noted."""
+    asks = _ASKS.match(node.location.origin)
+    if asks is not None:
+        return asks[1] == "True"
     call = _CALL.match(node.location.origin)
     if call is None or call[1] not in _SPARSE_FLAG:
         return None

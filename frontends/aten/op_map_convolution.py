@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler
@@ -119,29 +120,32 @@ def _adaptive(kind: str) -> Handler:
 
     def handler(node: AtenNode) -> None:
         x, out, axes = node.tensor("self"), node.result(), _axes(node)
-        sizes, wanted = x.type.shape[-axes:], out.shape[-axes:]
-        attributes = _adapted(kind, sizes, wanted)
-        if attributes is None:
+        sizes, wanted = _known(x.type.shape[-axes:]), _known(out.shape[-axes:])
+        if sizes is None or wanted is None:
             _whole(node, kind)
-        elif x.type.numel < out.numel:
+        elif math.prod(sizes) < math.prod(wanted):
             _enlarge(node)
         else:
-            _emit_pool(node, attributes, axes)
+            _emit_pool(node, _adapted(kind, sizes, wanted), axes)
 
     return handler
 
 
+def _known(dims: Sequence[Dim]) -> list[int] | None:
+    """Return sizes; None where one is not known yet, or zero."""
+    known = [dim for dim in dims if isinstance(dim, int) and dim]
+    return known if len(known) == len(dims) else None
+
+
 def _adapted(
-    kind: str, sizes: Sequence[Dim], wanted: Sequence[Dim]
-) -> dict[str, AttrValue] | None:
-    """Return window and stride; None where a size is not known yet."""
-    window: list[int] = []
-    stride: list[int] = []
-    for size, count in zip(sizes, wanted, strict=True):
-        if not isinstance(size, int) or not isinstance(count, int) or not count:
-            return None
-        stride.append(max(size // count, 1))
-        window.append(max(size - (count - 1) * stride[-1], 1))
+    kind: str, sizes: Sequence[int], wanted: Sequence[int]
+) -> dict[str, AttrValue]:
+    """Return window and stride."""
+    stride = [max(size // n, 1) for size, n in zip(sizes, wanted, strict=True)]
+    window = [
+        max(size - (n - 1) * step, 1)
+        for size, n, step in zip(sizes, wanted, stride, strict=True)
+    ]
     return {"kind": kind, "window": tuple(window), "stride": tuple(stride)}
 
 

@@ -327,8 +327,22 @@ def _location(node: Fields, target: str, phase: str, *, noted: bool) -> Location
         module=_module(metadata.text("nn_module_stack", "")),
         source=source_line(metadata.text("stack_trace", "")),
         phase=phase,
-        origin=f"{target}({name})" if noted else _decomposed(target),
+        origin=f"{target}({name}{_sparse(node, target)})"
+        if noted
+        else _decomposed(target),
     )
+
+
+_LOOKUPS = ("aten.embedding.", "aten.embedding_bag.", "aten._embedding_bag.")
+
+
+def _sparse(node: Fields, target: str) -> str:
+    """Note whether a look-up asks for sparse gradients; what is left out is False."""
+    if not target.startswith(_LOOKUPS):
+        return ""
+    given = (n for n in node.records("inputs") if n.text("name") == "sparse")
+    asks = any(named.record("arg").only() == ("as_bool", True) for named in given)
+    return f", sparse={asks}"
 
 
 def _decomposed(target: str) -> str:

@@ -82,6 +82,14 @@ MORE_CASES: Mapping[str, tuple[str, str]] = {
         "param %x: f64[7,4], param %y: f64[3,4], %i: i64[3,1]",
         "%r = index_put(%x, %y, %i) {axis = 0, accumulate = true} : ?",
     ),
+    "index_put-places": (
+        "param %x: f64[4,7], param %y: f64[4,3], %i: i64[3]",
+        "%r = index_put(%x, %y, %i) {axis = 1, accumulate = true} : ?",
+    ),
+    "index_put-axes": (
+        "param %x: f64[7,5,4], param %y: f64[3,4], %o: i64[3], %p: i64[3]",
+        "%r = index_put(%x, %y, %o, %p) {axis = 0} : ?",
+    ),
     "rearrange": _unary("rearrange", '{kind = "flip", shape = [3, 4]}'),
     "max_unpool": (
         "param %x: f64[1,1,2,2], %o: i64[4,1]",

@@ -148,13 +148,21 @@ def _tuples(x: Tensor, indices: Tensor, axis: int) -> tuple[Any, ...]:
 
 
 def _index(node: Node, operands: list[Any]) -> Results:
-    x, indices = operands
-    return [x[_tuples(x, indices, node.attributes.integer("axis", 0))]]
+    x, *indices = operands
+    if node.attributes.get("axes") is not None:
+        first = node.attributes.integers("axes")[0]
+        return [x[(*[slice(None)] * first, *indices)]]
+    return [x[_tuples(x, indices[0], node.attributes.integer("axis", 0))]]
 
 
 def _index_put(node: Node, operands: list[Any]) -> Results:
-    x, values, indices = operands
-    index = _tuples(x, indices, node.attributes.integer("axis", 0))
+    x, values, *indices = operands
+    axis = node.attributes.integer("axis", 0)
+    apart = len(indices) > 1 or values.ndim == indices[0].ndim + x.ndim - 1
+    if apart:
+        index: tuple[Any, ...] = (*[slice(None)] * axis, *indices)
+    else:
+        index = _tuples(x, indices[0], axis)
     made = x.clone()
     flat = torch.arange(x.numel()).view(x.shape)[index]
     if not node.attributes.flag("accumulate"):
