@@ -37,7 +37,13 @@ from perfc.costmodels import (
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.observations import LEAST_US
 from perfc.ir import UsageError
-from perfc.measurements import BYTES, KERNEL_OPS, MeasuredColumns, kernel_tables
+from perfc.measurements import (
+    BYTES,
+    KERNEL_OPS,
+    TIMINGS,
+    MeasuredColumns,
+    kernel_tables,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -166,6 +172,7 @@ def why_not(key: GroupKey, target: Target | None) -> str:
         (target is None, f"unknown target {key.target}"),
         (key.op not in KERNEL_OPS, f"unknown op {key.op}"),
         (key.dtype not in BYTES, f"unknown dtype {key.dtype}"),
+        (key.timing not in TIMINGS, f"unknown timing {key.timing}"),
         (key.timing not in timings, f"timing {key.timing} is of no {what}"),
     )
     return next((reason for applies, reason in reasons if applies), "")
@@ -297,8 +304,9 @@ class TablePricer:
         rows = self.rows
         mine = rows.op.at == rows.op.values.index(op)
         mine &= rows.dtype.at == rows.dtype.values.index(dtype)
-        cells = np.unique(rows.params.at[mine])
-        listed: list[int] = cells.tolist()
+        used: list[int] = np.unique(rows.params.at[mine]).tolist()
+        listed = [cell for cell in used if cell not in rows.faults]
+        cells = np.array(listed, dtype=np.intp)
         params = [rows.parsed[cell] for cell in listed]
         tables, faults = kernel_tables(op, dtype, params)
         part = np.full(len(rows.parsed), -1)
@@ -306,7 +314,8 @@ class TablePricer:
         for number, (places, table) in enumerate(tables):
             part[cells[places]] = number
             row[cells[places]] = np.arange(len(table))
-        named = {int(cells[place]): why for place, why in faults.items()}
+        named = {cell: rows.faults[cell] for cell in used if cell in rows.faults}
+        named |= {listed[place]: why for place, why in faults.items()}
         return _Signatures([table for _, table in tables], part, row, named)
 
 
@@ -339,6 +348,7 @@ def usable_rows(
     modes = np.array(["", *sorted(target.device.flops_per_s)])
     apart = (table.param("nodes", 1.0) > 1) & np.isin(table.op, list(COLLECTIVES))
     checks = (
+        (np.isnan(latency_us), "latency_us is no time"),
         (latency_us < LEAST_US, "took no time"),
         (table.bytes_written <= 0, "computes nothing: a size is 0"),
         (~np.isin(table.math, modes), f"{target.name} has no {table.math[0]}"),

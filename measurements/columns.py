@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,8 +45,9 @@ class MeasuredColumns:
         timing: How it was timed.
         source: Where it comes from.
         params: Its sizes, as JSON.
-        parsed: What the different cells of `params` say.
-        latency_us: Shape (rows,).
+        parsed: What the different cells of `params` say; nothing where a cell is none.
+        faults: Why a cell of `params` is none, by its number.
+        latency_us: Shape (rows,); NaN where a row has no time.
 
     """
 
@@ -56,6 +58,7 @@ class MeasuredColumns:
     source: Coded
     params: Coded
     parsed: Sequence[Params]
+    faults: Mapping[int, str]
     latency_us: Floats
 
     def __len__(self) -> int:
@@ -69,9 +72,13 @@ _LATENCY = "latency_us"
 def read_columns(path: str | Path) -> MeasuredColumns:
     """Read a table of measured ops.
 
+    A row whose cells are not what their columns hold is kept: of words that are
+    missing as "", of times as NaN, and `faults` says it of parameters.
+
     Raises:
         UsageError: the name ends neither in .parquet nor in .csv.
-        MeasurementError: as `read_rows`.
+        MeasurementError: there is no such file, it is damaged or of another format, a
+            column is missing, or holds something else in Parquet.
 
     """
     path = Path(path)
@@ -89,8 +96,17 @@ def _from_csv(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     schema.require_columns(list(cells))
     coded = {name: _coded_cells(*cells[name]) for name in (*_WORDS, _LATENCY)}
     values, at = coded.pop(_LATENCY)
-    latency = _each(values, at, schema.column(_LATENCY).field)
-    return _checked(schema, coded, np.array(latency, dtype=np.float64)[at])
+    return _checked(schema, coded, _times(schema, values)[at])
+
+
+def _times(schema: Schema[Measurement], cells: Sequence[object]) -> Floats:
+    """Return what cells of `latency_us` say, NaN where they say no time."""
+    read = schema.column(_LATENCY).field
+    found = np.full(len(cells), np.nan)
+    for number, cell in enumerate(cells):
+        with contextlib.suppress(MeasurementError):
+            found[number] = read(cell)
+    return found
 
 
 def _coded_cells(
@@ -103,24 +119,31 @@ def _from_parquet(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     required = [column.name for column in schema.columns if column.required]
     table = parquet_table(data, schema.name, required)
     schema.require_columns(table.column_names)
-    coded = {name: _coded_arrow(table.column(name)) for name in _WORDS}
+    coded = {name: _coded_arrow(name, table.column(name)) for name in _WORDS}
     latency = table.column(_LATENCY)
-    column = schema.column(_LATENCY)
     if latency.null_count or np.dtype(latency.type.to_pandas_dtype()).kind not in "iuf":
-        numbers = np.array(column.fields(latency.to_pylist()), dtype=np.float64)
-    else:
-        parts = [np.from_dlpack(part) for part in latency.chunks]
-        numbers = column.numbers(np.concatenate([np.empty(0), *parts]))
-    return _checked(schema, coded, numbers)
+        return _checked(schema, coded, _times(schema, latency.to_pylist()))
+    parts = [np.from_dlpack(part) for part in latency.chunks]
+    numbers = np.concatenate([np.empty(0), *parts]).astype(np.float64)
+    is_time = np.isfinite(numbers) & (numbers >= 0)
+    return _checked(schema, coded, np.where(is_time, numbers, np.nan))
 
 
-def _coded_arrow(column: Any) -> tuple[list[object], Indices]:  # noqa: ANN401 - pyarrow has no types
+def _coded_arrow(name: str, column: Any) -> tuple[list[object], Indices]:  # noqa: ANN401 - pyarrow has no types
     """Return the different cells of a `pyarrow.ChunkedArray`, and where they are.
 
     By DLPack: pyarrow's `to_numpy` imports pandas where it is installed, for 0.3 s.
+
+    Raises:
+        MeasurementError: they are lists or structures.
+
     """
-    if hasattr(column.type, "value_type"):  # a dictionary already, of each chunk
+    if hasattr(column.type, "index_type"):  # codes already, of each chunk
         column = column.cast(column.type.value_type)
+    if column.type.num_fields:
+        what = "a JSON object as text" if name == "params" else "text"
+        msg = f"column {name} is {column.type}, expected {what}"
+        raise MeasurementError(msg)
     coded = column.dictionary_encode(null_encoding="encode").combine_chunks()
     at = np.from_dlpack(coded.indices).astype(np.intp)
     return coded.dictionary.to_pylist(), at
@@ -131,33 +154,37 @@ def _checked(
     coded: Mapping[str, tuple[list[object], Indices]],
     latency_us: Floats,
 ) -> MeasuredColumns:
-    """Read each different cell once; an error names the first row that has it."""
+    """Read each different cell once."""
     words: dict[str, Coded] = {}
     for name in _WORDS[:-1]:
         values, at = coded[name]
-        fields = _each(values, at, schema.column(name).field)
-        words[name] = Coded([str(field) for field in fields], at)
+        words[name] = Coded(["" if v is None else str(v) for v in values], at)
     texts, at = coded["params"]
-    parsed = _all_params(texts) or _each(texts, at, _params_reader(schema))
+    faults: dict[int, str] = {}
+    parsed = _all_params(texts) or _each_params(texts, _params_reader(schema), faults)
     return MeasuredColumns(
         **words,
-        params=Coded(cast("list[str]", texts), at),
+        params=Coded(["" if text is None else str(text) for text in texts], at),
         parsed=cast("list[Params]", parsed),
+        faults=faults,
         latency_us=latency_us,
     )
 
 
-def _each(
-    cells: Sequence[object], at: Indices, read: Callable[[object], object]
+def _each_params(
+    cells: Sequence[object],
+    read: Callable[[object], object],
+    faults: dict[int, str],
 ) -> list[object]:
-    fields: list[object] = []
+    """Parse cell by cell; note in *faults* why one is no object."""
+    found: list[object] = []
     for number, cell in enumerate(cells):
         try:
-            fields.append(read(cell))
+            found.append(read(cell))
         except MeasurementError as error:
-            msg = f"row {int(np.argmax(at == number)) + 1}: {error}"
-            raise MeasurementError(msg) from None
-    return fields
+            faults[number] = str(error)
+            found.append({})
+    return found
 
 
 def _all_params(cells: Sequence[object]) -> list[object] | None:

@@ -35,6 +35,7 @@ _BACKWARD_PRODUCTS = 2.5
 """Attention's gradients take five products where forward takes two."""
 
 _PHASES = ("forward", "backward")
+_LAYOUTS = ("nn", "nt", "tn", "tt")
 _CONV_PHASES = ("forward", "backward_data", "backward_weight")
 
 
@@ -46,6 +47,8 @@ def _backward(sizes: Sizes) -> NDArray[np.bool_]:
 def _gemm(sizes: Sizes, size: float, dtype: str) -> Amounts:
     b, m, n, k = (sizes.whole(name) for name in "bmnk")
     of_a, of_b, of_c = _PRODUCT_BYTES.get(dtype, (size, size, size))
+    sizes.word("phase", "forward", (*_CONV_PHASES, "backward"))
+    sizes.word("layout", "nn", _LAYOUTS)
     bias = np.where(sizes.flag("bias"), n * of_c, 0.0)
     read = b * (m * k * of_a + k * n * of_b) + bias
     return 2 * b * m * n * k, read, b * m * n * of_c

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from perfc.costmodels import distinct_rows
+from perfc.costmodels import distinct_rows, parse_popularity
 from perfc.ir import OPTIMIZER_FLOPS, OPTIMIZER_STATES, Record, Work
 from perfc.measurements.schema import MeasurementError
 
@@ -18,14 +18,23 @@ def _work(flops: float, read: float, written: float) -> Work:
     return Work(round(flops), math.ceil(read), math.ceil(written))
 
 
+_PHASES = ("forward", "backward")
+
+
 def _phase(params: Record) -> str:
-    return params.text("phase", "forward")
+    phase = params.text("phase", "forward")
+    if phase not in _PHASES:
+        msg = f"phase is {phase!r}, expected one of {', '.join(_PHASES)}"
+        raise MeasurementError(msg)
+    return phase
 
 
 def _embedding_bag(params: Record, size: float, dtype: str) -> Work:
     batch = params.integer("batch")
     work = Work(0, 0, 0)
+    parse_popularity(params.text("popularity", ""))
     for table in params.records("tables"):
+        parse_popularity(table.text("popularity", ""))
         rows, dim = table.integer("rows"), table.integer("dim")
         lookups = batch * table.integer("pooling")
         pooled, listed = size * batch * dim, _INDEX_BYTES * (lookups + batch + 1)

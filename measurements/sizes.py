@@ -25,6 +25,9 @@ _COLUMNS: Mapping[frozenset[type], str] = {
 """Type of a column by the types of its values."""
 
 
+_TOO_MANY = 2.0**63
+
+
 @attrs.frozen(eq=False)
 class Sizes:
     """Parameters of rows that all give the same ones.
@@ -61,7 +64,10 @@ class Sizes:
                 msg = f"{name} is missing, expected a whole number"
                 raise MeasurementError(msg)
             return np.full(self.count, float(default))
-        if column.dtype.kind != "i" or column.min() < 0:
+        whole = column.dtype.kind == "i" or (
+            column.dtype.kind == "f" and bool((column == np.floor(column)).all())
+        )
+        if not whole or not 0 <= column.min() <= column.max() < _TOO_MANY:
             found = repr(column.tolist()[0]) if len(column) == 1 else "of several kinds"
             msg = f"{name} is {found}, expected a whole number, not below 0"
             raise MeasurementError(msg)

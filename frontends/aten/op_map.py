@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfc.frontends.aten.node import Handler
 from perfc.frontends.aten.op_map_attention import ATTENTION_HANDLERS
+from perfc.frontends.aten.op_map_composite import COMPOSITE_HANDLERS
 from perfc.frontends.aten.op_map_convolution import CONVOLUTION_HANDLERS
 from perfc.frontends.aten.op_map_creation import CREATION_HANDLERS
 from perfc.frontends.aten.op_map_distance import DISTANCE_HANDLERS
@@ -28,6 +29,7 @@ from perfc.frontends.aten.op_map_views import VIEW_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
     **ATTENTION_HANDLERS,
+    **COMPOSITE_HANDLERS,
     **CONVOLUTION_HANDLERS,
     **CREATION_HANDLERS,
     **DISTANCE_HANDLERS,

@@ -121,26 +121,29 @@ def _adaptive(kind: str) -> Handler:
     def handler(node: AtenNode) -> None:
         x, out, axes = node.tensor("self"), node.result(), _axes(node)
         sizes, wanted = _known(x.type.shape[-axes:]), _known(out.shape[-axes:])
-        if sizes is None or wanted is None:
+        attributes = _adapted(kind, sizes, wanted)
+        if attributes is None:
             _whole(node, kind)
         elif math.prod(sizes) < math.prod(wanted):
             _enlarge(node)
         else:
-            _emit_pool(node, _adapted(kind, sizes, wanted), axes)
+            _emit_pool(node, attributes, axes)
 
     return handler
 
 
-def _known(dims: Sequence[Dim]) -> list[int] | None:
-    """Return sizes; None where one is not known yet, or zero."""
-    known = [dim for dim in dims if isinstance(dim, int) and dim]
-    return known if len(known) == len(dims) else None
+def _known(dims: Sequence[Dim]) -> tuple[int, ...]:
+    """Return sizes; nothing where one is not known yet, or zero."""
+    known = tuple(dim for dim in dims if isinstance(dim, int) and dim)
+    return known if len(known) == len(dims) else ()
 
 
 def _adapted(
     kind: str, sizes: Sequence[int], wanted: Sequence[int]
-) -> dict[str, AttrValue]:
-    """Return window and stride."""
+) -> dict[str, AttrValue] | None:
+    """Return window and stride; None where a size is not known."""
+    if not sizes or not wanted:
+        return None
     stride = [max(size // n, 1) for size, n in zip(sizes, wanted, strict=True)]
     window = [
         max(size - (n - 1) * step, 1)
@@ -177,7 +180,7 @@ def _adaptive_backward(kind: str) -> Handler:
         if node.is_given("indices"):
             operands.append(node.tensor("indices"))
         axes = _axes(node)
-        sizes = [operand.type.shape[-axes:] for operand in operands[:2]]
+        sizes = [_known(operand.type.shape[-axes:]) for operand in operands[:2]]
         attributes = _adapted(kind, sizes[1], sizes[0])
         node.emit("pool_backward", operands, attributes or {"kind": kind})
 

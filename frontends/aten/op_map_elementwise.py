@@ -106,7 +106,6 @@ _OTHER_NAMES = {
     "addcmul": ("addcmul", "self", "tensor1", "tensor2"),
     "addcdiv": ("addcdiv", "self", "tensor1", "tensor2"),
     "lerp": ("lerp", "self", "end", "weight"),
-    "prelu": ("prelu", "self", "weight"),
     "_prelu_kernel": ("prelu", "self", "weight"),
     "rsub": ("sub", "other", "self"),
     "masked_fill": ("masked_fill", "self", "mask", "value"),

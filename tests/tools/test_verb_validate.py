@@ -127,6 +127,88 @@ def test_what_is_unknown_is_skipped_and_named(command: Command, tmp_path: Path) 
     assert [None] * 10 == [unknown[name] for name in FIELDS[7:]]
 
 
+_SIZES = '"{""rows"": 64, ""cols"": 64}"'
+_BAG = (
+    '"{""batch"": 8, ""tables"": [{""rows"": 9, ""dim"": 8, ""pooling"": 2}], '
+    '""popularity"": ""%s"", ""phase"": ""%s""}"'
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (f"softmax,fp32,{_SIZES},much,graph", "latency_us is no time"),
+        (f"softmax,fp32,{_SIZES},nan,graph", "latency_us is no time"),
+        (f"softmax,fp32,{_SIZES},-1,graph", "latency_us is no time"),
+        (f"softmax,fp32,{_SIZES},,graph", "latency_us is no time"),
+        (f"softmax,fp32,{_SIZES},1,dreamt", "unknown timing dreamt"),
+        ('softmax,fp32,"{",1,graph', "params is '{', expected a JSON object"),
+        ("softmax,fp32,[],1,graph", "params is '[]', expected a JSON object"),
+        (
+            f"embedding_bag,fp32,{_BAG % ('odd', 'forward')},1,graph",
+            "'odd' is no popularity",
+        ),
+        (
+            f"embedding_bag,fp32,{_BAG % ('zipf', 'later')},1,graph",
+            "phase is 'later', expected one of forward, backward",
+        ),
+    ],
+)
+def test_a_row_that_is_none_is_skipped(
+    command: Command, tmp_path: Path, row: str, reason: str
+) -> None:
+    """One bad row has its reason; those around it are scored as without it."""
+    good = f"v100,softmax,fp32,{_SIZES},5,graph,s,\n"
+    table = _write(tmp_path / "rows.csv", f"{_HEAD}{good}v100,{row},s,\n{good}")
+
+    outcome = command("validate", table, "--format", "json")
+    groups = outcome.report["groups"]
+
+    assert 0 == outcome.code
+    assert (2, 1) == (
+        sum(group["rows"] for group in groups),
+        sum(group["skipped"] for group in groups),
+    )
+    (found,) = [name for group in groups for name in group["skipped_reasons"]]
+    assert reason in found
+
+
+def test_parquet_of_another_program(command: Command, tmp_path: Path) -> None:
+    """Times that are missing are skipped; whole numbers may be written as 64.0."""
+    pandas = pytest.importorskip("pandas")
+    sizes = '{"rows": 64.0, "cols": 64.0}'
+    row = dict(
+        zip(
+            _HEAD.strip().split(","),
+            ["v100", "softmax", "fp32", sizes, 5.0, "graph", "s", ""],
+            strict=True,
+        )
+    )
+    table = pandas.DataFrame([row, {**row, "latency_us": None}, {**row, "dtype": None}])
+    table.to_parquet(tmp_path / "rows.parquet")
+
+    groups = command(
+        "validate", str(tmp_path / "rows.parquet"), "--format", "json"
+    ).report["groups"]
+
+    assert {"latency_us is no time": 1, "unknown dtype ": 1} == {
+        reason: count for g in groups for reason, count in g["skipped_reasons"].items()
+    }
+    assert 1 == sum(group["rows"] for group in groups)
+
+
+def test_columns_of_structures(command: Command, tmp_path: Path) -> None:
+    """A column of records is refused in one line."""
+    pandas = pytest.importorskip("pandas")
+    row = dict.fromkeys(_HEAD.strip().split(","), "x")
+    table = pandas.DataFrame([{**row, "latency_us": 1.0, "params": {"rows": 4}}])
+    table.to_parquet(tmp_path / "rows.parquet")
+
+    error = command.refused(["validate", str(tmp_path / "rows.parquet")], 1)
+
+    assert "column params is struct<rows: int64>, expected a JSON object" in error
+
+
 def test_strict(command: Command, tmp_path: Path) -> None:
     """Exit code 4 if a row was skipped, 0 if none was."""
     whole = _table(tmp_path / "whole.csv", _row("v100"))
@@ -225,14 +307,7 @@ _HEAD = "target,op,dtype,params,latency_us,timing,source,kernel\n"
         ("", "no column target"),
         ("a,b\n1,2\n", "no column target, op"),
         (_HEAD, "no rows"),
-        (_HEAD + "v100,softmax,fp32,{},much,graph,s,\n", "row 1: latency_us is 'much'"),
-        (_HEAD + 'v100,softmax,fp32,"{",1,graph,s,\n', "row 1: params is '{'"),
-        (_HEAD + "v100,softmax,fp32,[],1,graph,s,\n", "expected a JSON object"),
-        (_HEAD + "v100,softmax,fp32,{},1,dreamt,s,\n", "expected kernel, graph"),
-        (
-            _HEAD + "v100,softmax,fp32,{},nan,graph,s,\n",
-            "expected a number not below 0",
-        ),
+        (_HEAD + "v100,softmax,fp32,{},1\n", "row 1: 5 cells, expected 8"),
     ],
 )
 def test_tables_that_are_none(
