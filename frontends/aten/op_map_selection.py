@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler
-from perfc.ir import AttrValue
+from perfc.ir import AttrValue, Expr
 
 
 def _sort(node: AtenNode) -> None:
@@ -63,9 +63,18 @@ def _repeats_name(node: AtenNode) -> str:
 
 
 def _repeat_interleave(node: AtenNode) -> None:
-    """As often as a number says; as often as a tensor says is data."""
-    x = node.operands[0]
-    node.emit("rearrange", (x,), {"kind": node.name, "shape": node.result().shape})
+    """As often as a number says: a copy of a view. What a tensor says is data."""
+    x, repeats = node.operands[0], node.arguments.get("repeats")
+    if not isinstance(repeats, int | Expr):
+        node.emit("rearrange", (x,), {"kind": node.name, "shape": node.result().shape})
+        return
+    if not node.is_given("dim"):
+        (x,) = node.helper("reshape", (x, node.listed((-1,))), {"view": True})
+    behind = node.integer("dim", 0) % x.rank + 1
+    sizes = (*x.type.shape[:behind], repeats, *x.type.shape[behind:])
+    (each,) = node.helper("unsqueeze", (x,), {"axes": (behind,)})
+    (spread,) = node.helper("expand", (each, node.listed(sizes)))
+    node.emit("reshape", (spread, node.listed(node.result().shape)))
 
 
 def _shuffled(node: AtenNode) -> None:

@@ -93,6 +93,27 @@ def test_gradient_of_rows_added_at_places(exported: Made) -> None:
     assert (6, 8) == found.results[0].type.shape  # type: ignore[union-attr]
 
 
+class _Repeated(nn.Module):
+    """Repeats heads, as grouped attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows: torch.Tensor = self.fc(x)
+        return rows.repeat_interleave(3, 1)
+
+
+def test_gradient_of_what_is_repeated(exported: Made) -> None:
+    """It is added up over the repeats; nothing of it is unknown."""
+    program = exported(_Repeated(), torch.rand(2, 4, 8), mode="training")
+    ops = _ops(program)
+
+    assert 0 == ops["rearrange"] + ops["rearrange_backward"]
+    assert [] == [d for d in program.diagnostics if d.code == "no-gradient-rule"]
+
+
 class _Cells(nn.Module):
     """Steps of a recurrent cell, one by one."""
 
