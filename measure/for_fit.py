@@ -20,8 +20,7 @@ _FAR_OPS = ("elementwise", "memcpy")
 """Which tell of memory, and of pages that are new."""
 
 _FAR_SHARE = 0.2
-"""Of the time. They come first: later the heap has room that others left, in which
-their results are not new pages, as they are in a model."""
+"""Of the time."""
 
 
 def measure_for_fit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ import torch
 from perfc.ir import PerfcError
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.device import Device
+from perfc.measure.heap import mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suite import SUITES, suite
 from perfc.measure.timing import Timed, Timer
@@ -127,11 +129,15 @@ class KernelRun:
                 say(f"{start} of {len(todo)} shapes, {deadline - now:.0f} s left")
             batch: list[Prepared] = []
             try:
-                start += self._prepare(todo[start : start + size], batch, say)
+                with self._operands():
+                    start += self._prepare(todo[start : start + size], batch, say)
                 self._visit(batch, deadline, say)
             finally:
                 self._keep(batch)
             size = self._next_size(size, start, begin, deadline)
+
+    def _operands(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.device.is_cuda else mapped_operands()
 
     def _next_size(self, size: int, done: int, begin: float, deadline: float) -> int:
         """Return how many cases follow: the first rows come at once, the last in time.

@@ -1,0 +1,63 @@
+"""Where operands and results lie while a CPU is measured."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import pytest
+import torch
+
+from perfc.measure.heap import mapped_operands
+
+
+class _Mallinfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc 2.33; `hblks` is how many blocks are mapped."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+    hblks: int
+
+
+def _mapped_blocks() -> int:
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if sys.platform != "linux" or mallinfo is None:
+        pytest.skip("needs glibc 2.33 or newer")
+    mallinfo.restype = _Mallinfo
+    found: _Mallinfo = mallinfo()
+    return found.hblks
+
+
+def _block(mib: int) -> torch.Tensor:
+    return torch.empty(mib * 2**20, dtype=torch.uint8)
+
+
+def test_operands_are_mapped_and_leave_no_holes() -> None:
+    """Each for itself, so that it goes back to the system; some fill room there was."""
+    before = _mapped_blocks()
+
+    with mapped_operands():
+        operands = [_block(1) for _ in range(400)]
+        assert before + 200 <= _mapped_blocks()
+    del operands
+
+    assert before >= _mapped_blocks()
+
+
+@pytest.mark.parametrize(("mib", "mapped"), [(16, 0), (1024, 1)])
+def test_large_results_alone_are_mapped(mib: int, mapped: int) -> None:
+    """As in a model that has run for a while; no heap has room for a gibibyte."""
+    with mapped_operands():
+        operands = [_block(1) for _ in range(50)]
+    del operands
+    before = _mapped_blocks()
+
+    result = _block(mib)
+
+    assert before + mapped == _mapped_blocks()
+    assert mib * 2**20 == result.numel()
