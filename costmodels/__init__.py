@@ -77,6 +77,7 @@ from perfc.costmodels.inclusion import inclusion_shares
 from perfc.costmodels.intervals import interval_rows, interval_sizes
 from perfc.costmodels.kernel_fit import (
     SCALE,
+    START,
     Family,
     KernelFit,
     KernelFits,
@@ -237,6 +238,7 @@ __all__ = [
     "SIMT_MODES",
     "SOFTWARE",
     "SOFTWARE_OPS",
+    "START",
     "STREAMING",
     "SUMS_BESIDE",
     "UVM",

@@ -98,7 +98,7 @@ def _calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Est
         provenance[row] = Provenance.FITTED
         if fit.is_correction:
             scale[row] = fit.values[SCALE]
-            start_s[row] = fit.values.get(START, 0.0) * 1e-6
+            start_s[row] = fit.values[START] * 1e-6
     near = np.exp(target.fits.log_factors(kernels.kernels))
     seconds = (start_s + scale * estimate.seconds) * near
     names = target.fits.near_names(kernels.kernels)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import (
     SCALE,
+    START,
     Family,
     KernelFit,
     NearRows,
@@ -93,12 +94,17 @@ def product_fits(
     else:
         weights = weights_alone
     whole = families[0].whole
-    found = {whole: KernelFit(whole, {SCALE: 1.0}, shared, own, len(kernels), near)}
+    found = {whole: KernelFit(whole, _factor(1.0), shared, own, len(kernels), near)}
     for family in sorted(set(families)):
         rows = kinds == family.kind
         scale = float(np.exp(together * weights[rows].sum()))
-        found[family] = KernelFit(family, {SCALE: scale}, shared, own, int(rows.sum()))
+        found[family] = KernelFit(family, _factor(scale), shared, own, int(rows.sum()))
     return found
+
+
+def _factor(scale: float) -> dict[str, float]:
+    """Return the coefficients of a correction that adds nothing."""
+    return {START: 0.0, SCALE: scale}
 
 
 def product_factors(
