@@ -38,16 +38,18 @@ _LL_PART, _SIMPLE_PART = 2**13, 2**16
 Simple sends over NVLink (`NCCL_P2P_NVL_CHUNKSIZE`)."""
 
 SIMPLE_CHUNK = 2**19
+"""Bytes."""
 
 _MOST_PART = 32 * SIMPLE_CHUNK
 """Of a larger part another channel takes half, if one leads there."""
 
-_CHANNEL_BYTES_PER_S = 25e9 / 2
+CHANNEL_BYTES_PER_S = 25e9 / 2
+"""Of links, for each of NCCL's channels."""
 
 NETWORK_CHANNEL_BYTES_PER_S = 14e9
 """What NCCL takes a channel to send over a network (`paths.cc`, P2pPerChannelNetBw)."""
 
-_LEAST_CHANNELS, _MOST_CHANNELS = 2, 32
+LEAST_CHANNELS, MOST_CHANNELS = 2, 32
 """Two for each link to a peer, as a power of two (`src/graph/paths.cc`,
 ncclTopoComputeP2pChannels)."""
 
@@ -142,9 +144,9 @@ def peer_bytes(c: Collectives) -> Floats:
 
 def peer_channels(pair_bytes_per_s: Floats) -> Floats:
     """Return how many channels lead to a peer over links of a rate, shape (rows,)."""
-    wanted = np.maximum(pair_bytes_per_s / _CHANNEL_BYTES_PER_S, 1.0)
+    wanted = np.maximum(pair_bytes_per_s / CHANNEL_BYTES_PER_S, 1.0)
     doubled = np.exp2(np.ceil(np.log2(wanted)))
-    return np.clip(doubled, _LEAST_CHANNELS, _MOST_CHANNELS)
+    return np.clip(doubled, LEAST_CHANNELS, MOST_CHANNELS)
 
 
 def most_by_ll(channels: Floats, *, by_peer: bool) -> Floats:
@@ -191,6 +193,6 @@ def network_channels(c: Collectives, nic_bytes_per_s: Floats) -> Floats:
 
 def _own_channels(c: Collectives, channels: Floats) -> Floats:
     """Return how many of a peer's channels are its own, as all peers share them."""
-    shared = np.exp2(np.floor(np.log2(np.maximum(_MOST_CHANNELS / c.ranks, 1.0))))
+    shared = np.exp2(np.floor(np.log2(np.maximum(MOST_CHANNELS / c.ranks, 1.0))))
     found: Floats = np.minimum(shared, channels)
     return found

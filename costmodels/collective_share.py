@@ -13,14 +13,16 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.collective import collective_links
+from perfc.costmodels.collective_choice import (
+    CHANNEL_BYTES_PER_S,
+    LEAST_CHANNELS,
+    MOST_CHANNELS,
+)
 from perfc.costmodels.collective_sizes import Collectives
 from perfc.costmodels.collective_time import network_rate, node_rate
 from perfc.costmodels.links import Links
 from perfc.costmodels.protocol import Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
-
-_CHANNEL_BYTES_PER_S = 25e9 / 2
-_LEAST_CHANNELS, _MOST_CHANNELS = 2, 32
 
 SUMS_BESIDE = 1.4
 """How many times as long all-reduces take beside kernels: read off those of more than
@@ -70,8 +72,8 @@ def collective_shares(
 
 def channels(c: Collectives, links: Links) -> Floats:
     """Return how many blocks NCCL's kernel has, shape (rows,)."""
-    wanted = np.rint(node_rate(c, links) / _CHANNEL_BYTES_PER_S)
-    found: Floats = np.clip(wanted, _LEAST_CHANNELS, _MOST_CHANNELS)
+    wanted = np.rint(node_rate(c, links) / CHANNEL_BYTES_PER_S)
+    found: Floats = np.clip(wanted, LEAST_CHANNELS, MOST_CHANNELS)
     return found
 
 

@@ -30,6 +30,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.collective_choice import (
+    CHANNEL_BYTES_PER_S,
     NETWORK_CHANNEL_BYTES_PER_S,
     SIMPLE_CHUNK,
     by_protocol,
@@ -72,9 +73,6 @@ and more all (NVIDIA DGX-1 System Architecture whitepaper, WP-08437, figure of t
 hybrid cube mesh; members are neighbours in the numbering of devices)."""
 
 _QUAD = 4
-
-_CHANNEL_BYTES_PER_S = 25e9 / 2
-"""Of links, for each of NCCL's channels."""
 
 
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
@@ -159,7 +157,7 @@ def _ring_ll_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
 def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
     """Return where NCCL changes protocols, which does not know how fast a system is."""
     nominal = _ring_rate(c, links) / links.rate
-    blocks = np.maximum(np.rint(nominal / _CHANNEL_BYTES_PER_S), 1.0)
+    blocks = np.maximum(np.rint(nominal / CHANNEL_BYTES_PER_S), 1.0)
     most = (links.ll_bytes_per_s, blocks * links.ll128_bytes_per_s)
     return ring_switches(c, nominal, most, pcie=links.topology == PCIE)
 

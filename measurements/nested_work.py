@@ -11,14 +11,12 @@ from perfc.costmodels import distinct_rows, parse_popularity
 from perfc.ir import OPTIMIZER_FLOPS, OPTIMIZER_STATES, Record, Work
 from perfc.measurements.schema import MeasurementError
 
+_PHASES = ("forward", "backward")
 _INDEX_BYTES = 8
 
 
 def _work(flops: float, read: float, written: float) -> Work:
     return Work(round(flops), math.ceil(read), math.ceil(written))
-
-
-_PHASES = ("forward", "backward")
 
 
 def _phase(params: Record) -> str:
