@@ -31,7 +31,6 @@ from perfc.costmodels.product_parameters import (
     SIMT_MODES,
     TENSOR_FITTED_ON,
     GemmParameters,
-    calibrated,
     simt_parameters,
     tensor_parameters,
 )
@@ -78,8 +77,6 @@ class GemmModel:
         simt = uses_simt(kernels)
         products = products_of(kernels, target)
         seconds = math_seconds(products, simt, target)
-        if target.fits:
-            _put_calibrated(seconds, products, kernels, target)
         known = _correct(seconds, products, kernels, target)
         trusts = target.once(_trusts)
         batched = products.sizes[0] > 1
@@ -203,23 +200,6 @@ def _trusts(target: Target) -> _Trusts:
         of(simt, BATCHED_FITTED_ON),
         of(simt, SIMT_FITTED_ON),
     )
-
-
-def _put_calibrated(
-    seconds: Floats, products: Products, kernels: KernelTable, target: Target
-) -> None:
-    """Price anew, in place, products of the types that the target's profile knows."""
-    simt = uses_simt(kernels)
-    names = np.where(kernels.math == "tf32", "tf32", kernels.dtype)
-    for name in np.unique(names).tolist():
-        for vector, shipped, price in (
-            (True, simt_parameters(), simt_seconds),
-            (False, tensor_parameters(target.device.architecture), tensor_seconds),
-        ):
-            rows = (names == name) & (simt == vector)
-            parameters = calibrated(shipped, target, name)
-            if parameters is not None and rows.any():
-                seconds[rows] = price(products.part(rows), target, parameters)
 
 
 def sized(

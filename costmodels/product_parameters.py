@@ -7,8 +7,6 @@ import functools
 import attrs
 
 from perfc.costmodels.fitted_file import fitted
-from perfc.costmodels.kernel_fit import Family
-from perfc.costmodels.target import Target
 
 SIMT_MODES = frozenset({"fp64", "fp32", "fp16_vector", "bf16_vector"})
 """Math modes without tensor cores."""
@@ -24,7 +22,6 @@ TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
 """The same of tensor cores."""
 
 _ALL = "all"
-_PRODUCT = "gemm"
 
 
 @attrs.frozen(kw_only=True)
@@ -82,18 +79,3 @@ def tensor_parameters(architecture: str) -> GemmParameters:
     """
     known = fitted("gemm")["tensor"]
     return GemmParameters(**known.get(architecture, known[_ALL]))
-
-
-def calibrated(
-    shipped: GemmParameters, target: Target, dtype: str
-) -> GemmParameters | None:
-    """Return *shipped* with what the target's profile says of products of a type.
-
-    None if it says nothing of them.
-    """
-    fit = target.fits.by_family.get(Family(_PRODUCT, dtype))
-    if fit is None:
-        return None
-    fields = attrs.fields_dict(GemmParameters)
-    own = {name: value for name, value in fit.values.items() if name in fields}
-    return attrs.evolve(shipped, **own) if own else None

@@ -11,14 +11,10 @@ from tests.costmodels.kernels import gemm
 
 from perfc.costmodels import (
     GEMM,
-    Family,
-    KernelFit,
     KernelTable,
     Products,
-    Provenance,
     Target,
     cost_models,
-    fits_of,
     load_target,
     price,
     tensor_parameters,
@@ -96,26 +92,6 @@ def test_batches_that_fill_volta_have_square_tiles() -> None:
     few, many = (_step_s(v100, 128, batch) for batch in (119, 121))
 
     assert many > 1.2 * few
-
-
-def test_a_profile_gives_parameters() -> None:
-    """A profile's share of the peak is taken for its type, and for no other."""
-    target = load_target("v100")
-    values = {"tile_efficiency": 0.5}
-    fit = KernelFit(Family("gemm", "fp32"), values, 0.02, 0.03, 10)
-    mine = attrs.evolve(target, fits=fits_of((fit,)))
-    kernels = [
-        gemm(4096, 4096, 4096),
-        gemm(4096, 4096, 4096, dtype="fp16", math="fp16"),
-    ]
-
-    before = price(kernels, target, cost_models())
-    after = price(kernels, mine, cost_models())
-
-    assert after.seconds[0] > 1.5 * before.seconds[0]
-    assert after.seconds[1] == before.seconds[1]
-    assert after.provenance[0] is Provenance.FITTED
-    assert (0.02, 0.03) == (after.sigma_shared[0], after.sigma_independent[0])
 
 
 @pytest.mark.parametrize(
