@@ -289,7 +289,9 @@ def test_the_formula_of_one_is_that_of_many(kernel: Kernel, target: Target) -> N
 def test_a_table_prices_what_has_no_other_way() -> None:
     """Kernels of a processor and of a calibrated GPU."""
     kernel, gpu, processor = gemm(64, 64, 64), load_target("v100"), load_target("cpu")
-    fit = KernelFit(Family("gemm", "fp32"), {"start_us": 0.0, "scale": 2.0}, 0.02, 0.03, 10)
+    fit = KernelFit(
+        Family("gemm", "fp32"), {"start_us": 0.0, "scale": 2.0}, 0.02, 0.03, 10
+    )
     mine = attrs.evolve(gpu, fits=fits_of((fit,)))
 
     for target in (processor, mine):

@@ -79,5 +79,5 @@ def test_a_fit_says_what_it_was_made_of() -> None:
     whole, *kinds = fits.values()
     assert Family("gemm", "fp32") == whole.family
     assert 7 == whole.rows
-    assert {"scale": 1.0} == whole.values
+    assert {"start_us": 0.0, "scale": 1.0} == whole.values
     assert {"batched": 4, "matrix": 3} == {fit.family.kind: fit.rows for fit in kinds}
