@@ -6,13 +6,21 @@
         + softmax * exponentials / rate of an SM
 
 A thread block takes a tile of queries of one head through the keys, a tile a step; a
-causal mask ends the walk early. Where tiles of queries leave SMs idle, FlashAttention 3
-splits the keys over them, and so does every library for decoding (fewer queries than
-keys); the parts are combined at the end. A step's products run at a share of the math
-mode's peak, and `softmax` of its exponentials are not hidden behind them. The gradients
-take five products where forward takes two, at `BACKWARD_RATE` of forward's rate: an
-analytic factor, of which no rows were measured. Where thousands of kernels of a GPU
-were measured, `attention_residual` corrects the formula.
+causal mask ends the walk early. A step's products run at a share of the math mode's
+peak, idle rows of a tile included, and `softmax` of its exponentials are not hidden
+behind them. Where tiles of queries leave SMs idle, FlashAttention 3 splits the keys
+over them, and so does version 2 for fewer queries than keys; the parts are combined at
+the end. Few queries (decoding) have smaller tiles, and the steps of all heads are dealt
+out over the SMs where that is sooner; one query of grouped heads is a tile of theirs.
+
+PyTorch's memory-efficient kernel (`algorithm` efficient: masks; fp32; before Ampere)
+never splits the keys. Its blocks wait for each tile of keys and of values, those of one
+SM at once, so that a few long walks leave most of a GPU idle. From Ampere on it takes
+three products in TF32 for one of fp32.
+
+The gradients take five products where forward takes two, at `BACKWARD_RATE` of
+forward's rate: an analytic factor, of which no rows were measured. Where thousands of
+kernels of a GPU were measured, `attention_residual` corrects the formula.
 """
 
 from __future__ import annotations
@@ -28,7 +36,17 @@ from perfc.costmodels.attention_residual import (
     is_measured,
     measured_rows,
 )
+from perfc.costmodels.attention_tiles import (
+    EFFICIENT_TILES,
+    WIDE_MODES,
+    AttentionTiles,
+    flash_tiles,
+    fp32_flops_per_s,
+    is_efficient,
+    padded,
+)
 from perfc.costmodels.causal import keys_per_tile
+from perfc.costmodels.embedding_bag import LOAD_LATENCY_S
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.gemm import sized
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
@@ -46,9 +64,6 @@ from perfc.costmodels.protocol import (
 )
 from perfc.costmodels.target import Target
 
-HEAD_DIMS = (64.0, 96.0, 128.0, 192.0, 256.0)
-"""Sizes of heads that kernels are made for; others are padded."""
-
 EXPONENTIALS_PER_CLOCK = 16.0
 """Of an SM (CUDA C++ Programming Guide, throughput of special functions)."""
 
@@ -59,37 +74,8 @@ BACKWARD_RATE = 0.86
 """FlashAttention-2 reaches 63 % of an A100's peak backward and 73 % forward (Dao,
 arXiv 2307.08691)."""
 
-TENSOR_MODES = ("bf16", "fp16", "fp8")
-
 _SIZES = ("batch", "heads", "q_len", "kv_len", "head_dim")
 _BACKWARD = "backward"
-
-
-@attrs.frozen(kw_only=True)
-class AttentionTiles:
-    """How a library cuts the work.
-
-    Attributes:
-        narrow_queries: Queries of a tile where heads have up to 96 numbers.
-        queries: Where they have more.
-        keys: Keys of a step.
-        splits: Whether prefill splits its keys over idle SMs.
-
-    """
-
-    narrow_queries: float
-    queries: float
-    keys: float
-    splits: bool
-
-
-FLASH_2 = AttentionTiles(narrow_queries=128.0, queries=128.0, keys=64.0, splits=False)
-FLASH_3 = AttentionTiles(narrow_queries=192.0, queries=128.0, keys=128.0, splits=True)
-"""Tiles of queries: `hopper/tile_size.h` of Dao-AILab/flash-attention; of keys, rounded
-to what measured rows follow best."""
-
-TILES = {"Hopper": FLASH_3}
-"""By architecture; FlashAttention 2 elsewhere."""
 
 
 @attrs.frozen(kw_only=True)
@@ -129,7 +115,7 @@ EFFICIENT = AttentionParameters(
     sigma_shared=0.3,
     sigma_independent=0.3,
 )
-"""fp32: round numbers, not fitted; no measured rows were at hand."""
+"""The memory-efficient kernel: round numbers, not fitted; no rows were at hand."""
 
 UNSEEN_SIGMA = 0.3
 """Shared, and of one kernel, on an architecture without rows: H100 and L40S predicted
@@ -157,23 +143,25 @@ class AttentionModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        narrow = one_of(kernels.math, TENSOR_MODES)
-        flash = flash_parameters(target.device.architecture)
+        efficient = np.asarray(is_efficient(kernels.signatures, target))
+        architecture = target.device.architecture
+        flash = flash_parameters(architecture)
         seconds = attention_seconds(kernels, target, flash)
-        if not narrow.all():
-            wide_s = attention_seconds(kernels, target, EFFICIENT)
-            seconds = np.where(narrow, seconds, wide_s)
+        if efficient.any():
+            slower_s = _formula_seconds(
+                kernels.signatures, target, EFFICIENT, EFFICIENT_TILES, ARRAYS
+            )
+            seconds = np.where(efficient, slower_s, seconds)
         measured = measured_rows(kernels, target)
         if measured.any():
             rows = np.flatnonzero(measured)
             part = kernels.take(rows)
             seconds[rows] = corrected_seconds(seconds[rows], part, target)
-        known = target.device.architecture in fitted("attention")
-        fitted_here = narrow & (kernels.text("phase") != _BACKWARD) & known
-        unseen = np.where(narrow, UNSEEN_SIGMA, EFFICIENT.sigma_shared)
+        known = architecture in fitted("attention")
+        fitted_here = ~efficient & (kernels.text("phase") != _BACKWARD) & known
         return Estimate(
             seconds,
-            np.where(fitted_here, flash.sigma_shared, unseen),
+            np.where(fitted_here, flash.sigma_shared, UNSEEN_SIGMA),
             np.where(fitted_here, flash.sigma_independent, UNSEEN_SIGMA),
             [self.name] * len(kernels),
             [
@@ -188,66 +176,113 @@ class AttentionModel:
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
-        narrow = one.math in TENSOR_MODES
-        flash = flash_parameters(target.device.architecture)
-        parameters = flash if narrow else EFFICIENT
-        seconds = _formula_seconds(one, target, parameters, FLOATS)
+        architecture = target.device.architecture
+        if is_efficient(one, target):
+            seconds = _formula_seconds(one, target, EFFICIENT, EFFICIENT_TILES, FLOATS)
+            sigmas = EFFICIENT.sigma_shared, EFFICIENT.sigma_independent
+            return Priced(seconds, *sigmas, Provenance.ANALYTIC)
+        flash, tiles = flash_parameters(architecture), flash_tiles(target.device)
+        seconds = _formula_seconds(one, target, flash, tiles, FLOATS)
         if is_measured(one, target):
             seconds = corrected_second(seconds, one, target)
-        known = target.device.architecture in fitted("attention")
-        if narrow and known and one.text("phase") != _BACKWARD:
+        if architecture in fitted("attention") and one.text("phase") != _BACKWARD:
             sigmas = flash.sigma_shared, flash.sigma_independent
             return Priced(seconds, *sigmas, Provenance.FITTED)
-        shared = UNSEEN_SIGMA if narrow else EFFICIENT.sigma_shared
-        return Priced(seconds, shared, UNSEEN_SIGMA, Provenance.ANALYTIC)
+        return Priced(seconds, UNSEEN_SIGMA, UNSEEN_SIGMA, Provenance.ANALYTIC)
 
 
 def attention_seconds(
     kernels: KernelTable, target: Target, parameters: AttentionParameters
 ) -> Floats:
-    """Return the duration of each kernel by the formula of this file."""
-    return _formula_seconds(kernels.signatures, target, parameters, ARRAYS)
+    """Return the duration of each kernel by flash attention's formula."""
+    tiles = flash_tiles(target.device)
+    return _formula_seconds(kernels.signatures, target, parameters, tiles, ARRAYS)
 
 
 def _formula_seconds(
     kernels: Signatures[Number],
     target: Target,
     parameters: AttentionParameters,
+    tiles: AttentionTiles,
     maths: Maths[Number],
 ) -> Number:
-    device, ceil, where = target.device, maths.ceil, maths.where
-    tiles = TILES.get(device.architecture, FLASH_2)
-    q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
-    size = _padded(kernels.param("head_dim", 1.0), maths)
-    queries = where(size <= 96, tiles.narrow_queries, tiles.queries)  # noqa: PLR2004
-    heads = kernels.param("batch", 1.0) * kernels.param("heads", 1.0)
-    blocks = heads * ceil(q_len / queries)
-    keys = keys_per_tile(kernels, queries, maths)
-    steps = ceil(keys * (1 / tiles.keys))
+    device, where, ceil, param = target.device, maths.where, maths.ceil, kernels.param
+    sms, least = device.sm_count, maths.least
+    q_len, kv_len = param("q_len", 1.0), param("kv_len", 1.0)
+    heads, size = param("heads", 1.0), padded(param("head_dim", 1.0), maths)
+    queries, walks, kv_heads = q_len, heads, heads
+    if maths.any(shared := kernels.given("kv_heads")):
+        kv_heads = where(shared, param("kv_heads"), heads)
+        # One query of all heads that share keys is a tile of flash attention's.
+        grouped = (q_len == 1) & (kv_heads < heads) & (tiles.few_queries > 0)
+        queries = where(grouped, heads / kv_heads, q_len)
+        walks = where(grouped, kv_heads, heads)
 
-    splits = maths.least(maths.most(maths.floor(device.sm_count / blocks), 1.0), steps)
-    splits = where(tiles.splits | (q_len < kv_len), splits, 1.0)
-    waves = blocks * splits / device.sm_count
-    waves = where(waves > 4, waves, ceil(waves))  # noqa: PLR2004 - blocks drift
-    pairs = queries * tiles.keys
-    rate = kernels.peak_flops_per_s(target) * (parameters.share / device.sm_count)
-    exponentials_per_s = EXPONENTIALS_PER_CLOCK * device.sm_clock_hz
-    step_s = pairs * (4 * size / rate + parameters.softmax / exponentials_per_s)
-    busy_s = waves * (ceil(steps / splits) * step_s + parameters.fill_s)
+    narrow = size <= tiles.narrow_size
+    rows = where(narrow, tiles.narrow[0], tiles.wide[0])
+    keys = where(narrow, tiles.narrow[1], tiles.wide[1])
+    seen = keys_per_tile(kernels, rows, maths)
+    steps = ceil(seen / keys)
+    blocks = param("batch", 1.0) * walks * ceil(queries / rows)
+    rate = _flops_per_s(kernels, target, tiles, maths) * (parameters.share / sms)
+    softmax_s = parameters.softmax / (EXPONENTIALS_PER_CLOCK * device.sm_clock_hz)
     backward = kernels.text("phase") == _BACKWARD
-    busy_s = busy_s * where(backward, BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
-    moved_s = stream_seconds(kernels.bytes, target, maths) / parameters.memory_share
-    combine_s = where(splits > 1, parameters.combine_s, 0.0)
-    around_s = device.kernel_floor_s + parameters.start_s + combine_s
-    return around_s + maths.most(busy_s, moved_s)
+    factor = where(backward, BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
+    row_s = keys * (4 * size / rate + softmax_s) * factor
+    fill_s = parameters.fill_s * factor
+    read_s = stream_seconds(kernels.bytes, target, maths)
+    moved_s = read_s / parameters.memory_share
+    around_s = device.kernel_floor_s + parameters.start_s
+    if tiles.waits:
+        # Blocks on an SM take turns to compute, and wait at the same time.
+        turns = ceil(blocks / (sms * tiles.together))
+        waits_s = steps * (tiles.waits * LOAD_LATENCY_S)
+        alone_s = turns * (steps * rows * row_s + waits_s + fill_s)
+        busy_s = _waves(blocks / sms, maths) * (steps * rows * row_s + fill_s)
+        return around_s + maths.most(maths.most(busy_s, alone_s), moved_s)
+
+    splits = least(maths.most(maths.floor(sms / blocks), 1.0), steps)
+    if not tiles.splits:
+        splits = where(queries < kv_len, splits, 1.0)
+    walked = ceil(steps / splits)
+    if not tiles.splits:  # no sooner than as many keys as queries, which are not split
+        walked = maths.most(walked, ceil(least(queries, seen) / keys))
+    busy_s = _waves(blocks * splits / sms, maths) * (walked * rows * row_s + fill_s)
+    split_s = maths.most(busy_s, moved_s) + where(splits > 1, parameters.combine_s, 0.0)
+    few = queries <= tiles.few_queries
+    if not maths.any(few):
+        return around_s + split_s
+
+    # All steps but the first are loaded while others compute.
+    own = queries * walks
+    first = (own + kv_heads * least(kv_len, keys)) / (own + kv_heads * kv_len)
+    moved_s = read_s * (1 + (1 / parameters.memory_share - 1) * first)
+    busy_s = _waves(blocks / sms, maths) * (steps * rows * row_s + fill_s)
+    whole_s = maths.most(busy_s, moved_s)
+    few_rows = where(narrow, tiles.few_rows[0], tiles.few_rows[1])
+    busy_s = ceil(blocks * steps / sms) * few_rows * row_s + ceil(blocks / sms) * fill_s
+    dealt_s = maths.most(busy_s, moved_s) + parameters.combine_s
+    few_s = where(steps > 1, least(whole_s, dealt_s), whole_s)
+    return around_s + where(few, few_s, split_s)
 
 
-def _padded(head_dim: Number, maths: Maths[Number]) -> Number:
-    """Return the size of heads that a kernel computes; larger ones as they are."""
-    padded = head_dim
-    for size in reversed(HEAD_DIMS):
-        padded = maths.where(head_dim <= size, size, padded)
-    return padded
+def _waves(full: Number, maths: Maths[Number]) -> Number:
+    """Return the waves that blocks take which would fill so many; many drift."""
+    return maths.where(full > 4, full, maths.ceil(full))  # noqa: PLR2004
+
+
+def _flops_per_s(
+    kernels: Signatures[Number],
+    target: Target,
+    tiles: AttentionTiles,
+    maths: Maths[Number],
+) -> Number:
+    """Return the peak rate of the instructions that compute the products."""
+    peak = kernels.peak_flops_per_s(target)
+    if not tiles.waits:
+        return peak
+    wide = one_of(kernels.math, WIDE_MODES)
+    return maths.where(wide, fp32_flops_per_s(target), peak)
 
 
 ATTENTION = AttentionModel()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from perfc.costmodels.attention_tiles import EFFICIENT_NAME
 from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, networks
@@ -79,6 +80,7 @@ def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
     found: Flags | bool = kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
     found = found & ((mode == ATTENTION_TYPE) | (mode == "fp16"))
     found = found & (kernels.param("causal") == 0)
+    found = found & (kernels.text("algorithm") != EFFICIENT_NAME)
     forward: Flags | bool = kernels.text("phase", "forward") == "forward"
     return found & forward
 
@@ -124,7 +126,7 @@ def _features(
     blocks = [walks * ceil(q_len / tile) for tile in _TILES]
     waves = [count / at_once for count in blocks for at_once in per_wave]
     # How empty the last wave is, how full all are, and what padding adds to tiles.
-    found += [log2(ceil(count) / count) * flag(count > 1) for count in waves]
+    found += [log2(ceil(count) / count) * (count > 1) for count in waves]
     found += [least(most(log2(count), -3.0), 3.0) for count in waves]
     found += [log2(ceil(q_len / height) * height / q_len) for height in _HEIGHTS]
     return found

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from perfc.costmodels.attention_tiles import fp32_flops_per_s
 from perfc.costmodels.causal import executed_share
 from perfc.costmodels.lookups import (
     Each,
@@ -118,7 +119,11 @@ def _bound_s(
         held = moved <= memory.capacity_bytes
         moved_s = maths.where(held, moved / memory.bytes_per_s, moved_s)
     flops = _unavoidable_flops(kernels, maths)
-    computed_s = flops / kernels.limit_flops_per_s(target)
+    limit = kernels.limit_flops_per_s(target)
+    tripled = (op == "attention") & (kernels.math == "fp32")
+    if maths.any(tripled):
+        limit = maths.where(tripled, maths.most(limit, fp32_flops_per_s(target)), limit)
+    computed_s = flops / limit
     seconds = maths.most(moved_s, computed_s)
     copies = op == "memcpy"
     if not maths.any(copies):

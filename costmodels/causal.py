@@ -26,8 +26,11 @@ def keys_per_tile(
 
     Under a causal mask a tile ends with the keys that its last query sees.
     """
-    q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
+    causal, kv_len = kernels.given("causal"), kernels.param("kv_len", 1.0)
+    if not maths.any(causal):
+        return kv_len
+    q_len = kernels.param("q_len", 1.0)
     tiles = maths.ceil(q_len / tile)
     below = maths.least(tiles, maths.floor(kv_len / tile))
     seen = tile * below * (below + 1) / 2 + (tiles - below) * kv_len
-    return maths.where(kernels.given("causal"), seen / tiles, kv_len)
+    return maths.where(causal, seen / tiles, kv_len)
