@@ -183,9 +183,12 @@ class AttentionModel:
             return Priced(seconds, *sigmas, Provenance.ANALYTIC)
         flash, tiles = flash_parameters(architecture), flash_tiles(target.device)
         seconds = _formula_seconds(one, target, flash, tiles, FLOATS)
-        if is_measured(one, target):
+        fitted_here = measured = is_measured(one, target)
+        if measured:
             seconds = corrected_second(seconds, one, target)
-        if architecture in fitted("attention") and one.text("phase") != _BACKWARD:
+        elif architecture in fitted("attention"):
+            fitted_here = one.text("phase") != _BACKWARD
+        if fitted_here:
             sigmas = flash.sigma_shared, flash.sigma_independent
             return Priced(seconds, *sigmas, Provenance.FITTED)
         return Priced(seconds, UNSEEN_SIGMA, UNSEEN_SIGMA, Provenance.ANALYTIC)
