@@ -38,7 +38,7 @@ class CaptureGraph(Pass):
 
     Raises:
         UnsupportedModelError: an op in between waits for the device, which CUDA
-            refuses while it captures.
+            refuses while it captures, or keeps the host, which a replay needs not.
         PerfcError: a rank class is given as a launch graph.
 
     """
@@ -70,7 +70,8 @@ def captured(graph: LaunchGraph) -> LaunchGraph:
     Kernels and resources keep their numbers; ops do not.
 
     Raises:
-        UnsupportedModelError: an op within the graph waits for the device.
+        UnsupportedModelError: an op within the graph waits for the device, or keeps
+            the host.
 
     """
     if not graph.complete:
@@ -136,6 +137,8 @@ class _Capture:
         for task in tasks:
             if source.kind[task] is TaskKind.SYNC:
                 raise UnsupportedModelError(_refusal(source, task))
+            if source.kind[task] is TaskKind.HOST:
+                raise UnsupportedModelError(_refused_host(source, task))
         thread = next(
             number
             for number, resource in enumerate(source.resources)
@@ -161,4 +164,13 @@ def _refusal(graph: LaunchGraph, task: int) -> str:
         f"{graph.detail[task]}, which waits for the device, and CUDA refuses that "
         "while it captures; keep the tensor on the device or in pinned memory, or "
         "use --runtime eager"
+    )
+
+
+def _refused_host(graph: LaunchGraph, task: int) -> str:
+    op = graph.ops[graph.op[task]]
+    return (
+        f"{graph.name} cannot be captured as a CUDA graph: {op.name} (%{op.node}) "
+        "keeps the host between its kernels, and in a replay there is no host between "
+        "them; put it at the start of the step, or use --runtime eager"
     )

@@ -40,6 +40,7 @@ from perfc.passes.fused_kernel import LAUNCH_TRITON, fused_kernel, fused_name
 from perfc.passes.fusion import Buffer, Group, fuse
 from perfc.passes.fusion_steps import Stepping
 from perfc.passes.launch_copy import LaunchCopy
+from perfc.passes.stated_host import stated_host_s
 
 _GRAPHS = {"forward": "forward", "loss": "forward", "backward": "backward"}
 """Phases that are compiled, and in which graph; the optimizer stays eager."""
@@ -166,7 +167,7 @@ class _Compiling:
         compiled = [self._fused(nodes) for nodes in segments]
         if any(groups for groups, _ in compiled):
             self._copy.result.add_op(LaunchOp(COMPILED_GRAPH, "", _GRAPH))
-        for groups, without_bias in compiled:
+        for nodes, (groups, without_bias) in zip(segments, compiled, strict=True):
             readers = Counter(b for group in groups for b in _read_buffers(group))
             for group in groups:
                 node = group.outside
@@ -175,9 +176,16 @@ class _Compiling:
                     continue
                 kept = [b for b in group.writes if b.needed or readers[b]]
                 self._generate(group, kept)
+            self._run_eagerly(self._stated(nodes))
         every = [node for nodes in segments for node in nodes]
         self._await(every)
         self._note_vanished(every)
+
+    def _stated(self, nodes: Iterable[Node]) -> Iterator[int]:
+        """Yield the ops that keep the host for as long as they state."""
+        for node in nodes:
+            if stated_host_s(node) is not None:
+                yield from self._launched[node]
 
     def _fused(self, nodes: Sequence[Node]) -> tuple[list[Group], Container[Node]]:
         """Return the kernels of consecutive nodes."""
@@ -187,7 +195,8 @@ class _Compiling:
             self.ops, self._types, self.known, runs, outputs, self.sm_count
         )
         for node in nodes:
-            stepping.add(node)
+            if stated_host_s(node) is None:
+                stepping.add(node)
         for node in nodes:
             for value in node.results:
                 if value in outputs:
@@ -265,10 +274,10 @@ class _Compiling:
         keeps = tuple(dict.fromkeys(value.name for value in values))
         attributes: dict[str, AttrValue] = {
             "compiled": "kernel",
-            "nodes": tuple(map(_name, nodes)),
+            "nodes": tuple([node.name for node in nodes]),
             "keeps": keeps,
         }
-        at = keeps[-1] if keeps else _name(nodes[-1])
+        at = keeps[-1] if keeps else nodes[-1].name
         result, source = self._copy.result, self.source
         op = result.add_op(LaunchOp(fused_name(group), at, Record(attributes)))
         task = result.launch(
@@ -315,7 +324,8 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
     """Cut a graph where the phase changes, the host reads, or memory is written.
 
     Nothing moves across a write: what reads the old contents stays before it. Nor
-    does it across a collective: the order of issue is that of the model.
+    does it across a collective, or where the host stands still: the order of issue is
+    that of the model.
     """
     number, phase = 0, ""
     segment = _Segment(_EAGER, [])
@@ -325,6 +335,7 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
             number += 1
         opdef = BUILTIN_OPS.find(node.op)
         writes = node.op in COLLECTIVES or (opdef is not None and bool(opdef.mutates))
+        writes = writes or stated_host_s(node) is not None
         if found != phase or writes:
             yield segment
             segment = _Segment(number if found else _EAGER, [])
@@ -353,12 +364,12 @@ def _by_node(
     """
     names = [op.node for op in graph.ops]
     end = len(names) - (graph.ops[-1].name == DEVICE_SYNC if names else 0)
-    known = {_name(node) for node in ops}
+    known = {node.name for node in ops}
     place = next((i for i in range(end) if names[i] in known), end)
     before = list(range(place))
     found: dict[Node, list[int]] = {}
     for node in ops:
-        start, name = place, _name(node)
+        start, name = place, node.name
         while place < end and names[place] == name:
             place += 1
         found[node] = list(range(start, place))
@@ -372,11 +383,6 @@ def _read_buffers(group: Group) -> set[Buffer]:
 
 def _first(graph: LaunchGraph, kind: ResourceKind) -> int:
     return next(i for i, r in enumerate(graph.resources) if r.kind is kind)
-
-
-def _name(node: Node) -> str:
-    """Return what the launches call a node."""
-    return node.results[0].name if node.results else node.location.name
 
 
 def _typed(value: Value) -> TensorType:

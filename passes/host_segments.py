@@ -167,6 +167,9 @@ class HostSegments:
         if isinstance(role, str):
             self._compiled(op, times, role, range(start, end))
             return
+        if kinds[start:end] == [TaskKind.HOST]:  # it states all that it takes
+            self.order.append(start)
+            return
         if kinds[start:end] == [TaskKind.CALL, TaskKind.KERNEL]:
             self._one_launch(op, times, start)
             return

@@ -22,6 +22,7 @@ from perfc.passes.communication import Communication, communicates
 from perfc.passes.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.eager_launches import FREE
 from perfc.passes.recipe import Binding, Lowered, Recipe, SiteKey, Slot
+from perfc.passes.stated_host import stated_host_s
 
 THREAD = "main"
 STREAM = "compute"
@@ -110,6 +111,10 @@ class Lowering:
         for node in graph:
             if node.op in FREE or self._is_known(node):
                 continue
+            seconds = stated_host_s(node)
+            if seconds is not None:
+                self._stand_still(node, seconds)
+                continue
             if node.op == "view" and not node.attributes.get("call"):
                 self._pass_by(node)
                 continue
@@ -148,6 +153,14 @@ class Lowering:
         else:
             communication.view(node)
         self._emit(lowered, node.name, _autograd_name(node))
+
+    def _stand_still(self, node: Node, seconds: float) -> None:
+        """Keep the host busy for as long as the node states."""
+        name = node.attributes.text("op")
+        op = self.graph.add_op(LaunchOp(name, node.name))
+        self.graph.task(
+            TaskKind.HOST, self._thread, op=op, detail=name, stated_s=seconds
+        )
 
     def _is_known(self, node: Node) -> bool:
         """Whether all results are shape arithmetic: Python integers in eager."""

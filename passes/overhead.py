@@ -31,7 +31,8 @@ class Overhead(Pass):
     In a compiled graph T1 is what its Python takes, and a generated kernel has no T2
     and T3. Calls take their T4; the launch of a CUDA graph more for each node. An op
     whose device tasks another op's call issued, as in such a graph, costs the host
-    nothing. The ops that a node of autograd runs are one op, known by its name.
+    nothing. An op that states its host time takes that, and no T1 to T5. The ops that a
+    node of autograd runs are one op, known by its name.
 
     Where the profile knows what lies between two phases, at the beginning and at the
     end of an iteration, or on the way to autograd's thread and back, that takes the

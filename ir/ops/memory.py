@@ -97,7 +97,11 @@ HOST = OpDef(
     results=None,
     infer=_keep,
     work=no_work,
-    attributes={"op": (str,), **IN_PLACE},
+    attributes={
+        "op": (str,),
+        "us": (float, int, type(None)),  # what the host takes, if no profile says it
+        **IN_PLACE,
+    },
     summary="an op on tensors of the host: nothing for the device to do",
 )
 

@@ -1,0 +1,13 @@
+"""Ops of the host that state how long they keep it."""
+
+from __future__ import annotations
+
+from perfc.ir import Node
+
+_S_PER_US = 1e-6
+
+
+def stated_host_s(node: Node) -> float | None:
+    """Return the seconds that an op `host` states (`us`), or None if it states none."""
+    us = node.attributes.get("us") if node.op == "host" else None
+    return us * _S_PER_US if isinstance(us, int | float) else None
