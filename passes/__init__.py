@@ -93,6 +93,7 @@ from perfc.passes.sharding_plan import (
 )
 from perfc.passes.sharding_plan import NAMED as NAMED_PLANS
 from perfc.passes.sharding_plan import TYPES as SHARDING_TYPES
+from perfc.passes.straggler import Straggler
 from perfc.passes.stream_schedule import StreamSchedule
 from perfc.passes.table_tiers import CACHE as USUAL_CACHE
 from perfc.passes.table_tiers import HBM, KERNELS, TIERS, in_tier, is_share
@@ -207,6 +208,7 @@ __all__ = [
     "ShapeInference",
     "ShardEmbeddings",
     "SiteSaving",
+    "Straggler",
     "StreamSchedule",
     "TableSize",
     "TensorParallel",

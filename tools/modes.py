@@ -17,6 +17,7 @@ from perfc.passes import (
     Regather,
     SetPopularity,
     ShardEmbeddings,
+    Straggler,
     TensorParallel,
     Training,
 )
@@ -82,12 +83,19 @@ def training_passes(
 def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
     """Return *transforms* with the one that fills *ranks* ranks with replicas.
 
-    A `data-parallel` that says nothing of ranks is told how many there are.
+    A `data-parallel` that says nothing of ranks is told how many there are. Stragglers
+    come last: they are among the ranks that all others make.
 
     Raises:
         UsageError: there are fewer than one.
 
     """
+    late = [p for p in transforms if isinstance(p, Straggler)]
+    transforms = [p for p in transforms if not isinstance(p, Straggler)]
+    return [*_replicated(ranks, transforms), *late]
+
+
+def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
     if ranks is None:
         return transforms
     if ranks < 1:
