@@ -17,31 +17,12 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
-
-import attrs
 
 import perfc
 from perfc.fitting import HostTime, Stall, host_times
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    Node,
-    Program,
-    RankClass,
-    UnsupportedModelError,
-    bound_copy,
-)
-from perfc.passes import (
-    DataParallel,
-    PassContext,
-    ShardEmbeddings,
-    Training,
-    Transform,
-)
+from perfc.passes import ShardEmbeddings, Straggler
 from perfc.tools.replay import replay_joint
 from perfc.traces import Recorded, align_collectives, read_ranks
 
@@ -66,55 +47,23 @@ ALLOCATOR, STATISTICS = {Stall.ALLOCATOR}, {Stall.ALLOCATOR, Stall.STATISTICS}
 DELAY_US = 20e3
 """How long it stands still."""
 
-OVERHEADS = Path(__file__).parents[1] / "costmodels" / "profiles" / "shared.toml"
-
-
-@attrs.frozen
-class Straggler(Transform):
-    """Let the host of one rank stand still before each exchange of rows.
-
-    That is an op of the host, whose time `_slow_host` says.
-    """
-
-    name: ClassVar[str] = "straggler"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset()
-
-    rank: int = 2
-
-    def run(self, program: Program, ctx: PassContext) -> Program:
-        """Make the rank a class of its own."""
-        (ranks,) = program.classes
-        if ranks.ops is None:
-            msg = f"{program} is given as launches"
-            raise UnsupportedModelError(msg)
-        graph = bound_copy(ranks.ops, {})
-        graph.rewrite(lambda node: self._stand(graph, node))
-        others = tuple(rank for rank in ranks.ranks if rank != self.rank)
-        classes = (RankClass(others, ranks.ops), RankClass((self.rank,), graph))
-        return attrs.evolve(program, classes=classes)
-
-    def _stand(self, graph: Graph, node: Node) -> None:
-        if node.op == "all_to_all" and ".output." in node.name:
-            graph.add("host", (), (), {"op": self.name}, location=node.location)
-
-
-def _slow_host(folder: Path) -> str:
-    """Write the host profile in which standing still takes what it does."""
-    text, table = OVERHEADS.read_text(encoding="utf-8"), "[host.t0_us]\n"
-    path = folder / "slow.toml"
-    line = f'{table}"{Straggler.name}" = {DELAY_US}\n'
-    path.write_text(text.replace(table, line), encoding="utf-8")
-    return str(path)
-
 
 def _straggling_us() -> float:
     """Return what a step takes where rank 2 stands still as in the traces."""
-    shard, ddp = ShardEmbeddings(RANKS), DataParallel(RANKS)
-    transforms = [shard, Training("rowwise_adagrad"), ddp, Straggler()]
-    model = perfc.load(MODEL, batch=BATCH, transforms=transforms)
-    with tempfile.TemporaryDirectory() as folder:
-        report = perfc.analyze(model, TARGET, overheads=_slow_host(Path(folder)))
-    return report.time_us
+    forward = "table_wise.output.all_to_all"
+    exchanges = (forward, f"{forward}.all_to_all")
+    model = perfc.load(
+        MODEL,
+        batch=BATCH,
+        mode="training",
+        optimizer="rowwise_adagrad",
+        ranks=RANKS,
+        transforms=[
+            ShardEmbeddings(RANKS),
+            *(Straggler(2, DELAY_US, before=name) for name in exchanges),
+        ],
+    )
+    return perfc.analyze(model, TARGET).time_us
 
 
 def say(*words: object) -> None:
