@@ -130,7 +130,10 @@ _FULL = "{0}e = add({0}, %x)"
 @settings(max_examples=25)
 @given(text=graphs())
 def test_work_of_fused_kernels(text: str) -> None:
-    """Flops are those of the unfused kernels, and bytes are never more."""
+    """Flops are those of the unfused kernels, and bytes are never more.
+
+    Nor are kernels, but where each of the two tensors that are joined is a copy.
+    """
     before, after = eager(text), fused(text)
 
     works = [
@@ -141,7 +144,7 @@ def test_work_of_fused_kernels(text: str) -> None:
     moved = [sum(work.bytes for work in graph) for graph in works]
     assert flops[0] == flops[1]
     assert moved[1] <= moved[0]
-    assert len(works[1]) <= len(works[0])
+    assert len(works[1]) <= len(works[0]) + text.count("concat")
 
 
 @settings(max_examples=25)
