@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.measurements.schema import MeasurementError
 from perfc.measurements.sizes import Floats, Sizes
 
 Amounts: TypeAlias = tuple[Floats, Floats, Floats]
@@ -122,17 +123,35 @@ def _sent(sizes: Sizes, size: float, dtype: str) -> Amounts:
     """Of a collective: read and write the larger of what goes in and comes out."""
     moved = sizes.whole("bytes")
     ranks = sizes.whole("ranks")
-    return np.zeros(len(moved)), np.where(ranks > 0, moved, 0.0), moved
+    _check_places(ranks, sizes.whole("nodes", 1))
+    return np.zeros(len(moved)), moved, moved
+
+
+def _check_places(ranks: Floats, nodes: Floats) -> None:
+    """Refuse ranks that are none, or that equal nodes do not hold.
+
+    Raises:
+        MeasurementError: some row has such counts.
+
+    """
+    fits = (ranks > 0) & (nodes > 0) & (ranks % np.maximum(nodes, 1) == 0)
+    if not fits.all():
+        row = int(np.flatnonzero(~fits)[0])
+        msg = (
+            f"ranks is {ranks[row]:.0f} and nodes is {nodes[row]:.0f}, expected as "
+            "many ranks, at least one, on each node"
+        )
+        raise MeasurementError(msg)
 
 
 def _gathered(sizes: Sizes, size: float, dtype: str) -> Amounts:
     flops, read, written = _sent(sizes, size, dtype)
-    return flops, read / np.maximum(sizes.whole("ranks"), 1), written
+    return flops, read / sizes.whole("ranks"), written
 
 
 def _scattered(sizes: Sizes, size: float, dtype: str) -> Amounts:
     flops, read, written = _sent(sizes, size, dtype)
-    return flops, read, written / np.maximum(sizes.whole("ranks"), 1)
+    return flops, read, written / sizes.whole("ranks")
 
 
 FLAT_WORK: Mapping[str, FlatWork] = {

@@ -134,6 +134,9 @@ _BAG = (
 )
 
 
+_RANKS = '"{""bytes"": 1024, ""ranks"": %s, ""nodes"": %s}"'
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -151,6 +154,13 @@ _BAG = (
         (
             f"embedding_bag,fp32,{_BAG % ('zipf', 'later')},1,graph",
             "phase is 'later', expected one of forward, backward",
+        ),
+        *(
+            (
+                f"all_reduce,fp32,{_RANKS % counts},1,nccl",
+                "ranks is {} and nodes is {}, expected as many ranks".format(*counts),
+            )
+            for counts in ((16, 3), (16, 0), (0, 1), (2, 4))
         ),
     ],
 )
