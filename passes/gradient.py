@@ -145,6 +145,22 @@ def needs_gradient(graph: Graph, parameters: frozenset[Value]) -> set[Value]:
     return found
 
 
+def first_complex(graph: Graph, needing: set[Value]) -> Node | None:
+    """Return the first node that makes complex numbers of what wants a gradient.
+
+    Args:
+        graph: The forward pass.
+        needing: The values that want one: what `needs_gradient` has found.
+
+    """
+    for node in graph:
+        if not needing.isdisjoint(node.operands) and any(
+            typed(value).dtype.kind == "complex" for value in node.results
+        ):
+            return node
+    return None
+
+
 @attrs.define(eq=False)
 class Backward:
     """One walk from a loss back to the parameters.

@@ -32,7 +32,13 @@ from perfc.passes import (
 from perfc.passes.autograd_names import is_split_lookup
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.gradient import Backward, Rows, Tables, needs_gradient
+from perfc.passes.gradient import (
+    Backward,
+    Rows,
+    Tables,
+    first_complex,
+    needs_gradient,
+)
 from perfc.passes.inference import Inference
 from perfc.passes.looked_up_tables import require_updated_in_place
 from perfc.passes.tape import Tape, typed
@@ -49,7 +55,9 @@ from perfc.passes.training_optimizer import (
     zero_gradients,
 )
 from perfc.passes.training_source import (
+    called,
     noted_sparse,
+    nothing_to_train,
     separate_vectors,
     switch_to_training,
     trained,
@@ -167,9 +175,9 @@ class Training(Transform):
             if rank.ops is None:
                 msg = f"{program.name}: a launch graph has no ops to train"
                 raise UnsupportedModelError(msg)
-            self._extend(rank.ops, ctx)
+            self._extend(rank.ops, ctx, from_file=bool(program.sha256))
 
-    def _extend(self, graph: Graph, ctx: PassContext) -> None:
+    def _extend(self, graph: Graph, ctx: PassContext, *, from_file: bool) -> None:
         inference = Inference(graph, BUILTIN_OPS)
         known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
         inference.elements.update(known)
@@ -177,7 +185,7 @@ class Training(Transform):
         if is_training_step(graph):
             self._complete(tape, ctx)
         else:
-            self._derive(tape, ctx)
+            self._derive(tape, ctx, from_file=from_file)
         ctx.set(TYPED, graph, True)
         ctx.set(ELEMENTS, graph, inference.elements)
 
@@ -203,7 +211,7 @@ class Training(Transform):
         loop = self.late_labels or self.read_loss or self.kept_gradients
         return given or loop or self.atomic_updates
 
-    def _derive(self, tape: Tape, ctx: PassContext) -> None:
+    def _derive(self, tape: Tape, ctx: PassContext, *, from_file: bool) -> None:
         """Add loss, backward pass and optimizer to a forward graph."""
         graph = tape.graph
         self._prepare(tape, ctx)
@@ -213,6 +221,8 @@ class Training(Transform):
             self._fused(),
             self.atomic_updates,
         )
+        if from_file:
+            self._tell_assumed(graph, tables.rows, ctx)
         needing = needs_gradient(graph, frozenset(parameters))
         output = self._output(graph, needing, ctx)
         kind = chosen_loss(output) if self.loss == AUTO else self.loss
@@ -273,12 +283,16 @@ class Training(Transform):
 
     def _output(self, graph: Graph, needing: set[Value], ctx: PassContext) -> Value:
         found = [value for value in graph.outputs if value in needing]
+        barrier = first_complex(graph, needing)
         if not found:
-            msg = (
-                f"{graph}: no output depends on a parameter of real numbers, so there "
-                "is nothing to train"
+            raise UnsupportedModelError(nothing_to_train(graph, barrier))
+        if barrier is not None:
+            ctx.warn(
+                "complex-gradients",
+                f"gradients do not pass through complex numbers "
+                f"({called(barrier)} makes the first): parameters have none from there",
+                str(barrier),
             )
-            raise UnsupportedModelError(msg)
         if len(found) > 1:
             names = ", ".join(map(str, found[1:]))
             ctx.note(
@@ -302,6 +316,21 @@ class Training(Transform):
                 self._check_rows(str(node), _NEVER)
                 tables[table] = None
         return tables
+
+    def _tell_assumed(
+        self, graph: Graph, tables: Mapping[Value, Rows | None], ctx: PassContext
+    ) -> None:
+        """Say which tables have sparse gradients though the file does not tell."""
+        bags = [node for node in graph if node.operands and node.operands[0] in tables]
+        silent = [node for node in bags if noted_sparse(node) is None]
+        if silent and self.sparse_gradients == AUTO:
+            names = ", ".join(dict.fromkeys(str(node.operands[0]) for node in silent))
+            ctx.note(
+                "sparse-assumed",
+                f"the source does not say whether the gradients of {names} are sparse; "
+                f"they are taken to be, as {self.optimizer} takes such: "
+                "'training{sparse-gradients=never}' makes them dense",
+            )
 
     def _is_sparse(self, op: str, noted: bool | None) -> bool:  # noqa: FBT001 - a fact
         bag = op == "embedding_bag"

@@ -186,3 +186,22 @@ def _counter_names(node: Node) -> tuple[str, str]:
     """Name what counts the batches of a norm, and the count after this one."""
     norm = node.operands[_STATISTICS].name.rpartition(".")[0] or node.results[0].name
     return f"{norm}.num_batches_tracked", f"{norm}.add_"
+
+
+def called(node: Node) -> str:
+    """Return the name of an op, or of the call that it stands for."""
+    return node.attributes.text("call", node.op)
+
+
+def nothing_to_train(graph: Graph, first: Node | None) -> str:
+    """Say why: of complex numbers, which *first* makes, there are no gradients."""
+    if first is not None:
+        return (
+            f"{graph}: outputs depend on parameters through complex numbers only, "
+            "whose gradients are not supported: "
+            f"{called(first)} makes {first.results[0]}"
+        )
+    return (
+        f"{graph}: no output depends on a parameter of real numbers, so there is "
+        "nothing to train"
+    )
