@@ -12,7 +12,7 @@ from perfc.ir import DTYPES, DType, Node
 LOW_PRECISION = frozenset(
     {
         *("linear", "matmul", "einsum", "conv", "conv_transpose", "prelu"),
-        *("attention", "recurrent"),
+        *("attention", "recurrent", "recurrent_cell"),
     }
 )
 """Run in the narrow type: their fp32 operands are cast."""

@@ -154,11 +154,16 @@ def _matmul(node: Node) -> str:
     return "BmmBackward0" if max(ranks) > _MATRIX else "MmBackward0"
 
 
+def _recurrent_cell(node: Node) -> str:
+    return f"ThnnFused{node.attributes.text('kind').title()}CellBackward0"
+
+
 _RULES: Mapping[str, Callable[[Node], str]] = {
     "linear": _linear,
     "loss": lambda node: _LOSSES.get(node.attributes.text("kind"), ""),
     "matmul": _matmul,
     "pool": _pool,
+    "recurrent_cell": _recurrent_cell,
     "reduce": _reduce,
     "transpose": _transpose,
 }

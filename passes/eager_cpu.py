@@ -40,7 +40,7 @@ def on_cpu(eager: Eager, *, training: bool = False) -> Eager:
 def _placed(launch: Launch, name: str, *, training: bool) -> Launch:
     """Say where a large result is written: over an operand, or to new pages."""
     kernel = launch.kernel
-    over = name.endswith("_") or launch.op.endswith("_")
+    over = (launch.op or name).endswith("_")
     if kernel.work.bytes_written < TRIMMED_BYTES or not (over or training):
         return launch
     params = kernel.params.updated(**{IN_PLACE if over else NEW: True})

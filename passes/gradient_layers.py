@@ -334,6 +334,32 @@ def _recurrent(site: Site) -> Gradients:
     return _several(site, (site.grad, *given, *reserve), _wants(site, names), *kept)
 
 
+def _recurrent_cell(site: Site) -> Gradients:
+    """`_thnn_fused_lstm_cell_backward` and that of a GRU: the kernel, then the sums.
+
+    The two products of an LSTM are added up, and so have one gradient.
+    """
+    kind = site.node.attributes.text("kind")
+    is_lstm = kind == "lstm"
+    state, workspace = site.node.operands[2], site.node.results[-1]
+    sent = [grad for grad in site.grads[: 1 + is_lstm] if grad is not None]
+    saved = (state, site.node.results[1], workspace) if is_lstm else (workspace,)
+    count = 2 if is_lstm else 3
+    made = site.tape.ops("recurrent_cell_backward", count, *sent, *saved, kind=kind)
+    gates = (made[0],) * 2 if is_lstm else made[:2]
+    found = {0: gates[0], 1: gates[1], 2: made[-1]}
+    if len(site.node.operands) > _GATES_AND_STATE:
+        first = site.op("reduce", gates[0], kind="sum", axes=(0,))
+        other = first
+        if not is_lstm:
+            other = site.op("reduce", gates[1], kind="sum", axes=(0,))
+        found |= {3: first, 4: other}
+    return found
+
+
+_GATES_AND_STATE = 3
+"""Operands of a cell without biases."""
+
 RULES: Mapping[str, Rule] = {
     "reduce": _reduce,
     "cumsum": _cumsum,
@@ -351,5 +377,6 @@ RULES: Mapping[str, Rule] = {
     "attention": _attention,
     "rotary": _rotary,
     "recurrent": _recurrent,
+    "recurrent_cell": _recurrent_cell,
 }
 """Rules of these ops by name."""

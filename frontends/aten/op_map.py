@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfc.frontends.aten.node import Handler
 from perfc.frontends.aten.op_map_attention import ATTENTION_HANDLERS
+from perfc.frontends.aten.op_map_cell import CELL_HANDLERS
 from perfc.frontends.aten.op_map_composite import COMPOSITE_HANDLERS
 from perfc.frontends.aten.op_map_convolution import CONVOLUTION_HANDLERS
 from perfc.frontends.aten.op_map_creation import CREATION_HANDLERS
@@ -29,6 +30,7 @@ from perfc.frontends.aten.op_map_views import VIEW_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
     **ATTENTION_HANDLERS,
+    **CELL_HANDLERS,
     **COMPOSITE_HANDLERS,
     **CONVOLUTION_HANDLERS,
     **CREATION_HANDLERS,

@@ -1,10 +1,10 @@
 """PyTorch on `meta` as it is on a GPU, though this build may have no CUDA.
 
 Which ops a call is made of depends on the device for a few of PyTorch's composite
-functions: attention, dropout, RMS norm, recurrent layers, sparse gradients. Here they
-are what they are on CUDA, as long as a capture lasts, for tensors on `meta`. Which
-attention kernel it is, flash or memory-efficient, is not decided here: `lower-kernels`
-knows the target.
+functions: attention, dropout, RMS norm, recurrent layers and cells, sparse gradients.
+Here they are what they are on CUDA, as long as a capture lasts, for tensors on `meta`.
+Which attention kernel it is, flash or memory-efficient, is not decided here, nor
+whether a cell is one kernel or those of a CPU: `lower-kernels` knows the target.
 
 Source: `aten/src/ATen/native/transformers/attention.cpp`, `Dropout.cpp`,
 `layer_norm.cpp`, `RNN.cpp`, `Embedding.cpp`, `SoftMax.cpp` of PyTorch 2.6 to 2.13.
@@ -159,6 +159,29 @@ def _recurrent(mode: int) -> Callable[..., tuple[torch.Tensor, ...]]:
     return layers
 
 
+def _cell(
+    kind: str,
+) -> Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]:
+    """Multiply twice, then run one kernel; what it keeps for backward stays inside."""
+    fused = op(f"_thnn_fused_{kind}_cell")
+
+    def cell(  # noqa: PLR0913, PLR0917 - the function's arguments
+        input: torch.Tensor,
+        hx: torch.Tensor | Sequence[torch.Tensor],
+        w_ih: torch.Tensor,
+        w_hh: torch.Tensor,
+        b_ih: torch.Tensor | None = None,
+        b_hh: torch.Tensor | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        states = (hx,) if isinstance(hx, torch.Tensor) else tuple(hx)
+        of_input = torch.matmul(input, w_ih.t())
+        of_state = torch.matmul(states[0], w_hh.t())
+        found = fused(of_input, of_state, states[-1], b_ih, b_hh)
+        return found[0] if len(states) == 1 else tuple(found[:2])
+
+    return cell
+
+
 _KERNELS: Mapping[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": _attention,
     "dropout": _dropout,
@@ -168,6 +191,8 @@ _KERNELS: Mapping[str, Callable[..., Any]] = {
     "rnn_tanh.input": _recurrent(1),
     "lstm.input": _recurrent(2),
     "gru.input": _recurrent(3),
+    "lstm_cell": _cell("lstm"),
+    "gru_cell": _cell("gru"),
 }
 """Composite functions, and what they are on CUDA."""
 

@@ -15,6 +15,7 @@ from perfc.frontends.torch import values
 from perfc.frontends.torch.internals import op
 from perfc.frontends.torch.normalization_rules import NORMALIZATION_RULES
 from perfc.frontends.torch.quick_rules import QUICK_RULES, empty_like
+from perfc.frontends.torch.recurrent_rules import RECURRENT_RULES
 from perfc.frontends.torch.weightless import META
 
 
@@ -195,6 +196,7 @@ def _like_second(
 RULES: Mapping[Any, Callable[..., Any]] = {
     **QUICK_RULES,
     **NORMALIZATION_RULES,
+    **RECURRENT_RULES,
     op("_scaled_dot_product_flash_attention"): _flash,
     op("_scaled_dot_product_flash_attention_backward"): _flash_backward,
     op("_scaled_dot_product_efficient_attention"): _efficient,

@@ -134,7 +134,8 @@ def test_cells_are_products(exported: Made, kind: type[nn.Module]) -> None:
     ops = _ops(exported(_Cells(kind(8, 16)), torch.zeros(4, 3, 8)))
 
     assert 6 == ops["linear"]
-    assert (0 if kind is nn.RNNCell else 3) == ops["unknown"]
+    assert (0 if kind is nn.RNNCell else 3) == ops["recurrent_cell"]
+    assert 0 == ops["unknown"]
 
 
 def _transformed(x: torch.Tensor) -> Sequence[torch.Tensor]:

@@ -75,6 +75,14 @@ CASES: dict[str, tuple[Record, Callable[[Any], Operands]]] = {
         record(kind="lstm"),
         lambda b: [f32(5, b, 6), f32(1, 16, 6), f32(1, 16, 4)],
     ),
+    "recurrent_cell": (
+        record(kind="gru"),
+        lambda b: [f32(b, 12), f32(b, 12), f32(b, 4), f32(12), f32(12)],
+    ),
+    "recurrent_cell_backward": (
+        record(kind="lstm"),
+        lambda b: [f32(b, 4), f32(b, 4), f32(b, 4), f32(b, 4), f32(b, 16)],
+    ),
     "linear_attention": (
         record(heads=4, kv_heads=2, update_rule="delta"),
         lambda b: [f32(b, 3, 32), f32(b, 3, 16), f32(b, 3, 8)],
@@ -171,6 +179,18 @@ def test_work(name: str, batches: list[int]) -> None:
             5 * 8 * 4 * (2 * 4 * (6 + 4) + 30),
             4 * (5 * 8 * 6 + 16 * 6 + 16 * 4),
             4 * (5 * 8 * 4 + 2 * 8 * 4),
+        ),
+        (
+            "recurrent_cell",
+            24 * 8 * 4,
+            4 * (8 * (12 + 12 + 4) + 24),
+            4 * 8 * (4 + 5 * 4),
+        ),
+        (
+            "recurrent_cell_backward",
+            30 * 8 * 4,
+            4 * 8 * (4 * 4 + 16),
+            4 * 8 * (16 + 4),
         ),
         ("linear_attention", 2 * 8 * 3 * 32 * (4 + 2 * 2), 4 * 24 * 56, 4 * 8 * 112),
         ("scatter_elements", 16, 4 * 8 * 16 + 8 * 16 + 4 * 16, 4 * 8 * 16 + 4 * 16),

@@ -284,7 +284,7 @@ CASES: Mapping[str, tuple[str, str]] = {
 """Arguments and body of one graph for each rule, and for what else may go wrong."""
 
 _WITHOUT_VALUES = {
-    *("loss", "nll_loss", "recurrent", "ctc_loss"),
+    *("loss", "nll_loss", "recurrent", "recurrent_cell", "ctc_loss"),
     *("all_gather", "all_reduce", "all_to_all", "reduce_scatter"),
     "replicated",
 }
