@@ -223,6 +223,7 @@ def test_every_pass_goes_by_its_own_name() -> None:
         "fsdp": "ranks=2",
         "pipeline-parallel": "stages=2,microbatches=2",
         "shard-embeddings": "ranks=2",
+        "straggler": "rank=0,us=1.0",
         "tensor-parallel": "ranks=2",
     }
     texts = [f"{n}{{{needed[n]}}}" if n in needed else n for n in names]
