@@ -48,21 +48,23 @@ DELAY_US = 20e3
 """How long it stands still."""
 
 
-def _straggling_us() -> float:
-    """Return what a step takes where rank 2 stands still as in the traces."""
-    forward = "table_wise.output.all_to_all"
-    exchanges = (forward, f"{forward}.all_to_all")
-    model = perfc.load(
+def _model(*late: Straggler) -> perfc.Model:
+    """Return the step that the traces are of, with ranks that stand still."""
+    return perfc.load(
         MODEL,
         batch=BATCH,
         mode="training",
         optimizer="rowwise_adagrad",
         ranks=RANKS,
-        transforms=[
-            ShardEmbeddings(RANKS),
-            *(Straggler(2, DELAY_US, before=name) for name in exchanges),
-        ],
+        transforms=[ShardEmbeddings(RANKS), *late],
     )
+
+
+def _straggling_us() -> float:
+    """Return what a step takes where rank 2 stands still as in the traces."""
+    forward = "table_wise.output.all_to_all"
+    exchanges = (forward, f"{forward}.all_to_all")
+    model = _model(*(Straggler(2, DELAY_US, before=name) for name in exchanges))
     return perfc.analyze(model, TARGET).time_us
 
 
@@ -74,14 +76,7 @@ def say(*words: object) -> None:
 def main() -> None:
     """Print both beside each other."""
     folder = Path(sys.argv[1])
-    model = perfc.load(
-        MODEL,
-        batch=BATCH,
-        mode="training",
-        optimizer="rowwise_adagrad",
-        ranks=RANKS,
-        transforms=[ShardEmbeddings(RANKS)],
-    )
+    model = _model()
     contended = perfc.analyze(
         model, TARGET, passes=["stream-schedule{contention=true}"]
     )
