@@ -40,7 +40,7 @@ from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
-from perfc.costmodels.cpu_memory import IN_PLACE, NEW
+from perfc.costmodels.cpu_memory import IN_PLACE, NEW, NEW_BYTES
 from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.embedding_tiers import (
@@ -225,6 +225,7 @@ __all__ = [
     "MULTI_TENSOR",
     "NEAR_ROWS",
     "NEW",
+    "NEW_BYTES",
     "NO_WORD",
     "POPULARITY_SCHEMA",
     "PROFILE_SCHEMA",

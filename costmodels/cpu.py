@@ -59,7 +59,7 @@ _STREAM: Terms = {
     "heap_page_us": 0.05,
     "grown_us": 0.4,
 }
-_HEAVY: Terms = {**_STREAM, "item_ns": 1.2}
+_HEAVY: Terms = {**_STREAM, "item_ns": 1.2, "primitive_us": 12.0}
 _ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 30.0, "tail_ns": 20.0}
 _DOWN: Terms = {
     "down_item_ns": 0.3,
@@ -207,6 +207,7 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
             "divided_us": 2.5,
             **_DOWN,
         },
+        "elementwise": {**_STREAM, "primitive_us": 12.0},
         "gather": {**_STREAM, "row_ns": 2.0, "miss_ns": 5.0},
         "concat": {**_STREAM, "row_ns": 4.0, "tensor_us": 0.15, "copied_us": 0.7},
         "transpose": {**_STREAM, "item_ns": 0.8, "row_ns": 4.0},

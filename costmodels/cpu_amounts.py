@@ -31,6 +31,9 @@ PIPES = 2
 BINARY = frozenset({"add", "sub", "mul", "div", "pow", "remainder", "floor_divide"})
 """Kinds of elementwise kernels that take two operands."""
 
+PRIMITIVES: Mapping[str, int] = MappingProxyType({"gelu": 1, "gelu_backward": 2})
+"""Kinds of elementwise kernels that are oneDNN's, and how many primitives they are."""
+
 ELEMENT_BYTES = 4
 """Of fp32, in which parameters are."""
 
@@ -67,6 +70,7 @@ def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
         "short_item_ns": _short_items(kernels, lanes) / cores * 1e-9,
         "row_ns": np.where(down, 0.0, rows) / cores * 1e-9,
         "tail_ns": np.where(down, 0.0, _tails(kernels, lanes)) / cores * 1e-9,
+        "primitive_us": _primitives(kernels) * 1e-6,
         "lookup_ns": bags.lookups * 1e-9,
         "miss_ns": (bags.distinct + rows_fetched(kernels)) / cores * 1e-9,
         **memory_amounts(kernels, _held_bytes(kernels, bags), target, share),
@@ -194,6 +198,20 @@ def _takes_scalar(kernels: KernelTable) -> NDArray[np.bool_]:
         dtype=np.bool_,
     )
     return found
+
+
+def _primitives(kernels: KernelTable) -> Floats:
+    """Return the primitives that oneDNN describes before it starts (`GeluKernel.cpp`).
+
+    That of a gradient asks for the forward one's, too.
+    """
+    found = [
+        PRIMITIVES.get(str(kernel.params.get("kind")), 0)
+        if kernel.op == "elementwise"
+        else 0
+        for kernel in kernels.kernels
+    ]
+    return np.array(found, dtype=np.float64)
 
 
 def _broadcast_rows(kernels: KernelTable) -> Floats:

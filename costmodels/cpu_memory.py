@@ -5,8 +5,8 @@ far away in that one, or in memory. What programs beside it leave of a server's 
 cache is a part of it.
 
 glibc maps results of `NEW_BYTES` and more anew for each call (`M_MMAP_THRESHOLD`,
-mallopt(3)), and the kernel clears their pages one by one. Smaller ones of `HEAP_BYTES`
-and more lie at the top of the heap, which is given back at times.
+mallopt(3)), and the system clears their pages one by one; kernels say so (`NEW`), as
+rows are measured without. What the heap grows by is new, too, but is not mapped.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NEW_BYTES = 32 * 2**20
 """Results of this size are mapped anew (`DEFAULT_MMAP_THRESHOLD_MAX`, 64 bits)."""
 
 HEAP_BYTES = 4 * 2**20
-"""Results of this size come from the top of the heap, which is given back at times."""
+"""Results of this size come from the top of the heap."""
 
 NEW = "new_pages"
-"""Parameter of a kernel whose result lies in memory that the heap has just grown by."""
+"""Parameter of a kernel whose result lies in memory that the system has just given."""
 
 IN_PLACE = "in_place"
 """Parameter of a kernel that writes over one of its operands."""
@@ -91,8 +91,8 @@ def _pages(kernels: KernelTable) -> dict[str, Floats]:
     written, placed = kernels.bytes_written, _writes_over(kernels)
     pages_s = written / PAGE_BYTES * 1e-6
     grown = np.array([kernel.params.flag(NEW) for kernel in kernels.kernels])
-    mapped = (written >= NEW_BYTES) & ~placed
-    heap = (written >= HEAP_BYTES) & ~mapped & ~placed & ~grown
+    mapped = grown & (written >= NEW_BYTES) & ~placed
+    heap = (written >= HEAP_BYTES) & ~placed & ~grown
     return {
         "page_us": np.where(mapped, pages_s, 0.0),
         "heap_page_us": np.where(heap, pages_s, 0.0),

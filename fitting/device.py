@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
+    NEW,
     CostModel,
     Family,
     KernelFit,
@@ -37,7 +38,7 @@ _BELIEF_OF_KIND = 1.0
 """Rows that all kinds of an op count as in the fit of one: more than what perfc ships,
 for they ran on the machine at hand."""
 
-_STIFFNESS, _STIFFNESS_OF_KIND = 0.01, 0.02
+_STIFFNESS = 0.05
 """Of a CPU's coefficient against what perfc ships, and of a kind's against that of all
 kinds: see `least_squares.fit_terms`. A GPU's correction has two, which rows do tell."""
 
@@ -45,9 +46,9 @@ _OWN_OF_KIND = frozenset({"item_ns"})
 """What kinds differ in: what they do with each element."""
 
 _OWN_OF_CALL = _OWN_OF_KIND | {"start_us"}
-_CALLS = frozenset({"elementwise", "optimizer_step"})
-"""Ops whose kinds are functions of their own, which begin as they like: oneDNN's GELU
-takes 20 us before it starts. Other ops are one function for all kinds."""
+_CALLS = frozenset({"optimizer_step"})
+"""Ops whose kinds are functions of Python's, which begin as they like. Other ops are
+one function for all kinds, or begin alike but for what terms say."""
 
 MOST, MOST_OF_KIND = 8.0, 30.0
 """By how much a coefficient may exceed what perfc ships, and a kind's that or that of
@@ -147,13 +148,16 @@ def _fits_of_family(
     Then see what the rows say of sizes near theirs, and how far off all that is. What
     is not believed starts from what perfc ships.
     """
-    if rows.fitted.sum() < FEWEST:
+    new = _on_new_pages(rows)
+    held = rows.take(np.flatnonzero(~new))
+    if held.fitted.sum() < FEWEST:
         return []
     inside = [kind.wider for kind in rows.families]
     if family.op == _PRODUCT and not target.device.synchronous:
         found = _fits_of_products(rows.part(fitted=True), target, models)
     else:
-        found = _fits_of_kinds(family, rows, target, models, believed)
+        found = _fits_of_kinds(family, held, target, models, believed)
+        found = _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
     fits = fits_of(tuple(found.values()))
     calibrated = attrs.evolve(target, fits=fits)
     return [
@@ -185,6 +189,44 @@ def _fits_of_kinds(
             found[kind] = _fit(kind, own, target, models, wider.values)
     found[family] = _with_near_rows(found, family, rows, target, models)
     return found
+
+
+def _on_new_pages(rows: Observations) -> NDArray[np.bool_]:
+    """Whether a kernel's result lies in pages that the system clears; shape (rows,)."""
+    new = [kernel.params.flag(NEW) for kernel in rows.kernels.kernels]
+    return np.array(new, dtype=np.bool_)
+
+
+def _with_pages(
+    found: Mapping[Family, KernelFit],
+    new: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+) -> dict[Family, KernelFit]:
+    """Put in what a new page takes: the median of what rows that have some take longer.
+
+    A hypervisor that takes free pages back makes some of them five times as long.
+    """
+    part = new.part(fitted=True)
+    if not len(part):
+        return dict(found)
+    free = _with_values(found, {_PAGE: 0.0})
+    calibrated = attrs.evolve(target, fits=fits_of(tuple(free.values())))
+    rest_s = part.measured_s - part.offset_s
+    rest_s -= price(part.kernels.kernels, calibrated, models).seconds
+    terms = terms_of(part.kernels, target, models)
+    pages_s = terms.amounts_s[:, terms.names.index(_PAGE)]
+    page = max(float(np.median(rest_s / pages_s)), 0.0)
+    return _with_values(found, {_PAGE: page})
+
+
+def _with_values(
+    found: Mapping[Family, KernelFit], values: Mapping[str, float]
+) -> dict[Family, KernelFit]:
+    return {
+        family: attrs.evolve(fit, values={**fit.values, **values})
+        for family, fit in found.items()
+    }
 
 
 def _fit(
@@ -246,14 +288,13 @@ def _coefficients(
     named = zip(terms.names, shipped.tolist(), strict=True)
     before = np.array([believed.get(name, own) for name, own in named])
     if kind is None:
-        known, most, belief, stiffness = shipped, MOST, BELIEF, _STIFFNESS
+        known, most, belief = shipped, MOST, BELIEF
         free = frozenset[str]()
     else:
         known, most = np.maximum(shipped, before), MOST_OF_KIND
-        belief, stiffness = _BELIEF_OF_KIND, _STIFFNESS_OF_KIND
+        belief = _BELIEF_OF_KIND
         free = _OWN_OF_CALL if kind.op in _CALLS else _OWN_OF_KIND
-    if not target.device.synchronous:
-        stiffness = 0.0
+    stiffness = _STIFFNESS if target.device.synchronous else 0.0
     values = fit_terms(
         terms.amounts_s,
         part.measured_s,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import mmap
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
+from perfc.costmodels import NEW, NEW_BYTES
 from perfc.ir import Record
 from perfc.measure.case import DTYPES, Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
@@ -39,8 +45,18 @@ _THREE: Mapping[str, Callable[..., object]] = {"addcmul": torch.addcmul}
 _FUNCTIONS: Sequence[Mapping[str, Callable[..., object]]] = (_NONE, _ONE, _TWO, _THREE)
 """By the number of tensors that are read, and by kind."""
 
-_ROW, _CAST = "add_row", "cast"
-"""A bias that is added to every row; a change of the element type."""
+_ROW, _CAST, _NEW = "add_row", "cast", "copy_to_new"
+"""A bias that is added to every row; a change of the element type; a copy to pages that
+a CPU's system clears first."""
+
+_KINDS: Mapping[str, str] = MappingProxyType({_ROW: "add", _NEW: "copy"})
+"""What they are in rows."""
+
+
+def _copy_to_new_pages(x: torch.Tensor) -> None:
+    """Copy to memory that the system gives, clears page by page and takes back."""
+    pages = mmap.mmap(-1, x.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    torch.frombuffer(pages, dtype=x.dtype).view_as(x).copy_(x)
 
 
 class Elementwise(Family):
@@ -53,13 +69,14 @@ class Elementwise(Family):
         """Return all kinds, in 16 and 32 bits."""
         dtypes = without(device.dtypes, "tf32", "fp8")
         casts = ((_CAST, 1),) if len(dtypes) > 1 else ()
+        news = ((_NEW, 1),) if device.kind == "cpu" and sys.platform == "linux" else ()
         kinds = [
             (kind, inputs) for inputs, named in enumerate(_FUNCTIONS) for kind in named
         ]
         return {
             "rows": Size(1, 65536),
             "cols": Size(1, 65536),
-            "kind": Choice((*kinds, (_ROW, 1), *casts)),
+            "kind": Choice((*kinds, (_ROW, 1), *casts, *news)),
             "dtype": Choice(dtypes),
         }
 
@@ -69,7 +86,7 @@ class Elementwise(Family):
         rows, cols = sizes.integer("rows"), sizes.integer("cols")
         kind, inputs = point["kind"] if isinstance(point["kind"], tuple) else ("", 0)
         params: Point = {
-            "kind": "add" if kind == _ROW else kind,
+            "kind": _KINDS.get(str(kind), kind),
             "rows": rows,
             "cols": cols,
             "tensor_inputs": inputs,
@@ -77,6 +94,9 @@ class Elementwise(Family):
         size = int(bytes_of(dtype))
         if kind == _ROW:
             params["bytes"] = size * cols * (2 * rows + 1)
+        if kind == _NEW:
+            params["rows"] = max(rows, math.ceil(NEW_BYTES / (size * cols)))
+            params[NEW] = True
         if kind == _CAST:
             if dtype == "fp32":
                 return None
@@ -91,6 +111,8 @@ class Elementwise(Family):
             x = tensors.random("fp32", rows, cols)
             return lambda: x.to(DTYPES[case.dtype])
         operands = [tensors.random(case.dtype, rows, cols) for _ in range(inputs)]
+        if NEW in case.params:
+            return functools.partial(_copy_to_new_pages, *operands)
         if "bytes" in case.params:
             operands.append(tensors.random(case.dtype, cols))
             return lambda: torch.add(*operands)

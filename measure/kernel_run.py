@@ -14,7 +14,7 @@ import torch
 from perfc.ir import PerfcError
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.device import Device
-from perfc.measure.heap import mapped_operands
+from perfc.measure.heap import heap_results, mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suite import SUITES, suite
 from perfc.measure.timing import Timed, Timer
@@ -131,13 +131,17 @@ class KernelRun:
             try:
                 with self._operands():
                     start += self._prepare(todo[start : start + size], batch, say)
-                self._visit(batch, deadline, say)
+                with self._results():
+                    self._visit(batch, deadline, say)
             finally:
                 self._keep(batch)
             size = self._next_size(size, start, begin, deadline)
 
     def _operands(self) -> AbstractContextManager[None]:
         return nullcontext() if self.device.is_cuda else mapped_operands()
+
+    def _results(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.device.is_cuda else heap_results()
 
     def _next_size(self, size: int, done: int, begin: float, deadline: float) -> int:
         """Return how many cases follow: the first rows come at once, the last in time.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.costmodels import IN_PLACE, NEW
+from perfc.costmodels import IN_PLACE, NEW, NEW_BYTES
 from perfc.passes.eager import MEMSET, Eager, Launch
 
 FUNCTION = "function"
@@ -27,7 +27,8 @@ def on_cpu(eager: Eager, *, training: bool = False) -> Eager:
     """Return what an op runs on a CPU; *eager* is by rules that know it is one.
 
     In *training* results are held until their gradients are known, so that the heap
-    grows and shrinks in every step: the pages of a large result are new.
+    grows and shrinks in every step: the pages of a large result are new. Those of one
+    of `NEW_BYTES` are new each time.
     """
     launches = tuple(
         _placed(_called(launch), eager.name, training=training)
@@ -41,7 +42,9 @@ def _placed(launch: Launch, name: str, *, training: bool) -> Launch:
     """Say where a large result is written: over an operand, or to new pages."""
     kernel = launch.kernel
     over = (launch.op or name).endswith("_")
-    if kernel.work.bytes_written < TRIMMED_BYTES or not (over or training):
+    written = kernel.work.bytes_written
+    new = written >= (TRIMMED_BYTES if training else NEW_BYTES)
+    if not (new or (over and written >= TRIMMED_BYTES)):
         return launch
     params = kernel.params.updated(**{IN_PLACE if over else NEW: True})
     return attrs.evolve(launch, kernel=attrs.evolve(kernel, params=params))

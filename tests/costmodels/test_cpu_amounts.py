@@ -271,27 +271,6 @@ def test_elements_that_two_indices_name_are_looked_up_one_by_one() -> None:
     assert pytest.approx(9216e-9) == found["row_ns"][0]
 
 
-@pytest.mark.parametrize(
-    ("op", "extra", "pages"),
-    [
-        ("elementwise", {"kind": "add"}, 16384.0),
-        ("elementwise", {"kind": "add", "in_place": True}, 0.0),
-        ("elementwise", {"kind": "fill"}, 0.0),
-        ("optimizer_step", {"kind": "sgd"}, 0.0),
-    ],
-)
-def test_only_large_results_lie_in_new_pages(
-    op: str, extra: dict[str, AttrValue], pages: float
-) -> None:
-    """What is written over an operand has its pages already."""
-    size = 64 << 20
-    kernel = Kernel(op, "fp32", "fp32", Record(extra), Work(0, size, size))
-
-    found = amounts_of(KernelTable([kernel]), TARGET)
-
-    assert pytest.approx(pages * 1e-6) == found["page_us"][0]
-
-
 def test_images_are_gone_over_by_vectors_and_what_is_left_of_them() -> None:
     """Batch norm of 3 images of 9 pixels: a vector of 8 and one pixel, 3 x 6 times."""
     found = _amounts("batch_norm", rows=27, cols=6, batch=3)
@@ -418,16 +397,13 @@ def test_a_vector_meets_rows_or_adds_them(
 
 
 @pytest.mark.parametrize(
-    ("rows", "mapped", "heap"),
-    [(1 << 10, 0, 0), (1 << 11, 0, 1024), (1 << 14, 8192, 0)],
+    ("kind", "primitives"), [("gelu", 1), ("gelu_backward", 2), ("tanh", 0)]
 )
-def test_results_of_some_size_lie_in_new_pages(
-    rows: int, mapped: int, heap: int
-) -> None:
-    """From 32 MiB on mapped for each call, from 4 MiB on at the top of the heap."""
-    found = _amounts("elementwise", kind="relu", rows=rows, cols=512, tensor_inputs=1)
+def test_onednn_describes_what_it_runs_first(kind: str, primitives: int) -> None:
+    """A gradient's primitive is described by the forward one."""
+    found = _amounts("elementwise", kind=kind, rows=8, cols=8, tensor_inputs=1)
 
-    assert [mapped, heap] == pytest.approx([found["page_us"], found["heap_page_us"]])
+    assert pytest.approx(primitives) == found["primitive_us"]
 
 
 def test_a_mean_is_a_sum_that_another_op_divides() -> None:

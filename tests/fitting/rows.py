@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
-from perfc.costmodels import Target, cost_models, load_target, price
+from perfc.costmodels import NEW_BYTES, Target, cost_models, load_target, price
 from perfc.ir import Kernel, Record
 from perfc.measurements import Measurement, kernel_of, split_of
 
@@ -25,13 +25,17 @@ def products(target: str, law: Law, timing: str = "kernel") -> list[Measurement]
 
 
 def copies(target: str, law: Law) -> list[Measurement]:
-    """Return rows of 75 elementwise copies, from a page to 120 MiB, timed by *law*."""
+    """Return rows of elementwise copies, from a page to 120 MiB, timed by *law*.
+
+    Those of 32 MiB and more also to new pages.
+    """
     sizes = {
         side * (1 << power) for side in range(16, 31) for power in (6, 10, 14, 18, 20)
     }
     records = [
-        Record({"kind": "copy", "rows": 1, "cols": size, "tensor_inputs": 1})
+        Record({"kind": "copy", "rows": 1, "cols": size, "tensor_inputs": 1, **new})
         for size in sorted(sizes)
+        for new in ({}, {"new_pages": True})[: 2 if 4 * size >= NEW_BYTES else 1]
     ]
     return list(_timed(load_target(target), "elementwise", records, law, "event"))
 

@@ -120,8 +120,8 @@ def test_new_pages_cost_products_what_they_cost_others() -> None:
     """No product's result is large here: that of elementwise kernels are believed."""
 
     def with_slow_pages(kernel: Kernel, seconds: float) -> float:
-        written = kernel.work.bytes_written
-        return 2e-6 + seconds + (2e-6 * written / 4096 if written >= 32 << 20 else 0.0)
+        written, new = kernel.work.bytes_written, kernel.params.flag("new_pages")
+        return 2e-6 + seconds + (2e-6 * written / 4096 if new else 0.0)
 
     rows = copies("cpu", with_slow_pages) + products("cpu", _as_perfc, "event")
     device = calibrate_rows(rows).device

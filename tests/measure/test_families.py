@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import cast
 
 import pytest
 import torch
 
+from perfc.costmodels import NEW, NEW_BYTES
 from perfc.ir import AttrValue, Record
 from perfc.measure import Case, Family, Tensors, open_device, row_indices, suite
 
@@ -125,3 +127,33 @@ def test_a_case_is_shown_short() -> None:
 
     assert len(str(case)) <= 160
     assert str(case).startswith("embedding_bag fp32 {tables = ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems clear otherwise")
+def test_a_copy_to_new_pages_has_them_cleared(tensors: Tensors) -> None:
+    """Each time anew, by the system; Linux may clear 2 MiB of them in one fault."""
+    import resource  # noqa: PLC0415 - Windows has none
+
+    sizes: dict[str, AttrValue] = {"kind": "copy", "rows": 2048, "cols": 4096}
+    (family,) = {f for f, _ in SUITE if f.op == "elementwise"}
+    case = Case("elementwise", "fp32", Record({**sizes, "tensor_inputs": 1, NEW: True}))
+    call = family.prepare(case, tensors)
+
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        call()
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        assert before + NEW_BYTES // (2 * 2**20) <= after
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' heaps differ")
+def test_only_large_copies_on_a_cpu_are_to_new_pages() -> None:
+    """From 32 MiB on, however small the shape that was drawn."""
+    cases = [case for _, case in suite("large", DEVICE, ["elementwise"])]
+    new = [case for case in cases if case.params.flag(NEW)]
+
+    assert new
+    assert NEW_BYTES <= min(case.work.bytes_written for case in new)
+    assert not any(
+        c.params.flag(NEW) for _, c in suite("quick", DEVICE, ["elementwise"])
+    )

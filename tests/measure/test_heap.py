@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from perfc.measure.heap import mapped_operands
+from perfc.measure.heap import heap_results, mapped_operands
 
 
 class _Mallinfo(ctypes.Structure):
@@ -61,3 +61,17 @@ def test_large_results_alone_are_mapped(mib: int, mapped: int) -> None:
 
     assert before + mapped == _mapped_blocks()
     assert mib * 2**20 == result.numel()
+
+
+@pytest.mark.parametrize("mib", [16, 256])
+def test_measured_results_lie_in_the_heap(mib: int) -> None:
+    """Whatever their size; what they leave there stays, and is found again."""
+    before = _mapped_blocks()
+
+    with heap_results():
+        first = _block(mib).data_ptr()
+        again = _block(mib)
+        mapped = _mapped_blocks()
+
+    assert before == mapped
+    assert first == again.data_ptr()

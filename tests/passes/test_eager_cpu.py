@@ -9,6 +9,7 @@ from tests.passes.lowering import kernels, launched, lower, one_op
 from tests.passes.simulator import DeadlockError, Simulator
 
 from perfc import analyze, load
+from perfc.costmodels import NEW
 from perfc.ir import HOST_KINDS, TaskKind
 from perfc.passes import LowerKernels
 
@@ -38,6 +39,16 @@ def _on_cpu(text: str) -> list[str]:
 def test_an_op_is_one_kernel(arguments: str, node: str, expected: list[str]) -> None:
     """No parts of a split product, no transforms of cuDNN, no bias of its own."""
     assert expected == _on_cpu(one_op(arguments, node))
+
+
+@pytest.mark.parametrize(("rows", "new"), [(16383, False), (16384, True)])
+def test_large_results_are_mapped_anew(rows: int, *, new: bool) -> None:
+    """From 32 MiB on, in inference too: the heap does not hold them."""
+    (kernel,) = kernels(
+        lower(one_op(f"%x: f32[{rows}, 512]", "relu(%x)"), target="cpu")
+    )
+
+    assert new == kernel.params.flag(NEW)
 
 
 def test_nothing_is_copied_or_waited_for() -> None:
