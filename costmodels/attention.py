@@ -26,6 +26,7 @@ kernels of a GPU were measured, `attention_residual` corrects the formula.
 from __future__ import annotations
 
 import functools
+from typing import Generic, NamedTuple
 
 import attrs
 import numpy as np
@@ -202,6 +203,33 @@ def attention_seconds(
     return _formula_seconds(kernels.signatures, target, parameters, tiles, ARRAYS)
 
 
+class _Blocks(NamedTuple, Generic[Number]):
+    """How a kernel is cut: blocks, each of a tile of queries through its keys."""
+
+    queries: Number
+    """Of a head, or of all heads that share keys."""
+    walks: Number
+    """So many heads, or groups of them."""
+    kv_heads: Number
+    kv_len: Number
+    narrow: Flags | bool
+    """Whether heads are as narrow as those with tiles of their own."""
+    rows: Number
+    """Queries of a tile."""
+    keys: Number
+    """Of a step."""
+    seen: Number
+    """Keys that a tile walks through."""
+    steps: Number
+    """In which it does."""
+    number: Number
+    """Of blocks."""
+    row_s: Number
+    """What a step takes for one query of a tile, on one SM."""
+    fill_s: Number
+    """Start and end of a block."""
+
+
 def _formula_seconds(
     kernels: Signatures[Number],
     target: Target,
@@ -209,10 +237,31 @@ def _formula_seconds(
     tiles: AttentionTiles,
     maths: Maths[Number],
 ) -> Number:
-    device, where, ceil, param = target.device, maths.where, maths.ceil, kernels.param
-    sms, least = device.sm_count, maths.least
-    q_len, kv_len = param("q_len", 1.0), param("kv_len", 1.0)
-    heads, size = param("heads", 1.0), padded(param("head_dim", 1.0), maths)
+    blocks = _blocks(kernels, target, parameters, tiles, maths)
+    read_s = stream_seconds(kernels.bytes, target, maths)
+    moved_s, sms = read_s / parameters.memory_share, target.device.sm_count
+    if tiles.waits:
+        found = maths.most(_waiting_seconds(blocks, sms, tiles, maths), moved_s)
+    else:
+        busy_s, splits = _split_seconds(blocks, sms, tiles, maths)
+        combine_s = maths.where(splits > 1, parameters.combine_s, 0.0)
+        found = maths.most(busy_s, moved_s) + combine_s
+        few = blocks.queries <= tiles.few_queries
+        if maths.any(few):
+            few_s = _few_seconds(blocks, read_s, sms, parameters, tiles, maths)
+            found = maths.where(few, few_s, found)
+    return target.device.kernel_floor_s + parameters.start_s + found
+
+
+def _blocks(
+    kernels: Signatures[Number],
+    target: Target,
+    parameters: AttentionParameters,
+    tiles: AttentionTiles,
+    maths: Maths[Number],
+) -> _Blocks[Number]:
+    where, ceil, param = maths.where, maths.ceil, kernels.param
+    q_len, heads = param("q_len", 1.0), param("heads", 1.0)
     queries, walks, kv_heads = q_len, heads, heads
     if maths.any(shared := kernels.given("kv_heads")):
         kv_heads = where(shared, param("kv_heads"), heads)
@@ -220,53 +269,96 @@ def _formula_seconds(
         grouped = (q_len == 1) & (kv_heads < heads) & (tiles.few_queries > 0)
         queries = where(grouped, heads / kv_heads, q_len)
         walks = where(grouped, kv_heads, heads)
-
+    size = padded(param("head_dim", 1.0), maths)
     narrow = size <= tiles.narrow_size
     rows = where(narrow, tiles.narrow[0], tiles.wide[0])
     keys = where(narrow, tiles.narrow[1], tiles.wide[1])
     seen = keys_per_tile(kernels, rows, maths)
-    steps = ceil(seen / keys)
-    blocks = param("batch", 1.0) * walks * ceil(queries / rows)
-    rate = _flops_per_s(kernels, target, tiles, maths) * (parameters.share / sms)
+    number = param("batch", 1.0) * walks * ceil(queries / rows)
+
+    device = target.device
+    rate = _flops_per_s(kernels, target, tiles, maths) * (
+        parameters.share / device.sm_count
+    )
     softmax_s = parameters.softmax / (EXPONENTIALS_PER_CLOCK * device.sm_clock_hz)
     backward = kernels.text("phase") == _BACKWARD
     factor = where(backward, BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
     row_s = keys * (4 * size / rate + softmax_s) * factor
-    fill_s = parameters.fill_s * factor
-    read_s = stream_seconds(kernels.bytes, target, maths)
-    moved_s = read_s / parameters.memory_share
-    around_s = device.kernel_floor_s + parameters.start_s
-    if tiles.waits:
-        # Blocks on an SM take turns to compute, and wait at the same time.
-        turns = ceil(blocks / (sms * tiles.together))
-        waits_s = steps * (tiles.waits * LOAD_LATENCY_S)
-        alone_s = turns * (steps * rows * row_s + waits_s + fill_s)
-        busy_s = _waves(blocks / sms, maths) * (steps * rows * row_s + fill_s)
-        return around_s + maths.most(maths.most(busy_s, alone_s), moved_s)
+    fill_s, kv_len = parameters.fill_s * factor, param("kv_len", 1.0)
+    steps = ceil(seen / keys)
+    return _Blocks(  # by position, which is quicker
+        queries,
+        walks,
+        kv_heads,
+        kv_len,
+        narrow,
+        rows,
+        keys,
+        seen,
+        steps,
+        number,
+        row_s,
+        fill_s,
+    )
 
-    splits = least(maths.most(maths.floor(sms / blocks), 1.0), steps)
+
+def _waiting_seconds(
+    blocks: _Blocks[Number], sms: int, tiles: AttentionTiles, maths: Maths[Number]
+) -> Number:
+    """Return how long SMs are busy whose blocks wait for each step's loads.
+
+    Those of one SM take turns to compute, and wait at the same time.
+    """
+    turns = maths.ceil(blocks.number / (sms * tiles.together))
+    waits_s = blocks.steps * (tiles.waits * LOAD_LATENCY_S)
+    each_s = blocks.steps * blocks.rows * blocks.row_s + blocks.fill_s
+    busy_s = _waves(blocks.number / sms, maths) * each_s
+    return maths.most(busy_s, turns * (each_s + waits_s))
+
+
+def _split_seconds(
+    blocks: _Blocks[Number], sms: int, tiles: AttentionTiles, maths: Maths[Number]
+) -> tuple[Number, Number]:
+    """Return how long SMs are busy, and into how many parts a block's keys are split.
+
+    Over SMs that are idle; without `tiles.splits` only for fewer queries than keys.
+    """
+    most, least, ceil = maths.most, maths.least, maths.ceil
+    queries, steps = blocks.queries, blocks.steps
+    splits = least(most(maths.floor(sms / blocks.number), 1.0), steps)
     if not tiles.splits:
-        splits = where(queries < kv_len, splits, 1.0)
+        splits = maths.where(queries < blocks.kv_len, splits, 1.0)
     walked = ceil(steps / splits)
     if not tiles.splits:  # no sooner than as many keys as queries, which are not split
-        walked = maths.most(walked, ceil(least(queries, seen) / keys))
-    busy_s = _waves(blocks * splits / sms, maths) * (walked * rows * row_s + fill_s)
-    split_s = maths.most(busy_s, moved_s) + where(splits > 1, parameters.combine_s, 0.0)
-    few = queries <= tiles.few_queries
-    if not maths.any(few):
-        return around_s + split_s
+        walked = most(walked, ceil(least(queries, blocks.seen) / blocks.keys))
+    waves = _waves(blocks.number * splits / sms, maths)
+    return waves * (walked * blocks.rows * blocks.row_s + blocks.fill_s), splits
 
-    # All steps but the first are loaded while others compute.
-    own = queries * walks
-    first = (own + kv_heads * least(kv_len, keys)) / (own + kv_heads * kv_len)
+
+def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
+    blocks: _Blocks[Number],
+    read_s: Number,
+    sms: int,
+    parameters: AttentionParameters,
+    tiles: AttentionTiles,
+    maths: Maths[Number],
+) -> Number:
+    """Return what few queries take: a block each, or all steps dealt out over the SMs.
+
+    All steps but the first are loaded while others compute.
+    """
+    most, ceil, steps = maths.most, maths.ceil, blocks.steps
+    own, kv_heads = blocks.queries * blocks.walks, blocks.kv_heads
+    first = own + kv_heads * maths.least(blocks.kv_len, blocks.keys)
+    first = first / (own + kv_heads * blocks.kv_len)
     moved_s = read_s * (1 + (1 / parameters.memory_share - 1) * first)
-    busy_s = _waves(blocks / sms, maths) * (steps * rows * row_s + fill_s)
-    whole_s = maths.most(busy_s, moved_s)
-    few_rows = where(narrow, tiles.few_rows[0], tiles.few_rows[1])
-    busy_s = ceil(blocks * steps / sms) * few_rows * row_s + ceil(blocks / sms) * fill_s
-    dealt_s = maths.most(busy_s, moved_s) + parameters.combine_s
-    few_s = where(steps > 1, least(whole_s, dealt_s), whole_s)
-    return around_s + where(few, few_s, split_s)
+    each_s = steps * blocks.rows * blocks.row_s + blocks.fill_s
+    whole_s = most(_waves(blocks.number / sms, maths) * each_s, moved_s)
+    rows = maths.where(blocks.narrow, tiles.few_rows[0], tiles.few_rows[1])
+    dealt_s = ceil(blocks.number * steps / sms) * rows * blocks.row_s
+    dealt_s = dealt_s + ceil(blocks.number / sms) * blocks.fill_s
+    dealt_s = most(dealt_s, moved_s) + parameters.combine_s
+    return maths.where(steps > 1, maths.least(whole_s, dealt_s), whole_s)
 
 
 def _waves(full: Number, maths: Maths[Number]) -> Number:
