@@ -13,7 +13,8 @@ aiconfigurator's rows (Apache-2.0; CUDA graphs, vLLM 0.24: FlashAttention 3 on H
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +45,9 @@ def attention_sizes(kernels: KernelTable) -> Floats:
 
 
 def _sizes(kernels: Signatures[Number]) -> tuple[Number, ...]:
-    names = ("batch", "heads", "q_len", "head_dim")
-    return tuple(kernels.param(name, 1.0) for name in names)
+    param = kernels.param
+    batch, heads = param("batch", 1.0), param("heads", 1.0)
+    return batch, heads, param("q_len", 1.0), param("head_dim", 1.0)
 
 
 def measured_rows(kernels: KernelTable, target: Target) -> Flags:
@@ -115,18 +117,23 @@ def _features(
     sizes: tuple[Number, ...],
     target: Target,
     maths: Maths[Number],
-) -> Sequence[Number]:
+) -> list[Any]:
     log2, ceil, least, most = maths.log2, maths.ceil, maths.least, maths.most
-    flag, sm_count = maths.flag, target.device.sm_count
     batch, heads, q_len, head_dim = sizes
-    walks, per_wave = batch * heads, (sm_count, 2 * sm_count)
+    walks, sm_count = batch * heads, target.device.sm_count
     amounts = (batch, heads, walks, q_len, seconds * 1e6)
-    found = [log2(amount) for amount in amounts]
-    found += [flag(head_dim % width == 0) for width in (64, 16)]
-    blocks = [walks * ceil(q_len / tile) for tile in _TILES]
-    waves = [count / at_once for count in blocks for at_once in per_wave]
+    found: list[Any] = [log2(amount) for amount in amounts]
+    found += (head_dim % 64 == 0, head_dim % 16 == 0)  # numbers with the rest
+    empty: list[Number] = []
+    full: list[Number] = []
+    for tile in _TILES:
+        count = ceil(q_len / tile) * walks / sm_count
+        for waves in (count, count * 0.5):
+            logarithm = log2(waves)
+            empty.append((waves > 1) * (log2(ceil(waves)) - logarithm))
+            full.append(least(most(logarithm, -3.0), 3.0))
     # How empty the last wave is, how full all are, and what padding adds to tiles.
-    found += [log2(ceil(count) / count) * (count > 1) for count in waves]
-    found += [least(most(log2(count), -3.0), 3.0) for count in waves]
+    found += empty
+    found += full
     found += [log2(ceil(q_len / height) * height / q_len) for height in _HEIGHTS]
     return found

@@ -37,10 +37,11 @@ class OneSignature:
 
     def once(self, make: Callable[[OneSignature], T]) -> T:
         """Return what *make* says of this kernel, worked out when first asked for."""
-        try:
-            found: T = self._once[make]
-        except KeyError:
-            found = self._once[make] = make(self)
+        # Most are asked for first: an exception would take longer than looking twice.
+        once = self._once
+        if make not in once:
+            once[make] = make(self)
+        found: T = once[make]
         return found
 
     def param(self, name: str, default: float = 0.0) -> float:
