@@ -26,7 +26,7 @@ from perfc.measurements.signature import (
     kernel_tables,
 )
 from perfc.measurements.split import FIT, TEST, split_of
-from perfc.measurements.table import read_rows, write_rows
+from perfc.measurements.table import read_rows, read_usable_rows, write_rows
 from perfc.measurements.writer import RowWriter
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "read_index_trace",
     "read_nccl_log",
     "read_rows",
+    "read_usable_rows",
     "split_of",
     "write_rows",
 ]

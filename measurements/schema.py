@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
@@ -94,6 +95,13 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 @attrs.frozen
+class Fault:
+    """Why a cell says nothing, without what it holds: equal for equal mistakes."""
+
+    reason: str
+
+
+@attrs.frozen
 class Column:
     """One column: a field of the row.
 
@@ -117,16 +125,36 @@ class Column:
             MeasurementError: as `field`, with the number of the row, from 1.
 
         """
-        known: dict[Cell, object] = {}
-        for number, cell in enumerate(cells, 1):
-            if cell in known:
+        known: dict[object, object] = {}
+        keys = [*map(_key, cells)]
+        for number, (key, cell) in enumerate(zip(keys, cells, strict=True), 1):
+            if key in known:
                 continue
             try:
-                known[cell] = self.field(cell)
+                known[key] = self.field(cell)
             except MeasurementError as error:
                 msg = f"row {number}: {error}"
                 raise MeasurementError(msg) from None
-        return [known[cell] for cell in cells]
+        return [known[key] for key in keys]
+
+    def readable(self, cells: Sequence[Cell]) -> list[object]:
+        """Return the fields of a whole column; for a cell that is none, a `Fault`."""
+        known: dict[object, object] = {}
+        keys = [*map(_key, cells)]
+        for key, cell in zip(keys, cells, strict=True):
+            if key not in known:
+                known[key] = self._field_or_fault(cell)
+        return [known[key] for key in keys]
+
+    def _field_or_fault(self, cell: Cell) -> object:
+        try:
+            return self.field(cell)
+        except MeasurementError:
+            if cell is None or cell == "":
+                return Fault(f"{self.name} is missing")
+            choices = _CHOICES.get(self.name)
+            expected = self.kind.expected if choices is None else _named(choices)
+            return Fault(f"{self.name} is not {expected}")
 
     def numbers(self, cells: NDArray[Any]) -> NDArray[np.float64]:
         """Return the fields of a column whose cells are numbers already.
@@ -160,10 +188,18 @@ class Column:
             raise MeasurementError(msg) from None
         choices = _CHOICES.get(self.name)
         if choices is not None and value not in choices:
-            named = ", ".join(choice or "nothing" for choice in choices)
-            msg = f"{self.name} is {_short(cell)}, expected {named}"
+            msg = f"{self.name} is {_short(cell)}, expected {_named(choices)}"
             raise MeasurementError(msg)
         return value
+
+
+def _named(choices: Sequence[str]) -> str:
+    return ", ".join(choice or "nothing" for choice in choices)
+
+
+def _key(cell: Cell) -> object:
+    """Return what equal cells share: Parquet's lists and structures have no hash."""
+    return cell if isinstance(cell, Hashable) else repr(cell)
 
 
 def _short(cell: Cell, limit: int = 40) -> str:
@@ -209,11 +245,35 @@ class Schema(Generic[Row]):
                 be read.
 
         """
-        self.require_columns(list(cells))
-        present = [column for column in self.columns if column.name in cells]
+        present = self._present(cells)
         names = [column.name for column in present]
         fields = zip(*[c.fields(cells[c.name]) for c in present], strict=True)
         return [self.row(**dict(zip(names, row, strict=True))) for row in fields]
+
+    def usable_rows_of(
+        self, cells: Mapping[str, Sequence[Cell]]
+    ) -> tuple[list[Row], Counter[str]]:
+        """Return the rows that can be read, and how many cannot, by reason.
+
+        Raises:
+            MeasurementError: a column that every file has is missing.
+
+        """
+        present = self._present(cells)
+        names = [column.name for column in present]
+        unread: Counter[str] = Counter()
+        rows: list[Row] = []
+        for fields in zip(*[c.readable(cells[c.name]) for c in present], strict=True):
+            fault = next((f for f in fields if isinstance(f, Fault)), None)
+            if fault is not None:
+                unread[fault.reason] += 1
+            else:
+                rows.append(self.row(**dict(zip(names, fields, strict=True))))
+        return rows, unread
+
+    def _present(self, cells: Mapping[str, Sequence[Cell]]) -> list[Column]:
+        self.require_columns(list(cells))
+        return [column for column in self.columns if column.name in cells]
 
     def cells_of(self, row: Row) -> dict[str, object]:
         """Return the cells of a row, by column: what Parquet holds."""

@@ -6,13 +6,15 @@ import csv
 import importlib
 import io
 import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perfc.ir import UsageError, write_file
 from perfc.measurements.schema import Cell, MeasurementError, Row, Schema
+
+Made = TypeVar("Made")
 
 SUFFIXES = (".parquet", ".csv")
 
@@ -50,12 +52,36 @@ def read_rows(path: str | Path, schema: Schema[Row]) -> list[Row]:
             column is missing, or a cell is not what its column holds.
 
     """
-    path = Path(path)
+    return _read(Path(path), schema, schema.rows_of)
+
+
+def read_usable_rows(
+    path: str | Path, schema: Schema[Row]
+) -> tuple[list[Row], Counter[str]]:
+    """Read those rows of a table whose cells are what their columns hold.
+
+    Returns:
+        The rows, and how many others there are, by what is wrong with them.
+
+    Raises:
+        UsageError: the name ends neither in .parquet nor in .csv.
+        MeasurementError: there is no such file, it is damaged or of another format, or
+            a column is missing.
+
+    """
+    return _read(Path(path), schema, schema.usable_rows_of)
+
+
+def _read(
+    path: Path,
+    schema: Schema[Row],
+    made: Callable[[Mapping[str, Sequence[Cell]]], Made],
+) -> Made:
     data = read_data(path)
     try:
         if path.suffix == ".csv":
-            return schema.rows_of(csv_columns(data))
-        return schema.rows_of(parquet_table(data, schema.name).to_pydict())
+            return made(csv_columns(data))
+        return made(parquet_table(data, schema.name).to_pydict())
     except MeasurementError as error:
         msg = f"{path}: {error}"
         raise MeasurementError(msg) from None

@@ -67,14 +67,24 @@ class Calibrated:
     refused: Mapping[str, float] = attrs.field(factory=dict[str, float])
 
 
-def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
+def calibrate_rows(
+    rows: Sequence[Measurement], unread: Counter[str] | None = None
+) -> Calibrated:
     """Fit a profile from the rows of one machine.
+
+    Args:
+        rows: What was measured.
+        unread: Rows of the tables that could not be read, by reason: they are named
+            with those that are left out.
 
     Raises:
         PerfcError: there is nothing to fit, or rows are of several targets.
         UsageError: perfc does not know the rows' target.
 
     """
+    unread = Counter() if unread is None else unread
+    if unread and not rows:
+        raise _nothing_to_fit(unread)
     target = load_target(_target_of(rows))
     kernels = [r for r in rows if r.op != _HOST_OP and r.op not in COLLECTIVES]
     base = load_profile(target.host.overheads)
@@ -95,15 +105,18 @@ def calibrate_rows(rows: Sequence[Measurement]) -> Calibrated:
         target = calibrated_sheet(target.name, fields)
     device = fit_device(seen, target) if len(seen) else None
     measured, decide_none = measured_table(seen, target)
-    left_out += decide_none
+    left_out += decide_none + unread
     collectives = fit_collectives(rows, target)
     if device is None and host is None and collectives is None:
-        why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
-        msg = f"no row to fit: {why or 'the tables are empty'}"
-        raise PerfcError(msg)
+        raise _nothing_to_fit(left_out)
     return Calibrated(
         target.name, fields, device, host, measured, collectives, left_out, refused
     )
+
+
+def _nothing_to_fit(left_out: Counter[str]) -> PerfcError:
+    why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
+    return PerfcError(f"no row to fit: {why or 'the tables are empty'}")
 
 
 def _target_of(rows: Sequence[Measurement]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from perfc.measurements import (
     Measurement,
     is_nccl_log,
     read_nccl_log,
-    read_rows,
+    read_usable_rows,
 )
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
 from perfc.tools.number_option import NumberRange
@@ -125,11 +126,11 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         msg = "--target says what logs of nccl-tests ran on; give logs with --from"
         raise UsageError(msg)
     if tables:
-        rows = [row for table in tables for row in _read(table, target)]
+        rows, unread = _read_all(tables, target)
         _check_device(rows, device)
     else:
-        rows = _measured(device or "cpu", minutes * 60, keep)
-    found = calibrate_rows(rows)
+        rows, unread = _measured(device or "cpu", minutes * 60, keep), Counter[str]()
+    found = calibrate_rows(rows, unread)
     _write(output, profile_of(found, output.stem, rows))
     for line in summary(found) if not quiet else ():
         click.echo(line)
@@ -152,10 +153,20 @@ def _write(path: Path, profile: str) -> None:
     write_file(path, profile.encode())
 
 
-def _read(path: Path, target: str | None) -> Sequence[Measurement]:
-    if is_nccl_log(path):
-        return read_nccl_log(path, target)
-    return read_rows(path, MEASUREMENTS)
+def _read_all(
+    paths: Sequence[Path], target: str | None
+) -> tuple[list[Measurement], Counter[str]]:
+    """Return the rows of all files, and how many cannot be read, by reason."""
+    rows: list[Measurement] = []
+    unread: Counter[str] = Counter()
+    for path in paths:
+        if is_nccl_log(path):
+            rows += read_nccl_log(path, target)
+            continue
+        usable, faulty = read_usable_rows(path, MEASUREMENTS)
+        rows += usable
+        unread += faulty
+    return rows, unread
 
 
 def _from_traces(

@@ -19,6 +19,7 @@ from perfc.measurements import (
     RowWriter,
     WorkloadMeasurement,
     read_rows,
+    read_usable_rows,
     write_rows,
 )
 
@@ -197,3 +198,42 @@ def test_parquet_without_pyarrow(
 
     write_rows(tmp_path / "rows.csv", [ROW], MEASUREMENTS)
     assert [ROW] == RowWriter(tmp_path / "rows.csv", MEASUREMENTS).rows
+
+
+def test_rows_that_cannot_be_read_are_counted_by_reason(tmp_path: Path) -> None:
+    """The others are as in a table without them; equal mistakes are one reason."""
+    path = tmp_path / "rows.csv"
+    good = 'cpu,gemm,fp32,"{""m"": 2}",1.5,event,here\n'
+    bad = (
+        "cpu,gemm,fp32,{bad,1.5,event,here\n"
+        "cpu,gemm,fp32,[],1.5,event,here\n"
+        "cpu,gemm,fp32,{},abc,event,here\n"
+        "cpu,gemm,fp32,{},-1,event,here\n"
+        "cpu,gemm,fp32,{},,event,here\n"
+        "cpu,gemm,fp32,{},1.5,clock,here\n"
+    )
+    path.write_text(HEADER + good + bad + good, encoding="utf-8")
+
+    rows, unread = read_usable_rows(path, MEASUREMENTS)
+
+    path.write_text(HEADER + good + good, encoding="utf-8")
+    assert read_rows(path, MEASUREMENTS) == rows
+    assert {
+        "params is not a JSON object": 2,
+        "latency_us is not a number not below 0": 2,
+        "latency_us is missing": 1,
+        "timing is not kernel, graph, event, nccl, host": 1,
+    } == unread
+
+
+@pytest.mark.parametrize("cell", [{"m": 2}, [1, 2]])
+def test_structures_of_parquet_are_no_text(tmp_path: Path, cell: object) -> None:
+    """Parameters are JSON in a column of text, which is said of a row."""
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(arrow.table(CELLS | {"params": [cell]}), path)
+
+    rows, unread = read_usable_rows(path, MEASUREMENTS)
+
+    assert ([], {"params is not a JSON object": 1}) == (rows, unread)
+    with pytest.raises(MeasurementError, match=r"row 1: params is .* JSON"):
+        read_rows(path, MEASUREMENTS)

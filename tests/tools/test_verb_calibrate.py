@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import attrs
@@ -10,6 +11,8 @@ from tests.fitting.rows import noisy, products
 from tests.tools.command import SMALL, Command
 
 from perfc.measurements import MEASUREMENTS, write_rows
+
+_NAMES = [column.name for column in MEASUREMENTS.columns]
 
 
 @pytest.fixture
@@ -68,6 +71,49 @@ def test_a_model_of_measured_kernels_is_measured(
     assert 780 < report["coverage"]["time_by_provenance"]["measured"] < 800
     assert "measured" not in other["coverage"]["time_by_provenance"]
     assert "measured-unused" in {each["code"] for each in other["diagnostics"]}
+
+
+def test_malformed_rows_are_left_out_by_reason(
+    command: Command, table: Path, tmp_path: Path
+) -> None:
+    """As `validate` skips them: the profile is that of the other rows."""
+    alone, among = tmp_path / "a" / "mine.toml", tmp_path / "b" / "mine.toml"
+    for output in (alone, among):
+        output.parent.mkdir()
+    command("calibrate", "--from", str(table), "-o", str(alone))
+    line = table.read_text(encoding="utf-8").splitlines()[1]
+    damaged = tmp_path / "damaged.csv"
+    text = table.read_text(encoding="utf-8")
+    damaged.write_text(text + _without_time(line) * 2, encoding="utf-8")
+
+    result = command("calibrate", "--from", str(damaged), "-o", str(among))
+
+    assert 0 == result.code
+    assert "left out: 2 rows, latency_us is not a number not below 0" in result.out
+    assert alone.read_text(encoding="utf-8") == among.read_text(encoding="utf-8")
+
+
+def test_a_table_of_malformed_rows_fits_nothing(
+    command: Command, table: Path, tmp_path: Path
+) -> None:
+    """The error says what is wrong with how many."""
+    header, line, *_ = table.read_text(encoding="utf-8").splitlines()
+    table.write_text(f"{header}\n{_without_time(line) * 3}", encoding="utf-8")
+
+    result = command("calibrate", "--from", str(table), "-o", str(tmp_path / "p.toml"))
+
+    assert 1 == result.code
+    assert (
+        "perfc: error: no row to fit: 3 latency_us is not a number not below 0\n"
+        == result.err
+    )
+
+
+def _without_time(line: str) -> str:
+    """Return a row of CSV whose time is a word."""
+    time = csv.DictReader([",".join(_NAMES), line]).__next__()["latency_us"]
+    assert 1 == line.count(f",{time},")
+    return line.replace(f",{time},", ",abc,") + "\n"
 
 
 def test_rows_of_a_throttling_device_are_left_out(
