@@ -106,6 +106,11 @@ def test_unknown_name() -> None:
         getattr(perfc, "nothing")  # noqa: B009 - the type checkers know better
 
 
+def test_names_that_are_not_loaded_yet_are_listed() -> None:
+    """What completes `perfc.` in a shell is what may be asked for."""
+    assert set(perfc.__all__) <= set(dir(perfc))
+
+
 def test_import_is_cheap() -> None:
     """`import perfc` loads none of the libraries that perfc uses."""
     code = f"import sys, perfc; print(*[m for m in {HEAVY} if m in sys.modules])"

@@ -385,7 +385,8 @@ def _run(
     dtype = model.dtype or ("tf32" if tf32 else "fp32")
     changes = () if _is_given(model) else _variants(model, target, passes)
     profile = profile or load_profile(target.host.overheads).name
-    return Report(model, target, runtime, dtype, profile, analysis, changes)
+    placed = next((p.inputs for p in passes if isinstance(p, LowerKernels)), "")
+    return Report(model, target, runtime, dtype, profile, analysis, changes, placed)
 
 
 def _is_given(model: Model) -> bool:

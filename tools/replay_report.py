@@ -208,7 +208,7 @@ def _times(measured_us: float, simulated_us: float, error: float) -> tuple[str, 
     return (
         f"{measured_us / 1e3:,.2f} ms",
         f"{simulated_us / 1e3:,.2f} ms",
-        f"{error:+.2%}",
+        f"{round(error, 4) + 0.0:+.2%}",  # which makes +0 of -0
     )
 
 

@@ -64,6 +64,7 @@ class Report:
         profile: Name of the host profile.
         analysis: The facts it is made from.
         variants: What could be changed, and analyzed again.
+        inputs_from: Where inputs are when the iteration starts, as `--inputs` says it.
 
     """
 
@@ -74,6 +75,7 @@ class Report:
     profile: str
     analysis: Analysis
     variants: Sequence[Variant] = attrs.field(default=(), repr=False)
+    inputs_from: str = ""
 
     @functools.cached_property
     def results(self) -> Results:
@@ -242,6 +244,7 @@ class Report:
                 "replicas": self.model.program.replicas,
                 "dtype": self.dtype,
                 "inputs": self.inputs,
+                "inputs_from": self.inputs_from,
             },
             "target": {
                 "name": self.target.name,

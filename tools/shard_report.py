@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.passes import HBM
 from perfc.planning import plan_text, size_text
@@ -70,6 +71,12 @@ def name_of(found: Sharding) -> str:
 
 def _us(seconds: float) -> str:
     return format_us(float(seconds) * US)
+
+
+def _range(seconds: NDArray[np.float64]) -> str:
+    """Return `1 us to 2 us`, or one number where both ends print alike."""
+    least, most = _us(seconds.min()), _us(seconds.max())
+    return least if least == most else f"{least} to {most}"
 
 
 def _ranking(found: Sharding) -> list[tuple[str, ...]]:
@@ -140,16 +147,10 @@ def reason(plan: RankedPlan) -> str:
     )
     slack_s = plan.slack_s
     if plan.last is None:
-        who = (
-            "No rank is last: each could look up for "
-            f"{_us(slack_s.min())} to {_us(slack_s.max())} longer"
-        )
+        who = f"No rank is last: each could look up for {_range(slack_s)} longer"
     else:
         others = np.delete(slack_s, plan.last)
-        who = (
-            f"Rank {plan.last} is last; the others have {_us(others.min())} "
-            f"to {_us(others.max())} of slack"
-        )
+        who = f"Rank {plan.last} is last; the others have {_range(others)} of slack"
     bound = plan.report.summary["bound"] if plan.report else ""
     host = "; the host's launches bound it" if bound == "host" else ""
     step = f"The step, {format_us(whole * US)} by the cost searched by"

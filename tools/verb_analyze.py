@@ -129,9 +129,9 @@ EXIT_OUT_OF_MEMORY = 5
 def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     """Predict the time of one iteration of MODEL, and say where it goes.
 
-    MODEL is a file (model.onnx, graph.perfc), a built-in workload
-    (NAME:key=value,...; see `perfc models`), or a function that makes a PyTorch
-    module and example arguments (file.py:factory, pkg.mod:factory).
+    MODEL is a file (model.onnx, model.pt2 of torch.export, graph.perfc), a built-in
+    workload (NAME:key=value,...; see `perfc models`), or a function that makes a
+    PyTorch module and example arguments (file.py:factory, pkg.mod:factory).
     """
     if options["quiet"] and options["verbose"]:
         msg = "--quiet and --verbose exclude each other"

@@ -44,6 +44,11 @@ __version__: str
 """The version of the installed distribution."""
 
 
+def __dir__() -> list[str]:
+    """Return the public names, those that are not loaded yet among them."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 - lazy

@@ -32,6 +32,7 @@ SCHEMA: Schema = {
         "mode": ("inference",),
         "batch": (int, type(None)),
         "replicas": int,
+        "inputs_from": ("host-pinned", "host-pageable", "device"),
         "dtype": ("fp32", "tf32"),
         "inputs": {"*": str},
     },

@@ -176,6 +176,7 @@ def test_inputs_on_the_host(command: Command) -> None:
 def test_inputs_on_the_device(command: Command) -> None:
     """Nothing is copied then."""
     report = _json(command.analyze("--format", "json", "--inputs", "device"))
+    assert "device" == report["model"]["inputs_from"]
 
     assert [] == _copies(report)
     assert "copy" not in {row["kind"] for row in report["breakdown"]}
@@ -185,6 +186,7 @@ def test_pageable_inputs_block(command: Command) -> None:
     """The host waits for each copy from pageable memory."""
     pinned = _json(command.analyze("--format", "json"))
     pageable = _json(command.analyze("--format", "json", "--inputs", "host-pageable"))
+    assert "host-pageable" == pageable["model"]["inputs_from"]
 
     waits = [row["time_us"] for row in pageable["breakdown"] if row["kind"] == "sync"]
     assert 2 == len(waits)  # for the streams, and at the end for the device
