@@ -186,6 +186,7 @@ def traced_lines(
     """Return the code that a graph runs as, and what is noted of the node of a line."""
     nodes = [node.meta for node in graph.graph.nodes]
     module: Any = graph
+    _ = module.code  # Dynamo's graphs are compiled when somebody asks for their code
     first: int = module._prologue_start  # noqa: SLF001
     known: Mapping[int, int | None] = module._lineno_map  # noqa: SLF001
     found = {first + line: nodes[i] for line, i in known.items() if i is not None}

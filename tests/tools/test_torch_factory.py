@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -329,6 +331,24 @@ def test_compile_backend_reports_and_runs(capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr()
     assert "h100-sxm-80g" in said.err
     assert not said.out
+
+
+_COMPILED = """
+import torch
+module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
+compiled = torch.compile(module, backend="perfc", options={"target": "h100"})
+x = torch.rand(4, 8)
+print(torch.equal(module(x), compiled(x)))
+"""
+
+
+def test_torch_compile_reports_and_runs() -> None:
+    """Dynamo hands over graphs whose code nobody has asked for yet."""
+    command = [sys.executable, "-c", _COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert ("True\n", 0) == (done.stdout, done.returncode), done.stderr
+    assert "h100-sxm-80g" in done.stderr
+    assert "time of one iteration" in done.stderr
 
 
 def test_compile_backend_runs_what_it_cannot_report(
