@@ -38,6 +38,7 @@ _BACKWARD_PRODUCTS = 2.5
 _PHASES = ("forward", "backward")
 _LAYOUTS = ("nn", "nt", "tn", "tt")
 _CONV_PHASES = ("forward", "backward_data", "backward_weight")
+_COPIES = ("h2d", "d2h", "d2d")
 
 
 def _backward(sizes: Sizes) -> NDArray[np.bool_]:
@@ -59,10 +60,16 @@ def _conv2d(sizes: Sizes, size: float, dtype: str) -> Amounts:
     """Of three tensors each phase reads two and writes the third."""
     window, side = sizes.whole("kernel"), sizes.whole("size")
     reach = side + 2 * sizes.whole("padding") - window
+    _check(reach >= 0, "the window is larger than the padded image", {"kernel": window})
     out = np.floor(reach / np.maximum(sizes.whole("stride"), 1)) + 1
     columns, channels = sizes.whole("c_out"), sizes.whole("c_in")
+    groups = sizes.whole("groups", 1)
+    each = np.maximum(groups, 1)
+    shares = (groups > 0) & (channels % each == 0) & (columns % each == 0)
+    given = {"groups": groups, "c_in": channels, "c_out": columns}
+    _check(shares, "groups do not share the channels", given)
     pixels = sizes.whole("n") * out * out
-    depth = np.floor(channels / np.maximum(sizes.whole("groups", 1), 1)) * window**2
+    depth = channels / each * window**2
     image = sizes.whole("n") * channels * side**2
     tensors = (pixels * columns, image, depth * columns)
     phase = sizes.word("phase", "forward", _CONV_PHASES)
@@ -103,7 +110,11 @@ def _attention(sizes: Sizes, size: float, dtype: str) -> Amounts:
     heads = batch * heads_each
     q_len, kv_len, width = map(sizes.whole, ("q_len", "kv_len", "head_dim"))
     given = "kv_heads" in sizes.columns
-    kv_heads = batch * (sizes.whole("kv_heads") if given else heads_each)
+    shared = sizes.whole("kv_heads") if given else heads_each
+    divides = heads_each % np.maximum(shared, 1) == 0
+    named = {"kv_heads": shared, "heads": heads_each}
+    _check(divides, "heads are no multiple of kv_heads", named)
+    kv_heads = batch * shared
     flops = 4 * heads * q_len * kv_len * width
     queries, keys = heads * q_len * width, 2 * kv_heads * kv_len * width
     backward = _backward(sizes)  # reads the result and its gradient besides
@@ -116,31 +127,38 @@ def _attention(sizes: Sizes, size: float, dtype: str) -> Amounts:
 
 def _memcpy(sizes: Sizes, size: float, dtype: str) -> Amounts:
     moved = sizes.whole("bytes")
+    sizes.word("kind", "d2d", _COPIES)
     return np.zeros(len(moved)), moved, moved
 
 
 def _sent(sizes: Sizes, size: float, dtype: str) -> Amounts:
     """Of a collective: read and write the larger of what goes in and comes out."""
     moved = sizes.whole("bytes")
-    ranks = sizes.whole("ranks")
-    _check_places(ranks, sizes.whole("nodes", 1))
+    ranks, nodes = sizes.whole("ranks"), sizes.whole("nodes", 1)
+    held = (ranks > 0) & (nodes > 0) & (ranks % np.maximum(nodes, 1) == 0)
+    places = {"ranks": ranks, "nodes": nodes}
+    if "gpus_per_node" in sizes.columns:
+        each = sizes.whole("gpus_per_node")
+        held &= (each == 0) | (each * nodes == ranks)
+        places["gpus_per_node"] = each
+    expected = "expected as many ranks, at least one, on each node"
+    _check(held, expected, places)
     return np.zeros(len(moved)), moved, moved
 
 
-def _check_places(ranks: Floats, nodes: Floats) -> None:
-    """Refuse ranks that are none, or that equal nodes do not hold.
+def _check(
+    possible: NDArray[np.bool_], fault: str, given: Mapping[str, Floats]
+) -> None:
+    """Refuse sizes that contradict each other.
 
     Raises:
-        MeasurementError: some row has such counts.
+        MeasurementError: some row has such; it names what was *given* there.
 
     """
-    fits = (ranks > 0) & (nodes > 0) & (ranks % np.maximum(nodes, 1) == 0)
-    if not fits.all():
-        row = int(np.flatnonzero(~fits)[0])
-        msg = (
-            f"ranks is {ranks[row]:.0f} and nodes is {nodes[row]:.0f}, expected as "
-            "many ranks, at least one, on each node"
-        )
+    if not possible.all():
+        row = int(np.flatnonzero(~possible)[0])
+        found = ", ".join(f"{name} is {size[row]:.0f}" for name, size in given.items())
+        msg = f"{found}: {fault}"
         raise MeasurementError(msg)
 
 

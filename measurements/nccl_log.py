@@ -12,7 +12,9 @@
 
 Versions differ in the columns that they have (`error` for `#wrong`; no `redop` and
 `root` where the op has none) and in what they say of themselves; columns are found by
-the names in the header. Times are those out of place.
+the names in the header. Times are those out of place. Sizes that a test rounds down to
+nothing are left out, and so is what `mpirun --tag-output` and `srun --label` put before
+lines.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ _RANK = re.compile(
 _TABLE = re.compile(r"#\s*size\s+count\s")
 _UNITS = re.compile(r"#\s*\(B\)\s")
 _END = re.compile(r"#\s*Avg bus bandwidth\s*:")
+_TAG = re.compile(r"^(\[\d+,\d+\](<\w+>)?:|\s*\d+:)[ \t]?")
+_PROGRAM = re.compile(r"\b\w+_perf\b")
 _VERSION = re.compile(r"NCCL version:?\s*(?P<version>[\d.]+)")
 _ITERATIONS = re.compile(r"(?<!warmup)\siters:\s*(?P<n>\d+)")
 
@@ -105,10 +109,11 @@ def read_nccl_log(path: Path, target: str | None = None) -> list[Measurement]:
 
     """
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         msg = f"{path}: cannot read the log: {(error.strerror or '').lower()}"
         raise NcclLogError(msg) from error
+    lines = [_TAG.sub("", line) for line in text.splitlines()]
     head = _head(lines)
     names, first = _columns(lines, path)
     if not any(_END.match(line.strip()) for line in lines):
@@ -193,6 +198,8 @@ def _cells(
                 f"header, found {len(cells)}"
             )
             raise NcclLogError(msg)
+        if not int(cells[0]):
+            continue
         pairs = reversed(list(zip(names, cells, strict=True)))
         found.append((number, dict(pairs)))
     if not found:
@@ -213,6 +220,11 @@ def _op(
         for pattern, op in _TESTS.items():
             if re.search(pattern, text.lower()):
                 return op
+    for text in (*said, path.name):
+        if found := _PROGRAM.search(text):
+            known = ", ".join(_TESTS.values())
+            msg = f"{path}: {found[0]} tests none of what is modelled: {known}"
+            raise NcclLogError(msg)
     told = _op_of_rates([row for _, row in cells], ranks)
     if told:
         return told

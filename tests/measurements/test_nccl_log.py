@@ -55,6 +55,26 @@ def test_an_old_log_has_other_columns(tmp_path: Path) -> None:
     assert list(TIMES.values()) == [row.latency_us for row in rows]
 
 
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", " 3: "])
+def test_what_launchers_put_before_lines_is_left_out(tmp_path: Path, tag: str) -> None:
+    """As `mpirun --tag-output` and `srun --label` do."""
+    plain = nccl_log(TIMES)
+    tagged = "".join(tag + line for line in plain.splitlines(keepends=True))
+
+    assert read_nccl_log(_written(tmp_path, plain)) == read_nccl_log(
+        _written(tmp_path, tagged)
+    )
+
+
+def test_sizes_of_nothing_are_left_out(tmp_path: Path) -> None:
+    """A test of few bytes and many ranks begins with rows of 0 bytes."""
+    text = nccl_log({0: 9.5, **TIMES})
+
+    assert read_nccl_log(_written(tmp_path, nccl_log(TIMES))) == read_nccl_log(
+        _written(tmp_path, text)
+    )
+
+
 @pytest.mark.parametrize(
     ("factor", "op"), [(1.5, "all_reduce"), (0.75, "reduce_scatter")]
 )
@@ -75,6 +95,11 @@ def test_sums_are_told_by_their_bus_factor(
         (nccl_log(TIMES, unit="ms"), r"line \d+: expected times in \(us\), found ms"),
         (nccl_log(TIMES, hosts=("a",)), "for each of at least 2 GPUs, found 1"),
         (nccl_log({}), "a table without rows"),
+        (nccl_log({0: 9.5}), "a table without rows"),
+        (
+            nccl_log(TIMES, program="hypercube_perf"),
+            "hypercube_perf tests none of what is modelled: all_reduce, all_gather",
+        ),
         (nccl_log(TIMES) + nccl_log(TIMES), "found a second table at line"),
         (nccl_log(TIMES, device="Abacus 3000"), "no target is known for Abacus 3000"),
         (

@@ -145,6 +145,17 @@ def test_math_modes() -> None:
     assert ("bf16", "fp32") == (softmax.dtype, softmax.math)
 
 
+_IMAGE = {"n": 1, "c_in": 4, "c_out": 8, "size": 4, "stride": 1, "padding": 1}
+_HEADS = {
+    "batch": 1,
+    "heads": 8,
+    "q_len": 16,
+    "kv_len": 16,
+    "head_dim": 64,
+    "causal": False,
+}
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -153,6 +164,27 @@ def test_math_modes() -> None:
         (measured("gemm", m=1), r"gemm \{m = 1\}: b is missing, expected a whole"),
         (measured("softmax", rows="4", cols=1), "rows is '4', expected a whole number"),
         (measured("conv2d", n=1, phase="sideways"), "conv2d"),
+        (
+            measured("conv2d", **_IMAGE, kernel=7, groups=1),
+            "kernel is 7: the window is larger than the padded image",
+        ),
+        (
+            measured("conv2d", **_IMAGE, kernel=1, groups=3),
+            "groups is 3, c_in is 4, c_out is 8: groups do not share the channels",
+        ),
+        (
+            measured("conv2d", **_IMAGE, kernel=1, groups=0),
+            "groups is 0, c_in is 4, c_out is 8: groups do not share the channels",
+        ),
+        (
+            measured("attention", **_HEADS, kv_heads=3),
+            "kv_heads is 3, heads is 8: heads are no multiple of kv_heads",
+        ),
+        (measured("memcpy", bytes=8, kind="h2x"), "kind is 'h2x', expected one of h2d"),
+        (
+            measured("all_reduce", bytes=8, ranks=8, nodes=2, gpus_per_node=3),
+            "ranks is 8, nodes is 2, gpus_per_node is 3: expected as many ranks",
+        ),
     ],
 )
 def test_rows_that_are_no_kernel(row: Measurement, message: str) -> None:

@@ -158,7 +158,7 @@ _RANKS = '"{""bytes"": 1024, ""ranks"": %s, ""nodes"": %s}"'
         *(
             (
                 f"all_reduce,fp32,{_RANKS % counts},1,nccl",
-                "ranks is {} and nodes is {}, expected as many ranks".format(*counts),
+                "ranks is {}, nodes is {}: expected as many ranks".format(*counts),
             )
             for counts in ((16, 3), (16, 0), (0, 1), (2, 4))
         ),
