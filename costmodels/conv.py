@@ -2,9 +2,10 @@
 
 Ungrouped fp32 convolutions with a window are those of `conv_simt`. On tensor cores,
 with groups, or without a window, a convolution is priced as the product of its pixels
-and filters. A gradient is the same over again: of the images one of as many pixels, of
-the filters one that sums over the pixels, split over as many blocks as forward has
-tiles.
+and filters. Where each group has one channel there is nothing to multiply: kernels of
+all types do without tensor cores, and sum up in fp32 (PyTorch, `DepthwiseConv2d.cu`). A
+gradient is the same over again: of the images one of as many pixels, of the filters one
+that sums over the pixels, split over as many blocks as forward has tiles.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_machine import Size
 from perfc.costmodels.product_parameters import SIMT_MODES
-from perfc.costmodels.products import Products
+from perfc.costmodels.products import Products, simt_second
 from perfc.costmodels.protocol import (
     Estimate,
     Flags,
@@ -90,7 +91,8 @@ class ConvModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        simt, windows = uses_simt(kernels), _windows(kernels)
+        windows = _windows(kernels)
+        simt = uses_simt(kernels) | _is_depthwise(kernels.signatures)
         tiled = np.asarray(_is_tiled(kernels.signatures, windows), dtype=np.bool_)
         seconds = np.empty(len(kernels))
         if len(rows := np.flatnonzero(tiled)):
@@ -129,7 +131,10 @@ class ConvModel:
             seconds = self._tiled_seconds(one, window, target, FLOATS)
         else:
             size = _as_product(one, window, target, FLOATS)
-            plain_s = math_second(size, one.math, target)
+            if one.math in SIMT_MODES or _is_depthwise(one):
+                plain_s = simt_second(size, target, grouped=True)
+            else:
+                plain_s = math_second(size, one.math, target)
             seconds = self._as_convolution(plain_s, one, target, FLOATS)
         seconds = at_least_bound_of_one(seconds, one, target)
         if one.math in SIMT_MODES:
@@ -196,6 +201,13 @@ def _is_tiled(kernels: Signatures[Number], window: Number) -> Flags | bool:
     return tiled
 
 
+def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether each group of a convolution has one channel of the images."""
+    groups = kernels.param("groups", 1.0)
+    found: Flags | bool = (groups > 1) & (kernels.param("c_in") == groups)
+    return found
+
+
 def _sizes_of(
     kernels: Signatures[Number], window: Number, maths: Maths[Number]
 ) -> Convolutions[Number]:
@@ -214,14 +226,16 @@ def _as_product(
     depth = kernels.param("c_in") / groups * window
     # The pixels follow from the flops, whatever the padding and the stride.
     pixels = maths.most(kernels.flops / (2 * groups * columns * depth), 1.0)
+    vector = target.peak("fp32")
     peak = kernels.peak_flops_per_s(target)
+    peak = maths.where(_is_depthwise(kernels) & (kernels.math != "fp64"), vector, peak)
     return Size(groups, pixels, columns, depth, kernels.bytes, peak)
 
 
 def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Products:
     *sizes, moved, peak = _as_product(kernels.signatures, windows, target, ARRAYS)
     nowhere = np.zeros(len(kernels), dtype=np.bool_)
-    return Products(np.stack(sizes), moved, peak, nowhere, nowhere)
+    return Products(np.stack(sizes), moved, peak, nowhere, nowhere, grouped=True)
 
 
 def _windows(kernels: KernelTable) -> Floats:

@@ -83,6 +83,8 @@ class Products:
         peak: FLOP/s.
         transposed: Whether one operand is stored transposed.
         across: Whether a matrix is summed across its lines, times a vector.
+        grouped: Whether those of more than one matrix are groups of convolutions, which
+            have no kernels of their own as the batches of cuBLAS have.
 
     """
 
@@ -91,6 +93,7 @@ class Products:
     peak: Floats
     transposed: NDArray[np.bool_]
     across: NDArray[np.bool_]
+    grouped: bool = False
 
     def __len__(self) -> int:
         return len(self.bytes)
@@ -109,6 +112,7 @@ class Products:
             self.peak[rows],
             self.transposed[rows],
             self.across[rows],
+            self.grouped,
         )
 
 
@@ -132,7 +136,7 @@ def simt_seconds(products: Products, target: Target, p: GemmParameters) -> Float
     seconds = np.empty(len(products))
     kinds = np.stack(
         [
-            products.sizes[0] > 1,
+            (products.sizes[0] > 1) & (not products.grouped),
             products.transposed,
             _fills(products.size, target),
         ]
@@ -160,10 +164,15 @@ def tensor_seconds(products: Products, target: Target, p: GemmParameters) -> Flo
 
 
 def simt_second(
-    size: Size[float], target: Target, *, transposed: bool, across: bool
+    size: Size[float],
+    target: Target,
+    *,
+    transposed: bool = False,
+    across: bool = False,
+    grouped: bool = False,
 ) -> float:
     """Return what `simt_seconds` says of one product with the shipped parameters."""
-    kind = _Kind(size.batch > 1, transposed, bool(_fills(size, target)))
+    kind = _Kind(size.batch > 1 and not grouped, transposed, bool(_fills(size, target)))
     seconds = best_of_one(size, target.once(_SIMT[kind]), splits=not kind.batched)
     if size.m == 1 or size.n == 1:
         machine = target.once(_SIMT[_Kind()])
