@@ -6,14 +6,24 @@ from typing import ClassVar
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from perfc.ir import AnyKey, PerfcError, Program, TaskKind
+from perfc.ir import AnyKey, LaunchGraph, PerfcError, Program, TaskKind
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED
-from perfc.passes.task_kinds import task_mask
+from perfc.passes.straggler import Straggler
+from perfc.passes.task_kinds import detail_mask, task_mask
 
-HOST_WORK = frozenset({TaskKind.HOST, TaskKind.CALL})
-"""What a faster host does in less time: T1 to T5 and calls, but no waits."""
+_WORK = frozenset({TaskKind.HOST, TaskKind.CALL})
+_NO_WORK = frozenset({Straggler.name})
+
+
+def host_work(graph: LaunchGraph) -> NDArray[np.bool_]:
+    """Return which tasks a faster host does in less time: T1 to T5 and calls.
+
+    It waits for the device, and stands still, as long as before.
+    """
+    return task_mask(graph, _WORK) & ~detail_mask(graph, _NO_WORK)
 
 
 @attrs.frozen
@@ -21,7 +31,8 @@ class FasterHost(Pass):
     """Let the host's own work take less: another CPU, another PyTorch, less Python.
 
     It is a question, not another machine: nothing gets less certain, and waits for the
-    device take no less. `host.speed` of a target describes a machine.
+    device take no less, nor does a rank that stands still (`straggler`). `host.speed`
+    of a target describes a machine.
 
     Attributes:
         times: How many times as fast.
@@ -46,7 +57,7 @@ class FasterHost(Pass):
             attrs.evolve(
                 one,
                 host_s=np.where(
-                    task_mask(one.graph, HOST_WORK),
+                    host_work(one.graph),
                     one.host_s / self.times,
                     one.host_s,
                 ),

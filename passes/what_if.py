@@ -10,6 +10,7 @@ from itertools import chain
 from typing import ClassVar
 
 import attrs
+import numpy as np
 
 from perfc.costmodels import KernelTable, Target, lower_bound
 from perfc.ir import (
@@ -30,7 +31,7 @@ from perfc.passes.facts import (
     Path,
     Schedule,
 )
-from perfc.passes.faster_host import HOST_WORK
+from perfc.passes.faster_host import host_work
 from perfc.passes.retiming import Change, Question, Window, solve_many, times_of_windows
 from perfc.passes.timeline import TIMELINE, Timeline
 
@@ -281,7 +282,7 @@ class _Asker:
         classes: defaultdict[str, list[int]] = defaultdict(list)
         details = chain.from_iterable(graph.detail for graph in self.graphs)
         for task, (kind, detail) in enumerate(zip(self._kinds, details, strict=True)):
-            if kind in HOST_WORK:
+            if task in self._host_work:
                 name = _CALLS if kind is TaskKind.CALL else detail or "other"
                 classes[name].append(task)
                 classes["all"].append(task)
@@ -309,8 +310,7 @@ class _Asker:
 
     def host(self, tasks: Sequence[int], share: float) -> Change:
         """Let the host's own tasks take a share of their time."""
-        kinds = self._kinds
-        return {t: self._seconds(t) * share for t in tasks if kinds[t] in HOST_WORK}
+        return {t: self._seconds(t) * share for t in tasks if t in self._host_work}
 
     def _seconds(self, task: int) -> float:
         return self.schedule.duration_s[task]
@@ -360,6 +360,11 @@ class _Asker:
     @functools.cached_property
     def _kinds(self) -> Sequence[TaskKind]:
         return list(chain.from_iterable(graph.kind for graph in self.graphs))
+
+    @functools.cached_property
+    def _host_work(self) -> frozenset[int]:
+        work = np.concatenate([host_work(graph) for graph in self.graphs])
+        return frozenset(np.flatnonzero(work).tolist())
 
     @functools.cached_property
     def _busy(self) -> frozenset[int]:

@@ -62,6 +62,21 @@ def test_the_others_wait(runtime: str) -> None:
     assert 0 == ranks[2]["waiting_us"] == ranks[0]["late_us"]
 
 
+def test_a_faster_host_stands_still_for_as_long() -> None:
+    """What it waits for is no work of the host: it saves nothing to do it faster."""
+    loaded = load(MODEL, batch=64, mode="training", ranks=4, transforms=(LATE,))
+    late = perfc.analyze(loaded, "dgx-v100")
+    fast = perfc.analyze(loaded, "dgx-v100", passes=("faster-host{times=1e9}",))
+
+    assert LATE_US == pytest.approx(host_us(late)) == pytest.approx(host_us(fast))
+    assert LATE_US < fast.time_us < late.time_us
+    saved = late.what_if["host"]
+    assert "all" in saved
+    assert Straggler.name not in saved
+    gained_us = late.time_us - fast.time_us
+    assert gained_us == pytest.approx(saved["all"]["saved_if_free_us"], rel=0.01)
+
+
 def test_only_the_late_rank_ends_late_in_an_inference() -> None:
     """Replicas never wait for each other."""
     even, late = report(mode="inference"), report(LATE, mode="inference")
