@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.collective import collective_links
-from perfc.costmodels.collective_choice import (
+from perfc.costmodels.collective_parts import (
     CHANNEL_BYTES_PER_S,
     LEAST_CHANNELS,
     MOST_CHANNELS,

@@ -6,7 +6,8 @@ synchronises after each. One costs rate, the other time at the start and at ever
 
     t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + copied / c
 
-and NCCL chooses one by estimates of its own (`collective_choice.py`). *wire* is what
+and NCCL chooses one by estimates of its own (`collective_choice.py`; of what goes from GPU
+to GPU `collective_parts.py`). *wire* is what
 leaves a GPU: (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of
 nccl-tests, `doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied*
 is the own share, which goes through device memory, as does what Simple sends; threads
@@ -30,18 +31,20 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.collective_choice import (
+    by_protocol,
+    ll_threads,
+    ring_switches,
+)
+from perfc.costmodels.collective_parts import (
     CHANNEL_BYTES_PER_S,
     NETWORK_CHANNEL_BYTES_PER_S,
     SIMPLE_CHUNK,
-    by_protocol,
     ll_part,
-    ll_threads,
     longest_part,
     most_by_ll,
     network_channels,
     peer_bytes,
     peer_channels,
-    ring_switches,
     simple_part,
 )
 from perfc.costmodels.collective_sizes import Collectives

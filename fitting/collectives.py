@@ -209,7 +209,7 @@ def fit_systems(
     """Return the parameters, and the samples told how their NCCL chooses.
 
     Each is told what its exchanges say, by parameters that take all to choose alike:
-    the number of NCCL that a source gives does not tell (`collective_choice`).
+    the number of NCCL that a source gives does not tell (`collective_parts`).
     """
     alike = fit_parameters(samples)
     told = [_choosing(sample, alike) for sample in samples]

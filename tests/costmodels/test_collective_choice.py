@@ -23,14 +23,16 @@ from perfc.costmodels import (
 )
 from perfc.costmodels.collective_choice import (
     by_protocol,
-    ll_part,
     ll_threads,
+    ring_switches,
+)
+from perfc.costmodels.collective_parts import (
+    ll_part,
     longest_part,
     most_by_ll,
     network_channels,
     peer_bytes,
     peer_channels,
-    ring_switches,
     simple_part,
 )
 from perfc.ir import Kernel, Work, record_of
