@@ -6,11 +6,11 @@ synchronises after each. One costs rate, the other time at the start and at ever
 
     t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + copied / c
 
-and NCCL chooses one by estimates of its own (`collective_choice.py`; of what goes from GPU
-to GPU `collective_parts.py`). *wire* is what
-leaves a GPU: (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of
-nccl-tests, `doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied*
-is the own share, which goes through device memory, as does what Simple sends; threads
+and NCCL chooses one by estimates of its own (`collective_choice.py`) or, of what goes
+from GPU to GPU, by its parts (`collective_parts.py`). *wire* is what leaves a GPU:
+(n-1)/n of the bytes, twice that for an all-reduce (the bus factors of nccl-tests,
+`doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied* is the own
+share, which goes through device memory, as does what Simple sends; threads
 of LL and LL128 copy it at the rate at which they send. Simple comes near its rate
 slowly: s seconds at full rate take s + sqrt(ramp * s). Latencies are in ns at 1 GHz:
 what waits are SMs that poll, so they shrink with the clock (u = 1 GHz / clock).

@@ -20,7 +20,7 @@ from perfc.fitting.observations import (
 from perfc.fitting.popularity_fit import PopularityFit, fit_popularity, histogram_of
 from perfc.fitting.product_fit import LeftOut, fit_products, left_out
 from perfc.fitting.profile_file import ProfileHead, profile_text
-from perfc.fitting.scores import HELD, GroupKey, GroupScore, score
+from perfc.fitting.scores import HELD, GroupKey, GroupScore, known_target, score
 from perfc.fitting.stack_distance import MissCurve, miss_curve_of, stack_distances
 from perfc.fitting.trace_host import (
     BETWEEN_GAPS,
@@ -66,6 +66,7 @@ __all__ = [
     "fit_trace_host",
     "histogram_of",
     "host_times",
+    "known_target",
     "left_out",
     "machine_fields",
     "measured_rates",

@@ -28,6 +28,7 @@ from perfc.fitting import (
     fit_collectives,
     fit_device,
     fit_host,
+    known_target,
     machine_fields,
     measured_rates,
     measured_table,
@@ -70,7 +71,7 @@ class Calibrated:
 def calibrate_rows(
     rows: Sequence[Measurement], unread: Counter[str] | None = None
 ) -> Calibrated:
-    """Fit a profile from the rows of one machine.
+    """Fit a profile from the rows of one machine, by whichever of its names.
 
     Args:
         rows: What was measured.
@@ -85,6 +86,7 @@ def calibrate_rows(
     unread = Counter() if unread is None else unread
     if unread and not rows:
         raise _nothing_to_fit(unread)
+    rows = _renamed(rows)
     target = load_target(_target_of(rows))
     kernels = [r for r in rows if r.op != _HOST_OP and r.op not in COLLECTIVES]
     base = load_profile(target.host.overheads)
@@ -117,6 +119,15 @@ def calibrate_rows(
 def _nothing_to_fit(left_out: Counter[str]) -> PerfcError:
     why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
     return PerfcError(f"no row to fit: {why or 'the tables are empty'}")
+
+
+def _renamed(rows: Sequence[Measurement]) -> Sequence[Measurement]:
+    """Return the rows with their targets' own names in place of aliases."""
+    names: dict[str, str] = {}
+    for name in {row.target for row in rows}:
+        known = known_target(name)
+        names[name] = name if known is None else known.name
+    return [attrs.evolve(row, target=names[row.target]) for row in rows]
 
 
 def _target_of(rows: Sequence[Measurement]) -> str:

@@ -42,6 +42,28 @@ def test_a_table_becomes_a_profile(
     assert "v100-sxm2-16g" in analyzed.out
 
 
+def test_rows_may_call_a_target_by_any_of_its_names(
+    command: Command, tmp_path: Path
+) -> None:
+    """An alias makes the same profile as the name, and both are one machine."""
+    law = noisy(lambda _, seconds: 2 * seconds)
+    rows = products("v100", law)
+    aliases = ("v100", "V100", "v100-sxm2")
+    renamed = [
+        attrs.evolve(row, target=aliases[number % 3]) for number, row in enumerate(rows)
+    ]
+    outputs = []
+    for folder, said in (("name", rows), ("alias", renamed)):
+        (tmp_path / folder).mkdir()
+        path, output = tmp_path / folder / "rows.csv", tmp_path / folder / "mine.toml"
+        write_rows(path, said, MEASUREMENTS)
+        result = command("calibrate", "--from", str(path), "-o", str(output))
+        assert 0 == result.code
+        outputs.append((result.out, output.read_text(encoding="utf-8")))
+
+    assert outputs[0] == outputs[1]
+
+
 def test_a_model_of_measured_kernels_is_measured(
     command: Command, tmp_path: Path
 ) -> None:
