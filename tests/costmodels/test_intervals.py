@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from tests.costmodels.kernels import ALL_MODELS, gemm
@@ -33,6 +34,16 @@ def test_short_products_are_less_certain(name: str) -> None:
 
     assert short > long >= longer
     assert longer == longest
+
+
+@pytest.mark.parametrize("name", ["h200", "b200", "h100"])
+def test_a_profile_makes_nothing_certain_that_it_has_not_measured(name: str) -> None:
+    """One of a host alone, or of other ops, leaves products as they were."""
+    plain = load_target(name)
+    mine = attrs.evolve(plain, profile="mine")
+
+    assert _whole(plain, 512, 4096) == _whole(mine, 512, 4096)
+    assert _whole(plain, 512) == _whole(mine, 512)
 
 
 def test_sizes_are_of_memory() -> None:
