@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from perfc.ir import AttrValue
+from perfc.measure.capture import captured
 from perfc.measure.device import Device
 from perfc.measure.profiled import Trace, trace_of
 from perfc.measure.timing import US
@@ -106,7 +107,7 @@ def _graph(nodes: int) -> Sample:
     """Launch a captured graph of so many kernels."""
     one, graph = torch.zeros(1, device="cuda"), torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
+    with captured(graph):
         for _ in range(nodes):
             one.add_(1)
     params: dict[str, AttrValue] = {"type": "graph_launch", "op": "cudaGraphLaunch"}

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from perfc.frontends import Label, Made, loss_of, settled_loss
 from perfc.ir import UnsupportedModelError
+from perfc.measure.capture import capture_stream, captured
 from perfc.measure.case import math_of
 from perfc.measure.device import Device
 from perfc.measure.inputs import Inputs
@@ -186,17 +187,16 @@ class Iteration:
     def _captured(self) -> Callable[[], None]:
         """Capture the step as a CUDA graph; inputs are copied before each replay."""
         inputs, labels = self._inputs.copied(), self._labels.copied()
-        aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        torch.cuda.synchronize()
+        with torch.cuda.stream(capture_stream()):
             for _ in range(_BEFORE_CAPTURE):
                 self._step(inputs, labels)
-        torch.cuda.current_stream().wait_stream(aside)
-        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         self._zero_grad()  # gradients are made anew, in the graph's own memory
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # as much memory as there is for the graph
         torch.cuda.reset_peak_memory_stats()  # replays allocate nothing any more
-        with torch.cuda.graph(graph):
+        with captured(graph):
             self._step(inputs, labels)
 
         def replay() -> None:

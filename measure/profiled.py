@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ STEP = "ProfilerStep#"
 """How iterations are marked, as by PyTorch's own schedule."""
 
 _WARM_UP = 2
-"""Iterations before the window: the first ones start up the profiler."""
+"""Iterations under the profiler before the window: on a GPU the first launches that it
+sees take milliseconds, and it starts up while nothing is recorded."""
 
 
 @attrs.frozen(eq=False)
@@ -67,17 +69,15 @@ def trace_of(
         PerfcError: there is no room for a temporary file.
 
     """
-    for _ in range(_WARM_UP):
-        iteration()
-        device.synchronize()
-    walls_us: list[float] = []
     gpu = [ProfilerActivity.CUDA] if device.is_cuda else []
-    with profile(
+    profiler = profile(
         activities=[ProfilerActivity.CPU, *gpu],
         record_shapes=shapes,
         profile_memory=memory,
         acc_events=True,
-    ) as profiler:
+    )
+    walls_us: list[float] = []
+    with recording(profiler, iteration, device):
         for number in range(count):
             start = time.perf_counter()
             with record_function(f"{STEP}{number}"):
@@ -86,6 +86,22 @@ def trace_of(
             walls_us.append((time.perf_counter() - start) * US)
     text = _exported(profiler)
     return Trace(text, json.loads(text)["traceEvents"], walls_us)
+
+
+@contextmanager
+def recording(
+    profiler: profile, call: Callable[[], object], device: Device
+) -> Generator[None]:
+    """Let a profiler start up, the device at work, and record what follows."""
+    profiler.prepare_trace()  # what fails before the start leaves nothing to stop
+    for _ in range(_WARM_UP):
+        call()
+    device.synchronize()
+    profiler.start_trace()
+    try:
+        yield
+    finally:
+        profiler.stop_trace()
 
 
 def _exported(profiler: profile) -> str:

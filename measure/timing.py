@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 import torch
 
+from perfc.measure.capture import capture_stream, captured
 from perfc.measure.case import Call
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.device import Device
@@ -116,7 +117,6 @@ class Timer:
         self.device = device
         self.seconds = seconds
         self._clocks = ClockReader(device)
-        self._stream: Any = None
 
     def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
         """Time the same work on several sets of operands, in turn."""
@@ -202,23 +202,14 @@ class Timer:
         return timed
 
     def _captured(self, call: Call, nodes: int) -> torch.cuda.CUDAGraph:
-        """Capture calls; `torch.cuda.graph` would empty PyTorch's cache, slowly.
-
-        One stream for all graphs, warm before: libraries have workspaces by stream,
-        which must not lie in the memory of a graph.
-        """
-        if self._stream is None:
-            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        """Capture calls, each library warm on the stream that is captured."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(capture_stream()):
             call()
             torch.cuda.synchronize()
-            graph.capture_begin()
-            try:
-                for _ in range(nodes):
-                    call()
-            finally:
-                graph.capture_end()
+        with captured(graph):
+            for _ in range(nodes):
+                call()
         return graph
 
     def _by_profiler(self, call: Call) -> list[Timed]:

@@ -1,0 +1,163 @@
+"""Captures that fail, on what stands in for a GPU: PyTorch is left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import pytest
+import torch
+from tests.measure.test_design import GPU
+
+from perfc.measure import Timer, capture
+
+HANDLE = (0, 7)
+REFUSED = "CUDA error: operation failed due to a previous error during capture"
+
+
+@attrs.define
+class _Cuda:
+    """PyTorch's streams, graphs and allocator, as far as captures go.
+
+    Attributes:
+        underway: Pools of captures that the allocator believes to go on.
+        broken: Whether something waited for the device during the capture.
+        stream: The current one.
+        log: What was called.
+
+    """
+
+    underway: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
+    broken: bool = False
+    stream: str = "default"
+    log: list[str] = attrs.field(factory=list[str])
+
+    def synchronize(self) -> None:
+        """Wait, which no capture survives."""
+        if self.underway:
+            self.broken = True
+            msg = "CUDA error: operation not permitted when stream is capturing"
+            raise RuntimeError(msg)
+
+    def empty_cache(self) -> None:
+        """Do as the allocator of PyTorch 2.13 does."""
+        if self.underway:
+            msg = "captures_underway.empty() INTERNAL ASSERT FAILED"
+            raise RuntimeError(msg)
+
+    def end_pool(self, device: int, pool: tuple[int, int]) -> None:
+        """End what the allocator believes."""
+        assert device == 0
+        self.underway.remove(pool)
+
+    def release_pool(self, device: int, pool: tuple[int, int]) -> None:
+        """Free the pool's memory."""
+        self.log.append(f"release {pool} on {device}")
+
+    @contextmanager
+    def on(self, stream: str) -> Iterator[None]:
+        """Make a stream the current one."""
+        before, self.stream = self.stream, stream
+        try:
+            yield
+        finally:
+            self.stream = before
+
+
+@pytest.fixture(name="cuda")
+def _cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cuda]:
+    cuda = _Cuda()
+
+    class Graph:
+        """A graph, whose `capture_end` gives up as PyTorch's does."""
+
+        def capture_begin(self, pool: tuple[int, int]) -> None:
+            assert cuda.stream == "side"
+            cuda.underway.append(pool)
+
+        def capture_end(self) -> None:
+            assert cuda.stream == "side"
+            if cuda.broken:
+                raise RuntimeError(REFUSED)
+            cuda.underway.clear()
+
+        def reset(self) -> None:
+            cuda.log.append("reset")
+
+    fakes: dict[str, Any] = {
+        "CUDAGraph": Graph,
+        "Stream": lambda: "side",
+        "stream": cuda.on,
+        "graph_pool_handle": lambda: HANDLE,
+        "current_device": lambda: 0,
+        "synchronize": cuda.synchronize,
+        "empty_cache": cuda.empty_cache,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    ends = {"_cuda_endAllocateToPool": cuda.end_pool}
+    for name, fake in {**ends, "_cuda_releasePool": cuda.release_pool}.items():
+        monkeypatch.setattr(f"torch._C.{name}", fake, raising=False)
+    capture.capture_stream.cache_clear()
+    yield cuda
+    capture.capture_stream.cache_clear()
+
+
+def test_a_failed_capture_harms_nothing(cuda: _Cuda) -> None:
+    """What the call said is raised, and the allocator told that it is over."""
+    said = "not permitted when stream is capturing"
+    with (
+        pytest.raises(RuntimeError, match=said),
+        capture.captured(torch.cuda.CUDAGraph()),
+    ):
+        torch.cuda.synchronize()
+    assert cuda.stream == "default"
+    assert cuda.log == [f"release {HANDLE} on 0", "reset"]
+    torch.cuda.empty_cache()
+
+
+def test_a_capture_may_fail_at_its_end(cuda: _Cuda) -> None:
+    """Where no call said anything, the end of the capture does."""
+    with (
+        pytest.raises(RuntimeError, match="previous error"),
+        capture.captured(torch.cuda.CUDAGraph()),
+    ):
+        cuda.broken = True
+    assert cuda.stream == "default"
+    torch.cuda.empty_cache()
+
+
+def test_a_capture_that_works_is_ended_by_pytorch(cuda: _Cuda) -> None:
+    """Nothing is done twice."""
+    with capture.captured(torch.cuda.CUDAGraph()):
+        assert cuda.underway == [HANDLE]
+        assert cuda.stream == "side"
+    assert (cuda.underway, cuda.stream, cuda.log) == ([], "default", [])
+
+
+def test_an_interrupt_ends_the_capture(cuda: _Cuda) -> None:
+    """Rows are written after it, and the device is asked again."""
+    with pytest.raises(KeyboardInterrupt), capture.captured(torch.cuda.CUDAGraph()):
+        raise KeyboardInterrupt
+    assert (cuda.underway, cuda.stream) == ([], "default")
+
+
+def test_calls_that_wait_are_timed_without_a_graph(
+    cuda: _Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call finds PyTorch as it was."""
+    monkeypatch.setattr(
+        "perfc.measure.timing._device_us", lambda enqueue: enqueue() or 9.0
+    )
+    monkeypatch.setattr(Timer, "_by_profiler", lambda timer, call: [])
+    monkeypatch.setattr(
+        "perfc.measure.clocks.ClockReader._open_nvml", lambda reader: None
+    )
+    timer = Timer(GPU, 0.0)
+    for _ in range(2):
+        found = timer.time([torch.cuda.synchronize], capturable=True)
+        assert [timed.timing for timed in found] == ["event"]
+        cuda.broken = False
+        torch.cuda.empty_cache()
