@@ -44,7 +44,11 @@ STOP_SECONDS = 20.0
 """What a job gets to write its table in, once its time is over."""
 
 MOST_TRIES = 4
-"""Pieces that a job may be cut off by before it counts as failed."""
+"""Pieces that a job may be cut off by, or failures of the GPU that it may leave behind,
+before it counts as failed."""
+
+_GPU_FAILED = "the GPU failed at"
+"""What a command says that can go on, without what it said this of."""
 
 _INTERRUPTED = 130
 _RUNTIMES = ("--runtime", "eager", "--runtime", "cudagraph")
@@ -204,9 +208,11 @@ class Collection:
         finally:
             made.seconds += time.monotonic() - begin
         seconds = made.seconds - before
-        made.tries += cut
-        if cut:
-            made.failed = "takes too long" if made.tries >= MOST_TRIES else ""
+        again = cut or _GPU_FAILED in last
+        made.tries += again
+        if again:
+            why = "takes too long" if cut else last
+            made.failed = why if made.tries >= MOST_TRIES else ""
         elif code != 0:
             made.failed = last or f"exit code {code}"
         else:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 import attrs
-import torch
 
 from perfc.ir import PerfcError
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.device import Device
+from perfc.measure.fatal import Fatal
 from perfc.measure.heap import heap_results, mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suite import SUITES, suite
@@ -92,6 +92,10 @@ class KernelRun:
         """All rows of the table."""
         return self._writer.rows
 
+    @property
+    def _fatal(self) -> Fatal:
+        return Fatal(self.path)
+
     def measure(self, seconds: float, say: Say) -> None:
         """Measure until the suite or the time is over; then write the table.
 
@@ -102,9 +106,15 @@ class KernelRun:
         """
         deadline = time.monotonic() + seconds
         done = {Case(row.op, row.dtype, row.params) for row in self.rows}
-        todo = [(f, case) for f, case in self._cases if case not in done]
+        fatal = self._fatal.known()
+        left_out = {case for _, case in self._cases if _line(case) in fatal}
+        todo = [(f, c) for f, c in self._cases if c not in done | left_out]
         if done:
-            say(f"{self.path} has {len(self._cases) - len(todo)} of the shapes already")
+            had = len(self._cases) - len(todo) - len(left_out - done)
+            say(f"{self.path} has {had} of the shapes already")
+        if left_out:
+            path = self._fatal.path
+            say(f"{len(left_out)} shapes made the GPU fail: left out by {path}")
         self.left = len(todo)
         try:
             self._measure(todo, deadline, say)
@@ -198,12 +208,7 @@ class KernelRun:
         said = " ".join(str(error).partition("\n")[0].split())
         why = said or _UNSAID.get(type(error), type(error).__name__)
         if self.device.is_cuda:
-            try:
-                torch.cuda.synchronize()
-                torch.cuda.empty_cache()
-            except RuntimeError:
-                msg = f"the GPU failed at {case}: {why}; the same command continues"
-                raise PerfcError(msg) from None
+            self._fatal.check(_line(case), why)
         self.left -= 1
         self.skipped.append((case, why))
         say(f"skipped {case}: {why}")
@@ -226,6 +231,11 @@ class KernelRun:
             throttled=timed.clock.throttled,
             host_us=timed.host_us,
         )
+
+
+def _line(case: Case) -> str:
+    """Return all of a case in one line."""
+    return f"{case.op} {case.dtype} {case.params}"
 
 
 def check_source(

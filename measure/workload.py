@@ -16,6 +16,7 @@ from perfc.ir import PerfcError, UsageError, write_file
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.device import Device
 from perfc.measure.failure import RunError, explained
+from perfc.measure.fatal import Fatal
 from perfc.measure.iteration import Iteration
 from perfc.measure.kernel_run import Say, check_source
 from perfc.measure.profiled import Trace, allocated_peak, trace_of
@@ -97,6 +98,10 @@ class WorkloadRun:
         if len(todo) < len(settings):
             done = len(settings) - len(todo)
             say(f"{self.path} has {done} of {len(settings)} rows already")
+        fatal = self._fatal.known()
+        for setting in [s for s in todo if self._line(s) in fatal]:
+            todo.remove(setting)
+            say(f"{setting} made the GPU fail: left out by {self._fatal.path}")
         try:
             for setting in todo:
                 self._measure(setting, say, several=len(settings) > 1)
@@ -107,6 +112,14 @@ class WorkloadRun:
             setting, why = self.skipped[0]
             msg = f"nothing could be measured; {setting}: {why}"
             raise PerfcError(msg)
+
+    @property
+    def _fatal(self) -> Fatal:
+        return Fatal(self.path)
+
+    def _line(self, setting: Setting) -> str:
+        params = self.subject.params_on(self.device, setting)
+        return f"{self.subject.name} {params}, {setting}, inputs {setting.inputs}"
 
     def _key(self, setting: Setting) -> Key:
         """Return what tells the row of a setting from others."""
@@ -159,11 +172,7 @@ class WorkloadRun:
     def _skip(self, setting: Setting, why: str, say: Say) -> None:
         """Note a setting that cannot be run; a device that has failed is an error."""
         if self.device.is_cuda:
-            try:
-                torch.cuda.synchronize()
-            except RuntimeError:
-                msg = f"the GPU failed at {setting}: {why}; the same command continues"
-                raise PerfcError(msg) from None
+            self._fatal.check(self._line(setting), why)
         self.skipped.append((setting, why))
         say(f"skipped {self.subject.name}, {setting}: {why}")
 

@@ -97,3 +97,20 @@ def test_the_time_that_a_gpu_is_asked_for() -> None:
     """What is given a time takes less than half of the 25 minutes."""
     assert sum(job.minutes for job in collect.JOBS["cuda"]) < 12.5
     assert len({job.name for job in collect.JOBS["cuda"]}) == len(collect.JOBS["cuda"])
+
+
+def test_a_gpu_that_fails_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job goes on without what it failed at, but not forever."""
+    failed = "perfc: error: the GPU failed at gemm: no; the same command continues"
+    ends = iter([(1, failed, False), (0, "", False)])
+    monkeypatch.setattr(collect, "run_command", lambda *given: next(ends))
+    collection = collect.Collection(tmp_path, "cpu", [COPIES])
+    assert 0 == collect.collect(collection, 1)
+    assert collection.progress["copies"].done
+
+    monkeypatch.setattr(collect, "run_command", lambda *given: (1, failed, False))
+    endless = collect.Collection(tmp_path / "endless", "cpu", [COPIES])
+    assert 1 == collect.collect(endless, 1)
+    assert failed == endless.progress["copies"].failed
