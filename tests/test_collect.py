@@ -104,13 +104,20 @@ def test_a_gpu_that_fails_on_the_way(
 ) -> None:
     """The job goes on without what it failed at, but not forever."""
     failed = "perfc: error: the GPU failed at gemm: no; the same command continues"
-    ends = iter([(1, failed, False), (0, "", False)])
-    monkeypatch.setattr(collect, "run_command", lambda *given: next(ends))
+    ends = [(1, failed, False), (0, "", False)]
+
+    def run(*_: object) -> tuple[int, str, bool]:
+        return ends.pop(0)
+
+    def fail(*_: object) -> tuple[int, str, bool]:
+        return 1, failed, False
+
+    monkeypatch.setattr(collect, "run_command", run)
     collection = collect.Collection(tmp_path, "cpu", [COPIES])
     assert 0 == collect.collect(collection, 1)
     assert collection.progress["copies"].done
 
-    monkeypatch.setattr(collect, "run_command", lambda *given: (1, failed, False))
+    monkeypatch.setattr(collect, "run_command", fail)
     endless = collect.Collection(tmp_path / "endless", "cpu", [COPIES])
     assert 1 == collect.collect(endless, 1)
     assert failed == endless.progress["copies"].failed

@@ -15,7 +15,7 @@ from perfc.fitting import (
     fit_trace_host,
     profile_text,
 )
-from perfc.ir import PerfcError
+from perfc.ir import Level, PerfcError
 from perfc.tools.replay import profile_seconds, replay_alone
 from perfc.tools.steps_option import check_steps
 from perfc.traces import Recorded
@@ -34,7 +34,8 @@ def calibrate_traces(
         name: What to call the profile.
 
     Raises:
-        PerfcError: there is nothing to learn from, or a trace lacks a step.
+        PerfcError: there is nothing to learn from, a trace lacks a step, or tells of no
+            device: what its ops take may be computing.
 
     """
     check_steps(recorded, steps)
@@ -44,6 +45,7 @@ def calibrate_traces(
         files = ", ".join(one.trace.file for one in recorded)
         msg = f"{files}: no launch and no wait of a host; nothing to learn from"
         raise PerfcError(msg)
+    _check_devices(recorded)
     devices = sorted({one.trace.device for one in recorded} - {""})
     head = ProfileHead(
         name=name,
@@ -62,7 +64,25 @@ def calibrate_traces(
         f"left out: {stall.value}, {us / 1e3:,.2f} ms" for stall, us in stalls.items()
     ]
     lines += _errors(recorded, base, found.profile, steps)
+    lines += _warnings(recorded)
     return profile_text(head, host=found.profile), lines
+
+
+def _check_devices(recorded: Sequence[Recorded]) -> None:
+    for one in recorded:
+        if not one.works:
+            msg = (
+                f"{one.trace.file}: no device work in it, so that nothing tells what "
+                "of an op is overhead: profile with ProfilerActivity.CUDA"
+            )
+            raise PerfcError(msg)
+
+
+def _warnings(recorded: Sequence[Recorded]) -> Iterator[str]:
+    """Say what the traces left open, each once."""
+    found = [d for one in recorded for d in one.diagnostics]
+    for said in dict.fromkeys(d for d in found if d.level is Level.WARNING):
+        yield f"warning: {said.where}: {said.message}"
 
 
 def _speed(times: Sequence[HostTime], base: HostProfile) -> Iterator[str]:

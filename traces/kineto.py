@@ -132,11 +132,11 @@ class _Reading:
             return
         span = _span(event)
         if span is None:
-            self.problems["without a time"] += 1
+            self.problems["without a time, left out"] += 1
             return
         start_us, end_us = span
         if end_us < start_us:
-            self.problems["of negative duration"] += 1
+            self.problems["of negative duration, taken as 0 us"] += 1
             end_us = start_us
         if self.window is None or self._is_kept(self.window, take, event, span):
             take(self, event, start_us, end_us)

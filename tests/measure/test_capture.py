@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,7 +57,7 @@ class _Cuda:
         self.log.append(f"release {pool} on {device}")
 
     @contextmanager
-    def on(self, stream: str) -> Iterator[None]:
+    def on(self, stream: str) -> Generator[None]:
         """Make a stream the current one."""
         before, self.stream = self.stream, stream
         try:
@@ -148,13 +148,17 @@ def test_calls_that_wait_are_timed_without_a_graph(
     cuda: _Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next call finds PyTorch as it was."""
-    monkeypatch.setattr(
-        "perfc.measure.timing._device_us", lambda enqueue: enqueue() or 9.0
-    )
-    monkeypatch.setattr(Timer, "_by_profiler", lambda timer, call: [])
-    monkeypatch.setattr(
-        "perfc.measure.clocks.ClockReader._open_nvml", lambda reader: None
-    )
+
+    def elapsed(enqueue: Callable[[], None]) -> float:
+        enqueue()
+        return 9.0
+
+    def nothing(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("perfc.measure.timing._device_us", elapsed)
+    monkeypatch.setattr("perfc.measure.timing.Timer._by_profiler", nothing)
+    monkeypatch.setattr("perfc.measure.clocks.ClockReader._open_nvml", nothing)
     timer = Timer(GPU, 0.0)
     for _ in range(2):
         found = timer.time([torch.cuda.synchronize], capturable=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -220,6 +221,32 @@ def test_no_profile_of_nothing(command: Command, tmp_path: Path) -> None:
     assert "tables and traces at once" in mixed.error
     assert "--steps chooses steps of traces" in lone.error
     assert not profile.exists()
+
+
+def test_no_profile_of_what_a_trace_does_not_tell(
+    command: Command, tmp_path: Path
+) -> None:
+    """Without the device's part what an op takes may be computing; none is invented."""
+    path, profile = _steps().write(tmp_path / "t.json"), tmp_path / "p.toml"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    events = content["traceEvents"]
+    works = [e for e in events if e.get("cat") in {"kernel", "gpu_memcpy"}]
+    hosts = [e for e in events if e not in works]
+    path.write_text(json.dumps({**content, "traceEvents": hosts}), encoding="utf-8")
+
+    without = command("calibrate", "--from", str(path), "-o", str(profile))
+
+    assert 1 == without.code
+    assert f"{path}: no device work in it, so that nothing tells" in without.error
+    assert not profile.exists()
+
+    works[0]["dur"] = -1.0
+    path.write_text(json.dumps(content), encoding="utf-8")
+    negative = command("calibrate", "--from", str(path), "-o", str(profile))
+
+    assert 0 == negative.code
+    said = "warning: t.json: 1 events of negative duration, taken as 0 us"
+    assert said in negative.out.replace(str(tmp_path) + "/", "")
 
 
 def test_predicted_kernels(command: Command, tmp_path: Path) -> None:
