@@ -17,7 +17,11 @@ from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.custom_step import CustomStep, record_step
 from perfc.frontends.torch.failure import explained
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import compiler_left_out, scaler_left_on
+from perfc.frontends.torch.internals import (
+    checkpoints_on_cuda,
+    compiler_left_out,
+    scaler_left_on,
+)
 from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.loss import Loss, loss_of
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
@@ -204,6 +208,7 @@ class _Step:
             stack.enter_context(scaler_left_on())
             stack.enter_context(as_on_cuda(self._recorder))
             stack.enter_context(autocast_on_cuda())
+            stack.enter_context(checkpoints_on_cuda())
             stack.enter_context(self._recorder.locations.following(model))
             stack.enter_context(torch.set_grad_enabled(self.training))
             stack.enter_context(self._recorder)

@@ -123,6 +123,20 @@ def below_autocast() -> Generator[None]:
         yield
 
 
+@contextmanager
+def checkpoints_on_cuda() -> Generator[None]:
+    """Let `torch.utils.checkpoint` restore autocast of CUDA for tensors on `meta`."""
+    module = import_module("torch.utils.checkpoint")
+    infer: Callable[..., str] = vars(module)["_infer_device_type"]
+
+    def found(*args: Any) -> str:  # noqa: ANN401 - what is checkpointed
+        device = infer(*args)
+        return "cuda" if device == "meta" else device
+
+    with patch.object(module, "_infer_device_type", found):
+        yield
+
+
 def fused_attention_enabled() -> bool:
     """Whether the user leaves fused attention on: see `torch.nn.attention`."""
     flash = C._get_flash_sdp_enabled()  # noqa: SLF001

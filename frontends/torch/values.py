@@ -16,10 +16,10 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import op
+from perfc.frontends.torch.internals import is_alone, op
 
-LIMIT = 1 << 16
-"""Tensors of more elements have no known value."""
+LIMIT = 1 << 20
+"""Tensors of more elements have no known value: a causal mask of 1024 tokens has one."""
 
 _SLOT = "_perfc_value"
 _UNSET = frozenset(
@@ -32,6 +32,20 @@ _UNSET = frozenset(
     )
 )
 """Ops whose results have no elements to speak of."""
+
+_MADE = frozenset(
+    map(
+        op,
+        (
+            *("zeros_like", "ones_like", "full_like"),
+            *("new_zeros", "new_ones", "new_full"),
+        ),
+    )
+)
+"""Ops that look at the shape and the type of their first argument, not at elements."""
+
+_FILLS = frozenset(map(op, ("zero_", "fill_.Scalar", "fill_.Tensor")))
+"""Ops that write every element of their first argument."""
 
 
 @attrs.define(eq=False)
@@ -109,6 +123,7 @@ def follow(
         writes: Whether it changes its first argument.
 
     """
+    args = _without_first(func, args)
     known = _are_known(args) and _are_known(list(kwargs.values()))
     results = tensors_in(out) if known else []
     small = results and all(r.is_meta and r.numel() <= LIMIT for r in results)
@@ -127,6 +142,21 @@ def follow(
     for result, value in zip(results, real, strict=False):
         shared = next((k.valid for k in sources if _share(k.tensor, value)), [True])
         setattr(result, _SLOT, _Known(value, shared))
+
+
+def _without_first(func: Any, args: Sequence[Any]) -> Sequence[Any]:  # noqa: ANN401
+    """Put any elements in place of the first argument's, if they do not matter.
+
+    A tensor that is filled must be alone: what shares its memory would have to learn
+    of the elements, and they of what it is given later.
+    """
+    first = args[0] if args else None
+    if not isinstance(first, torch.Tensor) or value_of(first) is not None:
+        return args
+    fills = func in _FILLS and is_alone(first)
+    if first.numel() > LIMIT or not (fills or func in _MADE):
+        return args
+    return (torch.empty(first.shape, dtype=first.dtype, device="cpu"), *args[1:])
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - nested lists
