@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
+from perfc.frontends.aten.template import Operand
 
 
 def _prelu(node: AtenNode) -> None:
@@ -16,16 +17,33 @@ def _prelu(node: AtenNode) -> None:
     node.emit("prelu", (x, weight))
 
 
+def _is_whole(node: AtenNode, x: Operand, axes: Sequence[int]) -> bool:
+    """Whether lengths that are given are those of the signal.
+
+    The last axis of a spectrum of real numbers has half of them, and one more.
+    """
+    if node.is_given("s"):
+        given = node.dims("s")
+    elif node.is_given("n"):
+        given = (node.dim("n"),)
+    else:
+        return True
+    if node.name.startswith(("fft_irfft", "fft_hfft")):
+        given = (*given[:-1], given[-1] // 2 + 1)
+    return tuple(x.type.shape[axis] for axis in axes) == given
+
+
 def _transform(axes: int | None) -> Handler:
     """A transform of one axis, of two, or of all that are not named."""
 
     def handler(node: AtenNode) -> None:
         x = node.tensor("self")
-        if node.is_given("n") or node.is_given("s"):
+        named = node.integers("dim", ()) or tuple(range(-(axes or x.rank), 0))
+        along = tuple(axis % x.rank for axis in named)
+        if not _is_whole(node, x, along):
             msg = "a signal that is cut or padded first"
             raise Misfit(msg)
-        named = node.integers("dim", ()) or tuple(range(-(axes or x.rank), 0))
-        node.emit("fft", (x,), {"axes": tuple(axis % x.rank for axis in named)})
+        node.emit("fft", (x,), {"axes": along})
 
     return handler
 

@@ -18,6 +18,12 @@ def _item(node: AtenNode) -> None:
     node.emit("item", (node.operands[0],), results=())
 
 
+def _left_aligned(node: AtenNode) -> None:
+    """The host asks whether `nn.TransformerEncoder` may leave padding out."""
+    node.assumption = "padding is computed like any other token"
+    node.emit("item", (node.tensor("mask"),), results=())
+
+
 _NOTHING = (
     *("aten.sym_size", "aten.sym_numel", "aten.sym_stride", "aten.sym_storage_offset"),
     *("aten.sym_constrain_range", "aten.sym_constrain_range_for_size"),
@@ -35,6 +41,7 @@ _NOTHING = (
 HOST_HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(_NOTHING, _nothing),
     "aten._local_scalar_dense": _item,
+    "aten._nested_tensor_from_mask_left_aligned": _left_aligned,
     "aten.item": _item,
     "aten.is_nonzero": _item,
     "aten.equal": _item,

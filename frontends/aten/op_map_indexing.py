@@ -140,6 +140,7 @@ INDEXING_HANDLERS: Mapping[str, Handler] = {
     "aten._unsafe_index_put": _index_put,
     "aten.index_select": _gather("gather"),
     "aten.index_add": _index_along(accumulate=True, values="source"),
+    "aten.index_reduce": _index_along(accumulate=True, values="source"),
     "aten.index_copy": _index_along(accumulate=False, values="source"),
     "aten.index_fill": _index_along(accumulate=False, values="value"),
     "aten.gather": _gather("gather_elements"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.frontends.aten.node import AtenNode, Handler
+from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.ir import AttrValue
 
 _KINDS = {
@@ -114,6 +114,22 @@ def _histogram(node: AtenNode) -> None:
     node.emit("histogram", (node.tensor("self"),), attributes)
 
 
+def _bincount(node: AtenNode) -> None:
+    """The host reads both extremes, then it is a histogram (`cuda/SummaryOps.cu`)."""
+    bins = node.result().shape[0]
+    if not isinstance(bins, int):
+        msg = "a number of bins that is not known"
+        raise Misfit(msg)
+    known = node.integer("minlength", 0) == bins
+    if known:
+        node.assumption = f"no element is larger than {bins - 1}"
+    if node.result().dtype != node.tensor("self").type.dtype:
+        msg = "counts of another type than what is counted"
+        raise Misfit(msg)
+    attributes: dict[str, AttrValue] = {"bins": bins, "limits": False}
+    node.emit("histogram", (node.tensor("self"),), attributes)
+
+
 def _softmax(op: str) -> Handler:
     def handler(node: AtenNode) -> None:
         node.emit(op, node.operands[:1], {"axis": node.integer("dim")})
@@ -136,6 +152,7 @@ REDUCTION_HANDLERS: Mapping[str, Handler] = {
     "aten.argmax": _arg("argmax"),
     "aten.argmin": _arg("argmin"),
     "aten.histc": _histogram,
+    "aten.bincount": _bincount,
     "aten.cumsum": _scan("cumsum"),
     "aten.cumprod": _scan("cumprod"),
     **dict.fromkeys(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue
+from perfc.ir import AttrValue, Dim
 
 _LETTERS = "abcdefgh"
 _FACTORS = (1, 2, 3)
+_MATRIX = 2
 
 
 @attrs.frozen
@@ -41,10 +43,46 @@ def _trilinear(node: AtenNode) -> None:
     factors = [_factor(node, number) for number in _FACTORS]
     summed = {_LETTERS[axis] for axis in node.integers("sumdim")}
     letter = _LETTERS[node.integer("unroll_dim", 1)]
-    out = node.result()
+    node.alias(0, _added(node, factors, summed, letter, node.result().shape))
+
+
+def _bilinear(node: AtenNode) -> None:
+    """`nn.Bilinear` of rows, as `bilinear` in the same file writes it."""
+    x, y = (_rows(node, node.tensor(f"input{number}")) for number in (1, 2))
+    factors = (
+        _Factor(x, "ac"),
+        _Factor(node.tensor("weight"), "bcd"),
+        _Factor(y, "ad"),
+    )
+    out = node.result().shape
+    made = _added(node, factors, {"c", "d"}, "b", (x.type.shape[0], out[-1]))
+    if len(out) != _MATRIX:
+        (made,) = node.helper("reshape", (made, node.listed(out)), {"view": True})
+    if node.is_given("bias"):
+        node.emit("add", (made, node.tensor("bias")))
+    else:
+        node.alias(0, made)
+
+
+def _rows(node: AtenNode, x: Operand) -> Operand:
+    """View all axes but the last as one."""
+    if x.rank == _MATRIX:
+        return x
+    shape = (math.prod(x.type.shape[:-1]), x.type.shape[-1])
+    return node.helper("reshape", (x, node.listed(shape)), {"view": True})[0]
+
+
+def _added(
+    node: AtenNode,
+    factors: Sequence[_Factor],
+    summed: set[str],
+    letter: str,
+    shape: Sequence[Dim],
+) -> Operand:
+    """Add up the products of each place of the axis *letter*."""
     kept = "".join(c for c in _axes(factors) if c not in summed)
-    attributes: dict[str, AttrValue] = {"dtype": out.dtype, "value": 0.0}
-    (zeros,) = node.helper("fill", (node.listed(out.shape),), attributes)
+    attributes: dict[str, AttrValue] = {"dtype": node.result().dtype, "value": 0.0}
+    (zeros,) = node.helper("fill", (node.listed(shape),), attributes)
     whole = _Factor(zeros, kept)
     for place in range(_size(factors, letter)):
         one, two, three = (factor.at(node, letter, place) for factor in factors)
@@ -52,7 +90,7 @@ def _trilinear(node: AtenNode) -> None:
         part = _product(node, (first, three), None, summed)
         added = whole.at(node, letter, place).tensor
         node.helper("add", (added, part.tensor), {"in_place": True})
-    node.alias(0, zeros)
+    return zeros
 
 
 def _factor(node: AtenNode, number: int) -> _Factor:
@@ -92,5 +130,8 @@ def _product(
     return _Factor(made, kept)
 
 
-TRILINEAR_HANDLERS: Mapping[str, Handler] = {"aten._trilinear": _trilinear}
+TRILINEAR_HANDLERS: Mapping[str, Handler] = {
+    "aten._trilinear": _trilinear,
+    "aten.bilinear": _bilinear,
+}
 """ATen ops to the functions that write them."""

@@ -98,6 +98,12 @@ def _expand(node: AtenNode) -> None:
     node.emit("expand", (node.tensor("self"), node.listed(node.result().shape)))
 
 
+def _expand_all(node: AtenNode) -> None:
+    for index, x in enumerate(node.tensors("tensors")):
+        shape = node.result(index).shape
+        node.emit("expand", (x, node.listed(shape)), results=(index,))
+
+
 def cut(
     node: AtenNode, axis: int, start: Dim, end: Dim, step: int = 1
 ) -> tuple[Operand, ...]:
@@ -247,6 +253,8 @@ VIEW_HANDLERS: Mapping[str, Handler] = {
     "aten.t": _t,
     "aten.numpy_T": _t,
     "aten.mT": _matrix_t,
+    "aten.mH": _matrix_t,
+    "aten.matrix_H": _matrix_t,
     "aten.adjoint": _matrix_t,
     "aten.movedim": _movedim,
     "aten.moveaxis": _movedim,
@@ -255,6 +263,7 @@ VIEW_HANDLERS: Mapping[str, Handler] = {
     "aten.expand": _expand,
     "aten.expand_as": _expand,
     "aten.broadcast_to": _expand,
+    "aten.broadcast_tensors": _expand_all,
     "aten.slice": _slice,
     "aten.narrow": _narrow,
     "aten.select": _select,

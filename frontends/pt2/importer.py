@@ -38,6 +38,9 @@ _CONTROL = ("cond", "while_loop", "scan", "map_impl", "map", "associative_scan")
 _PYTHON = ("_operator.", "operator.", "math.", "torch.sym_", "builtins.")
 """What computes with sizes: Python's own integers."""
 
+_FUNCTORCH = "torch._functorch."
+"""Python functions between which tensors have one axis less than they say."""
+
 _CONSTANT = "tensor_constant"
 _PARAMETERS: Mapping[str, str] = {
     "parameter": "parameter_name",
@@ -194,6 +197,12 @@ class _Importer:
         target = node.text("target")
         if target.startswith(_PYTHON):
             return
+        if target.startswith(_FUNCTORCH):
+            msg = (
+                f"{node.text('name', '')[:60]!r} is a step of torch.vmap or torch.func, "
+                "which hides sizes: save program.run_decompositions() instead"
+            )
+            raise UnsupportedModelError(msg)
         target = target.removeprefix(_PREFIX)
         if target.startswith(_HIGHER_ORDER):
             self._read_higher_order(node, target.removeprefix(_HIGHER_ORDER), values)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from perfc.frontends.torch.kernels import UnknownValueError
 from perfc.frontends.torch.location import Locations, is_library
@@ -11,6 +13,10 @@ from perfc.frontends.torch.recorder import Recorder
 from perfc.ir import Location, PerfcError, UnsupportedModelError
 
 _LONGEST = 300
+_NESTED, _FLEX = "/torch/nested/", "/torch/nn/attention/flex_attention.py"
+_NO_RULE = re.compile(r"There was no rule registered for HigherOrderOperator (\w+) ")
+"""What PyTorch says of ops that are given functions."""
+
 _ON_HOST = "on device cpu is not on the expected device meta"
 """What PyTorch says of tensors of two devices, of which `meta` is the GPU."""
 
@@ -60,6 +66,21 @@ def _problem(error: BaseException, target: str) -> str:
             "that it can be worked out from"
         )
     said = first_line(error)
+    if _raised_in(error, _NESTED):
+        return (
+            f"{label or 'torch.nested'}: data decide the sizes of nested tensors, which "
+            "a capture does not follow; give it padded tensors"
+        )
+    if _raised_in(error, _FLEX):
+        return (
+            "flex_attention is a kernel that torch.compile makes, which perfc does not "
+            "know; call scaled_dot_product_attention in its place"
+        )
+    branch = _NO_RULE.match(said)
+    if branch:
+        return (
+            f"data decide what torch.{branch[1]} runs; call the function that is run"
+        )
     if isinstance(error, NotImplementedError) and label:
         return (
             f"{label} does not say what it returns on tensors without elements: "
@@ -72,6 +93,16 @@ def _problem(error: BaseException, target: str) -> str:
         )
     raised = f"{type(error).__name__}: {said}".removesuffix(": ")
     return f"{label}: {raised}" if label else raised
+
+
+def _raised_in(error: BaseException, folder: str) -> bool:
+    """Whether a file of PyTorch's, of this path or below it, has a part in an error."""
+    trace = error.__traceback__
+    while trace is not None:
+        if folder in Path(trace.tb_frame.f_code.co_filename).as_posix():
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def first_line(error: BaseException) -> str:

@@ -14,7 +14,7 @@ import torch
 from perfc.frontends.torch import values
 from perfc.frontends.torch.internals import op
 from perfc.frontends.torch.normalization_rules import NORMALIZATION_RULES
-from perfc.frontends.torch.quick_rules import QUICK_RULES, empty_like
+from perfc.frontends.torch.quick_rules import QUICK_RULES, UseTorch, empty_like
 from perfc.frontends.torch.recurrent_rules import RECURRENT_RULES
 from perfc.frontends.torch.weightless import META
 
@@ -193,6 +193,25 @@ def _like_second(
     return empty_like(tensor)
 
 
+def _is_left_aligned(tensor: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Say that padding is no reason to leave it out: all tokens are computed."""
+    return False
+
+
+def _bincount(
+    tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0
+) -> torch.Tensor:
+    """Return so many counts as are asked for; elements may ask for more."""
+    if values.value_of(tensor) is not None or not minlength:
+        raise UseTorch  # and it follows from elements, or is not known
+    if weights is None:
+        kind = torch.int64
+    else:
+        halves = weights.dtype != torch.float32
+        kind = torch.float64 if halves else weights.dtype
+    return torch.empty(minlength, dtype=kind, device=META)
+
+
 RULES: Mapping[Any, Callable[..., Any]] = {
     **QUICK_RULES,
     **NORMALIZATION_RULES,
@@ -204,6 +223,8 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     op("_cudnn_rnn"): _cudnn_rnn,
     op("_cudnn_rnn_backward"): _cudnn_rnn_backward,
     op("_grouped_mm"): _grouped_mm,
+    op("_nested_tensor_from_mask_left_aligned"): _is_left_aligned,
+    op("bincount"): _bincount,
     op("_ctc_loss"): _ctc_loss,
     op("_ctc_loss.Tensor"): _ctc_loss,
     op("_ctc_loss_backward"): _like_second,
