@@ -28,6 +28,7 @@ from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.tape import Tape, typed
 
 BACKWARD = "backward"
+_DETACH = "aten::detach"
 _WEIGHT = 1
 _TURN = "TBackward0"
 _VIEW = "ViewBackward0"
@@ -136,10 +137,13 @@ Rule: TypeAlias = Callable[[Site], Gradients | None]
 
 
 def needs_gradient(graph: Graph, parameters: frozenset[Value]) -> set[Value]:
-    """Return the values that depend on *parameters* through ops of real numbers."""
+    """Return the values that depend on *parameters* through ops of real numbers.
+
+    What the model detaches is a number like any other.
+    """
     found = set(parameters)
     for node in graph:
-        if found.isdisjoint(node.operands):
+        if found.isdisjoint(node.operands) or node.attributes.get("call") == _DETACH:
             continue
         found.update(v for v in node.results if typed(v).dtype.is_float)
     return found
@@ -322,7 +326,7 @@ class Backward:
             added: dict[str, AttrValue] = {"in_place": True}
             owned = tape.node("add", (kept, grad), [name], added)
         elif self._is_free(parameter, grad) and not _is_turned(grad):
-            owned = tape.node("alias", (grad,), [name], {"call": "aten::detach"})
+            owned = tape.node("alias", (grad,), [name], {"call": _DETACH})
         else:
             owned = tape.node("copy", (grad,), [name], {})
         tape.location = here

@@ -97,7 +97,7 @@ def _einsum(site: Site) -> Gradients:
     ranks = [typed(value).rank for value in operands]
     equation = site.node.attributes.text("equation")
     terms, out = einsum_labels(equation, ranks)
-    names = _letters(terms)
+    names = letters_of(terms)
     found: dict[int, Value] = {}
     for index in sorted(site.wanted):
         others = [i for i in range(len(operands)) if i != index]
@@ -125,7 +125,7 @@ def _repeated(
     return site.op("expand", wide, site.tape.integers(*shape))
 
 
-def _letters(terms: tuple[tuple[str, ...], ...]) -> Mapping[str, str]:
+def letters_of(terms: tuple[tuple[str, ...], ...]) -> Mapping[str, str]:
     """Give every axis a letter, also those that `...` stands for."""
     labels = list(dict.fromkeys(label for term in terms for label in term))
     free = [c for c in map(chr, range(ord("A"), ord("z"))) if c.isalpha()]

@@ -42,7 +42,12 @@ from perfc.passes.gradient import (
 from perfc.passes.inference import Inference
 from perfc.passes.looked_up_tables import require_updated_in_place
 from perfc.passes.tape import Tape, typed
-from perfc.passes.training_calls import fold_batches, left_whole, take_apart
+from perfc.passes.training_calls import (
+    fold_batches,
+    left_whole,
+    pair_einsums,
+    take_apart,
+)
 from perfc.passes.training_joint import is_training_step, take_gradients
 from perfc.passes.training_loss import AUTO, LOSS, LOSSES, chosen_loss, write_loss
 from perfc.passes.training_optimizer import (
@@ -264,6 +269,7 @@ class Training(Transform):
         graph = tape.graph
         take_apart(tape)
         fold_batches(tape)
+        pair_einsums(tape)
         for node in left_whole(graph):
             ctx.note(
                 "calls-not-known",

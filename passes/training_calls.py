@@ -7,12 +7,21 @@ names them in the attribute `spelled_out` of one op (see `eager_calls.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import AttrValue, Graph, Node, TensorType, Value, product
+from perfc.ir import (
+    AttrValue,
+    Graph,
+    Node,
+    TensorType,
+    Value,
+    einsum_labels,
+    product,
+)
+from perfc.passes.gradient_products import letters_of
 from perfc.passes.tape import Tape, typed
 
 _RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715
@@ -20,6 +29,7 @@ _HEADS = 1
 _BATCHED = 3
 """Axes of a product of many matrices: `bmm`."""
 _MASK = 3
+_PAIR = 2
 
 
 def take_apart(tape: Tape) -> None:
@@ -35,6 +45,16 @@ def fold_batches(tape: Tape) -> None:
     copies are what backward reads: nothing is copied twice.
     """
     _replace(tape, {node: _folded for node in tape.graph if _has_batches(node)})
+
+
+def pair_einsums(tape: Tape) -> None:
+    """Put sums of products of two in place of those of more operands.
+
+    PyTorch multiplies pair after pair, from left to right, and keeps each result for
+    backward. The gradient of all at once would join axes that are never joined.
+    """
+    several = {n for n in tape.graph if n.op == "einsum" and len(n.operands) > _PAIR}
+    _replace(tape, dict.fromkeys(several, _paired))
 
 
 def _replace(tape: Tape, rules: Mapping[Node, Rule]) -> None:
@@ -96,6 +116,27 @@ def _folded(call: _Call) -> Value:
             wide = tape.op("expand", value, tape.integers(*batch, *rows))
         sides.append(tape.reshape(wide, flat, *rows))
     return tape.reshape(tape.op("matmul", *sides), *shape)
+
+
+def _paired(call: _Call) -> Value:
+    """Sum what no later operand has at once, as `einsum` in `Linear.cpp` does."""
+    ranks = [typed(value).rank for value in call.operands]
+    terms, out = einsum_labels(call.node.attributes.text("equation"), ranks)
+    letters = letters_of(terms)
+
+    def spelled(labels: Iterable[str]) -> str:
+        return "".join(letters[label] for label in labels)
+
+    made, left = call.operands[0], terms[0]
+    for index, (value, right) in enumerate(
+        zip(call.operands[1:], terms[1:], strict=True), start=2
+    ):
+        later = {*out, *(label for term in terms[index:] for label in term)}
+        kept = tuple(n for n in dict.fromkeys((*left, *right)) if n in later)
+        kept = out if index == len(terms) else kept
+        equation = f"{spelled(left)},{spelled(right)}->{spelled(kept)}"
+        made, left = call.tape.op("einsum", made, value, equation=equation), kept
+    return made
 
 
 def _gelu(call: _Call) -> Value | None:

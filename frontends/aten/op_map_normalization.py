@@ -96,6 +96,9 @@ def _instance_norm(node: AtenNode) -> None:
 def _weight_norm(node: AtenNode) -> None:
     operands = (node.tensor("v"), node.tensor("g"))
     attributes: dict[str, AttrValue] = {"axis": node.integer("dim", 0)}
+    if len(node.results) == 1:  # `_weight_norm`, which keeps the norms to itself
+        node.alias(0, node.helper("weight_norm", operands, attributes, count=2)[0])
+        return
     node.emit("weight_norm", operands, attributes, results=range(len(node.results)))
 
 
@@ -159,6 +162,7 @@ NORMALIZATION_HANDLERS: Mapping[str, Handler] = {
     "aten.native_group_norm_backward": _group_norm_backward,
     "aten.instance_norm": _instance_norm,
     "aten._weight_norm_interface": _weight_norm,
+    "aten._weight_norm": _weight_norm,
     "aten._weight_norm_interface_backward": _weight_norm_backward,
     **dict.fromkeys(
         (

@@ -95,7 +95,7 @@ _MATRIX = 2
 def _split(node: AtenNode, x: Operand, groups: Dim) -> Operand:
     """View the rows of a matrix as so many groups."""
     rows, columns = x.type.shape
-    if not isinstance(rows, int) or not isinstance(groups, int) or rows % groups:
+    if not isinstance(groups, int) or rows // groups * groups != rows:
         msg = f"{rows} rows in {groups} groups, which cannot be equally large"
         raise Misfit(msg)
     shape = node.listed((groups, rows // groups, columns))

@@ -148,6 +148,7 @@ REDUCTION_HANDLERS: Mapping[str, Handler] = {
     "aten.var_mean": _with_second("var_mean"),
     "aten.std_mean": _with_second("std_mean"),
     "aten.norm": _norm,
+    "aten.linalg_norm": _norm,
     "aten.linalg_vector_norm": _norm,
     "aten.argmax": _arg("argmax"),
     "aten.argmin": _arg("argmin"),

@@ -199,8 +199,8 @@ class _Importer:
             return
         if target.startswith(_FUNCTORCH):
             msg = (
-                f"{node.text('name', '')[:60]!r} is a step of torch.vmap or torch.func, "
-                "which hides sizes: save program.run_decompositions() instead"
+                f"{node.text('name', '')[:60]!r} is a step of torch.func or torch.vmap,"
+                " which hides sizes: save program.run_decompositions() instead"
             )
             raise UnsupportedModelError(msg)
         target = target.removeprefix(_PREFIX)

@@ -13,7 +13,14 @@ from perfc.frontends.torch.recorder import Recorder
 from perfc.ir import Location, PerfcError, UnsupportedModelError
 
 _LONGEST = 300
-_NESTED, _FLEX = "/torch/nested/", "/torch/nn/attention/flex_attention.py"
+_LIBRARY = {
+    "/torch/nested/": "data decide the sizes of nested tensors, which a capture does "
+    "not follow; give it padded tensors",
+    "/torch/nn/attention/flex_attention.py": "flex_attention is a kernel that "
+    "torch.compile makes, which perfc does not know; call scaled_dot_product_attention",
+}
+"""Parts of PyTorch that a capture does not follow, and why."""
+
 _NO_RULE = re.compile(r"There was no rule registered for HigherOrderOperator (\w+) ")
 """What PyTorch says of ops that are given functions."""
 
@@ -66,21 +73,9 @@ def _problem(error: BaseException, target: str) -> str:
             "that it can be worked out from"
         )
     said = first_line(error)
-    if _raised_in(error, _NESTED):
-        return (
-            f"{label or 'torch.nested'}: data decide the sizes of nested tensors, which "
-            "a capture does not follow; give it padded tensors"
-        )
-    if _raised_in(error, _FLEX):
-        return (
-            "flex_attention is a kernel that torch.compile makes, which perfc does not "
-            "know; call scaled_dot_product_attention in its place"
-        )
-    branch = _NO_RULE.match(said)
-    if branch:
-        return (
-            f"data decide what torch.{branch[1]} runs; call the function that is run"
-        )
+    unlike = _not_followed(error, said)
+    if unlike:
+        return unlike
     if isinstance(error, NotImplementedError) and label:
         return (
             f"{label} does not say what it returns on tensors without elements: "
@@ -93,6 +88,14 @@ def _problem(error: BaseException, target: str) -> str:
         )
     raised = f"{type(error).__name__}: {said}".removesuffix(": ")
     return f"{label}: {raised}" if label else raised
+
+
+def _not_followed(error: BaseException, said: str) -> str:
+    """Say what a capture does not follow, if that is why the model was stopped."""
+    branch = _NO_RULE.match(said)
+    if branch:
+        return f"data decide what torch.{branch[1]} runs; call the function that is run"
+    return next((why for path, why in _LIBRARY.items() if _raised_in(error, path)), "")
 
 
 def _raised_in(error: BaseException, folder: str) -> bool:

@@ -24,7 +24,7 @@ from perfc.frontends.torch.quick_rules import UseTorch
 from perfc.frontends.torch.schema import Schema, schema_of
 from perfc.frontends.torch.weightless import META
 
-_ITEM = op("_local_scalar_dense")
+_ITEM, _COPY = op("_local_scalar_dense"), op("copy_")
 
 
 class UnknownValueError(Exception):
@@ -54,8 +54,11 @@ def run_weightless(
         return None  # lists of tensors changed in place: there is nothing to change
     try:
         return func(*args, **kwargs)
-    except NotImplementedError:
-        return _from_values(func, args, kwargs)
+    except NotImplementedError as error:
+        try:
+            return _from_values(func, args, kwargs)
+        except LookupError:
+            raise error from None
 
 
 def _is_weightless(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -73,7 +76,7 @@ def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
     try:
         found = values.on_host(func, args, kwargs)
     except LookupError:
-        if _reads_values(func, kwargs):
+        if _reads_values(func, args, kwargs):
             raise UnknownValueError from None
         raise
     if str(kwargs.get("device", "")) == "cpu":
@@ -87,9 +90,10 @@ def _weightless(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def _reads_values(func: Any, kwargs: Mapping[str, Any]) -> bool:  # noqa: ANN401
+def _reads_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:  # noqa: ANN401
     """Whether sizes or numbers that *func* returns depend on elements."""
-    if str(kwargs.get("device", "")) == "cpu":
+    onto_host = func is _COPY and args[0].is_cpu
+    if onto_host or str(kwargs.get("device", "")) == "cpu":
         return True
     dynamic = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
     return any(tag in func.tags for tag in dynamic)

@@ -19,7 +19,7 @@ from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import is_alone, op
 
 LIMIT = 1 << 20
-"""Tensors of more elements have no known value: a causal mask of 1024 tokens has one."""
+"""Tensors of more elements have no known value; a mask of 1024 tokens has one."""
 
 _SLOT = "_perfc_value"
 _UNSET = frozenset(

@@ -121,6 +121,14 @@ CASES: Mapping[str, tuple[str, str]] = {
         "param %x: f64[2,3,4], param %y: f64[4,5]",
         '%r = einsum(%x, %y) {equation = "...j,jk->...k"} : ?',
     ),
+    "einsum-of-three": (
+        "param %x: f64[2,3,4], param %y: f64[2,4,5], param %z: f64[3,2]",
+        '%r = einsum(%x, %y, %z) {equation = "bij,bjk,ib->ki"} : ?',
+    ),
+    "einsum-of-four": (
+        "param %x: f64[2,3], param %y: f64[3,4], param %z: f64[4,5]",
+        '%r = einsum(%x, %y, %z, %x) {equation = "...j,jk,kl,...j->...l"} : ?',
+    ),
     "reshape": (_X, f"{_ints(2, 6)}%r = reshape(%x, %n) : ?"),
     "flatten": (_IMAGE, "%r = flatten(%x) {axis = 1} : ?"),
     "squeeze": ("param %x: f64[3,1]", "%r = squeeze(%x) {axes = [1]} : ?"),
