@@ -153,8 +153,10 @@ def _without_first(func: Any, args: Sequence[Any]) -> Sequence[Any]:  # noqa: AN
     first = args[0] if args else None
     if not isinstance(first, torch.Tensor) or value_of(first) is not None:
         return args
-    fills = func in _FILLS and is_alone(first)
-    if first.numel() > LIMIT or not (fills or func in _MADE):
+    if func not in _MADE and not (func in _FILLS and is_alone(first)):
+        return args
+    size: Any = first.numel()
+    if not isinstance(size, int) or size > LIMIT:  # open sizes are no integers
         return args
     return (torch.empty(first.shape, dtype=first.dtype, device="cpu"), *args[1:])
 
