@@ -40,7 +40,7 @@ from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
-from perfc.costmodels.cpu_memory import IN_PLACE, NEW, NEW_BYTES
+from perfc.costmodels.cpu_memory import IN_PLACE, NEW, NEW_BYTES, makes_no_result
 from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.embedding_tiers import (
@@ -347,6 +347,7 @@ __all__ = [
     "lru_miss_share",
     "madmax_model",
     "madmax_system",
+    "makes_no_result",
     "measured_kernel",
     "measured_signature",
     "memory_boundedness",

@@ -13,9 +13,9 @@ half of it is reached at `m_half` rows, if n and k are large; packing operands a
 filling registers cost that much (`cpu_products.py`). Down the columns reductions go
 their own ways (`cpu_reductions.py`), as do norms of images (`cpu_norms.py`) and what is
 looked up, joined and turned (`cpu_movement.py`). Operands lie in a cache as far as they
-fit there (`cpu_memory.py`). A training step, which holds its activations, makes the
-heap grow and gives its top back: pages that it writes are new (`NEW`, set by the
-lowering), but need no system call.
+fit there (`cpu_memory.py`). Results of 32 MiB and more are mapped for each call, and a
+training step, which holds its activations, makes the heap grow and gives its top back:
+the pages that are written are new (`NEW`, set by the lowering).
 
 The sum is linear in its coefficients, so that a profile's are found by least squares.
 Those here are round numbers for the generic machine of `targets/cpu.toml`.

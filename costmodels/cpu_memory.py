@@ -5,8 +5,9 @@ far away in that one, or in memory. What programs beside it leave of a server's 
 cache is a part of it.
 
 glibc maps results of `NEW_BYTES` and more anew for each call (`M_MMAP_THRESHOLD`,
-mallopt(3)), and the system clears their pages one by one; kernels say so (`NEW`), as
-rows are measured without. What the heap grows by is new, too, but is not mapped.
+mallopt(3)), and the system clears their pages one by one. What the heap grows by is
+new, too, but is not mapped. Kernels whose results lie in new pages have the parameter
+`NEW`; others write to pages that the heap has, as measured rows do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.cpu_movement import gathered_bytes
 from perfc.costmodels.kernel_fit import BACKWARD
@@ -88,7 +88,8 @@ def _beyond(held_bytes: Floats, capacity_bytes: Floats | float) -> Floats:
 
 
 def _pages(kernels: KernelTable) -> dict[str, Floats]:
-    written, placed = kernels.bytes_written, _writes_over(kernels)
+    written = kernels.bytes_written
+    placed = np.array([makes_no_result(kernel) for kernel in kernels.kernels])
     pages_s = written / PAGE_BYTES * 1e-6
     grown = np.array([kernel.params.flag(NEW) for kernel in kernels.kernels])
     mapped = grown & (written >= NEW_BYTES) & ~placed
@@ -106,15 +107,10 @@ def _cache_parts(kernel: Kernel) -> int:
     return 1 if backward else CACHE_PARTS.get(kernel.op, 1)
 
 
-def _writes_over(kernels: KernelTable) -> NDArray[np.bool_]:
-    """Whether what is written has its place already: no result is made."""
-    found: NDArray[np.bool_] = np.array(
-        [
-            kernel.op in {"memcpy", "optimizer_step"}
-            or kernel.params.get("kind") == "fill"
-            or kernel.params.flag(IN_PLACE)
-            for kernel in kernels.kernels
-        ],
-        dtype=np.bool_,
+def makes_no_result(kernel: Kernel) -> bool:
+    """Whether what is written has its place already."""
+    return (
+        kernel.op in {"memcpy", "optimizer_step"}
+        or kernel.params.get("kind") == "fill"
+        or kernel.params.flag(IN_PLACE)
     )
-    return found

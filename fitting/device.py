@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
-    NEW,
     CostModel,
     Family,
     KernelFit,
@@ -61,8 +60,7 @@ _LEAST_SIGMA = 0.02
 
 _PAGE, _PAGES_OF = "page_us", "elementwise"
 """Coefficient of new pages, and the op whose rows tell: an operating system clears them
-alike whatever is written to them, and only this op has many rows that are large enough.
-"""
+alike whatever is written to them, and of this op alone some rows are on new pages."""
 
 _PRODUCT = "gemm"
 
@@ -148,7 +146,7 @@ def _fits_of_family(
     Then see what the rows say of sizes near theirs, and how far off all that is. What
     is not believed starts from what perfc ships.
     """
-    new = _on_new_pages(rows)
+    new = _pages_s(rows, target, models) > 0
     held = rows.take(np.flatnonzero(~new))
     if held.fitted.sum() < FEWEST:
         return []
@@ -191,10 +189,15 @@ def _fits_of_kinds(
     return found
 
 
-def _on_new_pages(rows: Observations) -> NDArray[np.bool_]:
-    """Whether a kernel's result lies in pages that the system clears; shape (rows,)."""
-    new = [kernel.params.flag(NEW) for kernel in rows.kernels.kernels]
-    return np.array(new, dtype=np.bool_)
+def _pages_s(rows: Observations, target: Target, models: Sequence[CostModel]) -> Floats:
+    """Return what new pages take at 1 us each, shape (rows,).
+
+    No other device than a CPU has any.
+    """
+    if not target.device.synchronous:
+        return np.zeros(len(rows))
+    terms = terms_of(rows.kernels, target, models)
+    return terms.amounts_s[:, terms.names.index(_PAGE)]
 
 
 def _with_pages(
@@ -214,10 +217,8 @@ def _with_pages(
     calibrated = attrs.evolve(target, fits=fits_of(tuple(free.values())))
     rest_s = part.measured_s - part.offset_s
     rest_s -= price(part.kernels.kernels, calibrated, models).seconds
-    terms = terms_of(part.kernels, target, models)
-    pages_s = terms.amounts_s[:, terms.names.index(_PAGE)]
-    page = max(float(np.median(rest_s / pages_s)), 0.0)
-    return _with_values(found, {_PAGE: page})
+    page = float(np.median(rest_s / _pages_s(part, target, models)))
+    return _with_values(found, {_PAGE: max(page, 0.0)})
 
 
 def _with_values(

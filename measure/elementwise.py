@@ -54,8 +54,16 @@ _KINDS: Mapping[str, str] = MappingProxyType({_ROW: "add", _NEW: "copy"})
 
 
 def _copy_to_new_pages(x: torch.Tensor) -> None:
-    """Copy to memory that the system gives, clears page by page and takes back."""
-    pages = mmap.mmap(-1, x.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    """Copy to memory that the system gives, clears page by page and takes back.
+
+    Raises:
+        MemoryError: the system has no more.
+
+    """
+    try:
+        pages = mmap.mmap(-1, x.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(error.strerror) from None
     torch.frombuffer(pages, dtype=x.dtype).view_as(x).copy_(x)
 
 
@@ -95,6 +103,8 @@ class Elementwise(Family):
         if kind == _ROW:
             params["bytes"] = size * cols * (2 * rows + 1)
         if kind == _NEW:
+            if size * rows * cols < NEW_BYTES // 4:
+                return None
             params["rows"] = max(rows, math.ceil(NEW_BYTES / (size * cols)))
             params[NEW] = True
         if kind == _CAST:

@@ -22,8 +22,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _MAPPED_BLOCKS = 65536
 """`DEFAULT_MMAP_MAX`: blocks that may be mapped at once."""
 
-_NEVER = 2**31 - 1
-"""Bytes at the heap's top from which on they are given back."""
+_NEVER = -1
+"""Of `M_TRIM_THRESHOLD`: the heap's top is not given back."""
 
 _LEAST_BYTES, _MOST_BYTES = 128 * 2**10, 32 * 2**20
 """`DEFAULT_MMAP_THRESHOLD` and its maximum with 64 bits, to which it rises by itself
@@ -50,7 +50,10 @@ def mapped_operands() -> Generator[None]:
 
 @contextmanager
 def heap_results() -> Generator[None]:
-    """Map nothing meanwhile, and keep what the heap has: results find their pages."""
+    """Map nothing meanwhile, and keep what the heap has: results find their pages.
+
+    What is free is given back in the end.
+    """
     option = _mallopt()
     if option is None:
         yield
@@ -62,6 +65,7 @@ def heap_results() -> Generator[None]:
     finally:
         option(_TRIM_THRESHOLD, 2 * _MOST_BYTES)
         option(_MMAP_MAX, _MAPPED_BLOCKS)
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _mallopt() -> Callable[[int, int], int] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.costmodels import IN_PLACE, NEW, NEW_BYTES
+from perfc.costmodels import IN_PLACE, NEW, NEW_BYTES, makes_no_result
 from perfc.passes.eager import MEMSET, Eager, Launch
 
 FUNCTION = "function"
@@ -43,10 +43,15 @@ def _placed(launch: Launch, name: str, *, training: bool) -> Launch:
     kernel = launch.kernel
     over = (launch.op or name).endswith("_")
     written = kernel.work.bytes_written
-    new = written >= (TRIMMED_BYTES if training else NEW_BYTES)
-    if not (new or (over and written >= TRIMMED_BYTES)):
+    if over and written >= TRIMMED_BYTES:
+        place = IN_PLACE
+    elif makes_no_result(kernel):
         return launch
-    params = kernel.params.updated(**{IN_PLACE if over else NEW: True})
+    elif written >= (TRIMMED_BYTES if training else NEW_BYTES):
+        place = NEW
+    else:
+        return launch
+    params = kernel.params.updated(**{place: True})
     return attrs.evolve(launch, kernel=attrs.evolve(kernel, params=params))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import attrs
@@ -134,6 +135,24 @@ def test_new_pages_cost_products_what_they_cost_others() -> None:
     }
     assert page_us["elementwise"] > 1.5
     assert pytest.approx(page_us["elementwise"]) == page_us["gemm"]
+
+
+@pytest.mark.parametrize(("target", "mib"), [("t4", 64), ("cpu", 8)])
+def test_rows_without_mapped_pages_are_fitted_as_others(target: str, mib: int) -> None:
+    """On a GPU nothing is mapped, nor are small results on a CPU, whatever rows say."""
+    rows = copies(target, lambda _, seconds: 2e-6 + 2 * seconds)
+    new = [
+        attrs.evolve(row, params=row.params.updated(new_pages=True))
+        for row in rows
+        if kernel_of(row).work.bytes_written <= mib << 20
+    ]
+    held = [row for row in rows if "new_pages" not in row.params]
+    device = calibrate_rows([*held, *new]).device
+
+    assert device is not None
+    for fit in device.fits:
+        assert all(map(math.isfinite, fit.values.values()))
+        assert fit.values.get("page_us", 0.6) == pytest.approx(0.6)
 
 
 def test_a_profile_changes_the_digest(tmp_path: Path) -> None:
