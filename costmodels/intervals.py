@@ -91,8 +91,7 @@ def _known(target: Target) -> Mapping[str, Stated]:
     intervals = fitted("intervals")
     measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
     unseen: Mapping[str, Stated] = intervals["unseen"]
-    guessed = target.device.runs_cuda
-    return measured.get(target.device.name, unseen if guessed else {})
+    return measured.get(target.device.name, unseen if target.device.runs_cuda else {})
 
 
 def interval_of(

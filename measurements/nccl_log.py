@@ -38,7 +38,7 @@ _TABLE = re.compile(r"#\s*size\s+count\s")
 _UNITS = re.compile(r"#\s*\(B\)\s")
 _END = re.compile(r"#\s*Avg bus bandwidth\s*:")
 _TAG = re.compile(r"^(\[\d+,\d+\](<\w+>)?:|\s*\d+:)[ \t]?")
-_PROGRAM = re.compile(r"\b\w+_perf\b")
+_UNMODELLED = re.compile(r"\b(?:reduce|gather|scatter|hypercube)_perf\b")
 _VERSION = re.compile(r"NCCL version:?\s*(?P<version>[\d.]+)")
 _ITERATIONS = re.compile(r"(?<!warmup)\siters:\s*(?P<n>\d+)")
 
@@ -221,7 +221,7 @@ def _op(
             if re.search(pattern, text.lower()):
                 return op
     for text in (*said, path.name):
-        if found := _PROGRAM.search(text):
+        if found := _UNMODELLED.search(text):
             known = ", ".join(_TESTS.values())
             msg = f"{path}: {found[0]} tests none of what is modelled: {known}"
             raise NcclLogError(msg)

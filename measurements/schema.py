@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
@@ -199,7 +199,11 @@ def _named(choices: Sequence[str]) -> str:
 
 def _key(cell: Cell) -> object:
     """Return what equal cells share: Parquet's lists and structures have no hash."""
-    return cell if isinstance(cell, Hashable) else repr(cell)
+    try:
+        hash(cell)
+    except TypeError:
+        return repr(cell)
+    return cell
 
 
 def _short(cell: Cell, limit: int = 40) -> str:

@@ -117,7 +117,7 @@ def calibrate_rows(
 
 
 def _nothing_to_fit(left_out: Counter[str]) -> PerfcError:
-    why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(3))
+    why = "; ".join(f"{n} rows, {reason}" for reason, n in left_out.most_common(3))
     return PerfcError(f"no row to fit: {why or 'the tables are empty'}")
 
 
@@ -127,6 +127,8 @@ def _renamed(rows: Sequence[Measurement]) -> Sequence[Measurement]:
     for name in {row.target for row in rows}:
         known = known_target(name)
         names[name] = name if known is None else known.name
+    if all(name == own for name, own in names.items()):
+        return rows
     return [attrs.evolve(row, target=names[row.target]) for row in rows]
 
 

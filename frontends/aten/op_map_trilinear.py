@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, Dim
+from perfc.ir import AttrValue, Dim, product
 
 _LETTERS = "abcdefgh"
 _FACTORS = (1, 2, 3)
@@ -68,7 +67,7 @@ def _rows(node: AtenNode, x: Operand) -> Operand:
     """View all axes but the last as one."""
     if x.rank == _MATRIX:
         return x
-    shape = (math.prod(x.type.shape[:-1]), x.type.shape[-1])
+    shape = (product(x.type.shape[:-1]), x.type.shape[-1])
     return node.helper("reshape", (x, node.listed(shape)), {"view": True})[0]
 
 

@@ -55,6 +55,15 @@ def test_an_old_log_has_other_columns(tmp_path: Path) -> None:
     assert list(TIMES.values()) == [row.latency_us for row in rows]
 
 
+@pytest.mark.parametrize("said", ["", "# srun ./run_perf.sh, home /data/nccl_perf\n"])
+def test_rates_tell_where_no_name_does(tmp_path: Path, said: str) -> None:
+    """A name that is no program's, of the log or in it, says nothing."""
+    text = said + nccl_log(TIMES, program="")
+    rows = read_nccl_log(_written(tmp_path, text, "h100_perf.log"))
+
+    assert ["all_reduce"] * 3 == [row.op for row in rows]
+
+
 @pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", " 3: "])
 def test_what_launchers_put_before_lines_is_left_out(tmp_path: Path, tag: str) -> None:
     """As `mpirun --tag-output` and `srun --label` do."""
@@ -96,9 +105,12 @@ def test_sums_are_told_by_their_bus_factor(
         (nccl_log(TIMES, hosts=("a",)), "for each of at least 2 GPUs, found 1"),
         (nccl_log({}), "a table without rows"),
         (nccl_log({0: 9.5}), "a table without rows"),
-        (
-            nccl_log(TIMES, program="hypercube_perf"),
-            "hypercube_perf tests none of what is modelled: all_reduce, all_gather",
+        *(
+            (
+                nccl_log(TIMES, program=f"{name}_perf"),
+                f"{name}_perf tests none of what is modelled: all_reduce, all_gather",
+            )
+            for name in ("reduce", "gather", "scatter", "hypercube")
         ),
         (nccl_log(TIMES) + nccl_log(TIMES), "found a second table at line"),
         (nccl_log(TIMES, device="Abacus 3000"), "no target is known for Abacus 3000"),

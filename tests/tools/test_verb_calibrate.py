@@ -126,7 +126,7 @@ def test_a_table_of_malformed_rows_fits_nothing(
 
     assert 1 == result.code
     assert (
-        "perfc: error: no row to fit: 3 latency_us is not a number not below 0\n"
+        "perfc: error: no row to fit: 3 rows, latency_us is not a number not below 0\n"
         == result.err
     )
 
