@@ -127,17 +127,18 @@ class ConvModel:
         """Price one kernel."""
         window = _window(one.kernel)
         tiled = _is_tiled(one, window)
+        simt = one.math in SIMT_MODES or bool(_is_depthwise(one))
         if tiled:
             seconds = self._tiled_seconds(one, window, target, FLOATS)
         else:
             size = _as_product(one, window, target, FLOATS)
-            if one.math in SIMT_MODES or _is_depthwise(one):
+            if simt:
                 plain_s = simt_second(size, target, grouped=True)
             else:
                 plain_s = math_second(size, one.math, target)
             seconds = self._as_convolution(plain_s, one, target, FLOATS)
         seconds = at_least_bound_of_one(seconds, one, target)
-        if one.math in SIMT_MODES:
+        if simt:
             seconds = without_beside_one(seconds, one, target)
         provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
         if one.text("phase", "forward") != "forward":
@@ -155,7 +156,7 @@ class ConvModel:
     ) -> Number:
         """Return what the convolution takes that a plain product takes *seconds* of."""
         start_s = target.device.kernel_floor_s
-        simt = one_of(kernels.math, SIMT_MODES)
+        simt = one_of(kernels.math, SIMT_MODES) | _is_depthwise(kernels)
         slower = maths.where(simt, self._gradient_factors(kernels, maths), 1.0)
         return start_s + (seconds - start_s) * (slower * self.direct_overhead)
 

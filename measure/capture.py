@@ -53,15 +53,21 @@ def captured(graph: torch.cuda.CUDAGraph) -> Generator[None]:
         _end(graph, pool)
 
 
+_END = "_cuda_endAllocateToPool"
+_END_BEFORE = "_cuda_endAllocateCurrentStreamToPool"
+"""What it was called before PyTorch 2.8."""
+
+
 def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:  # noqa: ANN401 - two numbers
     try:
         graph.capture_end()
     except RuntimeError:
         cuda: Any = vars(torch)["_C"]  # no public function ends it
         device = torch.cuda.current_device()
-        with contextlib.suppress(RuntimeError):  # it came so far itself
-            cuda._cuda_endAllocateToPool(device, pool)  # noqa: SLF001
+        end = getattr(cuda, _END, None) or getattr(cuda, _END_BEFORE)
+        with contextlib.suppress(RuntimeError):  # `capture_end` got past this already
+            end(device, pool)
             cuda._cuda_releasePool(device, pool)  # noqa: SLF001
-        graph.reset()
         _FAILED.append(graph)
+        graph.reset()
         raise

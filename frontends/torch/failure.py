@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ _LIBRARY = {
 
 _NO_RULE = re.compile(r"There was no rule registered for HigherOrderOperator (\w+) ")
 """What PyTorch says of ops that are given functions."""
+
+_CHOICES = frozenset({"cond", "while_loop"})
+"""Those that run one of them, or run it as often, as data decide."""
 
 _ON_HOST = "on device cpu is not on the expected device meta"
 """What PyTorch says of tensors of two devices, of which `meta` is the GPU."""
@@ -92,10 +96,27 @@ def _problem(error: BaseException, target: str) -> str:
 
 def _not_followed(error: BaseException, said: str) -> str:
     """Say what a capture does not follow, if that is why the model was stopped."""
-    branch = _NO_RULE.match(said)
-    if branch:
-        return f"data decide what torch.{branch[1]} runs; call the function that is run"
-    return next((why for path, why in _LIBRARY.items() if _raised_in(error, path)), "")
+    for path, why in _LIBRARY.items():
+        if _raised_in(error, path):
+            return why
+    given = _NO_RULE.match(said)
+    if given is None:
+        return ""
+    _forget_compiled()
+    name = given[1]
+    if name in _CHOICES:
+        return f"data decide what torch.{name} runs; call the function that is run"
+    return f"a capture does not follow {name}, which is given functions; call them"
+
+
+def _forget_compiled() -> None:
+    """Let Dynamo, which has begun to compile the op's functions, begin anew.
+
+    It would refuse them ever after, in `torch.export` too.
+    """
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        dynamo.reset()
 
 
 def _raised_in(error: BaseException, folder: str) -> bool:

@@ -21,6 +21,10 @@ from perfc.frontends.torch.internals import is_alone, op
 LIMIT = 1 << 20
 """Tensors of more elements have no known value; a mask of 1024 tokens has one."""
 
+_MADE_LIMIT = 1 << 16
+"""The same of what is made like another tensor: states of optimizers are, too, which
+would fill the host's memory."""
+
 _SLOT = "_perfc_value"
 _UNSET = frozenset(
     map(
@@ -156,7 +160,8 @@ def _without_first(func: Any, args: Sequence[Any]) -> Sequence[Any]:  # noqa: AN
     if func not in _MADE and not (func in _FILLS and is_alone(first)):
         return args
     size: Any = first.numel()
-    if not isinstance(size, int) or size > LIMIT:  # open sizes are no integers
+    most = _MADE_LIMIT if func in _MADE else LIMIT
+    if not isinstance(size, int) or size > most:  # open sizes are no integers
         return args
     return (torch.empty(first.shape, dtype=first.dtype, device="cpu"), *args[1:])
 
