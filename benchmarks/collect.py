@@ -296,6 +296,7 @@ def manifest(collection: Collection) -> dict[str, Any]:
         "throttled_rows": throttled,
         "rows": tables,
         "failed": {n: p.failed for n, p in collection.progress.items() if p.failed},
+        "left_out": sorted(p.name for p in collection.folder.glob("*.failed.txt")),
         "seconds": round(sum(p.seconds for p in collection.progress.values())),
     }
 

@@ -29,7 +29,6 @@ from perfc.costmodels.gemm import (
     math_second,
     math_seconds,
     sized,
-    uses_simt,
 )
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.one_signature import OneSignature
@@ -92,7 +91,7 @@ class ConvModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
         windows = _windows(kernels)
-        simt = uses_simt(kernels) | _is_depthwise(kernels.signatures)
+        simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
         tiled = np.asarray(_is_tiled(kernels.signatures, windows), dtype=np.bool_)
         seconds = np.empty(len(kernels))
         if len(rows := np.flatnonzero(tiled)):
@@ -127,7 +126,7 @@ class ConvModel:
         """Price one kernel."""
         window = _window(one.kernel)
         tiled = _is_tiled(one, window)
-        simt = one.math in SIMT_MODES or bool(_is_depthwise(one))
+        simt = bool(_without_tensor_cores(one))
         if tiled:
             seconds = self._tiled_seconds(one, window, target, FLOATS)
         else:
@@ -156,7 +155,7 @@ class ConvModel:
     ) -> Number:
         """Return what the convolution takes that a plain product takes *seconds* of."""
         start_s = target.device.kernel_floor_s
-        simt = one_of(kernels.math, SIMT_MODES) | _is_depthwise(kernels)
+        simt = _without_tensor_cores(kernels)
         slower = maths.where(simt, self._gradient_factors(kernels, maths), 1.0)
         return start_s + (seconds - start_s) * (slower * self.direct_overhead)
 
@@ -200,6 +199,12 @@ def _is_tiled(kernels: Signatures[Number], window: Number) -> Flags | bool:
     plain = (window > 1) & (kernels.param("groups", 1.0) <= 1)
     tiled: Flags | bool = plain & (kernels.math == "fp32") & (kernels.op == "conv2d")
     return tiled
+
+
+def _without_tensor_cores(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether their cores multiply nothing: by type, or as there is nothing to."""
+    simt: Flags | bool = one_of(kernels.math, SIMT_MODES) | _is_depthwise(kernels)
+    return simt
 
 
 def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:

@@ -53,7 +53,7 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
 from perfc.ir.ops.activation_backward import KINDS as ACTIVATION_GRADIENTS
 from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM, communicator_ranks
-from perfc.ir.ops.einsum import einsum_labels, einsum_sizes
+from perfc.ir.ops.einsum import einsum_labels, einsum_pairs, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
 from perfc.ir.ops.embedding_backward import inputs_of_backward
@@ -185,6 +185,7 @@ __all__ = [
     "ceil_div",
     "communicator_ranks",
     "einsum_labels",
+    "einsum_pairs",
     "einsum_sizes",
     "entry_points",
     "evaluate",

@@ -30,3 +30,8 @@ class Diagnostic:
     code: str
     message: str
     where: str = ""
+
+    @property
+    def line(self) -> str:
+        """Level, place and message, as reports of traces print them."""
+        return f"{self.level.value}: {self.where}: {self.message}"

@@ -19,6 +19,10 @@ import torch
 _FAILED: list[torch.cuda.CUDAGraph] = []
 """Kept: the allocator of pinned memory still asks them whether they capture."""
 
+_END = "_cuda_endAllocateToPool"
+_END_BEFORE = "_cuda_endAllocateCurrentStreamToPool"
+"""What ends the allocator's part of a capture; before PyTorch 2.8 it was called so."""
+
 
 @functools.cache
 def capture_stream() -> Any:  # noqa: ANN401 - a class without types
@@ -51,11 +55,6 @@ def captured(graph: torch.cuda.CUDAGraph) -> Generator[None]:
                 _end(graph, pool)
             raise
         _end(graph, pool)
-
-
-_END = "_cuda_endAllocateToPool"
-_END_BEFORE = "_cuda_endAllocateCurrentStreamToPool"
-"""What it was called before PyTorch 2.8."""
 
 
 def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:  # noqa: ANN401 - two numbers

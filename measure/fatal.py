@@ -48,11 +48,17 @@ class Fatal:
             msg = f"cannot read {self.path}: {error}; remove it, then measure again"
             raise PerfcError(msg) from None
 
-    def check(self, what: str, why: str) -> None:
+    def nothing_left(self) -> PerfcError:
+        """Return the error of a run that has no row, and nothing else to measure."""
+        msg = f"nothing could be measured: all of it is in {self.path}; remove that"
+        return PerfcError(f"{msg} to try again")
+
+    def check(self, what: str, why: str, line: str) -> None:
         """Find out whether the GPU still works after *what* did not run.
 
         Raises:
-            PerfcError: it does not; *what* is on the list now.
+            PerfcError: it does not; *line*, which tells it from all others, is on the
+                list now.
 
         """
         try:
@@ -62,7 +68,7 @@ class Fatal:
             msg = f"the GPU failed at {what}: {why}; the same command continues"
             try:
                 with self.path.open("a", encoding="utf-8") as stream:
-                    stream.write(f"{what}\n")
+                    stream.write(f"{line}\n")
             except OSError as error:
                 reason = error.strerror or error
                 msg += f" there again, for {self.path} cannot be written: {reason}"

@@ -126,6 +126,8 @@ class KernelRun:
             case, why = self.skipped[0]
             msg = f"nothing could be measured; {case}: {why}"
             raise PerfcError(msg)
+        if left_out and not todo and not self.rows:
+            raise self._fatal.nothing_left()
 
     def _measure(
         self, todo: Sequence[tuple[Family, Case]], deadline: float, say: Say
@@ -208,7 +210,7 @@ class KernelRun:
         said = " ".join(str(error).partition("\n")[0].split())
         why = said or _UNSAID.get(type(error), type(error).__name__)
         if self.device.is_cuda:
-            self._fatal.check(_line(case), why)
+            self._fatal.check(str(case), why, _line(case))
         self.left -= 1
         self.skipped.append((case, why))
         say(f"skipped {case}: {why}")

@@ -112,6 +112,8 @@ class WorkloadRun:
             setting, why = self.skipped[0]
             msg = f"nothing could be measured; {setting}: {why}"
             raise PerfcError(msg)
+        if fatal and not todo and not self.rows:
+            raise self._fatal.nothing_left()
 
     @property
     def _fatal(self) -> Fatal:
@@ -172,7 +174,8 @@ class WorkloadRun:
     def _skip(self, setting: Setting, why: str, say: Say) -> None:
         """Note a setting that cannot be run; a device that has failed is an error."""
         if self.device.is_cuda:
-            self._fatal.check(self._line(setting), why)
+            what = f"{self.subject.name}, {setting}"
+            self._fatal.check(what, why, self._line(setting))
         self.skipped.append((setting, why))
         say(f"skipped {self.subject.name}, {setting}: {why}")
 

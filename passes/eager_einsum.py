@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from perfc.ir import AttrValue, Dim, TensorType, einsum_labels, einsum_sizes
+from perfc.ir import (
+    AttrValue,
+    Dim,
+    TensorType,
+    einsum_labels,
+    einsum_pairs,
+    einsum_sizes,
+)
 from perfc.passes.eager import (
     Eager,
     Launch,
@@ -37,11 +44,8 @@ def _einsum(site: Site) -> Eager:
     if len(labels) == 1:
         return Eager("aten::einsum", _alone(site, labels[0], result))
     launches: list[Launch] = []
-    left = labels[0]
-    for index, right in enumerate(labels[1:], start=2):
-        later = {*result, *(name for rest in labels[index:] for name in rest)}
-        launches += _pair(site, left, right, later, numbers)
-        left = tuple(n for n in dict.fromkeys((*left, *right)) if n in later)
+    for left, right, kept in einsum_pairs(labels, result):
+        launches += _pair(site, left, right, set(kept), numbers)
     return Eager("aten::einsum", tuple(launches))
 
 
@@ -56,14 +60,14 @@ def _alone(site: Site, labels: Labels, result: Labels) -> tuple[Launch, ...]:
 
 
 def _pair(
-    site: Site, left: Labels, right: Labels, later: set[str], sizes: Mapping[str, int]
+    site: Site, left: Labels, right: Labels, kept: set[str], sizes: Mapping[str, int]
 ) -> list[Launch]:
     both = [name for name in left if name in right]
-    batch = [name for name in both if name in later]
-    summed = [name for name in both if name not in later]
+    batch = [name for name in both if name in kept]
+    summed = [name for name in both if name not in kept]
     rows = [name for name in left if name not in right]
     columns = [name for name in right if name not in left]
-    if not summed and not set(rows + columns) - later:
+    if not summed and not set(rows + columns) - kept:
         return [_elementwise(site, left, right, sizes)]
     launches = _ordered(site, left, (batch, rows, summed), sizes)
     launches += _ordered(site, right, (batch, columns, summed), sizes)

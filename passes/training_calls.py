@@ -19,6 +19,7 @@ from perfc.ir import (
     TensorType,
     Value,
     einsum_labels,
+    einsum_pairs,
     product,
 )
 from perfc.passes.gradient_products import letters_of
@@ -119,7 +120,7 @@ def _folded(call: _Call) -> Value:
 
 
 def _paired(call: _Call) -> Value:
-    """Sum what no later operand has at once, as `einsum` in `Linear.cpp` does."""
+    """Write a product for each pair."""
     ranks = [typed(value).rank for value in call.operands]
     terms, out = einsum_labels(call.node.attributes.text("equation"), ranks)
     letters = letters_of(terms)
@@ -127,15 +128,11 @@ def _paired(call: _Call) -> Value:
     def spelled(labels: Iterable[str]) -> str:
         return "".join(letters[label] for label in labels)
 
-    made, left = call.operands[0], terms[0]
-    for index, (value, right) in enumerate(
-        zip(call.operands[1:], terms[1:], strict=True), start=2
-    ):
-        later = {*out, *(label for term in terms[index:] for label in term)}
-        kept = tuple(n for n in dict.fromkeys((*left, *right)) if n in later)
-        kept = out if index == len(terms) else kept
+    made, *others = call.operands
+    pairs = einsum_pairs(terms, out)
+    for value, (left, right, kept) in zip(others, pairs, strict=True):
         equation = f"{spelled(left)},{spelled(right)}->{spelled(kept)}"
-        made, left = call.tape.op("einsum", made, value, equation=equation), kept
+        made = call.tape.op("einsum", made, value, equation=equation)
     return made
 
 

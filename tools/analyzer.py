@@ -385,8 +385,14 @@ def _run(
     dtype = model.dtype or ("tf32" if tf32 else "fp32")
     changes = () if _is_given(model) else _variants(model, target, passes)
     profile = profile or load_profile(target.host.overheads).name
-    placed = next((p.inputs for p in passes if isinstance(p, LowerKernels)), "")
+    placed = "" if _is_given(model) else _inputs_from(target, passes)
     return Report(model, target, runtime, dtype, profile, analysis, changes, placed)
+
+
+def _inputs_from(target: Target, passes: Sequence[Pass]) -> str:
+    """Return where inputs are; a CPU has them where it computes."""
+    said = next((p.inputs for p in passes if isinstance(p, LowerKernels)), "")
+    return "device" if said and target.device.synchronous else said
 
 
 def _is_given(model: Model) -> bool:

@@ -167,10 +167,7 @@ def replay_text(
         _idle_text(replayed),
         _overheads_text(times),
     ]
-    notes = [
-        f"{found.level.value}: {found.where}: {found.message}"
-        for found in _diagnostics(replayed, predicted)
-    ]
+    notes = [found.line for found in _diagnostics(replayed, predicted)]
     return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
 
 

@@ -213,10 +213,8 @@ def rescale_text(
     blocks = [_times_text(rescaling, found)]
     blocks += [_methods_text(rescaling, one) for one in found]
     blocks += [_kernels_text(rescaling, one) for one in found if verbose]
-    notes = [
-        f"{found.level.value}: {found.where}: {found.message}"
-        for found in (() if quiet else _diagnostics(rescaling, found))
-    ]
+    said = () if quiet else _diagnostics(rescaling, found)
+    notes = [remark.line for remark in said]
     return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
 
 

@@ -78,11 +78,11 @@ def _check_devices(recorded: Sequence[Recorded]) -> None:
             raise PerfcError(msg)
 
 
-def _warnings(recorded: Sequence[Recorded]) -> Iterator[str]:
-    """Say what the traces left open, each once."""
+def _warnings(recorded: Sequence[Recorded]) -> list[str]:
+    """Return what the traces left open, each once."""
     found = [d for one in recorded for d in one.diagnostics]
-    for said in dict.fromkeys(d for d in found if d.level is Level.WARNING):
-        yield f"warning: {said.where}: {said.message}"
+    warnings = dict.fromkeys(d for d in found if d.level is Level.WARNING)
+    return [warning.line for warning in warnings]
 
 
 def _speed(times: Sequence[HostTime], base: HostProfile) -> Iterator[str]:

@@ -120,12 +120,11 @@ def _bincount(node: AtenNode) -> None:
     if not isinstance(bins, int):
         msg = "a number of bins that is not known"
         raise Misfit(msg)
-    known = node.integer("minlength", 0) == bins
-    if known:
-        node.assumption = f"no element is larger than {bins - 1}"
-    if node.result().dtype != node.tensor("self").type.dtype:
-        msg = "counts of another type than what is counted"
+    if node.is_given("weights"):
+        msg = "counts of what elements weigh"
         raise Misfit(msg)
+    if node.integer("minlength", 0) == bins:  # and not a number that a file knows
+        node.assumption = f"no element is larger than {bins - 1}"
     attributes: dict[str, AttrValue] = {"bins": bins, "limits": False}
     node.emit("histogram", (node.tensor("self"),), attributes)
 

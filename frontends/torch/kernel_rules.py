@@ -204,11 +204,9 @@ def _bincount(
     """Return so many counts as are asked for; elements may ask for more."""
     if values.value_of(tensor) is not None or not minlength:
         raise UseTorch  # and it follows from elements, or is not known
-    if weights is None:
-        kind = torch.int64
-    else:
-        halves = weights.dtype != torch.float32
-        kind = torch.float64 if halves else weights.dtype
+    kind = torch.int64
+    if weights is not None:  # all but fp32 are converted to fp64
+        kind = torch.float32 if weights.dtype == torch.float32 else torch.float64
     return torch.empty(minlength, dtype=kind, device=META)
 
 

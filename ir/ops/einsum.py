@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.errors import VerifyError
@@ -13,13 +13,16 @@ from perfc.ir.ops.rules import broadcast, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
+Labels: TypeAlias = tuple[str, ...]
+"""Of axes, in order."""
+
 _ELLIPSIS = "."
 """Stands for the axes that `...` covers, counted from the last: `.0`, `.1`, ..."""
 
 
 def einsum_labels(
     equation: str, ranks: Sequence[int]
-) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+) -> tuple[tuple[Labels, ...], Labels]:
     """Return the labels of each operand's axes, and of the result's.
 
     Without `->` the result has the axes of `...`, then the letters that occur
@@ -53,6 +56,23 @@ def einsum_labels(
         msg = f"{equation!r}: the result names an axis twice, or one that no term has"
         raise VerifyError(msg)
     return operands, result
+
+
+def einsum_pairs(
+    terms: Sequence[Labels], result: Labels
+) -> Iterator[tuple[Labels, Labels, Labels]]:
+    """Yield the labels of both operands of each product of two, and what it keeps.
+
+    From left to right, as `einsum` of `aten/src/ATen/native/Linear.cpp`: what no later
+    term and no result has is summed at once.
+    """
+    left = terms[0]
+    for index, right in enumerate(terms[1:], start=2):
+        later = {*result, *(label for term in terms[index:] for label in term)}
+        kept = tuple(n for n in dict.fromkeys((*left, *right)) if n in later)
+        kept = result if index == len(terms) else kept
+        yield left, right, kept
+        left = kept
 
 
 def _term_labels(term: str, rank: int, equation: str) -> tuple[str, ...]:

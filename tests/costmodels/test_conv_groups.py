@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 from tests.measurements.rows import measured
 
@@ -21,7 +22,7 @@ from perfc.measurements import kernel_of
 CHANNELS = 256
 
 
-def _kernel(dtype: str, groups: int, **more: int) -> Kernel:
+def _kernel(dtype: str, groups: int, **more: int | str) -> Kernel:
     sizes = {"n": 64, "c_in": CHANNELS, "c_out": CHANNELS, "size": 56, "stride": 1}
     window = {"kernel": 3, "padding": 1, "groups": groups}
     return kernel_of(measured("conv2d", dtype, **{**sizes, **window, **more}))
@@ -57,11 +58,31 @@ def test_groups_take_less_on_a_faster_gpu(groups: int) -> None:
     assert sorted(times, reverse=True) == times
 
 
+@pytest.mark.parametrize("phase", ["backward_data", "backward_weight"])
+def test_gradients_of_depthwise_ones_take_as_much_more_in_all_types(phase: str) -> None:
+    """As one kernel computes them; on a GPU whose memory is no limit."""
+    target = load_target("t4")
+    target = attrs.evolve(
+        target, device=attrs.evolve(target.device, kernel_floor_s=0.0)
+    )
+    ratios: list[float] = []
+    for dtype in ("fp32", "fp16"):
+        kernels = [_kernel(dtype, CHANNELS), _kernel(dtype, CHANNELS, phase=phase)]
+        forward_s, backward_s = price(kernels, target, cost_models()).seconds.tolist()
+        ratios.append(backward_s / forward_s)
+
+    assert ratios[0] == pytest.approx(ratios[1], rel=0.02)
+
+
 @pytest.mark.parametrize("dtype", ["fp32", "fp64", "fp16"])
 @pytest.mark.parametrize("groups", [32, CHANNELS])
-def test_one_kernel_is_priced_as_in_a_table(dtype: str, groups: int) -> None:
+@pytest.mark.parametrize("more", [{}, {"beside": 1}, {"phase": "backward_data"}])
+def test_one_kernel_is_priced_as_in_a_table(
+    dtype: str, groups: int, more: dict[str, int | str]
+) -> None:
     """To the last bits."""
-    kernels, target = [_kernel(dtype, groups)] * 2, load_target("a100-pcie-40g")
+    kernel, target = _kernel(dtype, groups, **more), load_target("a100-pcie-40g")
+    kernels = [kernel] * 2
     table = price_table(KernelTable(kernels), target, cost_models()).seconds
 
     alone = float(price(kernels[:1], target, cost_models()).seconds[0])

@@ -14,6 +14,7 @@ from torch.utils import checkpoint as checkpointing
 
 import perfc
 from perfc.frontends.pt2 import read_description
+from perfc.frontends.torch import values  # not public
 from perfc.ir import Graph, Program
 
 F: Any = nn.functional
@@ -314,6 +315,35 @@ def test_refusals(
     """What a capture cannot follow is refused in a line that says what to do."""
     with pytest.raises(perfc.PerfcError, match=reason):
         _recorded(Function(call, 8), *args)
+
+
+def test_a_refusal_leaves_the_compiler_as_it_was() -> None:
+    """Dynamo has begun to compile the functions when they are refused."""
+    with pytest.raises(perfc.PerfcError, match="data decide"):
+        _recorded(Function(_branch, 8), _X)
+
+    def chosen(_: Tensor, x: Tensor) -> Any:  # noqa: ANN401 - of `torch.cond`
+        return vars(torch)["cond"](x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    program = _exported(Function(chosen, 8), _X)
+    assert "cond" in str(program.graph)
+
+
+def test_states_of_optimizers_have_no_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made like parameters, and would fill the host's memory."""
+    sizes: list[int] = []
+    on_host = values.on_host
+
+    def counted(func: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - an op's
+        made = on_host(func, args, kwargs)
+        sizes.extend(tensor.numel() for tensor in values.tensors_in(made))
+        return made
+
+    monkeypatch.setattr(values, "on_host", counted)
+    module, x = nn.Linear(512, 512), torch.zeros(4, 512)
+    perfc.from_torch(module, (x,), mode="training", optimizer="adam", loss="mse")
+
+    assert max(sizes, default=0) < 512 * 512
 
 
 def test_an_archive_with_vmap() -> None:

@@ -14,6 +14,7 @@ from tests.measure.test_design import GPU
 from perfc.measure import Timer, capture
 
 HANDLE = (0, 7)
+ENDS = ("_cuda_endAllocateToPool", "_cuda_releasePool")
 REFUSED = "CUDA error: operation failed due to a previous error during capture"
 
 
@@ -97,9 +98,8 @@ def _cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cuda]:
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    ends = {"_cuda_endAllocateToPool": cuda.end_pool}
-    for name, fake in {**ends, "_cuda_releasePool": cuda.release_pool}.items():
-        monkeypatch.setattr(f"torch._C.{name}", fake, raising=False)
+    for name, fake in zip(ENDS, (cuda.end_pool, cuda.release_pool), strict=True):
+        monkeypatch.setattr(f"torch._C.{name}", fake)
     capture.capture_stream.cache_clear()
     yield cuda
     capture.capture_stream.cache_clear()
@@ -116,6 +116,37 @@ def test_a_failed_capture_harms_nothing(cuda: _Cuda) -> None:
     assert cuda.stream == "default"
     assert cuda.log == [f"release {HANDLE} on 0", "reset"]
     torch.cuda.empty_cache()
+
+
+def test_older_versions_call_it_otherwise(
+    cuda: _Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before PyTorch 2.8."""
+    before = "torch._C._cuda_endAllocateCurrentStreamToPool"
+    monkeypatch.delattr(f"torch._C.{ENDS[0]}")
+    monkeypatch.setattr(before, cuda.end_pool, raising=False)
+    with pytest.raises(RuntimeError), capture.captured(torch.cuda.CUDAGraph()):
+        torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def test_an_allocator_that_has_ended_already(
+    cuda: _Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the call said is raised, not that."""
+
+    def ended(*_: object) -> None:
+        cuda.underway.clear()
+        msg = "endAllocateToPool: not called on a pool that is used"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(f"torch._C.{ENDS[0]}", ended)
+    with (
+        pytest.raises(RuntimeError, match="not permitted when stream is capturing"),
+        capture.captured(torch.cuda.CUDAGraph()),
+    ):
+        torch.cuda.synchronize()
+    assert cuda.log == ["reset"]
 
 
 def test_a_capture_may_fail_at_its_end(cuda: _Cuda) -> None:

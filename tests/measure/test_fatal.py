@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from perfc.ir import PerfcError
-from perfc.measure import KernelRun, Setting, WorkloadRun, find_subject, open_device
+from perfc.measure import (
+    KernelRun,
+    Setting,
+    WorkloadRun,
+    find_subject,
+    open_device,
+    suite,
+)
 from perfc.measure.fatal import Fatal  # not public
 
 
@@ -28,8 +35,8 @@ def test_a_gpu_that_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert frozenset() == fatal.known()
     for what in ("gemm", "conv2d"):
         with pytest.raises(PerfcError) as caught:
-            fatal.check(what, "illegal")
-        line = f"the GPU failed at {what}: illegal; the same command continues"
+            fatal.check(f"{what}, short", "illegal", what)
+        line = f"the GPU failed at {what}, short: illegal; the same command continues"
         assert line == str(caught.value)
     assert frozenset({"gemm", "conv2d"}) == fatal.known()
 
@@ -39,7 +46,7 @@ def test_a_gpu_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, _works)
     fatal = Fatal(tmp_path / "rows.csv")
-    fatal.check("gemm", "not implemented")
+    fatal.check("gemm", "not implemented", "gemm")
     assert not fatal.path.exists()
 
 
@@ -50,7 +57,7 @@ def test_a_list_that_cannot_be_written(
     monkeypatch.setattr(torch.cuda, "synchronize", _fail)
     fatal = Fatal(tmp_path / "none" / "rows.csv")
     with pytest.raises(PerfcError, match=r"there again, for .* cannot be written"):
-        fatal.check("gemm", "illegal")
+        fatal.check("gemm", "illegal", "gemm")
 
 
 def test_shapes_are_left_out(tmp_path: Path) -> None:
@@ -99,3 +106,21 @@ def test_settings_are_left_out(tmp_path: Path) -> None:
     run.measure(settings, said.append)
     assert ["inference"] == [row.mode for row in run.rows]
     assert "made the GPU fail: left out by" in said[0]
+
+    run.path.unlink()
+    again = WorkloadRun(run.device, run.subject, run.path, iterations=3, seconds=0.1)
+    with pytest.raises(PerfcError, match=r"all of it is in .*failed\.txt; remove that"):
+        again.measure(settings[:1], said.append)
+
+
+def test_a_list_of_all_shapes_is_an_error(tmp_path: Path) -> None:
+    """No table is no success."""
+    device, path = open_device("cpu"), tmp_path / "rows.csv"
+    cases = [case for _, case in suite("quick", device, ["memcpy"])]
+    lines = [f"{case.op} {case.dtype} {case.params}\n" for case in cases]
+    (tmp_path / "rows.csv.failed.txt").write_text("".join(lines))
+    run = KernelRun(device, "quick", path, ops=("memcpy",))
+
+    with pytest.raises(PerfcError, match="nothing could be measured: all of it is in"):
+        run.measure(0.05, list[str]().append)
+    assert not path.exists()

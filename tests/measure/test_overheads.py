@@ -14,7 +14,7 @@ from perfc.measure import OverheadRun, open_device
 from perfc.measure.host_floors import latencies  # not public
 from perfc.measure.host_times import host_events, host_times  # not public
 from perfc.measure.overheads import profiler_tax_us  # not public
-from perfc.measure.profiled import Trace  # not public
+from perfc.measure.profiled import Trace, trace_of  # not public
 from perfc.measurements import MEASUREMENTS, read_rows
 from perfc.tools.cli import main
 from perfc.traces import covered
@@ -241,3 +241,17 @@ def test_without_cuda(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert 1 == main([*command, "-o", str(tmp_path / "host.csv")])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("perfc: error: --device cuda: PyTorch")
+
+
+def test_a_profiler_starts_up_before_its_window() -> None:
+    """Two more iterations run than are recorded."""
+    runs: list[int] = []
+
+    def iteration() -> None:
+        with torch.profiler.record_function("one"):
+            runs.append(0)
+
+    trace = trace_of(iteration, open_device("cpu"), 3)
+
+    recorded = [event for event in trace.events if event.get("name") == "one"]
+    assert (5, 3, 3) == (len(runs), len(recorded), len(trace.walls_us))

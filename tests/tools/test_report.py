@@ -32,7 +32,7 @@ SCHEMA: Schema = {
         "mode": ("inference",),
         "batch": (int, type(None)),
         "replicas": int,
-        "inputs_from": ("host-pinned", "host-pageable", "device"),
+        "inputs_from": ("host-pinned", "host-pageable", "device", ""),
         "dtype": ("fp32", "tf32"),
         "inputs": {"*": str},
     },
@@ -246,6 +246,7 @@ def report(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - JSON
 def test_schema(report: Any) -> None:  # noqa: ANN401 - JSON
     """Every key is there, none besides, each of its type."""
     assert [] == _problems(SCHEMA, report)
+    assert report["model"]["inputs_from"]
 
 
 def test_the_schema_test_sees_problems() -> None:
@@ -420,3 +421,20 @@ def test_a_launch_graph_of_lone_tasks() -> None:
     assert summary["time_us"] == summary["time_us_p05"] == summary["time_us_p95"]
     assert "compute" == summary["bound"]
     assert report["model"]["batch"] is None
+    assert not report["model"]["inputs_from"]
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "said"),
+    [
+        ("a100", "host-pageable", "host-pageable"),
+        ("cpu", "host-pinned", "device"),
+        ("cpu", "device", "device"),
+    ],
+)
+def test_where_inputs_are(target: str, asked: str, said: str) -> None:
+    """A CPU copies nothing, whatever is asked for."""
+    model = perfc.load("dlrm-default:tables=2,rows=100", batch=8)
+    report = perfc.analyze(model, target, inputs=asked)
+
+    assert said == report.to_dict()["model"]["inputs_from"]
