@@ -52,6 +52,7 @@ from perfc.costmodels.embedding_tiers import (
 )
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
+from perfc.costmodels.family import Family, family_of
 from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
 from perfc.costmodels.gemm import GEMM, products_of
 from perfc.costmodels.gemm_residual import (
@@ -75,15 +76,7 @@ from perfc.costmodels.host_profile import (
 )
 from perfc.costmodels.inclusion import inclusion_shares
 from perfc.costmodels.intervals import interval_rows, interval_sizes
-from perfc.costmodels.kernel_fit import (
-    SCALE,
-    START,
-    Family,
-    KernelFit,
-    KernelFits,
-    family_of,
-    fits_of,
-)
+from perfc.costmodels.kernel_fit import SCALE, START, KernelFit, KernelFits, fits_of
 from perfc.costmodels.links import Links
 from perfc.costmodels.lookups import distinct_rows
 from perfc.costmodels.madmax import (
@@ -156,6 +149,11 @@ from perfc.costmodels.row_cache import (
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.sheet_fields import is_possible
+from perfc.costmodels.shipped_rows import (
+    SHIPPED_ROWS_FILE,
+    shipped_rows,
+    write_shipped_rows,
+)
 from perfc.costmodels.streaming import IDLE, REPEATED, STREAMING, StreamingModel
 from perfc.costmodels.system import System
 from perfc.costmodels.system_sheet import assumed_system
@@ -236,6 +234,7 @@ __all__ = [
     "ROW_CACHE_FILL",
     "SCALE",
     "SESSION_OPS",
+    "SHIPPED_ROWS_FILE",
     "SIMT_MODES",
     "SOFTWARE",
     "SOFTWARE_OPS",
@@ -368,6 +367,7 @@ __all__ = [
     "rows_by_hits",
     "rows_for_hits",
     "share_noise",
+    "shipped_rows",
     "simt_parameters",
     "simt_seconds",
     "static_miss_share",
@@ -381,4 +381,5 @@ __all__ = [
     "unique_row_count",
     "wave_ratio",
     "weighed",
+    "write_shipped_rows",
 ]

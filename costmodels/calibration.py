@@ -8,6 +8,8 @@
     [[kernels]]                     one for each family of kernels that was fitted
     op, dtype, phase, kind          which; phase and kind may be absent
     rows, sigma_shared, sigma_independent
+    shipped                         share of perfc's own rows of a CPU that holds here;
+                                    may be absent, see `shipped_rows.py`
     values = { start_us = …, … }    coefficients, see `kernel_fit.py`, `fit_check.py`
     [kernels.near]                  may be absent, see `near_rows.py`
     octaves, unlike                 how far a row tells of others
@@ -31,7 +33,8 @@ from typing import cast
 import attrs
 
 from perfc.costmodels.collective_rows import CollectiveRows, collective_rows_of
-from perfc.costmodels.kernel_fit import FORWARD, Family, KernelFit
+from perfc.costmodels.family import FORWARD, Family
+from perfc.costmodels.kernel_fit import KernelFit
 from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.measured_section import measured_kernels, measured_problems
 from perfc.costmodels.near_rows import NO_WORD, NearRows
@@ -50,7 +53,7 @@ _KEYS = frozenset(
 _DEVICE_KEYS = frozenset({"target", "fields"})
 _NUMBERS = ("sigma_shared", "sigma_independent")
 _KERNEL_KEYS = frozenset(
-    {"op", "dtype", "phase", "kind", "rows", "values", "near", *_NUMBERS}
+    {"op", "dtype", "phase", "kind", "rows", "values", "near", "shipped", *_NUMBERS}
 )
 _NEAR_KEYS = ("octaves", "unlike", "rows")
 _Table = Mapping[str, object]
@@ -229,6 +232,8 @@ def _kernel_problems(entry: object) -> Iterator[str]:
     for key in _NUMBERS:
         if not _is_amount(table.get(key)):
             yield f"{key} is {_shown(table.get(key))}, expected a number from 0 to 10"
+    if not _is_amount(table.get("shipped", 0.0), 1.0):
+        yield f"shipped is {shown(table['shipped'])}, expected a share from 0 to 1"
     yield from _value_problems(table.get("values"))
     if "near" in table:
         yield from _near_problems(table["near"])
@@ -318,6 +323,7 @@ def _fit(entry: _Table) -> KernelFit:
         own,
         cast("int", entry["rows"]),
         None if near is None else _near(near),
+        float(cast("float", entry.get("shipped", 0.0))),
     )
 
 

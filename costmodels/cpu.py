@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.cpu_amounts import amounts_of
-from perfc.costmodels.kernel_fit import SERIES_KINDS, Family, family_of
+from perfc.costmodels.family import SERIES_KINDS, Family, family_of
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,

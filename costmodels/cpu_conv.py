@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfc.costmodels.kernel_fit import FORWARD
+from perfc.costmodels.family import FORWARD
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.ir import Kernel
 

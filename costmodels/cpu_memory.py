@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from perfc.costmodels.cpu_movement import gathered_bytes
-from perfc.costmodels.kernel_fit import BACKWARD
+from perfc.costmodels.family import BACKWARD
 from perfc.costmodels.protocol import Floats, KernelTable
 from perfc.costmodels.target import Target
 from perfc.ir import Kernel

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.kernel_fit import is_down
+from perfc.costmodels.family import is_down
 from perfc.costmodels.protocol import Floats, KernelTable
 
 BLOCK = 32

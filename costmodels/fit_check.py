@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from perfc.costmodels.cpu import shipped_terms
 from perfc.costmodels.kernel_fit import SCALE, START, KernelFit
 from perfc.costmodels.sheet_fields import quoted
+from perfc.costmodels.shipped_rows import shipped_rows
 from perfc.costmodels.target import Device
 
 _CORRECTION = frozenset({START, SCALE})
@@ -29,6 +30,8 @@ def coefficient_problems(fits: Iterable[KernelFit], device: Device) -> Iterator[
         elif unknown := fit.values.keys() - needed:
             names = _listed(unknown)
             yield f"values of {fit.family} have unknown {names}; calibrate again"
+        if fit.shipped and not (device.synchronous and fit.family in shipped_rows()):
+            yield f"shipped of {fit.family}: perfc has no such rows; calibrate again"
 
 
 def _listed(names: Iterable[str]) -> str:

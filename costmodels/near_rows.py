@@ -12,6 +12,7 @@ rows nothing is said: the factor is 1.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -38,8 +39,8 @@ _NEAR = 0.5
 _NAMED = 2
 """Rows that are named."""
 
-_AT_A_TIME = 4096
-"""Kernels whose distances to all rows are held at a time."""
+_AT_A_TIME = 1 << 20
+"""Pairs of a kernel and a row whose likeness is held at a time."""
 
 NO_WORD = "-"
 """What a profile has for an empty word."""
@@ -67,18 +68,22 @@ class Place:
         words = [[_word(k.params.get(name)) for name in names] for k in kernels]
         return cls(sizes, np.array(words, dtype=np.str_).reshape(len(words), -1))
 
-    def parts(self) -> Iterator[Place]:
-        """Yield kernels so many at a time that what is worked out of them is small."""
-        for start in range(0, len(self.sizes), _AT_A_TIME):
-            rows = slice(start, start + _AT_A_TIME)
+    def parts(self, others: int) -> Iterator[Place]:
+        """Yield kernels so few at a time that their likeness to *others* is small."""
+        count = max(_AT_A_TIME // others, 1)
+        for start in range(0, len(self.sizes), count):
+            rows = slice(start, start + count)
             yield Place(self.sizes[rows], self.words[rows])
 
     def likeness(self, other: Place, octaves: float, unlike: float) -> Floats:
         """Return how alike kernels and others are, shape (kernels, others)."""
-        apart = self.sizes[:, np.newaxis] - other.sizes[np.newaxis]
-        differ = (self.words[:, np.newaxis] != other.words[np.newaxis]).sum(axis=2)
-        near: Floats = np.exp(-np.square(apart / octaves).sum(axis=2) / 2)
-        found: Floats = near * np.power(unlike, differ)
+        logs = np.zeros((len(self.sizes), len(other.sizes)))
+        for own, others in zip(self.sizes.T, other.sizes.T, strict=True):
+            apart = np.subtract.outer(own / octaves, others / octaves)
+            logs -= np.square(apart, out=apart) / 2
+        found: Floats = np.exp(logs, out=logs)
+        for words, those in zip(self.words.T, other.words.T, strict=True):
+            found[words[:, np.newaxis] != those] *= unlike
         return found
 
 
@@ -108,7 +113,7 @@ class NearRows:
             PerfcError: the rows of a profile have other sizes than kernels of their op.
 
         """
-        place, rows = Place.of(kernels), self._place()
+        place, rows = Place.of(kernels), self.place
         found = tuple(part.shape[1] for part in (rows.sizes, rows.words))
         expected = tuple(part.shape[1] for part in (place.sizes, place.words))
         if found != expected:
@@ -121,16 +126,16 @@ class NearRows:
         weights = np.array(self.weights)
         logs = [
             part.likeness(rows, self.octaves, self.unlike) @ weights
-            for part in place.parts()
+            for part in place.parts(len(weights))
         ]
         factor: Floats = np.clip(np.concatenate(logs), -MOST, MOST)
         return factor
 
     def names(self, kernels: Sequence[Kernel]) -> list[str]:
         """Return the rows that *kernels* lie nearest to; nothing far from all."""
-        place, rows = Place.of(kernels), self._place()
+        place, rows = Place.of(kernels), self.place
         found: list[str] = []
-        for part in place.parts():
+        for part in place.parts(len(self.weights)):
             likeness = part.likeness(rows, self.octaves, self.unlike)
             nearest = np.argsort(-likeness, axis=1, kind="stable")[:, :_NAMED]
             for number, listed in enumerate(nearest.tolist()):
@@ -143,7 +148,9 @@ class NearRows:
         words = [word for word in self.words[row] if word not in {"", "True"}]
         return " ".join(("x".join(str(size) for size in sizes if size), *words))
 
-    def _place(self) -> Place:
+    @functools.cached_property
+    def place(self) -> Place:
+        """Where the rows lie."""
         count = len(self.weights)
         return Place(
             np.array(self.sizes, dtype=np.float64).reshape(count, -1),

@@ -9,7 +9,8 @@ import numpy as np
 
 from perfc.costmodels.cpu import shipped_terms
 from perfc.costmodels.cpu_amounts import amounts_of
-from perfc.costmodels.kernel_fit import SCALE, START, family_of
+from perfc.costmodels.family import family_of
+from perfc.costmodels.kernel_fit import SCALE, START
 from perfc.costmodels.protocol import CostModel, Floats, KernelTable
 from perfc.costmodels.select import price
 from perfc.costmodels.target import Target

@@ -21,6 +21,7 @@ from perfc.fitting.popularity_fit import PopularityFit, fit_popularity, histogra
 from perfc.fitting.product_fit import LeftOut, fit_products, left_out
 from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.fitting.scores import HELD, GroupKey, GroupScore, known_target, score
+from perfc.fitting.shipped_rows import FamilyLogs, family_logs, fit_shipped_rows
 from perfc.fitting.stack_distance import MissCurve, miss_curve_of, stack_distances
 from perfc.fitting.trace_host import (
     BETWEEN_GAPS,
@@ -41,6 +42,7 @@ __all__ = [
     "DeviceFit",
     "Errors",
     "FamilyFit",
+    "FamilyLogs",
     "GroupKey",
     "GroupScore",
     "HostFit",
@@ -55,6 +57,7 @@ __all__ = [
     "TraceHost",
     "calibrated_sheet",
     "errors_of",
+    "family_logs",
     "fit_collectives",
     "fit_device",
     "fit_gemm",
@@ -62,6 +65,7 @@ __all__ = [
     "fit_popularity",
     "fit_products",
     "fit_residual",
+    "fit_shipped_rows",
     "fit_terms",
     "fit_trace_host",
     "histogram_of",

@@ -24,6 +24,7 @@ from perfc.fitting.least_squares import BELIEF, fit_terms
 from perfc.fitting.near_products import product_fits
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
+from perfc.fitting.shipped_rows import agreed_share
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -257,8 +258,9 @@ def _with_near_rows(
     kernel_s = part.measured_s - part.offset_s
     noise = part.measured_s / kernel_s
     logs = np.log(kernel_s / modelled_s)
-    near = fit_near_rows(part.kernels.kernels, logs, noise)
-    return attrs.evolve(found[family], near=near)
+    shipped, told = agreed_share(family, part.kernels.kernels, logs, target)
+    near = fit_near_rows(part.kernels.kernels, logs - told, noise)
+    return attrs.evolve(found[family], near=near, shipped=shipped)
 
 
 def _with_sigmas(

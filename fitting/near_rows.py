@@ -59,7 +59,7 @@ class _Found:
 
 
 def fit_near_rows(
-    kernels: Sequence[Kernel], logs: Floats, noise: Floats
+    kernels: Sequence[Kernel], logs: Floats, noise: Floats, most: int = MOST_ROWS
 ) -> NearRows | None:
     """Return what rows of one op say beyond a model; None if that is nothing.
 
@@ -67,10 +67,11 @@ def fit_near_rows(
         kernels: What ran.
         logs: ln(measured / modelled), shape (rows,).
         noise: How much more a row's logarithm varies than the time that was measured;
-            shape (rows,), 1 and above.
+            shape (rows,), 1 and above; less for the mean of several.
+        most: Rows from which on others are not taken.
 
     """
-    kernels, logs, noise = kernels[:MOST_ROWS], logs[:MOST_ROWS], noise[:MOST_ROWS]
+    kernels, logs, noise = kernels[:most], logs[:most], noise[:most]
     place = Place.of(kernels)
     first = _least(place, logs, noise)
     usual = float(np.median(np.abs(first.errors))) or 1.0

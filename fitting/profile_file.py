@@ -80,6 +80,8 @@ def _kernel_lines(fit: KernelFit) -> Iterator[str]:
     yield f"rows = {fit.rows}"
     yield f"sigma_shared = {_number(fit.sigma_shared)}"
     yield f"sigma_independent = {_number(fit.sigma_independent)}"
+    if fit.shipped:
+        yield f"shipped = {_number(fit.shipped)}"
     values = (f"{name} = {_number(value)}" for name, value in fit.values.items())
     yield f"values = {{ {', '.join(values)} }}"
     if fit.near is not None:

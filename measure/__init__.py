@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.clocks import Clock, ClockReader
-from perfc.measure.design import Choice, Size, Space, points
+from perfc.measure.design import SEED, Choice, Size, Space, points
 from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.embedding_bag import row_indices
 from perfc.measure.for_fit import measure_for_fit
@@ -23,6 +23,7 @@ __all__ = [
     "DTYPES",
     "OWN",
     "RUNTIMES",
+    "SEED",
     "SUITES",
     "Case",
     "Choice",

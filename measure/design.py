@@ -79,15 +79,17 @@ Space: TypeAlias = Mapping[str, Size | Choice]
 """Dimensions by name."""
 
 
-_SEED = 20260
+SEED = 20260
+"""What shapes are scrambled with unless told."""
+
 _BLOCK = 256
 
 
-def points(space: Space) -> Iterator[Point]:
+def points(space: Space, seed: int = SEED) -> Iterator[Point]:
     """Yield points without end; they repeat where the space is small."""
     # One dimension more says whether the sizes stay where they fall.
     dimensions = len(space) + 1
-    engine: Any = SobolEngine(dimensions, scramble=True, seed=_SEED)  # type: ignore[no-untyped-call]
+    engine: Any = SobolEngine(dimensions, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     while True:
         for free, *shares in engine.draw(_BLOCK).tolist():
             exact = free < OFF_GRID

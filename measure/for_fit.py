@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from perfc.measure.design import SEED
 from perfc.measure.device import Device, open_device
 from perfc.measure.dispatch import dispatch_rows
 from perfc.measure.kernel_run import KernelRun, Say
@@ -24,7 +25,7 @@ _FAR_SHARE = 0.2
 
 
 def measure_for_fit(
-    device: str, seconds: float, path: Path | None, say: Say
+    device: str, seconds: float, path: Path | None, say: Say, seed: int = SEED
 ) -> list[Measurement]:
     """Return the rows that were measured on a device, within so many seconds.
 
@@ -33,6 +34,7 @@ def measure_for_fit(
         seconds: How long.
         path: Table that keeps them; what it has is taken over.
         say: Tells how far it is.
+        seed: Other shapes for each.
 
     Raises:
         PerfcError: there is no such device, or nothing could be measured.
@@ -42,8 +44,8 @@ def measure_for_fit(
         table = path or Path(folder) / "rows.csv"
         opened = open_device(device)
         far_s = seconds * _FAR_SHARE
-        KernelRun(opened, LARGE, table, ops=_FAR_OPS).measure(far_s, say)
-        KernelRun(opened, "quick", table).measure(seconds - far_s, say)
+        KernelRun(opened, LARGE, table, ops=_FAR_OPS, seed=seed).measure(far_s, say)
+        KernelRun(opened, "quick", table, seed=seed).measure(seconds - far_s, say)
         if opened.is_cuda:
             host = OverheadRun(opened, table)
             host.measure(say)

@@ -12,6 +12,7 @@ import attrs
 
 from perfc.ir import PerfcError
 from perfc.measure.case import Case, Family, Tensors
+from perfc.measure.design import SEED
 from perfc.measure.device import Device
 from perfc.measure.fatal import Fatal
 from perfc.measure.heap import heap_results, mapped_operands
@@ -57,6 +58,7 @@ class KernelRun:
         name: Of the suite.
         path: The table; rows that it has are kept and not measured again.
         ops: Only these ops, or all.
+        seed: Other shapes for each.
         skipped: Cases that could not be run, and why.
         left: How many cases there was no time for.
 
@@ -70,6 +72,7 @@ class KernelRun:
     name: str
     path: Path
     ops: Collection[str] = ()
+    seed: int = SEED
     skipped: list[tuple[Case, str]] = attrs.field(
         factory=list[tuple[Case, str]], init=False
     )
@@ -81,7 +84,7 @@ class KernelRun:
 
     def __attrs_post_init__(self) -> None:
         """Read what is there, and decide what is to be measured."""
-        self._cases = suite(self.name, self.device, self.ops)
+        self._cases = suite(self.name, self.device, self.ops, self.seed)
         self._writer = RowWriter(self.path, MEASUREMENTS)
         check_source(self._writer, self.device)
         self._timer = Timer(self.device, SUITES[self.device.kind, self.name].seconds)

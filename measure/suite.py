@@ -13,7 +13,7 @@ from perfc.ir import UsageError
 from perfc.measure.attention import Attention
 from perfc.measure.case import Case, Family
 from perfc.measure.conv2d import Conv2d
-from perfc.measure.design import points
+from perfc.measure.design import SEED, points
 from perfc.measure.device import Device
 from perfc.measure.elementwise import Elementwise
 from perfc.measure.embedding_bag import EmbeddingBag, EmbeddingBagBackward
@@ -88,7 +88,7 @@ MEMORY_SHARE = 4
 
 
 def suite(
-    name: str, device: Device, ops: Collection[str] = ()
+    name: str, device: Device, ops: Collection[str] = (), seed: int = SEED
 ) -> list[tuple[Family, Case]]:
     """Return the cases of a suite in their order, without duplicates.
 
@@ -108,26 +108,27 @@ def suite(
         msg = f"suite {name!r}: expected {names}"
         raise UsageError(msg)
     streams = [
-        _turns(index, family, device, limits) for index, family in enumerate(families)
+        _turns(index, family, device, limits, seed)
+        for index, family in enumerate(families)
     ]
     return [(families[index], case) for _, index, case in heapq.merge(*streams)]
 
 
 def _turns(
-    index: int, family: Family, device: Device, limits: Limits
+    index: int, family: Family, device: Device, limits: Limits, seed: int
 ) -> Iterator[tuple[float, int, Case]]:
     """Yield when each case has its turn, evenly over the rounds."""
     count = limits.rounds * family.turns
-    cases = itertools.islice(_cases(family, device, limits), count)
+    cases = itertools.islice(_cases(family, device, limits, seed), count)
     for number, case in enumerate(cases):
         yield (number + 0.5) / family.turns, index, case
 
 
-def _cases(family: Family, device: Device, limits: Limits) -> Iterator[Case]:
+def _cases(family: Family, device: Device, limits: Limits, seed: int) -> Iterator[Case]:
     space = family.space(device)
     seen: set[Case] = set()
     missed = 0
-    for point in points(space) if space else ():
+    for point in points(space, seed) if space else ():
         case = family.case(point)
         if case is None or case in seen or not _fits(family, case, device, limits):
             missed += 1

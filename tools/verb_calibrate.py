@@ -79,6 +79,12 @@ _SUFFIX = ".toml"
     metavar="TABLE",
     help="Keep the rows that were measured, .parquet or .csv.",
 )
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Measure other shapes than those of every calibration, to check one with.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no errors of the fit.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def calibrate(  # noqa: PLR0913 - one argument per option
@@ -91,6 +97,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     minutes: float,
     output: Path,
     keep: Path | None,
+    seed: int | None,
     quiet: bool,
     debug: bool,
 ) -> int:
@@ -101,12 +108,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     learnt: what PyTorch and the runtime took between and in their calls. From logs of
     nccl-tests collectives are.
     """
-    if output.suffix != _SUFFIX:
-        msg = f"-o {output}: expected a name that ends in {_SUFFIX}"
-        raise UsageError(msg)
-    if tables and keep is not None:
-        msg = "--rows keeps what is measured; with --from nothing is"
-        raise UsageError(msg)
+    _check_options(output, tables, keep, seed)
     traces = [path for path in tables if ".json" in path.suffixes]
     if traces and len(traces) < len(tables):
         msg = (
@@ -129,12 +131,26 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         rows, unread = _read_all(tables, target)
         _check_device(rows, device)
     else:
-        rows, unread = _measured(device or "cpu", minutes * 60, keep), Counter[str]()
+        rows = _measured(device or "cpu", minutes * 60, keep, seed)
+        unread = Counter[str]()
     found = calibrate_rows(rows, unread)
     _write(output, profile_of(found, output.stem, rows))
     for line in summary(found) if not quiet else ():
         click.echo(line)
     return 0
+
+
+def _check_options(
+    output: Path, tables: Sequence[Path], keep: Path | None, seed: int | None
+) -> None:
+    """Refuse a name that is no profile's, and options of measuring without any."""
+    if output.suffix != _SUFFIX:
+        msg = f"-o {output}: expected a name that ends in {_SUFFIX}"
+        raise UsageError(msg)
+    for option, given in (("--rows", keep), ("--seed", seed)):
+        if tables and given is not None:
+            msg = f"{option} is of what is measured; with --from nothing is"
+            raise UsageError(msg)
 
 
 def _write(path: Path, profile: str) -> None:
@@ -190,11 +206,14 @@ def _check_device(rows: Sequence[Measurement], device: str | None) -> None:
         raise PerfcError(msg)
 
 
-def _measured(device: str, seconds: float, keep: Path | None) -> list[Measurement]:
+def _measured(
+    device: str, seconds: float, keep: Path | None, seed: int | None
+) -> list[Measurement]:
     start_torch()
-    from perfc.measure import measure_for_fit  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure import SEED, measure_for_fit  # noqa: PLC0415 - imports PyTorch
 
-    return measure_for_fit(device, seconds, keep, say=_say)
+    chosen = SEED if seed is None else seed
+    return measure_for_fit(device, seconds, keep, say=_say, seed=chosen)
 
 
 def _say(line: str) -> None:

@@ -141,6 +141,8 @@ rows = ["0.5 | 0.0 9.0 9.0 9.0 | nn -", "-0.5 | 0.0 5.0 5.0 5.0 | nn -"]
         ("scale = 1.5", "scale = nan", "values.scale is nan, expected a number not"),
         ("scale = 1.5", 'scale = "x"', "values.scale is text 'x'"),
         ("values = {", "value = {", "kernels 1: unknown key value"),
+        ("rows = 10", "rows = 10\nshipped = 2", "shipped is 2, expected a share"),
+        ("rows = 10", "rows = 10\nshipped = 1", "shipped of gemm fp32: perfc has no"),
         ("[[kernels]]", "[kernels]", r"expected \[\[kernels\]\]"),
     ],
 )

@@ -161,7 +161,8 @@ def test_rows_of_a_throttling_device_are_left_out(
     ("options", "code", "expected"),
     [
         (("--device", "cpu"), 1, "--device cpu: the rows are of v100-sxm2-16g"),
-        (("--rows", "kept.csv"), 2, "--rows keeps what is measured"),
+        (("--rows", "kept.csv"), 2, "--rows is of what is measured"),
+        (("--seed", "7"), 2, "--seed is of what is measured"),
         (("-o", "mine.txt"), 2, "expected a name that ends in .toml"),
         (("--from", "none.csv"), 1, "cannot read none.csv"),
         (("--minutes", "0"), 2, "--minutes"),

@@ -1,0 +1,131 @@
+"""What rows of one CPU say of others: fitted from many tables, used where it holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import (
+    Family,
+    KernelFit,
+    NearRows,
+    Place,
+    Target,
+    cost_models,
+    fits_of,
+    price,
+    shipped_rows,
+)
+from perfc.fitting.near_rows import fit_near_rows
+from perfc.fitting.observations import Observations
+from perfc.ir import Kernel
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_SHARES = (0.5, 1.0)
+"""Of what shipped rows say, in the order in which they are tried."""
+
+_LEAST_GAIN = 0.02
+"""Of the mean error; below it a machine is left with its own rows."""
+
+MOST_LOG = 1.5
+"""Logarithms beyond that are of rows that something disturbed."""
+
+
+def agreed_share(
+    family: Family, kernels: Sequence[Kernel], logs: Floats, target: Target
+) -> tuple[float, Floats]:
+    """Return the share of what shipped rows say that a machine's own rows agree to.
+
+    Args:
+        family: Of the kernels, all kinds of an op.
+        kernels: What ran.
+        logs: ln(measured / modelled), shape (rows,).
+        target: Where they ran: nothing is shipped for GPUs.
+
+    Returns:
+        The share, 0 to 1, and what it says of the kernels, shape (rows,).
+
+    """
+    none = np.zeros(len(logs))
+    near = shipped_rows().get(family) if target.device.synchronous else None
+    if near is None:
+        return 0.0, none
+    told = near.log_factor(kernels)
+    losses = {share: np.abs(logs - share * told).mean() for share in _SHARES}
+    best = min(losses, key=losses.__getitem__)
+    if losses[best] > (1 - _LEAST_GAIN) * np.abs(logs).mean():
+        return 0.0, none
+    return best, best * told
+
+
+@attrs.frozen(eq=False)
+class FamilyLogs:
+    """Rows of one family in one table.
+
+    Attributes:
+        kernels: What ran.
+        logs: ln(measured / modelled), shape (rows,).
+        noise: As `fit_near_rows` takes it, shape (rows,).
+
+    """
+
+    kernels: Sequence[Kernel]
+    logs: Floats
+    noise: Floats
+
+
+def family_logs(
+    seen: Observations, target: Target, fits: Sequence[KernelFit]
+) -> dict[Family, FamilyLogs]:
+    """Return what terms alone leave of a table's fitted rows, by family of all kinds.
+
+    Args:
+        seen: What was measured.
+        target: The machine, without fits.
+        fits: What was fitted of it.
+
+    """
+    alone = tuple(attrs.evolve(fit, near=None, shipped=0.0) for fit in fits)
+    calibrated = attrs.evolve(target, fits=fits_of(alone))
+    part = seen.part(fitted=True)
+    modelled_s = price(part.kernels.kernels, calibrated, cost_models()).seconds
+    kernel_s = part.measured_s - part.offset_s
+    logs, noise = np.log(kernel_s / modelled_s), part.measured_s / kernel_s
+    rows: dict[Family, list[int]] = defaultdict(list)
+    for row, family in enumerate(part.families):
+        rows[family.whole].append(row)
+    kernels = part.kernels.kernels
+    return {
+        family: FamilyLogs([kernels[row] for row in at], logs[at], noise[at])
+        for family, at in rows.items()
+    }
+
+
+def fit_shipped_rows(tables: Iterable[FamilyLogs]) -> NearRows | None:
+    """Return what the rows of all tables say of one family; None if that is nothing.
+
+    Kernels that lie at the same place are one row, their median: one that is left out
+    to choose how far rows tell then has no twin.
+    """
+    at: dict[tuple[object, ...], list[tuple[Kernel, float, float]]] = defaultdict(list)
+    for table in tables:
+        place = Place.of(table.kernels)
+        where = zip(map(tuple, place.sizes), map(tuple, place.words), strict=True)
+        rows = zip(table.kernels, table.logs, table.noise, strict=True)
+        for key, (kernel, log, noise) in zip(where, rows, strict=True):
+            at[key].append((kernel, float(log), float(noise)))
+    kernels = [alike[0][0] for alike in at.values()]
+    logs = np.array([np.median([log for _, log, _ in alike]) for alike in at.values()])
+    noise = np.array(
+        [
+            np.mean([noise for _, _, noise in alike]) / np.sqrt(len(alike))
+            for alike in at.values()
+        ]
+    )
+    return fit_near_rows(kernels, logs.clip(-MOST_LOG, MOST_LOG), noise, len(kernels))

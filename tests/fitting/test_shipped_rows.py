@@ -1,0 +1,112 @@
+"""What rows of one CPU say of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.fitting.rows import Law, noisy, products
+
+from perfc.costmodels import (
+    Family,
+    cost_models,
+    load_target,
+    price,
+    shipped_rows,
+    write_shipped_rows,
+)
+from perfc.fitting import FamilyLogs, fit_shipped_rows
+from perfc.ir import Kernel
+from perfc.measurements import kernel_of
+from perfc.tools.calibration import Calibrated, calibrate_rows, profile_of
+
+PRODUCTS = Family("gemm", "fp32")
+
+
+def _as_shipped(share: float) -> Law:
+    def law(kernel: Kernel, seconds: float) -> float:
+        said = shipped_rows()[PRODUCTS].log_factor([kernel])[0]
+        return seconds * float(np.exp(share * said))
+
+    return law
+
+
+def _calibrated(target: str, law: Law) -> Calibrated:
+    timing = "event" if target == "cpu" else "kernel"
+    return calibrate_rows(products(target, noisy(law), timing))
+
+
+def _share(found: Calibrated) -> float:
+    assert found.device is not None
+    fit = found.device.families[0].fit
+    assert fit is not None
+    return fit.shipped
+
+
+@pytest.mark.parametrize(
+    ("target", "share", "expected"),
+    [("cpu", 1.0, 1.0), ("cpu", -1.0, 0.0), ("v100", 1.0, 0.0)],
+)
+def test_a_machine_takes_what_its_own_rows_agree_to(
+    target: str, share: float, expected: float
+) -> None:
+    """One that goes the same way all of it; one that does not, and a GPU, nothing."""
+    assert expected == _share(_calibrated(target, _as_shipped(share)))
+
+
+def test_a_profile_prices_with_what_it_took(tmp_path: Path) -> None:
+    """What is written is read again, and foretells rows that were not fitted."""
+    found = _calibrated("cpu", _as_shipped(1.0))
+    rows = products("cpu", _as_shipped(1.0), "event")
+    path = tmp_path / "mine.toml"
+    path.write_text(profile_of(found, "mine", rows), encoding="utf-8")
+
+    assert "\nshipped = 1\n" in path.read_text(encoding="utf-8")
+    held_out = [row for row in rows if row.split == "test"]
+    target = load_target(str(path))
+    assert target.fits.by_family[PRODUCTS].shipped == 1.0
+    told = price([kernel_of(row) for row in held_out], target, cost_models()).seconds
+    took = np.array([row.latency_us * 1e-6 for row in held_out])
+    assert np.abs(told / took - 1).mean() < 0.1
+
+
+def _tables(count: int, factor: Callable[[Kernel], float]) -> list[FamilyLogs]:
+    kernels = [kernel_of(row) for row in products("cpu", lambda _, s: s)]
+    random = np.random.default_rng(0)
+    logs = np.array([np.log(factor(kernel)) for kernel in kernels])
+    return [
+        FamilyLogs(
+            kernels, logs + random.normal(0, 0.1, len(kernels)), np.ones(len(kernels))
+        )
+        for _ in range(count)
+    ]
+
+
+def test_tables_that_agree_are_averaged(tmp_path: Path) -> None:
+    """A kernel of several tables is one row, nearer to the truth; files keep it."""
+
+    def narrow(kernel: Kernel) -> float:
+        return 3.0 if kernel.params.integer("n") <= 100 else 1.0
+
+    tables = _tables(9, narrow)
+    near = fit_shipped_rows(tables)
+    assert near is not None
+    assert len(near.weights) == len(tables[0].kernels)
+    expected = np.array([np.log(narrow(kernel)) for kernel in tables[0].kernels])
+    off = np.abs(near.log_factor(tables[0].kernels) - expected)
+    assert off.mean() < 0.05
+
+    path = tmp_path / "rows.npz"
+    write_shipped_rows({PRODUCTS: near}, path)
+    read = shipped_rows(path)[PRODUCTS]
+    assert read.words == near.words
+    kernels = tables[0].kernels
+    assert np.allclose(read.log_factor(kernels), near.log_factor(kernels), atol=1e-4)
+
+
+def test_tables_of_noise_say_nothing() -> None:
+    """Without anything that sizes share there is nothing to ship, or next to it."""
+    near = fit_shipped_rows(_tables(1, lambda _: 1.0))
+    assert near is None or np.abs(near.weights).max() < 0.15
