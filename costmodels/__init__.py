@@ -41,6 +41,11 @@ from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
 from perfc.costmodels.cpu import CPU
 from perfc.costmodels.cpu_memory import IN_PLACE, NEW, NEW_BYTES, makes_no_result
+from perfc.costmodels.cpu_rows import (
+    SHIPPED_ROWS_FILE,
+    shipped_rows,
+    write_shipped_rows,
+)
 from perfc.costmodels.device_names import DEVICE_TARGETS, target_of_device
 from perfc.costmodels.embedding_bag import EMBEDDING_BAG
 from perfc.costmodels.embedding_tiers import (
@@ -149,11 +154,6 @@ from perfc.costmodels.row_cache import (
 from perfc.costmodels.select import price, price_table
 from perfc.costmodels.sheet import describe, load_target
 from perfc.costmodels.sheet_fields import is_possible
-from perfc.costmodels.shipped_rows import (
-    SHIPPED_ROWS_FILE,
-    shipped_rows,
-    write_shipped_rows,
-)
 from perfc.costmodels.streaming import IDLE, REPEATED, STREAMING, StreamingModel
 from perfc.costmodels.system import System
 from perfc.costmodels.system_sheet import assumed_system

@@ -9,7 +9,7 @@
     op, dtype, phase, kind          which; phase and kind may be absent
     rows, sigma_shared, sigma_independent
     shipped                         share of perfc's own rows of a CPU that holds here;
-                                    may be absent, see `shipped_rows.py`
+                                    may be absent, see `cpu_rows.py`
     values = { start_us = …, … }    coefficients, see `kernel_fit.py`, `fit_check.py`
     [kernels.near]                  may be absent, see `near_rows.py`
     octaves, unlike                 how far a row tells of others

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from perfc.costmodels.cpu import shipped_terms
+from perfc.costmodels.cpu_rows import shipped_rows
 from perfc.costmodels.kernel_fit import SCALE, START, KernelFit
 from perfc.costmodels.sheet_fields import quoted
-from perfc.costmodels.shipped_rows import shipped_rows
 from perfc.costmodels.target import Device
 
 _CORRECTION = frozenset({START, SCALE})

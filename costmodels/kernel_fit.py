@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.cpu_rows import shipped_rows
 from perfc.costmodels.family import Family, family_of
 from perfc.costmodels.near_rows import MOST, NearRows
-from perfc.costmodels.shipped_rows import shipped_rows
 from perfc.ir import Kernel
 
 START, SCALE = "start_us", "scale"

@@ -116,9 +116,10 @@ def fit_shipped_rows(tables: Iterable[FamilyLogs]) -> NearRows | None:
     at: dict[tuple[object, ...], list[tuple[Kernel, float, float]]] = defaultdict(list)
     for table in tables:
         place = Place.of(table.kernels)
-        where = zip(map(tuple, place.sizes), map(tuple, place.words), strict=True)
+        where = zip(place.sizes.tolist(), place.words.tolist(), strict=True)
         rows = zip(table.kernels, table.logs, table.noise, strict=True)
-        for key, (kernel, log, noise) in zip(where, rows, strict=True):
+        for (sizes, words), (kernel, log, noise) in zip(where, rows, strict=True):
+            key = (*sizes, *words)
             at[key].append((kernel, float(log), float(noise)))
     kernels = [alike[0][0] for alike in at.values()]
     logs = np.array([np.median([log for _, log, _ in alike]) for alike in at.values()])
