@@ -24,7 +24,7 @@ from perfc.fitting.least_squares import BELIEF, fit_terms
 from perfc.fitting.near_products import product_fits
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
-from perfc.fitting.shipped_rows import agreed_share
+from perfc.fitting.shipped_rows import agreed_share, logs_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -254,10 +254,7 @@ def _with_near_rows(
 ) -> KernelFit:
     part = rows.part(fitted=True)
     calibrated = attrs.evolve(target, fits=fits_of(tuple(found.values())))
-    modelled_s = price(part.kernels.kernels, calibrated, models).seconds
-    kernel_s = part.measured_s - part.offset_s
-    noise = part.measured_s / kernel_s
-    logs = np.log(kernel_s / modelled_s)
+    logs, noise = logs_of(part, calibrated, models)
     shipped, told = agreed_share(family, part.kernels.kernels, logs, target)
     near = fit_near_rows(part.kernels.kernels, logs - told, noise)
     return attrs.evolve(found[family], near=near, shipped=shipped)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
+    CostModel,
     Family,
     KernelFit,
     NearRows,
@@ -33,7 +34,7 @@ _SHARES = (0.5, 1.0)
 _LEAST_GAIN = 0.02
 """Of the mean error; below it a machine is left with its own rows."""
 
-MOST_LOG = 1.5
+_MOST_LOG = 1.5
 """Logarithms beyond that are of rows that something disturbed."""
 
 
@@ -62,6 +63,19 @@ def agreed_share(
     if losses[best] > (1 - _LEAST_GAIN) * np.abs(logs).mean():
         return 0.0, none
     return best, best * told
+
+
+def logs_of(
+    rows: Observations, target: Target, models: Sequence[CostModel]
+) -> tuple[Floats, Floats]:
+    """Return ln(measured / modelled) of *rows*, and their noise; shape (rows,) each.
+
+    The noise is how much more a logarithm varies than the time that was measured,
+    which holds what is around the kernel.
+    """
+    modelled_s = price(rows.kernels.kernels, target, models).seconds
+    kernel_s = rows.measured_s - rows.offset_s
+    return np.log(kernel_s / modelled_s), rows.measured_s / kernel_s
 
 
 @attrs.frozen(eq=False)
@@ -94,9 +108,7 @@ def family_logs(
     alone = tuple(attrs.evolve(fit, near=None, shipped=0.0) for fit in fits)
     calibrated = attrs.evolve(target, fits=fits_of(alone))
     part = seen.part(fitted=True)
-    modelled_s = price(part.kernels.kernels, calibrated, cost_models()).seconds
-    kernel_s = part.measured_s - part.offset_s
-    logs, noise = np.log(kernel_s / modelled_s), part.measured_s / kernel_s
+    logs, noise = logs_of(part, calibrated, cost_models())
     rows: dict[Family, list[int]] = defaultdict(list)
     for row, family in enumerate(part.families):
         rows[family.whole].append(row)
@@ -129,4 +141,4 @@ def fit_shipped_rows(tables: Iterable[FamilyLogs]) -> NearRows | None:
             for alike in at.values()
         ]
     )
-    return fit_near_rows(kernels, logs.clip(-MOST_LOG, MOST_LOG), noise, len(kernels))
+    return fit_near_rows(kernels, logs.clip(-_MOST_LOG, _MOST_LOG), noise, len(kernels))
