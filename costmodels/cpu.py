@@ -184,7 +184,7 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
             "start_us": 7.0,
             "item_ns": 0.3,
             "image_ns": 4.0,
-            "image_tail_ns": 0.3,
+            "image_tail_ns": 2.0,
             "lone_ns": 0.4,
         },
         "batch_norm backward": {
@@ -193,6 +193,9 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
             "item_ns": 0.4,
             "image_ns": 4.0,
             "image_tail_ns": 4.0,
+            "short_pixel_ns": 15.0,
+            "stray_image_ns": 8.0,
+            "stray_line_ns": 3.0,
             "lone_ns": 0.7,
         },
         "reduction": {

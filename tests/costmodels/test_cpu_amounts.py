@@ -281,6 +281,25 @@ def test_images_are_gone_over_by_vectors_and_what_is_left_of_them() -> None:
     assert [0, 0, 18 / CORES] == pytest.approx([lone[n] for n in names])
 
 
+def test_images_smaller_than_a_vector_go_pixel_by_pixel() -> None:
+    """Four pixels are no vector's rest; sixteen leave none, on AVX-512 and on AVX2."""
+    small = _amounts("batch_norm", rows=12, cols=6, batch=3)
+    whole = _amounts("batch_norm", rows=48, cols=6, batch=3)
+    names = ("image_ns", "image_tail_ns", "short_pixel_ns")
+
+    assert [18 / CORES, 0, 72 / CORES] == pytest.approx([small[n] for n in names])
+    assert [18 / CORES, 0, 0] == pytest.approx([whole[n] for n in names])
+
+
+def test_many_images_are_more_than_a_prefetcher_follows() -> None:
+    """Twenty are followed; of 32 half of the lines come late, of 64 all."""
+    names = ("stray_image_ns", "stray_line_ns")
+    for images, share in ((20, 0.0), (32, 0.5), (64, 1.0)):
+        found = _amounts("batch_norm", rows=64 * images, cols=6, batch=images)
+        late = share * images * 6 / CORES
+        assert [late, 4 * late] == pytest.approx([found[n] for n in names])
+
+
 def _convolution(**params: int) -> dict[str, float]:
     return _amounts("conv2d", **{"stride": 1, "padding": 0, **params})
 
