@@ -197,6 +197,9 @@ SHIPPED: Mapping[str, Terms] = MappingProxyType(
             "stray_image_ns": 8.0,
             "stray_line_ns": 3.0,
             "lone_ns": 0.7,
+            "lone_start_us": 3.0,
+            "lone_row_ns": 80.0,
+            "lone_channel_ns": 5.0,
         },
         "reduction": {
             **_ROWS,

@@ -3,7 +3,8 @@
 Of more than a pixel an image of a channel lies in one, and is gone over by vectors;
 what is left of it is one more, and images smaller than a vector go element by element
 through gradients. Of a single pixel the channels lie in one, and are gone over by
-vectors in their place (`batch_norm_kernel.cpp`).
+vectors in their place, row by row; a gradient adds up what each thread found of each
+channel (`batch_norm_kernel.cpp`).
 
 The images of a channel lie apart, each in pages of its own: of more images than the
 prefetcher follows, every line comes late.
@@ -57,4 +58,7 @@ def batch_norm_amounts(
         "stray_image_ns": images_s * stray,
         "stray_line_ns": images_s * stray * np.ceil(pixels / LINE_PIXELS),
         "lone_ns": np.where(lone, rows * channels * each_s, 0.0),
+        "lone_start_us": np.where(norms & lone, 1e-6, 0.0),
+        "lone_row_ns": np.where(lone, rows * each_s, 0.0),
+        "lone_channel_ns": np.where(norms & lone, channels * 1e-9, 0.0),
     }

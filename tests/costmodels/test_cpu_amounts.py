@@ -275,10 +275,13 @@ def test_images_are_gone_over_by_vectors_and_what_is_left_of_them() -> None:
     """Batch norm of 3 images of 9 pixels: a vector of 8 and one pixel, 3 x 6 times."""
     found = _amounts("batch_norm", rows=27, cols=6, batch=3)
     lone = _amounts("batch_norm", rows=3, cols=6, batch=3)
-    names = ("image_ns", "image_tail_ns", "lone_ns")
+    names = ("image_ns", "image_tail_ns", "lone_ns", "lone_row_ns", "lone_channel_ns")
 
-    assert [18 / CORES, 18 / CORES, 0] == pytest.approx([found[n] for n in names])
-    assert [0, 0, 18 / CORES] == pytest.approx([lone[n] for n in names])
+    left = [18 / CORES, 18 / CORES, 0, 0, 0]
+    assert left == pytest.approx([found[n] for n in names])
+    rows = [0, 0, 18 / CORES, 3 / CORES, 6]
+    assert rows == pytest.approx([lone[n] for n in names])
+    assert (found["lone_start_us"], lone["lone_start_us"]) == pytest.approx((0, 1))
 
 
 def test_images_smaller_than_a_vector_go_pixel_by_pixel() -> None:
