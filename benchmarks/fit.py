@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,10 @@ from perfc.fitting import fit_products, write_networks
 from perfc.fitting.attention import fit_attention, fit_attention_residual
 from perfc.fitting.calls import Sessions, fit_calls, fit_gaps
 from perfc.fitting.conv import fit_convolutions
+from perfc.fitting.cross_fit import cross_fitted
 from perfc.fitting.fitted_text import Tables, fitted_text
 from perfc.fitting.intervals import call_sigmas, kernel_sigmas
+from perfc.fitting.product_calls import fit_product_shares
 from perfc.fitting.samples import FITTED, Sample, samples_of
 from perfc.fitting.streams import KINDS, fit_kind, fit_memory
 from perfc.fitting.unseen import MEMORY_OPS, Unseen, of_ops
@@ -85,6 +88,7 @@ def set_streams(samples: Sequence[Sample]) -> None:
     kinds = {op: fit_kind(op, of_ops(samples, {op}), memory.model) for op in KINDS}
     shares = {op: kind.share for op, kind in kinds.items()}
     shares["default"] = memory.share
+    shares |= fit_product_shares(samples)
     write_fitted("event", {**around, "share": _shortened(shares)})
     write_fitted("memory", {"rates": _shortened(memory.values)})
     write_fitted(
@@ -176,6 +180,7 @@ def _shipped(name: str) -> Parameters:
 
 def set_accuracy(samples: Sequence[Sample]) -> None:
     """Write `fitted/intervals.toml` and the tables of docs/accuracy.md."""
+    samples = cross_fitted(samples)
     unseen = Unseen(samples)
     set_intervals(samples, unseen)
     write_tables(samples, unseen)
@@ -191,7 +196,9 @@ def main() -> None:
         # Each step begins anew with the models that the one before has fitted.
         for step in STEPS:
             command = [sys.executable, __file__, str(options.data), "--what", step]
-            subprocess.run(command, check=True)  # noqa: S603 - our own
+            # Each step keeps its processes busy itself.
+            alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+            subprocess.run(command, check=True, env=alone)  # noqa: S603 - our own
         return
     if options.what == "hosts":
         set_hosts(options.data)

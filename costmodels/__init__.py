@@ -101,7 +101,7 @@ from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
 from perfc.costmodels.near_rows import NEAR_ROWS, NO_WORD, NearRows, Place
-from perfc.costmodels.network import Network
+from perfc.costmodels.network import Network, networks
 from perfc.costmodels.popularity import (
     Distinct,
     FbgemmAlpha,
@@ -351,6 +351,7 @@ __all__ = [
     "measured_signature",
     "memory_boundedness",
     "miss_curve",
+    "networks",
     "parse_popularity",
     "parse_profile",
     "price",

@@ -2,8 +2,8 @@
 
 A small network as for products (`gemm_residual`): by which factor kernels differ from
 the formula, from their sizes and how well these fill tiles and waves. It is used on
-that GPU alone, for sizes within those measured: forward, without a mask, queries and
-keys of one length, in half precision.
+that GPU and others with the same chip, for sizes within those measured: forward,
+without a mask, queries and keys of one length, in half precision.
 
 Weights are in `fitted/attention_residual.npz`, written by `make fit` from half of
 aiconfigurator's rows (Apache-2.0; CUDA graphs, vLLM 0.24: FlashAttention 3 on H100 and
@@ -21,7 +21,7 @@ import numpy as np
 from perfc.costmodels.attention_tiles import EFFICIENT_NAME
 from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
-from perfc.costmodels.network import Network, networks
+from perfc.costmodels.network import Network, network_of
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Flags, Floats, KernelTable, Signatures
 from perfc.costmodels.target import Target
@@ -52,7 +52,7 @@ def _sizes(kernels: Signatures[Number]) -> tuple[Number, ...]:
 
 def measured_rows(kernels: KernelTable, target: Target) -> Flags:
     """Return which kernels are of sizes that were measured on this GPU."""
-    network = target.once(_own_network)
+    network = target.once(_network)
     if network is None:
         return np.zeros(len(kernels), dtype=np.bool_)
     sizes = attention_sizes(kernels)
@@ -66,7 +66,7 @@ def is_measured(kernel: OneSignature, target: Target) -> bool:
 
 
 def _measures(target: Target) -> Callable[[OneSignature], bool]:
-    network = target.once(_own_network)
+    network = target.once(_network)
 
     def measures(kernel: OneSignature) -> bool:
         if network is None or not _is_alike(kernel):
@@ -87,20 +87,24 @@ def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
     return found & forward
 
 
-def _own_network(target: Target) -> Network | None:
-    return networks(ATTENTION_RESIDUAL_FILE).get((target.device.name, ATTENTION_TYPE))
+def _network(target: Target) -> Network | None:
+    """Return that of the GPU, or of one with the same chip."""
+    found = network_of(ATTENTION_RESIDUAL_FILE, target, ATTENTION_TYPE)
+    return None if found is None else found[1]
 
 
 def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
     """Return the formula's *seconds* of measured sizes as the rows correct them."""
-    network = networks(ATTENTION_RESIDUAL_FILE)[target.device.name, ATTENTION_TYPE]
+    network = target.once(_network)
+    if network is None:
+        return seconds
     features = attention_features(seconds, kernels, target)
     return seconds * np.exp(network(features))
 
 
 def corrected_second(seconds: float, kernel: OneSignature, target: Target) -> float:
     """Return the same of one kernel."""
-    network = target.once(_own_network)
+    network = target.once(_network)
     if network is None:
         return seconds
     features = _features(seconds, kernel.once(_sizes), target, FLOATS)

@@ -16,12 +16,9 @@ from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.gemm_residual import (
     SIGMA_INDEPENDENT,
     SIGMA_SHARED,
-    correct,
-    correct_one,
-    has_networks,
+    known_products,
 )
 from perfc.costmodels.maths import Number
-from perfc.costmodels.nominal import nominal
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_layouts import across, is_across
 from perfc.costmodels.product_machine import Size
@@ -112,9 +109,11 @@ class GemmModel:
         found = trusts.tensor
         if one.math in SIMT_MODES:
             found = trusts.batched if size.batch > 1 else trusts.single
-        known = _corrected_one(seconds, size, one, target, transposed=transposed)
-        if known is not None:
-            seconds, found = known, trusts.corrected
+        seconds, measured = _corrected_one(
+            seconds, size, one, target, transposed=transposed
+        )
+        if measured:
+            found = trusts.corrected
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
 
@@ -124,17 +123,25 @@ def _correct(
 ) -> Flags:
     """Correct *seconds* in place by what is known of the GPU that was measured.
 
-    Return which rows are. Of a GPU that is imagined the model says how it differs.
+    Return which rows were measured alike. Of a GPU that is imagined, or of the same
+    chip, the model says how it differs.
     """
-    measured = target.once(nominal)
-    if measured is None or not target.once(has_networks):
-        return correct(seconds, products, kernels, target)
-    products = products_of(kernels, measured)
-    modelled_s = math_seconds(products, uses_simt(kernels), measured)
-    corrected_s = modelled_s.copy()
-    known = correct(corrected_s, products, kernels, measured)
-    seconds *= corrected_s / modelled_s
-    return known
+    measured = np.zeros(len(seconds), dtype=np.bool_)
+    told, (kinds, at) = target.once(known_products), kernels.kinds
+    for number, (_, dtype, mode) in enumerate(kinds):
+        known = told.get(_type_of(dtype, mode))
+        rows = np.flatnonzero(at == number)
+        if known is None or not len(rows):
+            continue
+        part = products if len(kinds) == 1 else products.part(rows)
+        modelled_s = seconds[rows]
+        if known.gpu is not target:
+            peak_flops_per_s = known.gpu.device.flops_per_s[mode]
+            part = attrs.evolve(part, peak=np.full(len(part), peak_flops_per_s))
+            simt = np.full(len(part), mode in SIMT_MODES)
+            modelled_s = math_seconds(part, simt, known.gpu)
+        measured[known.correct(seconds, part, rows, modelled_s)] = True
+    return measured
 
 
 def _corrected_one(
@@ -144,19 +151,25 @@ def _corrected_one(
     target: Target,
     *,
     transposed: bool,
-) -> float | None:
-    """Return the same of one product; None: not known."""
-    dtype = one.math if one.math == "tf32" else one.kernel.dtype
-    measured = target.once(nominal)
-    if measured is None or not target.once(has_networks):
-        return correct_one(seconds, size, dtype, target, transposed=transposed)
-    size = size._replace(peak=measured.device.flops_per_s[one.math])
-    single = (size.m == 1 or size.n == 1) and is_across(one.kernel)
-    modelled_s = math_second(
-        size, one.math, measured, transposed=transposed, across=single
-    )
-    known_s = correct_one(modelled_s, size, dtype, measured, transposed=transposed)
-    return None if known_s is None else seconds * (known_s / modelled_s)
+) -> tuple[float, bool]:
+    """Return the same of one product, and whether such were measured."""
+    known = target.once(known_products).get(_type_of(one.kernel.dtype, one.math))
+    if known is None:
+        return seconds, False
+    modelled_s = seconds
+    if known.gpu is not target:
+        size = size._replace(peak=known.gpu.device.flops_per_s[one.math])
+        single = (size.m == 1 or size.n == 1) and is_across(one.kernel)
+        modelled_s = math_second(
+            size, one.math, known.gpu, transposed=transposed, across=single
+        )
+    factor, measured = known.factor(modelled_s, size, transposed=transposed)
+    return seconds * factor, measured
+
+
+def _type_of(dtype: str, mode: str) -> str:
+    """Return what products are known by: how they are stored, but for TF32."""
+    return mode if mode == "tf32" else dtype
 
 
 def _size_of(one: OneSignature, target: Target) -> Size[float] | None:

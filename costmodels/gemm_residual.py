@@ -3,30 +3,37 @@
 A library's choice of kernel for each size is no formula. Where thousands of products of
 a GPU were measured, a small network says by which factor they differ from the model:
 two layers of tanh over the sizes, what the model says of them, and how well they fill
-tiles and waves. It is used for that GPU, type and range of sizes alone: on other GPUs
-such corrections made things worse.
+tiles and waves. It is used for that GPU and others of its chip (as many SMs of the same
+compute capability), that type, and sizes up to some times those measured: on other
+chips such corrections made things worse.
 
 Weights are in `fitted/gemm_residual.npz`, written by `benchmarks/fit.py --what
-products` from three quarters of the (n, k) of aiconfigurator's rows (Apache-2.0; CUDA
-graphs; bf16: sglang 0.5.10, others: the libraries that its tables name), and from half
-of NeuSight's (MIT; fp32; event pairs whose kernel the host's call does not hide; torch
-2.1), 2026-11.
+products` from aiconfigurator's rows (Apache-2.0; CUDA graphs; bf16: sglang 0.5.10,
+others: the libraries that its tables name) and from NeuSight's (MIT; fp32; event pairs
+whose kernel the host's call does not hide; torch 2.1), 2026-11. All rows of them: how
+far off it is on sizes that it has not seen, networks say that lack those
+(`fitting/cross_fit.py`).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
+from operator import le
 from typing import Any
 
+import attrs
 import numpy as np
 
 from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
-from perfc.costmodels.network import Network, Weights, networks
+from perfc.costmodels.network import Network, Weights, network_of, networks
+from perfc.costmodels.nominal import nominal
 from perfc.costmodels.product_machine import Size, mean_width
 from perfc.costmodels.products import Products
-from perfc.costmodels.protocol import Flags, Floats, KernelTable
+from perfc.costmodels.protocol import Floats, Indices
+from perfc.costmodels.sheet import load_target
 from perfc.costmodels.target import Target
 
 RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
@@ -41,54 +48,103 @@ SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1
 SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
 """Types that were not measured, and the type that takes the same kernels."""
 
+REACH = 8.0
+"""How much larger than measured a size may be.
+
+The network has seen what the rows say of such sizes, if not their times: with the
+largest left out (m of 2,048 and more, n and k of 8,192, sides of batched products of
+512, batches of 128) it is nearer than the model alone on each of eight GPUs, by half on
+average (`docs/accuracy.md`)."""
+
+_LONGER = 64.0
+"""The same of the model's time."""
+
 _AT_ONCE = 1024
 """Rows corrected at a time: their features then stay in a CPU's cache."""
 
 
-def has_network(target: Target, dtype: str) -> bool:
-    """Whether products of a type were measured on a GPU in thousands."""
-    return (target.device.name, SAME_KERNELS.get(dtype, dtype)) in networks(
-        RESIDUAL_FILE
-    )
+@attrs.frozen(eq=False)
+class Known:
+    """What rows of a GPU say of products of one type.
 
-
-def has_networks(target: Target) -> bool:
-    """Whether products of any type were."""
-    return bool(target.once(_own_networks))
-
-
-def correct(
-    seconds: Floats, products: Products, kernels: KernelTable, target: Target
-) -> Flags:
-    """Correct the model's *seconds* in place; return which rows were measured alike.
-
-    Args:
-        seconds: What the model says, shape (rows,).
-        products: Of what.
-        kernels: The kernels that compute them.
-        target: On which GPU.
+    Attributes:
+        gpu: The GPU that was measured, as the model prices it.
+        network: What its rows say.
+        own: Whether it is the one asked for, if perhaps of other clocks or memory.
 
     """
-    known = np.zeros(len(seconds), dtype=np.bool_)
-    own, (kinds, at) = target.once(_own_networks), kernels.kinds
-    for number, (_, dtype, math_mode) in enumerate(kinds):
-        network = own.get("tf32" if math_mode == "tf32" else dtype)
-        if network is None:
-            continue
-        alike = measured(seconds, products, network) & (at == number)
-        if alike.any():
-            part = products if alike.all() else products.part(alike)
-            seconds[alike] *= factors(network, seconds[alike], part, target)
-            known |= alike
-    return known
+
+    gpu: Target
+    network: Network
+    own: bool
+
+    @functools.cached_property
+    def furthest(self) -> Floats:
+        """The largest sizes that are corrected, as `ranged`; shape (7, 1)."""
+        times = [REACH] * 5 + [_LONGER, 1.0]
+        found: Floats = self.network.most * np.array([times]).T
+        return found
+
+    @functools.cached_property
+    def _ends(self) -> tuple[list[float], list[float]]:
+        return self.network.least[:, 0].tolist(), self.furthest[:, 0].tolist()
+
+    def correct(
+        self, seconds: Floats, products: Products, rows: Indices, modelled_s: Floats
+    ) -> Indices:
+        """Correct some of *seconds* in place; return which are of measured sizes.
+
+        Args:
+            seconds: Of all products, shape (all,).
+            products: Some of them, as the measured GPU computes them.
+            rows: Which of all, shape (some,).
+            modelled_s: What the model says that the measured GPU takes for them.
+
+        """
+        sizes = ranged(modelled_s, products)
+        least = (sizes >= self.network.least).all(axis=0)
+        near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
+        part = products.part(near)
+        seconds[rows[near]] *= factors(self.network, modelled_s[near], part, self.gpu)
+        inside = (sizes[:, near] <= self.network.most).all(axis=0)
+        measured: Indices = rows[near[inside & self.own]]
+        return measured
+
+    def factor(
+        self, modelled_s: float, size: Size[float], *, transposed: bool
+    ) -> tuple[float, bool]:
+        """Return what one product takes longer, and whether its size was measured."""
+        turned = float(transposed)
+        sizes = _ranged(modelled_s, size, turned, FLOATS)
+        low, high = self._ends
+        if not (all(map(le, low, sizes)) and all(map(le, sizes, high))):
+            return 1.0, False
+        features = _features(modelled_s, size, turned, self.gpu, FLOATS)
+        inside = self.own and self.network.covers(sizes)
+        return math.exp(self.network.of_one(features)), inside
 
 
-def measured(seconds: Floats, products: Products, network: Network) -> Flags:
-    """Return which products are of sizes that were measured."""
-    sizes = ranged(seconds, products)
-    inside = (sizes >= network.least) & (sizes <= network.most)
-    found: Flags = np.logical_and.reduce(inside)
-    return found
+def known_products(target: Target) -> Mapping[str, Known]:
+    """Return what is known of products by type: of this GPU, or one of its chip.
+
+    Asked for with `Target.once`.
+    """
+    asked = target.once(nominal) or target
+    found: dict[str, Known] = {}
+    for dtype in sorted({stored for _, stored in networks(RESIDUAL_FILE)}):
+        if (told := network_of(RESIDUAL_FILE, asked, dtype)) is not None:
+            name, network = told
+            own = name == asked.device.name
+            # The target itself is priced once.
+            same = target if asked is target else asked
+            found[dtype] = Known(same if own else load_target(name), network, own)
+    alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
+    return found | alike
+
+
+def has_network(target: Target, dtype: str) -> bool:
+    """Whether products of a type were measured in thousands, on it or its chip."""
+    return SAME_KERNELS.get(dtype, dtype) in target.once(known_products)
 
 
 def ranged(seconds: Floats, products: Products) -> Floats:
@@ -118,30 +174,8 @@ def factors(
         for at in range(0, len(seconds), _AT_ONCE)
         for part in (slice(at, at + _AT_ONCE),)
     ]
-    return np.exp(np.concatenate(parts))
-
-
-def correct_one(
-    seconds: float, size: Size[float], dtype: str, target: Target, *, transposed: bool
-) -> float | None:
-    """Return the model's *seconds* of one product corrected; None: not measured."""
-    network = target.once(_own_networks).get(dtype)
-    turned = float(transposed)
-    if network is None or not network.covers(_ranged(seconds, size, turned, FLOATS)):
-        return None
-    features = _features(seconds, size, turned, target, FLOATS)
-    return seconds * math.exp(network.of_one(features))
-
-
-def _own_networks(target: Target) -> Mapping[str, Network]:
-    """Return the networks of a GPU by type."""
-    found = {
-        dtype: network
-        for (name, dtype), network in networks(RESIDUAL_FILE).items()
-        if name == target.device.name
-    }
-    alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
-    return found | alike
+    found: Floats = np.exp(np.concatenate([np.empty(0), *parts]))
+    return found
 
 
 def features_of(seconds: Floats, products: Products, target: Target) -> Weights:

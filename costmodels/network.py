@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.protocol import Floats
+from perfc.costmodels.target import Target
 
 _AT_ONCE = 256
 """Rows at a time: products so small that BLAS starts no threads for them."""
@@ -40,6 +41,7 @@ class Network:
         least: Sizes below which nothing was measured, shape (sizes, 1).
         most: The same above.
         limits: Least and most logarithm that measured rows asked for.
+        chip: Compute capability and number of SMs of the GPU.
 
     """
 
@@ -49,6 +51,7 @@ class Network:
     least: Floats
     most: Floats
     limits: tuple[float, float]
+    chip: tuple[str, int]
 
     @functools.cached_property
     def _scaled(self) -> tuple[tuple[Weights, Weights], ...]:
@@ -125,4 +128,27 @@ def _network(key: str, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
     layers = tuple((part(f"weights{i}"), part(f"bias{i}")) for i in range(count))
     ends = part("sizes").astype(np.float64)
     low, high = part("limits").tolist()
-    return Network(part("mean"), part("scale"), layers, ends[0], ends[1], (low, high))
+    capability, sm_count = arrays[f"{key}/chip"].tolist()
+    chip = str(capability), int(sm_count)
+    return Network(
+        part("mean"), part("scale"), layers, ends[0], ends[1], (low, high), chip
+    )
+
+
+def network_of(path: Path, target: Target, dtype: str) -> tuple[str, Network] | None:
+    """Return the network of a type that holds on a GPU, and which GPU was measured.
+
+    That GPU, or else one of the same chip, with as many SMs: it takes the same kernels
+    in as many waves, and differs in clocks and memory, which the model knows.
+    """
+    device = target.device
+    known = networks(path)
+    if (own := known.get((device.name, dtype))) is not None:
+        return device.name, own
+    chip = device.compute_capability, device.sm_count
+    alike = (
+        (name, network)
+        for (name, stored), network in known.items()
+        if stored == dtype and network.chip == chip
+    )
+    return next(alike, None)

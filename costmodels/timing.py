@@ -158,9 +158,11 @@ def _session_seconds(met: Floats, sessions: Sequence[Sequence[float]]) -> Floats
 def call_shares(kernels: KernelTable) -> Floats:
     """Return which share of each call passes before its kernel starts."""
     shares = fitted("event")["share"]
-    ops, at = distinct(kernels.op)
+    names, at = _calls(kernels)
     default = float(shares["default"])
-    found: Floats = np.array([shares.get(op, default) for op in ops])[at]
+    of_ops = (shares.get(name.split()[0], default) for name in names)
+    of_calls = [shares.get(n, own) for n, own in zip(names, of_ops, strict=True)]
+    found: Floats = np.array(of_calls)[at]
     return found
 
 

@@ -6,11 +6,12 @@ from perfc.fitting.collective_profile import CollectiveFit, fit_collectives
 from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.gemm import ProductRows, fit_gemm
-from perfc.fitting.gemm_residual import fit_residual, write_networks
+from perfc.fitting.gemm_residual import fit_residual, fit_residuals
 from perfc.fitting.host import HostFit, fit_host
 from perfc.fitting.least_squares import fit_terms
 from perfc.fitting.machine import calibrated_sheet, machine_fields, measured_rates
 from perfc.fitting.measured import measured_table
+from perfc.fitting.network_fit import write_networks
 from perfc.fitting.observations import (
     DISPATCH_SHARE,
     LONG_EVENT_US,
@@ -65,6 +66,7 @@ __all__ = [
     "fit_popularity",
     "fit_products",
     "fit_residual",
+    "fit_residuals",
     "fit_shipped_rows",
     "fit_terms",
     "fit_trace_host",

@@ -14,7 +14,7 @@ from perfc.costmodels import (
     attention_sizes,
     lower_bound,
 )
-from perfc.fitting.gemm_residual import fit_network
+from perfc.fitting.network_fit import fit_network
 from perfc.fitting.samples import Floats, Sample
 from perfc.fitting.search import least
 
@@ -68,4 +68,4 @@ def fit_attention_residual(sample: Sample, values: Mapping[str, float]) -> Netwo
     before_s = sample.timed_s(np.zeros(len(sample)))
     wanted = np.log((sample.measured_s - before_s) / seconds)
     features = attention_features(seconds, sample.table, sample.target)
-    return fit_network(features, wanted, attention_sizes(sample.table))
+    return fit_network(features, wanted, attention_sizes(sample.table), sample.target)

@@ -1,8 +1,11 @@
-"""Fitted rows as if they were not: each part predicted by a fit to the others.
+"""Rows that networks were fitted to, as if they were not: cross-validation.
 
-An eighth of the (n, k) is for the intervals, some twenty to forty, and how far off the
-fit is differs from one to the next more than within one. Fitted rows say it, too
-(cross-conformal prediction: Vovk, Annals of Mathematics and AI 2015).
+The networks of products that perfc ships are fitted to all rows of a GPU. What they say
+of others, networks tell that lack a fifth of the sizes each: of products on tensor
+cores all rows of an (n, k), since those are few, of others those of one size.
+Predictions of rows by networks that lack them set the intervals (cross-conformal
+prediction: Vovk, Annals of Mathematics and AI 2015) and are what is reported, of rows
+that the formula beneath has not seen either.
 """
 
 from __future__ import annotations
@@ -11,48 +14,102 @@ import zlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import SIMT_MODES, factors, has_network, tensor_parameters
+from perfc.costmodels import (
+    RESIDUAL_FILE,
+    GemmParameters,
+    Network,
+    factors,
+    lower_bound,
+    networks,
+    simt_parameters,
+    tensor_parameters,
+)
 from perfc.fitting.gemm import ProductRows
-from perfc.fitting.gemm_residual import fit_residual
-from perfc.fitting.samples import FITTED, Sample
+from perfc.fitting.gemm_residual import SHIPPED, Distillation, fit_residuals
+from perfc.fitting.samples import Sample
 
 Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
 
-_FOLDS = 5
+FOLDS = 5
 
 
-def cross_fitted(sample: Sample) -> list[tuple[Sample, Floats]]:
-    """Return fitted rows with what their kernels take by networks that lack them.
+@attrs.frozen(eq=False)
+class _Group:
+    """Rows of one network: products of one type on one GPU.
 
-    Nothing of an op without networks, nor of products without tensor cores, which are
-    split by all of their sizes.
+    Attributes:
+        places: Where their samples stand among all.
+        rows: Of all these, one after another.
+        folds: Of each row.
+        parameters: Of the formula that the network corrects.
+
     """
-    key = sample.key
-    if key.op != "gemm" or key.dtype in SIMT_MODES:
-        return []
-    if not has_network(sample.target, key.dtype):
-        return []
-    fitted = sample.of(FITTED)
-    folds = np.array([_fold(*weight) for weight in _weights(fitted)])
-    rows = ProductRows.of(fitted)
-    seconds = rows.kernel_s(tensor_parameters(sample.target.device.architecture))
-    found = seconds.copy()
-    for fold in range(_FOLDS):
-        out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        if len(out) and len(others):
-            network = fit_residual(rows.take(others), seconds[others])
-            part = rows.products.part(out)
-            found[out] *= factors(network, seconds[out], part, sample.target)
-    return [(fitted, found)]
+
+    places: Sequence[int]
+    rows: ProductRows
+    folds: Indices
+    parameters: GemmParameters
+
+    def without(self, fold: int) -> tuple[ProductRows, GemmParameters]:
+        """Return the rows beside those of a fold, and the formula's parameters."""
+        others = np.flatnonzero(self.folds != fold)
+        return self.rows.take(others), self.parameters
+
+    def kernel_s(self, networks_by_fold: Sequence[Network]) -> Floats:
+        """Return what each kernel takes by the network that lacks it."""
+        rows, found = self.rows, self.rows.kernel_s(self.parameters)
+        for fold, network in enumerate(networks_by_fold):
+            at = np.flatnonzero(self.folds == fold)
+            found[at] *= factors(
+                network, found[at], rows.products.part(at), rows.target
+            )
+        return found
 
 
-def _weights(rows: Sample) -> Sequence[tuple[int, int]]:
-    n, k = (rows.table.param(name).astype(int).tolist() for name in "nk")
-    return list(zip(n, k, strict=True))
+def cross_fitted(
+    samples: Sequence[Sample], how: Distillation = SHIPPED
+) -> list[Sample]:
+    """Return the samples, those of products that have a network with `apart_s`."""
+    found, groups = list(samples), _groups(samples)
+    parts = [group.without(fold) for group in groups for fold in range(FOLDS)]
+    fitted = fit_residuals(parts, how)
+    for number, group in enumerate(groups):
+        mine = fitted[number * FOLDS :][:FOLDS]
+        _put_in(found, group.places, group.kernel_s(mine))
+    return found
 
 
-def _fold(n: int, k: int) -> int:
-    return zlib.crc32(f"perfc fold n {n} k {k}".encode()) % _FOLDS
+def _put_in(samples: list[Sample], places: Sequence[int], seconds: Floats) -> None:
+    ends = np.cumsum([len(samples[place]) for place in places])
+    for place, part in zip(places, np.split(seconds, ends[:-1]), strict=True):
+        sample = samples[place]
+        least_s = lower_bound(sample.table, sample.target)
+        samples[place] = attrs.evolve(sample, apart_s=np.maximum(part, least_s))
+
+
+def _groups(samples: Sequence[Sample]) -> list[_Group]:
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, sample in enumerate(samples):
+        known = sample.key.target, sample.key.dtype
+        if sample.key.op == "gemm" and len(sample) and known in networks(RESIDUAL_FILE):
+            places.setdefault(known, []).append(place)
+    return [_group([samples[p] for p in mine], mine) for mine in places.values()]
+
+
+def _group(samples: Sequence[Sample], places: Sequence[int]) -> _Group:
+    rows = ProductRows.joined([ProductRows.of(sample) for sample in samples])
+    parameters = simt_parameters()
+    if not rows.simt:
+        parameters = tensor_parameters(rows.target.device.architecture)
+    sizes = rows.products.sizes if rows.simt else rows.products.sizes[2:]
+    folds = np.array([_fold(size) for size in sizes.T.astype(int).tolist()])
+    return _Group(places, rows, folds, parameters)
+
+
+def _fold(sizes: Sequence[int]) -> int:
+    return zlib.crc32(f"perfc fold {sizes}".encode()) % FOLDS

@@ -201,8 +201,12 @@ class ProductRows:
 
     def kernel_s(self, parameters: GemmParameters) -> Floats:
         """Return what the kernels take with some parameters."""
+        return self.seconds_of(self.products, parameters)
+
+    def seconds_of(self, products: Products, parameters: GemmParameters) -> Floats:
+        """Return what other products take on the same GPU, in the same math mode."""
         price = simt_seconds if self.simt else tensor_seconds
-        return price(self.products, self.target, parameters)
+        return price(products, self.target, parameters)
 
     def predicted_s(self, parameters: GemmParameters) -> Floats:
         """Return what the rows would measure with some parameters."""

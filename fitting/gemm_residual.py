@@ -1,35 +1,52 @@
 """The networks of `costmodels/gemm_residual.py`, from measured rows of one GPU each.
 
-Adam on the mean of |ln(measured / predicted)|, smoothed at zero, with weights that
-decay: the same result every time on the same machine.
+Trees say what the rows do, and a network learns from the trees: of products that were
+drawn as well as of those that were measured, and of noise less than from the rows
+themselves (distillation: Bucila et al., KDD 2006; Hinton et al., arXiv 1503.02531).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-from pathlib import Path
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Network, features_of, ranged
+from perfc.costmodels import GemmParameters, Network, features_of, ranged
+from perfc.fitting.boosted_trees import boosted_trees
+from perfc.fitting.drawn_products import drawn_products
 from perfc.fitting.gemm import ProductRows
+from perfc.fitting.network_fit import Training, fit_network
 
 Floats: TypeAlias = NDArray[np.float64]
-_Weights: TypeAlias = NDArray[np.float32]
 
-HIDDEN = (64, 48)
-"""Units of the layers between."""
 
-EPOCHS = 250
-_BATCH = 256
-_RATE = 4e-3
-_DECAY = 5e-5
-_SMOOTH = 0.02
-"""Errors smaller than this count by their square."""
+OF_TREES = Training(hidden=(128, 64), epochs=80, smooth=0.05, decay=1e-6)
+"""What trees say has no noise."""
+
+
+@attrs.frozen
+class Distillation:
+    """How a network learns what trees say.
+
+    Attributes:
+        drawn: Products that it sees beside the measured ones.
+        training: Of the network.
+        processes: So many networks at a time.
+
+    """
+
+    drawn: int = 100_000
+    training: Training = OF_TREES
+    processes: int = 2
+
+
+SHIPPED = Distillation()
 
 _SEEN = 1.5
 """Kernels longer than so many times what the host takes beside them are seen in rows of
@@ -38,29 +55,51 @@ event pairs."""
 _LEAST_SHARE = 0.1
 """Of the model's time, at which a row counts that says less."""
 
+_LONGEST = 64.0
+"""Over the longest measured: products that are drawn beyond are none that anybody
+runs."""
+
 _EVER_S = 1e9
 """More than any kernel takes."""
 
-_ALIKE, _NEVER = 0.05, 1e12
-"""Features that spread less do not tell rows apart; what they are divided by."""
 
-_FADE, _FADE_SQUARE = 0.9, 0.999
-_TINY = 1e-8
-"""Adam's constants."""
+def fit_residuals(
+    parts: Sequence[tuple[ProductRows, GemmParameters]],
+    how: Distillation = SHIPPED,
+) -> list[Network]:
+    """Return the network of each, several at a time: see `fit_residual`."""
+    if how.processes == 1:
+        return [fit_residual(*part, how) for part in parts]
+    found: list[Network] = []
+    # Threads of OpenMP do not survive a fork.
+    with ProcessPoolExecutor(how.processes, get_context("spawn")) as pool:
+        fits = [pool.submit(fit_residual, *part, how) for part in parts]
+        for fit in fits:
+            found.append(fit.result())
+            sys.stderr.write(f"network {len(found)} of {len(parts)}\n")
+    return found
 
 
-def fit_residual(rows: ProductRows, modelled_s: Floats) -> Network:
-    """Return the network that corrects *modelled_s*, the kernels' times, best.
+def fit_residual(
+    rows: ProductRows, parameters: GemmParameters, how: Distillation = SHIPPED
+) -> Network:
+    """Return the network that corrects best what the model says of the kernels.
 
     Of event pairs those kernels count that the host's call does not hide; the network
     is then of kernels that long.
     """
+    modelled_s = rows.kernel_s(parameters)
     seen = np.flatnonzero(modelled_s > _SEEN * rows.beside_s)
     rows, modelled_s = rows.take(seen), modelled_s[seen]
-    features = features_of(modelled_s, rows.products, rows.target)
+    features = features_of(modelled_s, rows.products, rows.target).astype(np.float64)
     least_s = _LEAST_SHARE * modelled_s
     wanted = np.log(np.maximum(rows.measured_s - rows.before_s, least_s) / modelled_s)
-    network = fit_network(features, wanted, ranged(modelled_s, rows.products))
+    trees = boosted_trees(features, wanted)
+    others = _drawn_features(rows, parameters, how.drawn, float(modelled_s.max()))
+    shown = np.concatenate([features, others], axis=1)
+    sizes = ranged(modelled_s, rows.products)
+    network = fit_network(shown, trees(shown), sizes, rows.target, how.training)
+    network = attrs.evolve(network, limits=(float(wanted.min()), float(wanted.max())))
     if rows.simt:
         return network
     # CUDA graphs hide no kernel, and the layout is not said of rows on tensor cores.
@@ -69,110 +108,11 @@ def fit_residual(rows: ProductRows, modelled_s: Floats) -> Network:
     return attrs.evolve(network, least=least, most=most)
 
 
-def fit_network(features: Floats | _Weights, wanted: Floats, sizes: Floats) -> Network:
-    """Return the network that says *wanted* of *features* best.
-
-    Args:
-        features: Shape (features, rows).
-        wanted: Logarithms, shape (rows,).
-        sizes: What the range of the rows is told by, shape (sizes, rows).
-
-    """
-    mean = features.mean(axis=1, keepdims=True)
-    spread = features.std(axis=1, keepdims=True)
-    scale = np.where(spread > _ALIKE, spread + 1e-6, _NEVER)
-    scaled = ((features - mean) / scale).astype(np.float32)
-    layers = _train(scaled.T, wanted.astype(np.float32))
-    return Network(
-        mean.astype(np.float32),
-        scale.astype(np.float32),
-        tuple((weights.T.copy(), bias[:, np.newaxis]) for weights, bias in layers),
-        sizes.min(axis=1, keepdims=True),
-        sizes.max(axis=1, keepdims=True),
-        (float(wanted.min()), float(wanted.max())),
-    )
-
-
-def write_networks(networks: Mapping[tuple[str, str], Network], path: Path) -> None:
-    """Write networks by target name and type."""
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for (target, dtype), network in sorted(networks.items()):
-        key = f"{target}/{dtype}"
-        arrays[f"{key}/mean"] = network.mean
-        arrays[f"{key}/scale"] = network.scale
-        arrays[f"{key}/sizes"] = np.stack([network.least, network.most])
-        arrays[f"{key}/limits"] = np.array(network.limits)
-        for index, (weights, bias) in enumerate(network.layers):
-            arrays[f"{key}/weights{index}"] = weights
-            arrays[f"{key}/bias{index}"] = bias
-    with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def _train(inputs: _Weights, wanted: _Weights) -> list[tuple[_Weights, _Weights]]:
-    """Return layers trained by Adam, at a rate that falls to zero."""
-    random = np.random.default_rng(0)
-    layers = _first_layers(random, inputs.shape[1])
-    flat = [array for layer in layers for array in layer]
-    means = [(np.zeros_like(array), np.zeros_like(array)) for array in flat]
-    batches = len(inputs) // _BATCH
-    order = np.arange(0)
-    for step in range(EPOCHS * batches):
-        if step % batches == 0:
-            order = random.permutation(len(inputs))
-        at = order[step % batches * _BATCH :][:_BATCH]
-        slopes = _slopes(layers, inputs[at], wanted[at])
-        share = step / (EPOCHS * batches)
-        rate = _RATE * (1 + np.cos(np.pi * share)) / 2
-        for array, slope, moments in zip(flat, slopes, means, strict=True):
-            _move(array, slope, moments, rate, step + 1)
-    return layers
-
-
-def _first_layers(
-    random: np.random.Generator, inputs: int
-) -> list[tuple[_Weights, _Weights]]:
-    widths = (inputs, *HIDDEN, 1)
-    layers: list[tuple[_Weights, _Weights]] = []
-    for before, after in itertools.pairwise(widths):
-        spread = 1 / np.sqrt(before)
-        weights = random.normal(0, spread, (before, after)).astype(np.float32)
-        layers.append((weights, np.zeros(after, dtype=np.float32)))
-    return layers
-
-
-def _slopes(
-    layers: list[tuple[_Weights, _Weights]], inputs: _Weights, wanted: _Weights
-) -> list[_Weights]:
-    """Return the slope of the loss along each weight and bias, in order."""
-    values: list[_Weights] = [inputs]
-    for weights, bias in layers[:-1]:
-        values.append(np.tanh(values[-1] @ weights + bias))
-    weights, bias = layers[-1]
-    error = (values[-1] @ weights + bias)[:, 0] - wanted
-    steep = error / np.sqrt(error * error + _SMOOTH**2) / len(wanted)
-    slope: _Weights = steep[:, np.newaxis].astype(np.float32)
-    found: list[_Weights] = []
-    for index in range(len(layers) - 1, -1, -1):
-        weights, _ = layers[index]
-        along = values[index].T @ slope + _DECAY * weights
-        found.append(np.asarray(slope.sum(axis=0), dtype=np.float32))
-        found.append(np.asarray(along, dtype=np.float32))
-        slope = (slope @ weights.T) * (1 - np.square(values[index]))
-    return found[::-1]
-
-
-def _move(
-    array: _Weights,
-    slope: _Weights,
-    means: tuple[_Weights, _Weights],
-    rate: float,
-    count: int,
-) -> None:
-    """Move *array* against its slope, and the means of slope and square, in place."""
-    mean, square = means
-    mean += (1 - _FADE) * (slope - mean)
-    square += (1 - _FADE_SQUARE) * (slope * slope - square)
-    size = np.sqrt(square / (1 - _FADE_SQUARE**count))
-    moved = mean / (1 - _FADE**count)
-    array -= (rate * moved / (size + _TINY)).astype(np.float32)
+def _drawn_features(
+    rows: ProductRows, parameters: GemmParameters, count: int, longest_s: float
+) -> Floats:
+    products = drawn_products(rows.products, count)
+    modelled_s = rows.seconds_of(products, parameters)
+    short = np.flatnonzero(modelled_s < _LONGEST * longest_s)
+    features = features_of(modelled_s[short], products.part(short), rows.target)
+    return features.astype(np.float64)

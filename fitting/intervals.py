@@ -1,7 +1,8 @@
 """Intervals of GPUs with rows, from those that are not reported.
 
-Nor fitted, if a network corrects what their op takes: those of others are as far off,
-fitted or not, since a few parameters are fitted to thousands of them.
+Nor fitted by a network that corrects what their op takes: products are predicted by
+networks that lack them (`cross_fit`). Rows of other ops are as far off, fitted or not,
+since a few parameters are fitted to thousands of them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from perfc.costmodels import CostModel, price_table
-from perfc.fitting.cross_fit import cross_fitted
+from perfc.costmodels import CostModel
 from perfc.fitting.priced_rows import LEVEL, Misses, PricedRows, different, power_of
 from perfc.fitting.samples import CALIBRATION, FITTED, Sample
 from perfc.fitting.scores import Z90
@@ -48,12 +48,10 @@ def _priced(
 ) -> Iterator[tuple[str, PricedRows]]:
     """Yield the rows for the intervals, with what intervals call them."""
     for sample in samples:
-        chosen = _ALL_BUT_REPORTED if sample.key.op in WITHOUT_NETWORK else _APART
+        unseen = sample.key.op in WITHOUT_NETWORK or sample.apart_s is not None
+        chosen = _ALL_BUT_REPORTED if unseen else _APART
         rows = sample.take(np.flatnonzero(np.isin(sample.part, chosen)))
-        parts = [(rows, price_table(rows.table, rows.target, models).seconds)]
-        parts += cross_fitted(sample)
-        for part, kernel_s in parts:
-            yield from PricedRows.of(part, kernel_s).named()
+        yield from PricedRows.of(rows, rows.kernel_s(models)).named()
 
 
 def call_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigmas:

@@ -25,7 +25,7 @@ from perfc.fitting.gemm import (
     ProductRows,
     fit_gemm,
 )
-from perfc.fitting.gemm_residual import fit_residual
+from perfc.fitting.gemm_residual import fit_residuals
 from perfc.fitting.near_products import product_factors, product_fits
 from perfc.fitting.observations import LONG_EVENT_US
 from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
@@ -66,15 +66,18 @@ class LeftOut:
 def fit_products(
     samples: Sequence[Sample],
 ) -> tuple[dict[str, GemmParameters], dict[tuple[str, str], Network]]:
-    """Return parameters by their table, and networks by target and type."""
+    """Return parameters by their table, and networks by target and type.
+
+    Of all rows, those of networks: `cross_fit` says how far off they are.
+    """
     on_simt, on_tensor = _simt(samples), _tensor(samples)
     simt, shared = fit_simt(on_simt), fit_tensor(on_tensor)
     tables = {
         "simt": _with_sigmas(simt, on_simt),
         "tensor.all": _with_sigmas(shared, on_tensor),
     }
-    networks = {
-        (name, parts[0].key.dtype): _simt_network(parts, simt)
+    known = {
+        (name, parts[0].key.dtype): (_joined(parts), simt)
         for name, parts in _by_target(on_simt).items()
     }
     for name, parts in _by_target(on_tensor).items():
@@ -84,11 +87,10 @@ def fit_products(
         for sample in samples:
             if sample.key.target != name or not _is_product(sample, simt=False):
                 continue
-            rows = ProductRows.of(sample.of(FITTED))
+            rows = ProductRows.of(sample)
             if len(rows) >= _FEWEST_NETWORK:
-                network = fit_residual(rows, rows.kernel_s(own))
-                networks[name, sample.key.dtype] = network
-    return tables, networks
+                known[name, sample.key.dtype] = rows, own
+    return tables, dict(zip(known, fit_residuals([*known.values()]), strict=True))
 
 
 def fit_simt(samples: Sequence[Sample]) -> GemmParameters:
@@ -175,10 +177,9 @@ def _fits_of(
     )
 
 
-def _simt_network(parts: Sequence[Sample], parameters: GemmParameters) -> Network:
-    """Return the network of all products of a GPU without tensor cores."""
-    rows = ProductRows.joined([ProductRows.of(part.of(FITTED)) for part in parts])
-    return fit_residual(rows, rows.kernel_s(parameters))
+def _joined(parts: Sequence[Sample]) -> ProductRows:
+    """Return the rows of all products of a GPU without tensor cores."""
+    return ProductRows.joined([ProductRows.of(part) for part in parts])
 
 
 def _simt(samples: Sequence[Sample]) -> list[Sample]:

@@ -78,6 +78,8 @@ class Sample:
         table: Signatures.
         measured_s: Shape (rows,).
         part: What each row is for.
+        apart_s: What the kernels take by networks that lack the row, shape (rows,);
+            None: those that perfc ships have not seen it either.
 
     """
 
@@ -86,6 +88,7 @@ class Sample:
     table: KernelTable
     measured_s: Floats
     part: Indices
+    apart_s: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.measured_s)
@@ -97,6 +100,7 @@ class Sample:
             table=self.table.take(rows),
             measured_s=self.measured_s[rows],
             part=self.part[rows],
+            apart_s=None if self.apart_s is None else self.apart_s[rows],
         )
 
     def of(self, part: int) -> Sample:
@@ -111,6 +115,12 @@ class Sample:
             seconds = models.estimate(self.table, self.target).seconds
             seconds = np.maximum(seconds, lower_bound(self.table, self.target))
         return self.timed_s(seconds)
+
+    def kernel_s(self, models: Sequence[CostModel]) -> Floats:
+        """Return what the kernels take by models that have not seen their rows."""
+        if self.apart_s is not None:
+            return self.apart_s
+        return price_table(self.table, self.target, models).seconds
 
     def bound_s(self) -> Floats:
         """Return what the kernels take by bound / 0.8 + 3 us."""
@@ -128,7 +138,8 @@ class Sample:
 
     def stated(self, models: Sequence[CostModel]) -> tuple[Floats, Flags, float]:
         """Return predicted times, which rows are inside 90 %, and its median width."""
-        timed = stated(self.table, self.target, models, self.key.timing)
+        timing = self.key.timing
+        timed = stated(self.table, self.target, models, timing, self.apart_s)
         inside, width = coverage(timed.seconds, timed.sigma, self.measured_s)
         return timed.seconds, inside, width
 

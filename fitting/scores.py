@@ -333,12 +333,20 @@ def _not_held(
 
 
 def stated(
-    table: KernelTable, target: Target, models: Sequence[CostModel], timing: str
+    table: KernelTable,
+    target: Target,
+    models: Sequence[CostModel],
+    timing: str,
+    kernel_s: Floats | None = None,
 ) -> TimedEstimate:
-    """Return what rows would measure by some models, and how sure they are."""
+    """Return what rows would measure by some models, and how sure they are.
+
+    Of kernels that take *kernel_s*, if given, in place of what the models say.
+    """
     estimate = price_table(table, target, models)
     sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
-    return as_timed(estimate.seconds, sigma, table, target, timing)
+    seconds = estimate.seconds if kernel_s is None else kernel_s
+    return as_timed(seconds, sigma, table, target, timing)
 
 
 def usable_rows(

@@ -15,10 +15,15 @@ from perfc.costmodels import (
     tensor_seconds,
 )
 from perfc.fitting.cross_fit import cross_fitted
+from perfc.fitting.gemm_residual import Distillation
+from perfc.fitting.network_fit import Training
 from perfc.fitting.samples import CALIBRATION, FITTED, Sample
 from perfc.fitting.scores import GroupKey
 
 L40S = load_target("l40s")
+SHORT = Distillation(
+    drawn=500, training=Training(hidden=(32, 16), epochs=60), processes=1
+)
 HEIGHTS = (1, 16, 64, 256, 1024, 4096)
 
 
@@ -41,21 +46,43 @@ def sample_of(weights: int, dtype: str = "bf16") -> Sample:
 
 def test_what_holds_for_all_sizes_is_known_of_those_left_out() -> None:
     """Rows whose (n, k) a network has not seen are predicted by its law of m."""
-    ((rows, seconds),) = cross_fitted(sample_of(60))
+    sample = sample_of(60)
 
-    assert len(rows) == 60 * (len(HEIGHTS) - 1)
-    logs = np.log(seconds / rows.measured_s)
+    (found,) = cross_fitted([sample], SHORT)
+
+    assert found.apart_s is not None
+    assert len(found.apart_s) == len(sample)
+    logs = np.log(found.apart_s / sample.measured_s)
     assert 0.0 < np.abs(logs).mean() < 0.05
+    assert found.kernel_s([]) is found.apart_s
+    few = np.arange(7)
+    assert found.take(few).kernel_s([]).tolist() == found.apart_s[few].tolist()
+
+
+def test_rows_do_not_tell_of_themselves() -> None:
+    """What one (n, k) took changes nothing of how it is predicted."""
+    sample = sample_of(30)
+    n, k = (sample.table.param(name) for name in "nk")
+    one = (n == n[0]) & (k == k[0])
+    slower = attrs.evolve(
+        sample, measured_s=np.where(one, 9.0, 1.0) * sample.measured_s
+    )
+
+    (before,), (after,) = cross_fitted([sample], SHORT), cross_fitted([slower], SHORT)
+
+    assert before.apart_s is not None
+    assert after.apart_s is not None
+    assert before.apart_s[one].tolist() == after.apart_s[one].tolist()
+    assert before.apart_s.tolist() != after.apart_s.tolist()
 
 
 @pytest.mark.parametrize(
     "sample",
     [
-        sample_of(60, dtype="fp32"),
-        attrs.evolve(sample_of(60), key=GroupKey("l40s", "conv2d", "bf16", "kernel")),
-        attrs.evolve(sample_of(60), target=load_target("v100-sxm2-16g")),
+        attrs.evolve(sample_of(6), key=GroupKey("l40s", "conv2d", "bf16", "kernel")),
+        attrs.evolve(sample_of(6), key=GroupKey("l4", "gemm", "bf16", "kernel")),
     ],
 )
 def test_others_are_not_cross_fitted(sample: Sample) -> None:
-    """Types without tensor cores, other ops, GPUs without rows."""
-    assert [] == cross_fitted(sample)
+    """Other ops, and GPUs without rows."""
+    assert [sample] == cross_fitted([sample], SHORT)

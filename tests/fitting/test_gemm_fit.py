@@ -20,8 +20,11 @@ from perfc.costmodels import (
     tensor_parameters,
 )
 from perfc.fitting.gemm import ProductRows, fit_gemm
-from perfc.fitting.gemm_residual import fit_residual, write_networks
+from perfc.fitting.gemm_residual import Distillation, fit_residual, fit_residuals
+from perfc.fitting.network_fit import Training, write_networks
 from perfc.fitting.robust import robust_least
+
+SHORT = Distillation(drawn=2000, training=Training(hidden=(32, 16), epochs=150))
 
 
 def rows_of(target: str, count: int, truth: GemmParameters, dtype: str) -> ProductRows:
@@ -85,7 +88,9 @@ def test_a_network_learns_what_the_model_does_not_say(tmp_path: Path) -> None:
     rows = rows_of("h100", 1500, shipped, "bf16")
     modelled_s = rows.kernel_s(shipped)
     law = np.where(rows.products.sizes[1] > 256, 1.5, 0.8)
-    network = fit_residual(attrs.evolve(rows, measured_s=law * modelled_s), modelled_s)
+    network = fit_residual(
+        attrs.evolve(rows, measured_s=law * modelled_s), shipped, SHORT
+    )
 
     found = np.exp(network(features_of(modelled_s, rows.products, rows.target)))
 
@@ -103,3 +108,19 @@ def _check_file(network: Network, path: Path) -> None:
         limits = stored["h100-sxm-80g/bf16/limits"].tolist()
     assert {"h100-sxm-80g/bf16/weights0", "h100-sxm-80g/bf16/sizes"} < names
     assert list(network.limits) == limits
+
+
+def test_networks_do_not_depend_on_processes() -> None:
+    """Two at a time are what they are one by one."""
+    shipped = tensor_parameters("Hopper")
+    parts = [(rows_of(gpu, 300, shipped, "bf16"), shipped) for gpu in ("h100", "h200")]
+    few = Distillation(drawn=50, training=Training(hidden=(4,), epochs=2))
+
+    together = fit_residuals(parts, few)
+    apart = fit_residuals(parts, attrs.evolve(few, processes=1))
+
+    for one, other in zip(together, apart, strict=True):
+        assert one.chip == other.chip == ("9.0", 132)
+        for (weights, bias), (same, also) in zip(one.layers, other.layers, strict=True):
+            assert weights.tolist() == same.tolist()
+            assert bias.tolist() == also.tolist()

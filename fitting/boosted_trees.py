@@ -1,0 +1,57 @@
+"""Boosted trees: what features say of rows, at its best, and too slow to ship.
+
+LightGBM (Ke et al., NeurIPS 2017) on the mean absolute error. Trees find the jumps that
+a library's choice of kernels makes better than a network does: of products of (n, k)
+that are left out they are a tenth nearer. Beyond the features that they have seen they
+stay what they are at the last of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+TREES = 800
+_SETTINGS = {
+    "objective": "l1",
+    "learning_rate": 0.05,
+    "num_leaves": 63,
+    "min_data_in_leaf": 10,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.5,
+    "seed": 0,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+    "verbose": -1,
+}
+"""Chosen on the fitted (n, k) alone, left out in turn; half or twice of any of them
+changes the error by less than a fiftieth."""
+
+
+def boosted_trees(features: Floats, wanted: Floats) -> Callable[[Floats], Floats]:
+    """Return what says *wanted* of *features*, and of others.
+
+    Args:
+        features: Shape (features, rows).
+        wanted: Shape (rows,).
+
+    Raises:
+        ImportError: LightGBM is not installed, which only `make fit` needs.
+
+    """
+    trees: Any = importlib.import_module("lightgbm")
+    rows = trees.Dataset(features.T, label=wanted)
+    booster = trees.train(_SETTINGS, rows, num_boost_round=TREES)
+
+    def predict(others: Floats) -> Floats:
+        return np.asarray(booster.predict(others.T), dtype=np.float64)
+
+    return predict
