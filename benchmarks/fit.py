@@ -6,7 +6,8 @@ DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`, and fo
 profiles `traces` and `dlrm_v100`. The same data give the same files: nothing is random,
 and rows are split by a hash of their sizes. Half of them are fitted, a quarter sets
 the intervals, a quarter is only reported; the shares are others for products on tensor
-cores (`perfc.fitting.samples`).
+cores (`perfc.fitting.samples`). Networks of products are fitted to all rows, which are
+reported as networks say that lack them (`perfc.fitting.cross_fit`).
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def main() -> None:
         # Each step begins anew with the models that the one before has fitted.
         for step in STEPS:
             command = [sys.executable, __file__, str(options.data), "--what", step]
-            # Each step keeps its processes busy itself.
+            # Networks are fitted in processes, one to a core.
             alone = {**os.environ, "OMP_NUM_THREADS": "1"}
             subprocess.run(command, check=True, env=alone)  # noqa: S603 - our own
         return

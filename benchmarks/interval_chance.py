@@ -18,7 +18,8 @@ import numpy as np
 from accuracy_tables import chance
 from numpy.typing import NDArray
 
-from perfc.costmodels import COLLECTIVES, SIMT_MODES, CostModel, cost_models
+from perfc.costmodels import COLLECTIVES, CostModel, cost_models
+from perfc.fitting.cross_fit import cross_fitted
 from perfc.fitting.intervals import FEWEST, WITHOUT_NETWORK
 from perfc.fitting.priced_rows import power_of
 from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
@@ -51,7 +52,7 @@ def known_chance(sample: Sample, models: Sequence[CostModel]) -> float:
     """
     fitted, apart, reported = counts(sample)
     key = sample.key
-    crossed = key.op == "gemm" and key.dtype not in SIMT_MODES
+    crossed = sample.apart_s is not None
     setting = apart + (fitted if crossed or key.op in WITHOUT_NETWORK else 0)
     rows = sample.of(CALIBRATION)
     _, inside, _ = rows.stated(models)
@@ -143,7 +144,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     files = sorted((parser.parse_args().data / "measurements").glob("*.parquet"))
     samples = [s for file in files for s in samples_of(read_columns(file))]
-    samples = [s for s in samples if s.key.op not in COLLECTIVES]
+    samples = cross_fitted([s for s in samples if s.key.op not in COLLECTIVES])
     models = cost_models()
     enough = [sample for sample in samples if counts(sample)[2] >= FEWEST]
     known = sum(known_chance(sample, models) for sample in enough)

@@ -61,7 +61,10 @@ from perfc.costmodels.family import Family, family_of
 from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
 from perfc.costmodels.gemm import GEMM, products_of
 from perfc.costmodels.gemm_residual import (
+    LONGER,
+    REACH,
     RESIDUAL_FILE,
+    Known,
     factors,
     features_of,
     has_network,
@@ -214,6 +217,7 @@ __all__ = [
     "IDLE",
     "IN_PLACE",
     "KERNEL_TIMINGS",
+    "LONGER",
     "MAKERS_SYSTEMS",
     "MATH_MODES",
     "MEASURED",
@@ -227,6 +231,7 @@ __all__ = [
     "NO_WORD",
     "POPULARITY_SCHEMA",
     "PROFILE_SCHEMA",
+    "REACH",
     "REPEATED",
     "RESIDUAL_FILE",
     "REUSE_EDGES",
@@ -270,6 +275,7 @@ __all__ = [
     "KernelFit",
     "KernelFits",
     "KernelTable",
+    "Known",
     "Link",
     "Links",
     "LookAhead",

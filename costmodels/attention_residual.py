@@ -22,6 +22,7 @@ from perfc.costmodels.attention_tiles import EFFICIENT_NAME
 from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, network_of
+from perfc.costmodels.nominal import nominal
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Flags, Floats, KernelTable, Signatures
 from perfc.costmodels.target import Target
@@ -51,7 +52,7 @@ def _sizes(kernels: Signatures[Number]) -> tuple[Number, ...]:
 
 
 def measured_rows(kernels: KernelTable, target: Target) -> Flags:
-    """Return which kernels are of sizes that were measured on this GPU."""
+    """Return which kernels are of sizes measured on this GPU or one of its chip."""
     network = target.once(_network)
     if network is None:
         return np.zeros(len(kernels), dtype=np.bool_)
@@ -89,7 +90,8 @@ def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
 
 def _network(target: Target) -> Network | None:
     """Return that of the GPU, or of one with the same chip."""
-    found = network_of(ATTENTION_RESIDUAL_FILE, target, ATTENTION_TYPE)
+    asked = target.once(nominal) or target
+    found = network_of(ATTENTION_RESIDUAL_FILE, asked, ATTENTION_TYPE)
     return None if found is None else found[1]
 
 

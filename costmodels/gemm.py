@@ -17,6 +17,7 @@ from perfc.costmodels.gemm_residual import (
     SIGMA_INDEPENDENT,
     SIGMA_SHARED,
     known_products,
+    type_of,
 )
 from perfc.costmodels.maths import Number
 from perfc.costmodels.one_signature import OneSignature
@@ -129,9 +130,9 @@ def _correct(
     measured = np.zeros(len(seconds), dtype=np.bool_)
     told, (kinds, at) = target.once(known_products), kernels.kinds
     for number, (_, dtype, mode) in enumerate(kinds):
-        known = told.get(_type_of(dtype, mode))
+        known = told.get(type_of(dtype, mode))
         rows = np.flatnonzero(at == number)
-        if known is None or not len(rows):
+        if known is None or not len(rows) or mode not in known.gpu.device.flops_per_s:
             continue
         part = products if len(kinds) == 1 else products.part(rows)
         modelled_s = seconds[rows]
@@ -153,8 +154,8 @@ def _corrected_one(
     transposed: bool,
 ) -> tuple[float, bool]:
     """Return the same of one product, and whether such were measured."""
-    known = target.once(known_products).get(_type_of(one.kernel.dtype, one.math))
-    if known is None:
+    known = target.once(known_products).get(type_of(one.kernel.dtype, one.math))
+    if known is None or one.math not in known.gpu.device.flops_per_s:
         return seconds, False
     modelled_s = seconds
     if known.gpu is not target:
@@ -165,11 +166,6 @@ def _corrected_one(
         )
     factor, measured = known.factor(modelled_s, size, transposed=transposed)
     return seconds * factor, measured
-
-
-def _type_of(dtype: str, mode: str) -> str:
-    """Return what products are known by: how they are stored, but for TF32."""
-    return mode if mode == "tf32" else dtype
 
 
 def _size_of(one: OneSignature, target: Target) -> Size[float] | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import le
 from typing import Any
 
@@ -30,9 +30,10 @@ from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, Weights, network_of, networks
 from perfc.costmodels.nominal import nominal
+from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_machine import Size, mean_width
 from perfc.costmodels.products import Products
-from perfc.costmodels.protocol import Floats, Indices
+from perfc.costmodels.protocol import Flags, Floats, Indices, KernelTable
 from perfc.costmodels.sheet import load_target
 from perfc.costmodels.target import Target
 
@@ -56,8 +57,13 @@ largest left out (m of 2,048 and more, n and k of 8,192, sides of batched produc
 512, batches of 128) it is nearer than the model alone on each of eight GPUs, by half on
 average (`docs/accuracy.md`)."""
 
-_LONGER = 64.0
+LONGER = 64.0
 """The same of the model's time."""
+
+BEYOND = 1.4
+"""How much farther off products of sizes beyond the measured ones are than those."""
+
+_SIZES = ("b", "m", "n", "k")
 
 _AT_ONCE = 1024
 """Rows corrected at a time: their features then stay in a CPU's cache."""
@@ -81,7 +87,7 @@ class Known:
     @functools.cached_property
     def furthest(self) -> Floats:
         """The largest sizes that are corrected, as `ranged`; shape (7, 1)."""
-        times = [REACH] * 5 + [_LONGER, 1.0]
+        times = [REACH] * 5 + [LONGER, 1.0]
         found: Floats = self.network.most * np.array([times]).T
         return found
 
@@ -110,6 +116,19 @@ class Known:
         measured: Indices = rows[near[inside & self.own]]
         return measured
 
+    def is_beyond(self, sizes: Sequence[Number], maths: Maths[Number]) -> Flags | bool:
+        """Whether a size, of b, m, n and k, is larger than those that were measured."""
+        b, m, n, k = sizes
+        most_b, most_m, most_n, most_k, most_side = self._most
+        side = maths.most(maths.most(m, n), k) * maths.flag(b > 1)
+        found = (b > most_b) | (m > most_m) | (n > most_n) | (k > most_k)
+        return found | (side > most_side)
+
+    @functools.cached_property
+    def _most(self) -> list[float]:
+        most: list[float] = self.network.most[:5, 0].tolist()
+        return most
+
     def factor(
         self, modelled_s: float, size: Size[float], *, transposed: bool
     ) -> tuple[float, bool]:
@@ -131,15 +150,45 @@ def known_products(target: Target) -> Mapping[str, Known]:
     """
     asked = target.once(nominal) or target
     found: dict[str, Known] = {}
+    gpus = {asked.device.name: asked}
     for dtype in sorted({stored for _, stored in networks(RESIDUAL_FILE)}):
         if (told := network_of(RESIDUAL_FILE, asked, dtype)) is not None:
             name, network = told
-            own = name == asked.device.name
-            # The target itself is priced once.
-            same = target if asked is target else asked
-            found[dtype] = Known(same if own else load_target(name), network, own)
+            gpus.setdefault(name, load_target(name))
+            found[dtype] = Known(gpus[name], network, own=name == asked.device.name)
     alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
     return found | alike
+
+
+def beyond_rows(kernels: KernelTable, target: Target) -> Flags:
+    """Return which products are larger than those that were measured on this GPU."""
+    found = np.zeros(len(kernels), dtype=np.bool_)
+    kinds, at = kernels.kinds
+    for number, (op, dtype, mode) in enumerate(kinds):
+        known = _own_products(target, dtype, mode) if op == "gemm" else None
+        if known is not None:
+            sizes = [kernels.param(name, 1.0) for name in _SIZES]
+            found |= known.is_beyond(sizes, ARRAYS) & (at == number)
+    return found
+
+
+def is_beyond(one: OneSignature, target: Target) -> bool:
+    """Whether one product is."""
+    known = _own_products(target, one.kernel.dtype, one.math)
+    if known is None:
+        return False
+    sizes = [one.param(name, 1.0) for name in _SIZES]
+    return bool(known.is_beyond(sizes, FLOATS))
+
+
+def _own_products(target: Target, dtype: str, mode: str) -> Known | None:
+    known = target.once(known_products).get(type_of(dtype, mode))
+    return known if known is not None and known.own else None
+
+
+def type_of(dtype: str, mode: str) -> str:
+    """Return what products are known by: how they are stored, but for TF32."""
+    return mode if mode == "tf32" else dtype
 
 
 def has_network(target: Target, dtype: str) -> bool:
@@ -168,7 +217,7 @@ def _ranged(
 def factors(
     network: Network, seconds: Floats, products: Products, target: Target
 ) -> Floats:
-    """Return by what to multiply the model's *seconds* of measured sizes."""
+    """Return by what to multiply the model's *seconds*, whatever the sizes."""
     parts = [
         network(features_of(seconds[part], products.part(part), target))
         for at in range(0, len(seconds), _AT_ONCE)

@@ -2,8 +2,8 @@
 
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
 measured rows, op and dtype, nine in ten rows of those lie inside the interval, of
-batched products and of others; where a network corrects an op, none that it was fitted
-to. Shared is what
+batched products and of others; where a network corrects an op, predicted by networks
+that lack them. Products larger than those are that much less sure. Shared is what
 their mean is off, which all kernels share; own is the rest. Short kernels are farther
 off than long ones: both grow with a power of what memory moves in a kernel's time
 (normalised scores: Papadopoulos et al., ICTAI 2008). A GPU without rows has the same of
@@ -23,6 +23,7 @@ import numpy as np
 from perfc.costmodels.attention_residual import is_measured
 from perfc.costmodels.attention_residual import measured_rows as measured_attention
 from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.gemm_residual import BEYOND, beyond_rows, is_beyond
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -57,9 +58,11 @@ def with_intervals(
     if not known or not len(kernels):
         return estimate
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
+    wider = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
     for name, rows in interval_rows(kernels, target):
         if (found := _of(known, name)) is not None:
             factors = interval_sizes(estimate.seconds[rows], target) ** found[2]
+            factors *= wider[rows]
             shared[rows], own[rows] = found[0] * factors, found[1] * factors
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
 
@@ -109,6 +112,8 @@ def interval_of(
         return None
     shared, own, power = found
     factor = min(max(seconds * sizes_per_s, _LEAST), _MOST) ** power
+    if one.op == "gemm" and is_beyond(one, target):
+        factor *= BEYOND
     return shared * factor, own * factor
 
 

@@ -226,6 +226,15 @@ class Target:
             found = self._once[make] = make(self)
         return found
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was worked out: closures do not go to other processes."""
+        return {**attrs.asdict(self, recurse=False), "_once": {}}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the fields of another process."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
     @functools.cached_property
     def is_calibrated(self) -> bool:
         """Whether a profile says anything of kernels."""

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from perfc.costmodels import (
     RESIDUAL_FILE,
     GemmParameters,
+    Known,
     Network,
-    factors,
     lower_bound,
     networks,
     simt_parameters,
@@ -62,12 +62,11 @@ class _Group:
 
     def kernel_s(self, networks_by_fold: Sequence[Network]) -> Floats:
         """Return what each kernel takes by the network that lacks it."""
-        rows, found = self.rows, self.rows.kernel_s(self.parameters)
+        found = self.rows.kernel_s(self.parameters)
         for fold, network in enumerate(networks_by_fold):
             at = np.flatnonzero(self.folds == fold)
-            found[at] *= factors(
-                network, found[at], rows.products.part(at), rows.target
-            )
+            known = Known(self.rows.target, network, own=True)
+            known.correct(found, self.rows.products.part(at), at, found[at])
         return found
 
 

@@ -6,17 +6,18 @@ so that it says the same between the sizes that were measured and beyond them.
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Products
+from perfc.costmodels import REACH, Products
 
 Floats: TypeAlias = NDArray[np.float64]
 
-_LEAST_STRETCH, _MOST_STRETCH = -0.5, 3.0
-"""Exponents of two by which sizes are stretched."""
+_LEAST_STRETCH, _MOST_STRETCH = -0.5, math.log2(REACH)
+"""Exponents of two by which sizes are stretched: as far as networks are used."""
 
 _ROUND = 7
 """Stretched sizes are multiples of powers of two below this one, each as often."""

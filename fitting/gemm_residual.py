@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import GemmParameters, Network, features_of, ranged
+from perfc.costmodels import LONGER, GemmParameters, Network, features_of, ranged
 from perfc.fitting.boosted_trees import boosted_trees
 from perfc.fitting.drawn_products import drawn_products
 from perfc.fitting.gemm import ProductRows
@@ -54,10 +54,6 @@ event pairs."""
 
 _LEAST_SHARE = 0.1
 """Of the model's time, at which a row counts that says less."""
-
-_LONGEST = 64.0
-"""Over the longest measured: products that are drawn beyond are none that anybody
-runs."""
 
 _EVER_S = 1e9
 """More than any kernel takes."""
@@ -113,6 +109,6 @@ def _drawn_features(
 ) -> Floats:
     products = drawn_products(rows.products, count)
     modelled_s = rows.seconds_of(products, parameters)
-    short = np.flatnonzero(modelled_s < _LONGEST * longest_s)
+    short = np.flatnonzero(modelled_s < LONGER * longest_s)
     features = features_of(modelled_s[short], products.part(short), rows.target)
     return features.astype(np.float64)

@@ -76,6 +76,8 @@ def fit_product_shares(samples: Sequence[Sample]) -> dict[str, float]:
     The same on all hosts. Not by Pascal's linear layers, whose kernels are Maxwell's.
     """
     calls = [_Calls.of(sample) for sample in samples if _tells(sample)]
+    if not calls:
+        return {}
     shares = dict.fromkeys(sorted({call.name for call in calls}), _FIRST)
     for _ in range(_ROUNDS):
         long = [call.long(shares[call.name]) for call in calls]

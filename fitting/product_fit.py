@@ -68,7 +68,7 @@ def fit_products(
 ) -> tuple[dict[str, GemmParameters], dict[tuple[str, str], Network]]:
     """Return parameters by their table, and networks by target and type.
 
-    Of all rows, those of networks: `cross_fit` says how far off they are.
+    Networks are of all rows: how far off they are on others, `cross_fit` says.
     """
     on_simt, on_tensor = _simt(samples), _tensor(samples)
     simt, shared = fit_simt(on_simt), fit_tensor(on_tensor)

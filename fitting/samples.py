@@ -143,10 +143,6 @@ class Sample:
         inside, width = coverage(timed.seconds, timed.sigma, self.measured_s)
         return timed.seconds, inside, width
 
-    def log_ratios(self, models: CostModel | Sequence[CostModel]) -> Floats:
-        """Return ln(predicted / measured), shape (rows,)."""
-        return np.log(self.predicted_s(models) / self.measured_s)
-
 
 def samples_of(rows: MeasuredColumns) -> Iterator[Sample]:
     """Yield the rows of each group that can be priced."""

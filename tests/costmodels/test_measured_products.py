@@ -13,12 +13,14 @@ from perfc.costmodels import (
     Target,
     has_network,
     load_target,
+    price_table,
     products_of,
     tensor_parameters,
     tensor_seconds,
 )
+from perfc.costmodels.attention_residual import measured_rows
 from perfc.costmodels.single import price_one
-from perfc.ir import Kernel
+from perfc.ir import Kernel, Record, Work
 
 H100 = load_target("h100")
 LARGEST = 65536
@@ -96,10 +98,47 @@ def test_sizes_up_to_some_times_those_measured_are_corrected() -> None:
 
 
 def test_only_measured_sizes_are_as_sure() -> None:
-    """Those beyond have the uncertainty of the model."""
-    table = KernelTable([_bf16(4096, n, 8192) for n in (LARGEST, 2 * LARGEST)])
+    """Those beyond are less sure, by what they were farther off."""
+    kernels = [_bf16(4096, n, 8192) for n in (LARGEST, 2 * LARGEST)]
 
-    estimate = GEMM.estimate(table, H100)
+    table = price_table(KernelTable(kernels), H100, (GEMM,))
+    alone = [price_one(kernel, H100, (GEMM,)) for kernel in kernels]
 
-    assert estimate.sigma_shared[0] < estimate.sigma_shared[1]
-    assert set(estimate.provenance) == {Provenance.FITTED}
+    for sigmas in (table.sigma_shared, table.sigma_independent):
+        assert pytest.approx(1.4 * sigmas[0]) == sigmas[1]
+    for number, one in enumerate(alone):
+        assert one is not None
+        assert pytest.approx(table.sigma_shared[number]) == one.sigma_shared[0]
+        assert (
+            pytest.approx(table.sigma_independent[number]) == one.sigma_independent[0]
+        )
+    assert set(table.provenance) == {Provenance.FITTED}
+
+
+def test_imagined_gpus_take_what_their_own_rows_say() -> None:
+    """Other SMs make no other GPU of one: products and attention alike."""
+    as_many = load_target("h100-pcie", {"gpu.sm_count": "132"})
+    fewer = load_target("h200", {"gpu.sm_count": "131"})
+    attention = Kernel(
+        "attention",
+        "bf16",
+        "bf16",
+        Record(
+            {
+                "batch": 4,
+                "heads": 16,
+                "q_len": 1024,
+                "kv_len": 1024,
+                "head_dim": 64,
+                "causal": False,
+            }
+        ),
+        Work(4 * 4 * 16 * 1024 * 1024 * 64, 3 << 23, 1 << 23),
+    )
+    table = KernelTable([attention])
+
+    assert not has_network(as_many, "bf16")
+    assert not measured_rows(table, as_many).any()
+    assert has_network(fewer, "bf16")
+    assert measured_rows(table, fewer).all()
+    assert not measured_rows(table, load_target("h100-pcie")).any()

@@ -1,4 +1,4 @@
-"""Fitted rows predicted by networks that lack their (n, k)."""
+"""Rows predicted by networks that lack their sizes."""
 
 from __future__ import annotations
 
