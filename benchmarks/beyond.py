@@ -1,6 +1,6 @@
 """How far off networks of products are beyond the sizes that they were fitted to.
 
-    python benchmarks/beyond.py DATA
+    python benchmarks/beyond.py DATA [--target NAME]
 
 DATA is a folder with `measurements/*.parquet` (`perfc.measurements/1`). Of each GPU the
 products with the largest of one size are left out, the network of the others predicts
@@ -94,11 +94,14 @@ def main() -> None:
     """Run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    files = sorted((parser.parse_args().data / "measurements").glob("*.parquet"))
+    parser.add_argument("--target", action="append", help="all if not given")
+    options = parser.parse_args()
+    files = sorted((options.data / "measurements").glob("*.parquet"))
     groups: dict[tuple[str, str], list[Sample]] = {}
     for sample in (s for file in files for s in samples_of(read_columns(file))):
         key = sample.key
-        if key.op == "gemm" and key.dtype in TYPES:
+        wanted = options.target is None or key.target in options.target
+        if wanted and key.op == "gemm" and key.dtype in TYPES:
             groups.setdefault((key.target, key.dtype), []).append(sample)
     parts = [part for samples in groups.values() for part in parts_of(samples)]
     networks = fit_residuals(

@@ -54,8 +54,7 @@ REACH = 8.0
 
 The network has seen what the rows say of such sizes, if not their times: with the
 largest left out (m of 2,048 and more, n and k of 8,192, sides of batched products of
-512, batches of 128) it is nearer than the model alone on each of eight GPUs, by half on
-average (`docs/accuracy.md`)."""
+512, batches of 128) it is nearer than the model alone (`benchmarks/beyond.py`)."""
 
 LONGER = 64.0
 """The same of the model's time."""
@@ -154,7 +153,8 @@ def known_products(target: Target) -> Mapping[str, Known]:
     for dtype in sorted({stored for _, stored in networks(RESIDUAL_FILE)}):
         if (told := network_of(RESIDUAL_FILE, asked, dtype)) is not None:
             name, network = told
-            gpus.setdefault(name, load_target(name))
+            if name not in gpus:
+                gpus[name] = load_target(name)
             found[dtype] = Known(gpus[name], network, own=name == asked.device.name)
     alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
     return found | alike
