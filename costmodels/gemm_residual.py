@@ -62,8 +62,9 @@ LONGER = 64.0
 BEYOND = 1.4
 """How much farther off products of sizes beyond the measured ones are than those.
 
-A round number above most of what `benchmarks/beyond.py` finds: 1.1 to 1.6 on H100 and
-V100, set beside any tenth of the rows."""
+A round number among what `benchmarks/beyond.py` finds beside any tenth of the rows: 1.1
+to 1.7 times on H100 and V100.
+"""
 
 _SIZES = ("b", "m", "n", "k")
 

@@ -32,8 +32,10 @@ _SETTINGS = {
     "num_threads": 1,
     "verbose": -1,
 }
-"""Chosen on bf16 products of A100 and H100, by (n, k) that are not reported, left out in
-turn; other leaves, rates and rows of a leaf change the error by less than a thirtieth."""
+"""Chosen on bf16 products of A100 and H100, by (n, k) that are not reported, each left
+out in turn; other leaves, rates and rows of a leaf change the error by less than a
+thirtieth.
+"""
 
 
 def boosted_trees(features: Floats, wanted: Floats) -> Callable[[Floats], Floats]:
