@@ -93,6 +93,8 @@ class Rescaling:
         steps: Numbers of the steps to report; None for all.
         contention: Whether kernels wait for those of other streams that leave no room
             on the other GPU.
+        tf32: Whether convolutions of fp32 use TF32 on a GPU that has it, if the trace
+            is of one that has not: PyTorch's default.
 
     """
 
@@ -102,6 +104,7 @@ class Rescaling:
     host: HostProfile | None = None
     steps: Collection[int] | None = None
     contention: bool = True
+    tf32: bool = True
 
     def to(self, target: Target) -> Rescaled:
         """Return the trace on *target*.
@@ -129,11 +132,19 @@ class Rescaling:
         return Rescaled(target, scaled, (expected, fast, slow), remarks)
 
     def _priced(self, target: Target) -> TracePrices:
+        tf32 = self._changes_to_tf32(target)
         try:
-            return trace_prices(self.ops, target)
+            return trace_prices(self.ops, target, tf32_convolutions=tf32)
         except PerfcError as error:
             msg = f"{self.ops.recorded.trace.file} on {target.name}: {error}"
             raise PerfcError(msg) from error
+
+    def _changes_to_tf32(self, target: Target) -> bool:
+        """Whether cuDNN computes convolutions there in what it has not got here."""
+        here, there = (t.device for t in (self.origin.target, target))
+        gains = "tf32" in there.flops_per_s and "tf32" not in here.flops_per_s
+        by_model = self.method is Method.MODEL
+        return self.tf32 and by_model and gains and there.runs_cuda
 
     def _scaled(self, there: TracePrices) -> Iterator[tuple[int, Scaled]]:
         graph = self.ops.recorded.graph
@@ -183,7 +194,9 @@ class Rescaling:
             )
 
 
-_CARRIED = frozenset({"extrapolated", "collectives-measured", "collectives-sent"})
+_CARRIED = frozenset(
+    {"convolutions-tf32", "extrapolated", "collectives-measured", "collectives-sent"}
+)
 """Remarks on prices there that a reader needs."""
 
 _REMARKS: Mapping[Method, str] = {

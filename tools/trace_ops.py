@@ -46,6 +46,11 @@ class OpLaunches:
     tasks: tuple[int, ...]
     uses_tf32: bool
 
+    @property
+    def is_convolution(self) -> bool:
+        """Whether the op convolves, forward or backward."""
+        return "conv" in self.op.lower()
+
 
 @attrs.frozen(eq=False)
 class TraceOps:

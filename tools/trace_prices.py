@@ -102,7 +102,9 @@ class TracePrices:
         return {task: price.seconds for task, price in self.prices.items()}
 
 
-def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
+def trace_prices(
+    ops: TraceOps, target: Target, *, tf32_convolutions: bool = False
+) -> TracePrices:
     """Price what is known of the launches of a trace.
 
     Kernels are those that perfc launches for the op; they are matched with the measured
@@ -110,16 +112,31 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
     memsets are priced by their bytes, collectives by what they send: how long they wait
     for other ranks is not in their price.
 
+    Args:
+        ops: The trace, and who launched what.
+        target: The machine.
+        tf32_convolutions: Whether convolutions of fp32 use TF32 although no kernel of
+            the trace says so.
+
     Raises:
         PerfcError: a kernel computes in a mode that the target has not.
 
     """
     found = {**dict(_by_signature(ops, target)), **dict(_by_facts(ops, target))}
     reasons: dict[tuple[str, str], list[int]] = defaultdict(list)
-    modes = {launches.uses_tf32 for launches in ops.launches if launches.key}
-    expected, remarks = _expected(ops, target, modes)
+    in_tf32 = {
+        id(launches): launches.uses_tf32
+        or (tf32_convolutions and launches.is_convolution)
+        for launches in ops.launches
+        if launches.key
+    }
+    expected, remarks = _expected(ops, target, {*in_tf32.values()})
+    turned = 0
     for launches in ops.launches:
-        kernels = expected.get((launches.key, launches.uses_tf32), [])
+        mode = in_tf32.get(id(launches), False)
+        kernels = expected.get((launches.key, mode), [])
+        if mode != launches.uses_tf32 and any(k.kernel.math == "tf32" for k in kernels):
+            turned += len(launches.tasks)
         missing = launches.missing or _unpriceable(kernels)
         unpriced = [task for task in launches.tasks if task not in found]
         if missing:
@@ -134,11 +151,23 @@ def trace_prices(ops: TraceOps, target: Target) -> TracePrices:
     collectives = collective_prices(ops.recorded, target)
     remarks = (
         *remarks,
+        *_turned(ops, turned),
         *_missing(ops, reasons),
         *_spread(ops, found),
         *collectives.diagnostics,
     )
     return TracePrices(ops, target, found, collectives, remarks)
+
+
+def _turned(ops: TraceOps, count: int) -> Iterator[Diagnostic]:
+    """Say how many launches compute in another mode than their names say."""
+    if count:
+        message = (
+            f"{count} launches of fp32 convolutions are priced in TF32, PyTorch's "
+            "default; --no-tf32 prices them as they were"
+        )
+        file = ops.recorded.trace.file
+        yield Diagnostic(Level.NOTE, "convolutions-tf32", message, file)
 
 
 class _Row(NamedTuple):

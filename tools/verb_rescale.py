@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     metavar="NAME|PROFILE.toml",
     help="Host times of this profile; those of the trace if not given.",
 )
+@click.option(
+    "--tf32/--no-tf32",
+    default=True,
+    show_default=True,
+    help="Convolutions of fp32 in TF32 on GPUs that have it, as PyTorch runs them by "
+    "default, though the GPU of the trace has not.",
+)
 @click.option("--steps", type=Steps(), help="Report these profiler steps only.")
 @max_events_option
 @contention_option
@@ -76,6 +83,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     origin: str | None,
     method: str,
     overheads: str | None,
+    tf32: bool,
     steps: range | None,
     max_events: int,
     contention: bool,
@@ -116,7 +124,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     for target in targets:
         _check_kind(measured_on, target)
     here = trace_prices(ops, measured_on)
-    rescaling = Rescaling(ops, here, Method(method), host, steps, contention)
+    rescaling = Rescaling(ops, here, Method(method), host, steps, contention, tf32)
     found = [rescaling.to(target) for target in targets]
     if format_ == "json":
         write_result(rescale_json(rescaling, found, verbose=verbose), output)

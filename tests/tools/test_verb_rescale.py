@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tools.command import Command
@@ -250,3 +251,56 @@ def test_a_cpu_runs_other_kernels(command: Command, tmp_path: Path) -> None:
 
     assert 2 == outcome.code
     assert "perfc analyze --target cpu" in outcome.error
+
+
+def _convolution(tmp_path: Path, dtype: str = "float") -> str:
+    """Write a trace of a V100 with a convolution, and a product, which stays fp32."""
+    made = TracedOps()
+    none: list[object] = [[], [], [], [], [], [], []]
+    values = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
+    made.op(
+        "aten::cudnn_convolution",
+        [[32, 256, 28, 28], [256, 256, 3, 3], *none],
+        [("volta_scudnn_128x128_relu_interior_nn_v1", 3000)],
+        types=[dtype, dtype, *["ScalarList"] * 3, "Scalar", *["Scalar"] * 3],
+        values=values,
+    )
+    made.at_us += 4000
+    made.product(2048, 1500)
+    return str(made.write(tmp_path / f"{dtype}.json"))
+
+
+def test_convolutions_go_to_tf32(command: Command, tmp_path: Path) -> None:
+    """Those of fp32 use TF32 where there is any, PyTorch's default, unless told not to."""
+    path = _convolution(tmp_path)
+    options = ("rescale", path, "-v", "--format", "json", "--to")
+
+    found = command(*options, "a100").report
+    without = command(*options, "a100", "--no-tf32").report
+    no_tf32_there = command(*options, "t4").report
+
+    convolved, product = _by_op(found)
+    slower, same_product = _by_op(without)
+    assert convolved < 0.75 * slower
+    assert product == pytest.approx(same_product)
+    assert "convolutions-tf32" in {one["code"] for one in found["diagnostics"]}
+    for other in (without, no_tf32_there):
+        assert "convolutions-tf32" not in {one["code"] for one in other["diagnostics"]}
+
+
+def test_convolutions_of_16_bits_stay(command: Command, tmp_path: Path) -> None:
+    """TF32 is for fp32 alone."""
+    path = _convolution(tmp_path, "c10::Half")
+    options = ("rescale", path, "--to", "a100", "-v", "--format", "json")
+
+    found = command(*options).report
+
+    assert _by_op(found) == _by_op(command(*options, "--no-tf32").report)
+    assert "convolutions-tf32" not in {one["code"] for one in found["diagnostics"]}
+
+
+def _by_op(report: dict[str, Any]) -> tuple[float, float]:
+    """Return microseconds of the convolution and of the product."""
+    (target,) = report["targets"]
+    times = {one["op"]: one["predicted_us"] for one in target["kernels"]}
+    return times["aten::cudnn_convolution"], times["aten::mm"]
