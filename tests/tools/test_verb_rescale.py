@@ -271,7 +271,7 @@ def _convolution(tmp_path: Path, dtype: str = "float") -> str:
 
 
 def test_convolutions_go_to_tf32(command: Command, tmp_path: Path) -> None:
-    """Those of fp32 use TF32 where there is any, PyTorch's default, unless told not to."""
+    """Those of fp32 use TF32 where there is any, unless told not to."""
     path = _convolution(tmp_path)
     options = ("rescale", path, "-v", "--format", "json", "--to")
 
