@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -41,6 +41,11 @@ LOOP = Training(
 )
 LOSSES = {"DLRM_default": "mse", "DLRM_MLPerf": "bce", "DLRM_DDP": "bce"}
 """The others' is cross entropy."""
+DOUBTED = ("Inception-V3", "64")
+"""A row that breaks the scaling, 1.3 times the time of batch 32. The authors' table has
+their model 9.0 and 12.4 % off at batch 32 and 64, and Habitat 9.3 and 12.3 %: held
+against 205.68 ms both would have predicted at most 1.6 times as much for twice the
+images, against 305.68 ms 1.86 or 1.99 times. Errors are printed with it and without."""
 CNNS = {"ResNet50": "resnet50", "Inception-V3": "inception-v3"}
 _ROW = "{:28}{:>7}{:>11}{:>11}{:>9}{:>13}{:>13}"
 
@@ -75,12 +80,15 @@ def score(path: Path, column: str, machine: Target) -> None:
     say(_ROW.format(path.stem, *head))
     predicted: list[float] = []
     measured: list[float] = []
+    doubted: list[int] = []
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             found = report(row, machine)
             predicted.append(found.time_us / 1e3)
             measured.append(float(row[column]))
             error = predicted[-1] / measured[-1] - 1
+            if (row["model"], row["batch_size"]) == DOUBTED:
+                doubted.append(len(measured) - 1)
             say(
                 _ROW.format(
                     row["model"],
@@ -92,11 +100,24 @@ def score(path: Path, column: str, machine: Target) -> None:
                     f"{found.summary['gpu_active_us'] / 1e3:.2f}",
                 )
             )
+    say_errors("all", predicted, measured)
+    if doubted:
+        kept = [n for n in range(len(measured)) if n not in doubted]
+        without = [[times[n] for n in kept] for times in (predicted, measured)]
+        say_errors(f"without {' at batch '.join(DOUBTED)}", *without)
+    say()
+
+
+def say_errors(
+    what: str, predicted: Sequence[float], measured: Sequence[float]
+) -> None:
+    """Print how far points are off together."""
     errors = errors_of(np.array(predicted), np.array(measured))
     if errors is not None:
         say(
-            f"MAPE {errors.mape:.1%}, geometric mean {errors.geomean_ape:.1%}, "
-            f"bias {errors.bias:+.1%}, largest {errors.max:.1%}\n"
+            f"{what}: n {len(measured)}, MAPE {errors.mape:.1%}, "
+            f"GMAE {errors.gmae:.1%}, geometric mean {errors.geomean_ape:.1%}, "
+            f"bias {errors.bias:+.1%}, p90 {errors.p90:.1%}, largest {errors.max:.1%}"
         )
 
 
