@@ -18,6 +18,9 @@ never splits the keys. Its blocks wait for each tile of keys and of values, thos
 SM at once, so that a few long walks leave most of a GPU idle. From Ampere on it takes
 three products in TF32 for one of fp32.
 
+PyTorch's own flash attention (`algorithm` flash) is version 2 on Hopper, too, where
+rows were measured of version 3.
+
 The gradients take five products where forward takes two, at `BACKWARD_RATE` of
 forward's rate: an analytic factor, of which no rows were measured. Where thousands of
 kernels of a GPU were measured, `attention_residual` corrects the formula.
@@ -39,11 +42,13 @@ from perfc.costmodels.attention_residual import (
 )
 from perfc.costmodels.attention_tiles import (
     EFFICIENT_TILES,
+    FLASH_2,
     WIDE_MODES,
     AttentionTiles,
     flash_tiles,
     fp32_flops_per_s,
     is_efficient,
+    is_newest,
     padded,
 )
 from perfc.costmodels.causal import keys_per_tile
@@ -123,6 +128,22 @@ UNSEEN_SIGMA = 0.3
 from each other (`docs/accuracy.md`)."""
 
 
+_OLDER_SHARE = 0.38
+"""Of Hopper's peak that FlashAttention 2, which knows none of its asynchronous
+instructions, computes products at: long walks of heads of 128 then reach 35 % of it (J.
+Shah et al., "FlashAttention-3", arXiv 2407.08608)."""
+
+
+@functools.cache
+def older_parameters() -> AttentionParameters:
+    """Return the parameters of version 2 where others use version 3; not fitted."""
+    return AttentionParameters(
+        **fitted("attention")["all"] | {"share": _OLDER_SHARE},
+        sigma_shared=UNSEEN_SIGMA,
+        sigma_independent=UNSEEN_SIGMA,
+    )
+
+
 @functools.cache
 def flash_parameters(architecture: str) -> AttentionParameters:
     """Return the parameters in half precision: of the architecture, or of all."""
@@ -148,18 +169,24 @@ class AttentionModel:
         architecture = target.device.architecture
         flash = flash_parameters(architecture)
         seconds = attention_seconds(kernels, target, flash)
-        if efficient.any():
-            slower_s = _formula_seconds(
-                kernels.signatures, target, EFFICIENT, EFFICIENT_TILES, ARRAYS
-            )
-            seconds = np.where(efficient, slower_s, seconds)
+        older = ~np.asarray(is_newest(kernels.signatures, target))
+        for other, parameters, tiles in (
+            (older, older_parameters(), FLASH_2),
+            (efficient, EFFICIENT, EFFICIENT_TILES),
+        ):
+            if other.any():
+                other_s = _formula_seconds(
+                    kernels.signatures, target, parameters, tiles, ARRAYS
+                )
+                seconds = np.where(other, other_s, seconds)
         measured = measured_rows(kernels, target)
         if measured.any():
             rows = np.flatnonzero(measured)
             part = kernels.take(rows)
             seconds[rows] = corrected_seconds(seconds[rows], part, target)
         known = architecture in fitted("attention")
-        fitted_here = ~efficient & (kernels.text("phase") != _BACKWARD) & known
+        forward = kernels.text("phase") != _BACKWARD
+        fitted_here = ~efficient & ~older & forward & known
         return Estimate(
             seconds,
             np.where(fitted_here, flash.sigma_shared, UNSEEN_SIGMA),
@@ -181,6 +208,11 @@ class AttentionModel:
         if is_efficient(one, target):
             seconds = _formula_seconds(one, target, EFFICIENT, EFFICIENT_TILES, FLOATS)
             sigmas = EFFICIENT.sigma_shared, EFFICIENT.sigma_independent
+            return Priced(seconds, *sigmas, Provenance.ANALYTIC)
+        if not is_newest(one, target):
+            older = older_parameters()
+            seconds = _formula_seconds(one, target, older, FLASH_2, FLOATS)
+            sigmas = older.sigma_shared, older.sigma_independent
             return Priced(seconds, *sigmas, Provenance.ANALYTIC)
         flash, tiles = flash_parameters(architecture), flash_tiles(target.device)
         seconds = _formula_seconds(one, target, flash, tiles, FLOATS)

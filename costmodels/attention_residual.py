@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from perfc.costmodels.attention_tiles import EFFICIENT_NAME
+from perfc.costmodels.attention_tiles import EFFICIENT_NAME, is_newest
 from perfc.costmodels.fitted_file import FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, network_of
@@ -58,7 +58,8 @@ def measured_rows(kernels: KernelTable, target: Target) -> Flags:
         return np.zeros(len(kernels), dtype=np.bool_)
     sizes = attention_sizes(kernels)
     found = ((sizes >= network.least) & (sizes <= network.most)).all(axis=0)
-    return np.logical_and(found, _is_alike(kernels.signatures))
+    alike = _is_alike(kernels.signatures, target)
+    return np.logical_and(found, alike)
 
 
 def is_measured(kernel: OneSignature, target: Target) -> bool:
@@ -70,20 +71,21 @@ def _measures(target: Target) -> Callable[[OneSignature], bool]:
     network = target.once(_network)
 
     def measures(kernel: OneSignature) -> bool:
-        if network is None or not _is_alike(kernel):
+        if network is None or not _is_alike(kernel, target):
             return False
         return network.covers(kernel.once(_sizes))
 
     return measures
 
 
-def _is_alike(kernels: Signatures[Number]) -> Flags | bool:
+def _is_alike(kernels: Signatures[Number], target: Target) -> Flags | bool:
     """Whether kernels are such as were measured, but for their sizes."""
     mode = kernels.math
     found: Flags | bool = kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
     found = found & ((mode == ATTENTION_TYPE) | (mode == "fp16"))
     found = found & (kernels.param("causal") == 0)
     found = found & (kernels.text("algorithm") != EFFICIENT_NAME)
+    found = found & is_newest(kernels, target)
     forward: Flags | bool = kernels.text("phase", "forward") == "forward"
     return found & forward
 

@@ -89,10 +89,19 @@ for its keys, then for its values, which nothing loads ahead."""
 TILES = {"Hopper": FLASH_3}
 """Of flash attention by architecture; FlashAttention 2 elsewhere."""
 
+FLASH_NAME = "flash"
+"""PyTorch's own flash attention, as a parameter `algorithm`: version 2 on all GPUs."""
+
 
 def flash_tiles(device: Device) -> AttentionTiles:
-    """Return the tiles of flash attention on a GPU."""
+    """Return the tiles of the newest flash attention on a GPU."""
     return TILES.get(device.architecture, FLASH_2)
+
+
+def is_newest(kernels: Signatures[Number], target: Target) -> Flags | bool:
+    """Whether flash attention is of the newest version for a GPU, not PyTorch's own."""
+    newer = flash_tiles(target.device) is not FLASH_2
+    return (kernels.text("algorithm") != FLASH_NAME) | (not newer)
 
 
 def is_efficient(kernels: Signatures[Number], target: Target) -> Flags | bool:

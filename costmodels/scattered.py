@@ -1,7 +1,8 @@
 """What streaming kernels do besides moving bytes, where elements do not lie in line.
 
-An elementwise kernel whose operands are broadcast, or lie unlike each other, works out
-where each element is and moves one at a time. Blocks that sum over columns share a
+An elementwise kernel whose operands are broadcast, lie unlike each other, or are of
+another type than it computes in works out where each element is and moves one at a
+time; so does one that joins tensors with holes. Blocks that sum over columns share a
 result, and have to meet.
 """
 
@@ -11,7 +12,7 @@ from perfc.costmodels.maths import Number
 from perfc.costmodels.target import Target
 
 SCATTERED = "scattered"
-"""Parameter of such an elementwise kernel."""
+"""Parameter of such a kernel."""
 
 SCATTERED_START_S = 1.1e-6
 """Longer than other elementwise kernels take to begin: small ones of PyTorch take 2.9
@@ -20,7 +21,14 @@ TraceLens, MIT)."""
 
 SCATTERED_INSTRUCTIONS = 45
 """For each element: divisions by its axes, for each operand. Read off copies of biases
-in a trace of DLRM on V100 (46; owensgroup/ml_perf_model, BSD-3)."""
+in a trace of DLRM on V100 (46; owensgroup/ml_perf_model, BSD-3). Copies of heads and of
+16 bits to fp32 say 43 to 53 (A100, H100 and B200; traces of Megatron, TraceLens and
+torchao, MIT and BSD-3)."""
+
+JOINED_INSTRUCTIONS = 80
+"""The same where tensors with holes are joined: their places and that of the result.
+Read off the halves of rotary embeddings on H100 (77; TraceLens, MIT); on V100 memory
+takes as long (85 at most; torchrec, BSD-3)."""
 
 COLUMNS_START_S = 2.9e-6
 """Of a sum over columns, longer than of a row: blocks that share a result write their
@@ -42,8 +50,19 @@ def late_start_s(scattered: Number, over_columns: Number) -> Number:
     return SCATTERED_START_S * scattered + COLUMNS_START_S * over_columns
 
 
-def places_seconds(rows: Number, cols: Number, target: Target) -> Number:
-    """Return the time to work out where the elements of a matrix are, seconds."""
-    instructions = SCATTERED_INSTRUCTIONS * rows * cols
+def places_seconds(
+    rows: Number, cols: Number, joined: Number, target: Target
+) -> Number:
+    """Return the time to work out where the elements of a matrix are, seconds.
+
+    Args:
+        rows: Rows of the result.
+        cols: Its columns.
+        joined: 1 for a kernel that joins tensors, else 0.
+        target: The GPU.
+
+    """
+    more = JOINED_INSTRUCTIONS - SCATTERED_INSTRUCTIONS
+    instructions = (SCATTERED_INSTRUCTIONS + more * joined) * rows * cols
     device = target.device
     return instructions / (INTEGER_LANES * device.sm_count * device.sm_clock_hz)

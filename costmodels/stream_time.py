@@ -36,6 +36,8 @@ class Stream(NamedTuple, Generic[Number]):
     """Whether it reads a row once and keeps it in registers."""
     scattered: Number
     """Whether its elements lie unlike each other."""
+    joined: Number
+    """Whether it joins tensors with holes."""
     over_columns: Number
     """Whether it sums over columns."""
     repeated: Number
@@ -73,9 +75,10 @@ def streaming_seconds(
     moved_s = streamed_seconds(moved, stream.repeated, target, memory, maths)
     moved_s = moved_s / kind.share
     started_s = target.device.kernel_floor_s + kind.start_s
-    if maths.any(stream.scattered) or maths.any(stream.over_columns):
-        places_s = places_seconds(stream.rows, stream.cols, target) * stream.scattered
-        moved_s = maths.most(moved_s, places_s)
+    placed = stream.scattered + stream.joined
+    if maths.any(placed) or maths.any(stream.over_columns):
+        places_s = places_seconds(stream.rows, stream.cols, stream.joined, target)
+        moved_s = maths.most(moved_s, places_s * placed)
         started_s = started_s + late_start_s(stream.scattered, stream.over_columns)
     if not (maths.any(kind.row_cycles) or maths.any(kind.element_cycles)):
         return started_s + moved_s

@@ -249,6 +249,7 @@ def _streams(kernels: Signatures[Number], maths: Maths[Number]) -> Stream[Number
         cols,
         flag(_held(op, cols, kernels.param("passes"), kernels.text("kind"))),
         flag((op == "elementwise") & kernels.given(SCATTERED)),
+        flag((op == "concat") & kernels.given(SCATTERED)),
         flag((op == "reduction") & (kernels.param("axis", -1.0) == 0)),
         flag(kernels.given(REPEATED)),
         flag(kernels.given(IDLE)),

@@ -322,7 +322,8 @@ def elementwise_launch(
 
     `tensor_inputs` counts the inputs as large as the output; `bytes` stands
     there where they and the output are not all that is moved, `scattered` where
-    elements that belong together do not lie alike.
+    elements are moved one at a time: those that belong together do not lie alike, or
+    are of another type.
     """
     rows, columns = rows_and_columns(out.shape)
     numel = out.numel
@@ -337,7 +338,7 @@ def elementwise_launch(
     }
     if read != full * numel * item:
         params["bytes"] = read + out.nbytes
-    if _scattered(inputs, numel):
+    if _scattered(inputs, numel) or _converts(kind, inputs, out):
         params["scattered"] = True
     dtype = out.type.dtype
     if not dtype.is_float and inputs:
@@ -356,9 +357,32 @@ def _scattered(inputs: tuple[Tensor, ...], numel: int) -> bool:
     return broadcast or len(layouts) > 1 or Layout.STRIDED in layouts
 
 
-def copy_launch(tensor: Tensor) -> Launch:
-    """Launch the copy whose result is the tensor, contiguous."""
-    launch = elementwise_launch("copy", (tensor,), Tensor(tensor.type))
+def _converts(kind: str, inputs: tuple[Tensor, ...], out: Tensor) -> bool:
+    """Whether elements are read, or written, in another type than they are computed in.
+
+    Such a kernel does not load several at once (`gpu_kernel_impl` in
+    `aten/src/ATen/native/cuda/CUDALoops.cuh`, `needs_dynamic_casting`). Copies of fp32
+    to 16 bits have kernels of their own, which do (`Copy.cu`); what is compared, and
+    what decides, stays in its type.
+    """
+    found = {dtype_name(t.type.dtype) for t in inputs if t.numel > 1}
+    to = dtype_name(out.type.dtype)
+    if kind in _COPIES:
+        narrows = found == {"fp32"} and to in _HALVES
+        return bool(found) and found != {to} and not narrows
+    wide = (t for t in inputs if t.numel > 1 and t.type.dtype.is_float)
+    floats = {dtype_name(t.type.dtype) for t in wide}
+    floats |= {to} if out.type.dtype.is_float else set()
+    return len(floats) > 1
+
+
+_COPIES = frozenset({"cast", "copy"})
+_HALVES = frozenset({"fp16", "bf16"})
+
+
+def copy_launch(tensor: Tensor, out: Tensor | None = None) -> Launch:
+    """Launch the copy to *out*, which lies in another way: contiguous if not given."""
+    launch = elementwise_launch("copy", (tensor,), out or Tensor(tensor.type))
     params = launch.kernel.params.updated(scattered=True)
     return attrs.evolve(launch, kernel=attrs.evolve(launch.kernel, params=params))
 

@@ -171,6 +171,9 @@ def _cat_launch(tensors: Sequence[Tensor], axis: int) -> Launch:
     moved = sum(tensor.nbytes for tensor in tensors)
     shapes = tuple(tensor.shape for tensor in tensors)
     params: dict[str, AttrValue] = {"axis": axis, "shapes": shapes}
+    if not all(tensor.contiguous for tensor in tensors):
+        elements = sum(tensor.numel for tensor in tensors)
+        params |= {"rows": elements, "cols": 1, "scattered": True}
     return vector_launch("concat", tensors[0].type.dtype, params, Work(0, moved, moved))
 
 

@@ -9,6 +9,7 @@ from perfc.passes.eager import (
     Layout,
     Rule,
     Site,
+    copy_launch,
     dense,
     elementwise_launch,
     made_contiguous,
@@ -42,7 +43,10 @@ def _overwrite(site: Site) -> Eager:
 def _assign(site: Site) -> Eager:
     """One kernel, which converts, broadcasts and takes any strides."""
     x, source = site.operands
-    launch = elementwise_launch("copy", (source,), site.out)
+    if source.layout is x.layout:
+        launch = elementwise_launch("copy", (source,), site.out)
+    else:
+        launch = copy_launch(source, site.out)
     return Eager("aten::copy_", (launch,), (x.layout,))
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from perfc.frontends.aten.builder import AtenBuilder
-from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor
 from perfc.frontends.aten.node import AtenNode, Misfit, NodeArgument, inferred_types
 from perfc.frontends.aten.op_map import find_handler
+from perfc.frontends.aten.recorded_layouts import declare
 from perfc.frontends.aten.recorded_windows import Windows
 from perfc.frontends.aten.signatures import Signature, find_signature
 from perfc.frontends.aten.template import Operand
@@ -76,10 +77,6 @@ _OLDER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     )
 }
 """Ops that PyTorch has no more, by those that do the same and names of arguments."""
-
-_MATRIX = 2
-_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "_addmm_activation"})
-_TRANSPOSE = "aten.transpose.int"
 
 
 class NotRecordedError(PerfcError):
@@ -161,7 +158,9 @@ class RecordedGraph:
         target: str,
     ) -> Argument:
         if isinstance(value, RecordedTensor):
-            return self._declared(value, name, given, target)
+            type_ = _operand_type(value, given, self.default)
+            call = _base(target), given.values()
+            return declare(self._builder, name, type_, value, call)
         if isinstance(value, tuple) and any(
             isinstance(item, RecordedTensor) for item in value
         ):
@@ -171,37 +170,9 @@ class RecordedGraph:
             )
         return value  # type: ignore[return-value]  # plain values are arguments
 
-    def _declared(
-        self,
-        tensor: RecordedTensor,
-        name: str,
-        given: Mapping[str, RecordedArgument],
-        target: str,
-    ) -> Ref:
-        """Declare a tensor; what a product reads transposed is a view of one."""
-        type_ = _operand_type(tensor, given, self.default)
-        if not (_base(target) in _PRODUCTS and _is_transposed(tensor)):
-            self._builder.input(AtenTensor(name, type_))
-            return Ref(name)
-        *batch, rows, columns = type_.shape
-        kept = attrs.evolve(type_, shape=(*batch, columns, rows))
-        self._builder.input(AtenTensor(f"{name}.t", kept))
-        axes: dict[str, Argument] = {"dim0": -2, "dim1": -1}
-        arguments: dict[str, Argument] = {"self": Ref(f"{name}.t"), **axes}
-        view = AtenTensor(name, type_)
-        self._builder.call(AtenCall(_TRANSPOSE, arguments, (view,)))
-        return Ref(name)
-
 
 def _base(target: str) -> str:
     return target.split(".")[1]
-
-
-def _is_transposed(tensor: RecordedTensor) -> bool:
-    """Whether the columns of a matrix lie in a row."""
-    if tensor.strides is None or len(tensor.shape) < _MATRIX:
-        return False
-    return tensor.strides[-2] == 1 and tensor.strides[-1] >= max(tensor.shape[-2], 2)
 
 
 def _named(signature: Signature, op: RecordedOp) -> dict[str, RecordedArgument]:

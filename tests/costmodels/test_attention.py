@@ -257,13 +257,39 @@ def test_heads_that_share_keys_take_the_time_of_their_bytes() -> None:
 
 
 def test_rows_of_flash_attention_say_nothing_of_another_kernel() -> None:
-    """The networks correct flash attention alone; the other is analytic on H100."""
-    kernels = [few(2048, 2048, algorithm=name) for name in ("flash", "efficient")]
+    """H100's are of version 3: PyTorch's flash attention and the other are analytic."""
+    names = ("", "flash", "efficient")
+    kernels = [few(2048, 2048, algorithm=name) for name in names]
 
     priced = price(kernels, H100, MODELS)
     alone = [price([kernel], H100, MODELS) for kernel in kernels]
 
-    assert [Provenance.FITTED, Provenance.ANALYTIC] == list(priced.provenance)
+    analytic = [Provenance.ANALYTIC] * 2
+    assert [Provenance.FITTED, *analytic] == list(priced.provenance)
     assert [float(each.seconds[0]) for each in alone] == pytest.approx(
         priced.seconds.tolist()
     )
+
+
+@pytest.mark.parametrize(("head_dim", "least"), [(64, 0.3), (128, 0.34)])
+def test_version_2_on_hopper(head_dim: int, least: float) -> None:
+    """It reaches some 35 % of the peak (arXiv 2407.08608), version 3 far more."""
+    named, newest = us(
+        "h100",
+        *(
+            few(8192, 8192, batch=2, heads=32, head_dim=head_dim, algorithm=name)
+            for name in ("flash", "")
+        ),
+    )
+
+    flops = 4 * 2 * 32 * 8192**2 * head_dim
+    peak = H100.device.peak("bf16")
+    assert least < flops / (named * 1e-6) / peak < least + 0.05
+    assert newest < 0.75 * named
+
+
+def test_version_2_is_what_others_have_elsewhere() -> None:
+    """A name says nothing new on L40S."""
+    named, unnamed = us("l40s", few(512, 512, algorithm="flash"), few(512, 512))
+
+    assert named == unnamed

@@ -27,7 +27,7 @@ from perfc.costmodels import (
     target_names,
 )
 from perfc.costmodels.scattered import COLUMNS_START_S, SCATTERED_START_S
-from perfc.ir import Kernel, PerfcError, Record, Work
+from perfc.ir import AttrValue, Kernel, PerfcError, Record, Work
 
 V100 = load_target("v100-sxm2-16g")
 A100 = load_target("a100-sxm-80g")
@@ -278,6 +278,22 @@ def test_elements_that_do_not_lie_alike_take_longer() -> None:
 
     assert pytest.approx(SCATTERED_START_S, rel=0.1) == small_scattered - small
     assert large_scattered > large + SCATTERED_START_S
+
+
+def test_tensors_with_holes_take_longer_to_join() -> None:
+    """Two places are worked out for each element, which narrow ones wait for most."""
+    elements = 1 << 24
+    params: dict[str, AttrValue] = {"rows": elements, "cols": 1}
+
+    def joined(size: int, **extra: AttrValue) -> Kernel:
+        moved = Work(0, size * elements, size * elements)
+        return Kernel("concat", "fp32", "fp32", Record({**params, **extra}), moved)
+
+    plain = seconds(joined(2), joined(4))
+    holes = seconds(joined(2, scattered=True), joined(4, scattered=True))
+
+    assert holes[0] > 1.5 * plain[0]
+    assert holes[1] / plain[1] < holes[0] / plain[0]
 
 
 def test_sums_over_columns_begin_later() -> None:

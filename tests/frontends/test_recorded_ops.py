@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfc.frontends import NotRecordedError, RecordedGraph
+from perfc.frontends.aten.recorded_layouts import memory_order
 from perfc.ir import DTYPES, Graph
 from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
 
@@ -183,3 +184,49 @@ def test_gradients_tell_that_batches_are_normalised_in_training() -> None:
     assert rank.ops is not None
     *_, node = rank.ops
     assert node.attributes.flag("training")
+
+
+HEADS = RecordedTensor((2, 4, 3, 8), F32, (96, 8, 32, 1))
+"""Axes 1 and 2 have changed places."""
+
+HALVES = RecordedTensor((2, 4, 3, 4), F32, (96, 24, 8, 1))
+"""Half of each row."""
+
+IN_LINE = RecordedTensor((2, 4, 3, 8), F32, (96, 24, 8, 1))
+
+
+@pytest.mark.parametrize(
+    ("op", "views"),
+    [
+        (_op("copy_", IN_LINE, HEADS, UNRECORDED), ["transpose"]),
+        (_op("copy_", HEADS, IN_LINE, UNRECORDED), ["transpose"]),
+        (_op("copy_", IN_LINE, IN_LINE, UNRECORDED), []),
+        (_op("add", IN_LINE, HEADS, 1), ["transpose"]),
+        (_op("add", HEADS, HEADS, 1), []),
+        (_op("neg", HEADS), []),
+        (_op("neg", HALVES), ["view"]),
+        (_op("cat", (HALVES, HALVES), 3), ["view", "view"]),
+        (_op("cat", (HEADS, IN_LINE), 3), ["transpose"]),
+        (_op("mul", RecordedTensor((2, 4), F32, (1, 0)),
+             RecordedTensor((2, 4), F32, (4, 1))), []),
+        (_op("mm", RecordedTensor((16, 8), F32, (1, 16)), W), ["transpose"]),
+        (_op("sum", HALVES, (0,), False, None), []),
+    ],
+)  # fmt: skip
+def test_operands_that_lie_unlike_each_other(op: RecordedOp, views: list[str]) -> None:
+    """They are views of what lies in line, where that changes what is launched."""
+    graph = _graph(op)
+
+    *found, node = graph
+    assert views == [view.op for view in found]
+    shapes = [t.shape for t in op.arguments if isinstance(t, RecordedTensor)]
+    if shapes and op.name != "aten::mm":
+        assert shapes[0] == node.operands[0].type.shape  # type: ignore[union-attr]
+
+
+def test_strides_in_the_order_of_memory() -> None:
+    """Axes from the slowest to the fastest; those of one element stay."""
+    assert (0, 2, 1, 3) == memory_order(HEADS)
+    assert memory_order(HALVES) is None
+    assert (0, 1, 2) == memory_order(RecordedTensor((4, 1, 2), F32, (2, 77, 1)))
+    assert (2, 1, 0) == memory_order(RecordedTensor((4, 1, 2), F32, (1, 5, 4)))

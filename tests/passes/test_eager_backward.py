@@ -375,11 +375,25 @@ def test_additions_know_their_warps() -> None:
         ("add(%x, %one)", False),
         ("relu(%turned)", False),
         ("add(%x, %turned)", True),
+        ("assign(%x, %y)", False),
+        ("assign(%x, %turned)", True),
+        ("cast(%x) {dtype = !bf16}", False),
+        ("cast(%half) {dtype = !f32}", True),
+        ("cast(%x) {dtype = !f64}", True),
+        ("assign(%half, %x)", False),
+        ("assign(%x, %half)", True),
+        ("add(%x, %half)", True),
+        ("less(%x, %y)", False),
+        ("where(%mask, %x, %y)", False),
     ],
 )
-def test_elements_that_do_not_lie_alike(node: str, scattered: bool) -> None:  # noqa: FBT001
-    """A row for all, or one operand turned: not one number, nor both turned."""
-    text = f"""graph @g(%x: f32[64,64], %y: f32[64,64], %row: f32[64], %one: f32[]) {{
+def test_elements_moved_one_at_a_time(node: str, scattered: bool) -> None:  # noqa: FBT001
+    """A row for all, one operand turned, or elements of another type.
+
+    Not one number, both turned, what is compared, nor what narrows fp32.
+    """
+    text = f"""graph @g(%x: f32[64,64], %y: f32[64,64], %row: f32[64], %one: f32[],
+      %half: bf16[64,64], %mask: bool[64,64]) {{
       %turned = transpose(%x) {{perm = [1, 0]}} : ?
       %z = {node} : ?
       return %z }}"""

@@ -42,7 +42,8 @@ def _prices(*names: str) -> TracePrices:
         (("megatron_gpt_tp8_8xA100/kineto_r3", "megatron_gpt_tp8_8xA100/et_r3"), 0.65,
          0.10),
         ((f"{PARAM}/kineto_w0", f"{PARAM}/et_0"), 0.70, 0.45),
-        (("tl_h100_Qwen_Qwen1.5-0.5B-Chat",), 0.88, 0.30),
+        (("tl_h100_Qwen_Qwen1.5-0.5B-Chat",), 0.88, 0.10),
+        (("ao_b200_syncless_ep_moe",), 0.31, 0.30),
         ((f"tl_h100_{VIT}",), 0.98, 0.45),
         ((f"tl_mi300_{VIT}",), 0.98, 0.45),
         (("dlrmprod_a100_hta_control",), 0.42, 0.45),
@@ -67,7 +68,7 @@ def test_predicted_kernels(names: tuple[str, ...], share: float, error: float) -
     [("h100", "mi300", "mi300x"), ("mi300", "h100", "h100")],
 )
 def test_one_model_on_two_gpus(origin: str, other: str, target: str) -> None:
-    """ViT on H100 and MI300X: by ratios within 13 %, by waves far off."""
+    """ViT on H100 and MI300X: by ratios within 10 %, by waves far off."""
     prices = _prices(f"tl_{origin}_{VIT}")
     (there,) = read_recorded([TRACES / f"tl_{other}_{VIT}.json.gz"])
     measured_s = sum(there.graph.stated_s[task] for task in there.works)
@@ -79,7 +80,7 @@ def test_one_model_on_two_gpus(origin: str, other: str, target: str) -> None:
         for rescaled in [Rescaling(prices.ops, prices, method).to(device)]
     }
 
-    assert abs(errors[Method.MODEL]) < 0.13
+    assert abs(errors[Method.MODEL]) < 0.1
     assert abs(errors[Method.WAVE]) > 0.25
 
 
