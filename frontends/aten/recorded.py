@@ -277,6 +277,9 @@ def _concatenated(given: Mapping[str, RecordedArgument], default: DType) -> Tens
         if isinstance(tensor, RecordedTensor)
     ]
     types = [type_ for type_ in every if type_.shape != (0,)] or every
+    if not all(-type_.rank <= axis < type_.rank for type_ in types):
+        msg = f"its tensors have no axis {axis}"
+        raise NotRecordedError(msg)
     shape = list(types[0].shape)
     shape[axis] = sum(type_.shape[axis] for type_ in types)
     return attrs.evolve(types[0], shape=tuple(shape))

@@ -75,6 +75,8 @@ def test_what_it_returns_follows(op: RecordedOp, written: str) -> None:
         (_op("mm", X, W, X, X), "perfc does not know it"),
         (_op("sum", X, UNRECORDED, UNRECORDED, UNRECORDED), "'dim' is not recorded"),
         (_op("cat", UNRECORDED, UNRECORDED), "'tensors' is not recorded"),
+        (_op("cat", (_tensor(), _tensor()), 0), "have no axis 0"),
+        (_op("cat", (_tensor(2, 3), _tensor(3)), 1), "have no axis 1"),
         (_op("max_pool2d_with_indices", _tensor(1, 2, 8, 8), *[UNRECORDED] * 5),
          "'kernel_size' is not recorded"),
         (_op("mm", X, X), "what it returns is not recorded"),
