@@ -116,8 +116,10 @@ def _batch_norm(node: AtenNode) -> None:
     epsilon = node.number("epsilon" if node.is_given("epsilon") else "eps", 1e-5)
     attributes: dict[str, AttrValue] = {"epsilon": epsilon, "training": training}
     operands = [x, *(_channels(node, x, name) for name in _CHANNELS)]
+    # None has a type where they follow from the op: all are wanted then.
     results = [i for i, type_ in enumerate(node.results) if type_ is not None]
-    node.emit("batch_norm", operands, attributes, results=results[: 1 + len(_CHANNELS)])
+    wanted = results or range(len(node.results))
+    node.emit("batch_norm", operands, attributes, results=wanted[: 1 + len(_CHANNELS)])
 
 
 _CHANNELS = ("weight", "bias", "running_mean", "running_var")

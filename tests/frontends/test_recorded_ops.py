@@ -51,6 +51,8 @@ STATISTICS = _tensor(16, 1)
          "layer_norm: f32[16,8]"),
         (_op("native_layer_norm_backward", X, X, UNRECORDED, STATISTICS, STATISTICS,
              WEIGHT, WEIGHT, UNRECORDED), "layer_norm_backward: f32[16,8]"),
+        (_op("native_batch_norm", _tensor(2, 4, 8, 8), *[B] * 4, True, 0.1, 1e-5),
+         "batch_norm: f32[2,4,8,8]"),
         (_op("threshold_backward", X, X, UNRECORDED), "relu_backward: f32[16,8]"),
         (_op("nan_to_num", X, UNRECORDED, UNRECORDED, UNRECORDED, X),
          "nan_to_num: f32[16,8]"),

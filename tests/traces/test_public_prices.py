@@ -38,7 +38,7 @@ def _prices(*names: str) -> TracePrices:
     ("names", "share", "error"),
     [
         (("linear_2080ti_param", "linear_2080ti_param_et"), 0.95, 0.15),
-        (("resnet50_v100dgxs_tb_nw4_6351",), 0.94, 0.15),
+        (("resnet50_v100dgxs_tb_nw4_6351",), 0.94, 0.10),
         (("megatron_gpt_tp8_8xA100/kineto_r3", "megatron_gpt_tp8_8xA100/et_r3"), 0.65,
          0.10),
         ((f"{PARAM}/kineto_w0", f"{PARAM}/et_0"), 0.70, 0.45),
