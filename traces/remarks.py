@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from perfc.ir import Diagnostic, Level
 from perfc.traces.clock import overlaps
 from perfc.traces.events import Trace
+from perfc.traces.runtime import runs_kernels
 
 _TOLD_OVERLAP = 1e-3
 """Part of a trace's time by which work of one stream overlaps, to be told."""
+
+
+def _without_work(trace: Trace) -> Counter[str]:
+    """Count launches of kernels that the trace does not have, by call."""
+    worked = {work.correlation for work in trace.works}
+    return Counter(
+        call.name
+        for call in trace.calls
+        if call.correlation not in worked and runs_kernels(call.name)
+    )
 
 
 def remarks(  # noqa: PLR0913 - one argument per finding
@@ -63,6 +75,14 @@ def remarks(  # noqa: PLR0913 - one argument per finding
             "trace: they run where they were measured on their streams"
         )
         yield said(Level.NOTE, "trace-unmatched", message)
+    idle = _without_work(trace)
+    if idle:
+        names = ", ".join(f"{name} {times}" for name, times in idle.most_common())
+        message = (
+            f"{idle.total()} launches have no kernel in the trace, and take no time on "
+            f"the device here: {names}"
+        )
+        yield said(Level.WARNING, "trace-launches", message)
     for what, times in sorted(unresolved.items()):
         message = f"{times} waits of streams without an effect: {what}"
         yield said(Level.NOTE, "trace-waits", message)

@@ -30,6 +30,7 @@ _MEMORY = frozenset(
     {"Malloc", "Free", "HostAlloc", "MallocHost", "FreeHost", "MemCreate"}
 )
 _BLOCKING_COPIES = frozenset({"Memcpy", "Memcpy2D", "MemcpyWithStream"})
+_KERNELS = frozenset({"GraphLaunch", "LaunchCooperativeKernel"})
 _STAGED_BYTES = 1 << 16
 """Smaller copies out of pageable memory are staged: the call returns before they ran
 (CUDA runtime API, "API synchronization behavior")."""
@@ -44,6 +45,15 @@ def _plain(name: str) -> str:
 def waits_for(name: str) -> Waits | None:
     """Return what the call waits for, None if it returns at once."""
     return _WAITS.get(_plain(name))
+
+
+def runs_kernels(name: str) -> bool:
+    """Whether the call lets the device run kernels: one, or those of a graph.
+
+    Copies and memsets of nothing are no work of the device's.
+    """
+    plain = _plain(name)
+    return "LaunchKernel" in plain or plain in _KERNELS
 
 
 def is_memory(name: str) -> bool:

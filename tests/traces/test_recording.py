@@ -245,6 +245,26 @@ def test_one_call_may_issue_many_kernels(tmp_path: Path) -> None:
     assert [call] * 3 == [i for i in found.graph.issue if i >= 0]
 
 
+@pytest.mark.parametrize("prefix", ["cuda", "hip"])
+def test_launches_without_a_kernel_are_told(tmp_path: Path, prefix: str) -> None:
+    """A graph whose kernels are not in the trace takes no time; a memset may be none.
+
+    Nor does a function of the host's count, which some runtimes launch, too.
+    """
+    made = Made()
+    made.launch(15, 5, 30, 50)
+    for at, call in enumerate(
+        ("GraphLaunch", "GraphLaunch", "LaunchKernel", "MemsetAsync", "LaunchHostFunc")
+    ):
+        made.call(f"{prefix}{call}", 100 + 10 * at, 5)
+
+    found = _recorded(made, tmp_path)
+
+    (message,) = (d.message for d in found.diagnostics if d.code == "trace-launches")
+    assert message.startswith("3 launches have no kernel in the trace, ")
+    assert message.endswith(f": {prefix}GraphLaunch 2, {prefix}LaunchKernel 1")
+
+
 def test_work_without_a_call_runs_where_it_ran(tmp_path: Path) -> None:
     """Kernels launched before the trace began keep the stream busy, and are counted."""
     made = Made()
