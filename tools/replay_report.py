@@ -11,6 +11,7 @@ from typing import Any
 from perfc.fitting import HostTime
 from perfc.ir import Diagnostic
 from perfc.tools.replay import Replayed
+from perfc.tools.replay_places import places_json, places_text
 from perfc.tools.texts import columns_text
 from perfc.tools.trace_prices import TracePrices
 from perfc.tools.trace_prices_report import kernels_json, kernels_text
@@ -89,6 +90,7 @@ def _trace(one: Replayed) -> dict[str, Any]:
         "exposed_comm_us": one.exposed_comm_us,
         "idle_us": {reason.value: us for reason, us in one.idle_us.items()},
         "kernels": None,
+        **places_json(one),
     }
 
 
@@ -153,7 +155,7 @@ def replay_text(
     times: Sequence[HostTime],
     predicted: Sequence[TracePrices] = (),
 ) -> str:
-    """Return tables: traces and steps, kernels, idle time, overheads, what is missing.
+    """Return tables: traces and steps, kernels, places, idle time, overheads, remarks.
 
     Args:
         replayed: Traces, run again.
@@ -164,6 +166,7 @@ def replay_text(
     blocks = [
         _traces_text(replayed),
         *map(kernels_text, predicted),
+        places_text(replayed),
         _idle_text(replayed),
         _overheads_text(times),
     ]

@@ -58,6 +58,45 @@ class DeviceKind(enum.Enum):
     MEMSET = "memset"
 
 
+@attrs.frozen
+class Place:
+    """Where in the model something was called.
+
+    Attributes:
+        module: The modules around it, outermost first, as
+            `ViTModel_0.ViTEncoder_0.ViTLayer_3`; "" where the trace does not tell.
+        source: The line of the model that called it, as `vit.py(170): forward`; ""
+            where the trace does not tell.
+
+    """
+
+    module: str = ""
+    source: str = ""
+
+
+NOWHERE = Place()
+
+
+@attrs.define(eq=False)
+class Frame:
+    """A call of a function of Python, or of a module.
+
+    Attributes:
+        name: `file(line): function`, or the name of the module.
+        start_us: When it began.
+        end_us: When it ended.
+        thread: Where it ran.
+        is_module: Whether it is a module.
+
+    """
+
+    name: str
+    start_us: float
+    end_us: float
+    thread: Thread
+    is_module: bool
+
+
 @attrs.define(eq=False)
 class HostOp:
     """One call of one op of the framework.
@@ -71,6 +110,10 @@ class HostOp:
         is_label: Whether it only marks a stretch of time: a step, a module, a phase.
         number: How the profiler numbers it, in the order of their starts; -1 if it
             does not.
+        sequence: What autograd numbers it by, the same for an op and its gradient; -1
+            where the trace does not tell.
+        is_gradient: Whether it is the gradient.
+        place: Where it was called.
 
     """
 
@@ -81,6 +124,9 @@ class HostOp:
     inputs: RawInputs | RecordedOp | None
     is_label: bool
     number: int = -1
+    sequence: int = -1
+    is_gradient: bool = False
+    place: Place = NOWHERE
 
     @property
     def dims(self) -> Dims:

@@ -18,9 +18,12 @@ from perfc.traces.clock import end_of, skew_us
 from perfc.traces.collective_facts import LABEL, stated_collective
 from perfc.traces.events import (
     LOADER,
+    NOWHERE,
     DeviceKind,
     DeviceWork,
+    Frame,
     HostOp,
+    Place,
     RuntimeCall,
     Shape,
     Step,
@@ -35,6 +38,7 @@ from perfc.traces.events import (
 )
 from perfc.traces.inputs import RawInputs
 from perfc.traces.json_stream import EventFile
+from perfc.traces.places import frame_name, place_ops, stated_place
 from perfc.traces.stated_kernels import SIGNATURE, StatedKernels
 from perfc.traces.step_window import HOST_CATEGORIES, STEP, Window
 
@@ -99,6 +103,7 @@ class _Reading:
 
     window: Window | None = None
     ops: list[HostOp] = attrs.field(factory=list[HostOp])
+    frames: list[Frame] = attrs.field(factory=list[Frame])
     calls: list[RuntimeCall] = attrs.field(factory=list[RuntimeCall])
     works: list[DeviceWork] = attrs.field(factory=list[DeviceWork])
     syncs: dict[int, SyncRecord] = attrs.field(factory=dict[int, SyncRecord])
@@ -122,6 +127,9 @@ class _Reading:
     _inputs: dict[bytes, RawInputs] = attrs.field(
         factory=dict[bytes, RawInputs], init=False
     )
+    _places: dict[Place, Place] = attrs.field(
+        factory=lambda: {NOWHERE: NOWHERE}, init=False
+    )
 
     def add(self, event: Event) -> None:
         """Take up one event; those of other kinds are passed over."""
@@ -129,6 +137,8 @@ class _Reading:
         self.categories[category] += 1
         take = _TAKERS.get(category)
         if take is None or event.get("ph") != "X":
+            return
+        if take is _Reading.frame and frame_name(str(event.get("name", ""))) is None:
             return
         span = _span(event)
         if span is None:
@@ -167,9 +177,33 @@ class _Reading:
         marked = event.get("cat") == "user_annotation" and not name.startswith(LOADER)
         label = marked or _LABEL.match(name) is not None
         number = _whole(args.get("External id"), -1)
+        sequence = _whole(args.get("Sequence number"), -1)
+        gradient = _whole(args.get("Fwd thread id"), 0) > 0
         told = not label or name.startswith(LABEL)
         inputs = self._arguments(args) if told else None
-        self.ops.append(HostOp(name, start_us, end_us, thread, inputs, label, number))
+        self.ops.append(
+            HostOp(
+                name,
+                start_us,
+                end_us,
+                thread,
+                inputs,
+                label,
+                number,
+                sequence,
+                gradient,
+                self._place(args),
+            )
+        )
+
+    def frame(self, event: Event, start_us: float, end_us: float) -> None:
+        """Take up a call of Python, or of a module."""
+        found = frame_name(self._name(event))
+        if found is not None:
+            name, is_module = found
+            name = self._names.setdefault(name, name)
+            thread = self._thread(event)
+            self.frames.append(Frame(name, start_us, end_us, thread, is_module))
 
     def call(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up a runtime call."""
@@ -211,6 +245,10 @@ class _Reading:
             stream("wait_on_stream"),
             _whole(args.get("wait_on_cuda_event_record_corr_id"), -1),
         )
+
+    def _place(self, args: Event) -> Place:
+        place = stated_place(args)
+        return self._places.setdefault(place, place)
 
     def _signature(self, args: Event) -> Kernel | None:
         found = self._kernels.of(args[SIGNATURE])
@@ -268,6 +306,9 @@ class _Reading:
         delay(self.steps, -origin_us)
         skew = skew_us(self.calls, self.works)
         delay(self.works, skew)
+        delay(self.frames, -origin_us)
+        self.ops.sort(key=lambda op: (op.start_us, -op.end_us))
+        place_ops(self.ops, self.frames)
         distributed = _record(header.get("distributedInfo"))
         return Trace(
             file,
@@ -275,7 +316,7 @@ class _Reading:
             _optional(distributed.get("rank")),
             _optional(distributed.get("world_size")),
             origin_us + _base_us(header),
-            sorted(self.ops, key=lambda op: (op.start_us, -op.end_us)),
+            self.ops,
             sorted(self.calls, key=_start),
             sorted(self.works, key=_start),
             self.syncs,
@@ -310,6 +351,7 @@ class _Reading:
 _Taker: TypeAlias = Callable[[_Reading, Event, float, float], None]
 _TAKERS: Mapping[str, _Taker] = {
     **dict.fromkeys(HOST_CATEGORIES, _Reading.op),
+    "python_function": _Reading.frame,
     "cuda_runtime": _Reading.call,
     "cuda_driver": _Reading.call,
     "hip_runtime": _Reading.call,

@@ -334,7 +334,9 @@ class _Recording:
         if op is None:
             return -1
         if id(op) not in self._ops:
-            self._ops[id(op)] = self.graph.add_op(LaunchOp(op.name))
+            place = {"module": op.place.module, "source": op.place.source}
+            told = Record({key: name for key, name in place.items() if name})
+            self._ops[id(op)] = self.graph.add_op(LaunchOp(op.name, "", told))
         return self._ops[id(op)]
 
     def _state_unblocked(self) -> None:

@@ -419,3 +419,54 @@ def test_kernels_that_overlap_on_a_stream(command: Command, tmp_path: Path) -> N
 
     assert "1 pieces of device work begin before the one in front of them" in out
     assert "in front of them" not in command("replay", str(_steps().write(path))).out
+
+
+def test_where_the_time_goes(command: Command, tmp_path: Path) -> None:
+    """By module, those alike together in the table; by line where that is all."""
+    made = Made()
+    for number in range(2):
+        begin = 1000.0 * number
+        made.add("python_function", f"nn.Module: Linear_{number}", begin, 500)
+        made.op("aten::linear", begin + 10, 100)
+        made.launch(begin + 20, 5, begin + 30, 40)
+    made.add("python_function", "net.py(3): forward", 3000, 500)
+    made.op("aten::relu", 3010, 100)
+    made.launch(3020, 5, 3030, 10)
+    made.call("cudaDeviceSynchronize", 3600, 20)
+    path = str(made.write(tmp_path / "t.json"))
+
+    (trace,) = command("replay", path, "--format", "json").report["traces"]
+    said = command("replay", path).out
+
+    modules = {one["module"]: one for one in trace["modules"]}
+    assert {"Linear_0", "Linear_1"} == set(modules)
+    assert (1, pytest.approx(40)) == (
+        modules["Linear_0"]["launches"],
+        modules["Linear_0"]["device_us"],
+    )
+    assert modules["Linear_0"]["host_us"] == pytest.approx(100)
+    assert ["net.py(3): forward"] == [one["source"] for one in trace["sources"]]
+    row = next(line for line in said.splitlines() if line.startswith("Linear "))
+    assert ["Linear", "2", "2", "0.08", "ms", "100.0%", "0.20", "ms"] == row.split()
+
+
+@pytest.mark.parametrize(
+    ("module", "shown"),
+    [
+        ("ViT_0.ViTLayer_11.Linear_70", "ViT.ViTLayer.Linear"),
+        ("layer3.0.conv1", "layer3.*.conv1"),
+        ("bot_l.2", "bot_l.*"),
+        ("lm_head", "lm_head"),
+    ],
+)
+def test_modules_that_are_alike(
+    command: Command, tmp_path: Path, module: str, shown: str
+) -> None:
+    """A table has them together: those of one class, those of one list."""
+    made = Made()
+    made.add("python_function", f"nn.Module: {module}", 0, 500)
+    made.op("aten::linear", 10, 100)
+    made.launch(20, 5, 30, 40)
+    path = str(made.write(tmp_path / "t.json"))
+
+    assert f"\n{shown} " in command("replay", path).out

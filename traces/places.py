@@ -1,0 +1,118 @@
+"""Where in the model ops were called: in which modules, by which line.
+
+Profilers tell it in three ways: as calls of Python around an op (`with_stack`,
+`with_modules`), as labels of modules, or as arguments of the op itself. A gradient
+belongs where the op was called that it is of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from perfc.traces.events import NOWHERE, Frame, HostOp, Place, Thread
+
+_MODULE = "nn.Module: "
+_LINE = re.compile(r"(.+)\(\d+\): ")
+_INSTALLED = re.compile(r"^.*/(site|dist)-packages/")
+_LIBRARY = re.compile(r"(^|/)(torch/|threading\.py$|<frozen )")
+"""Files that call for others: PyTorch's own, and those that begin a thread."""
+
+_STACK, _HIERARCHY = "Call stack", "Module Hierarchy"
+
+
+def frame_name(name: str) -> tuple[str, bool] | None:
+    """Return what a call of Python is kept as, and whether it is a module.
+
+    None for one that says nothing of the model: PyTorch's own, or built in.
+    """
+    if name.startswith(_MODULE):
+        return name.removeprefix(_MODULE), True
+    line = _LINE.match(name)
+    if line is None or _LIBRARY.search(line[1]):
+        return None
+    return _INSTALLED.sub("", name), False
+
+
+def stated_place(args: Mapping[str, Any]) -> Place:
+    """Return the place that an op's own arguments tell."""
+    stack, hierarchy = args.get(_STACK), args.get(_HIERARCHY)
+    if not stack and not hierarchy:
+        return NOWHERE
+    lines = re.split(r"[;\n]", stack) if isinstance(stack, str) else []
+    frames = filter(None, map(frame_name, lines))
+    sources = (name for name, is_module in frames if not is_module)
+    module = hierarchy if isinstance(hierarchy, str) else ""
+    return Place(module, next(sources, ""))
+
+
+def place_ops(ops: Sequence[HostOp], frames: Iterable[Frame]) -> None:
+    """Tell ops where they were called, and gradients where what they are of was.
+
+    Args:
+        ops: In the order of their starts, longer ones first.
+        frames: Calls of Python, and of modules, in any order.
+
+    """
+    every = [*frames, *_labels(ops)]
+    every.sort(key=lambda frame: (frame.start_us, -frame.end_us))
+    if every:
+        _place_by_frames(ops, every)
+    if any(op.place is not NOWHERE for op in ops):
+        _place_gradients(ops)
+
+
+def _labels(ops: Iterable[HostOp]) -> Iterator[Frame]:
+    """Yield labels that name a module."""
+    for op in ops:
+        if op.is_label and op.name.startswith(_MODULE):
+            name = op.name.removeprefix(_MODULE)
+            yield Frame(name, op.start_us, op.end_us, op.thread, is_module=True)
+
+
+def _place_by_frames(ops: Sequence[HostOp], frames: Sequence[Frame]) -> None:
+    stacks: dict[Thread, list[tuple[float, Place]]] = {}
+    at = 0
+    for op in ops:
+        while at < len(frames) and frames[at].start_us <= op.start_us:
+            frame = frames[at]
+            stack = _running(stacks, frame.thread, frame.start_us)
+            stack.append((frame.end_us, _inside(stack, frame)))
+            at += 1
+        stack = _running(stacks, op.thread, op.start_us)
+        if stack and op.place is NOWHERE:
+            op.place = stack[-1][1]
+
+
+def _running(
+    stacks: dict[Thread, list[tuple[float, Place]]], thread: Thread, now_us: float
+) -> list[tuple[float, Place]]:
+    """Return what of a thread has not ended yet."""
+    stack = stacks.setdefault(thread, [])
+    while stack and stack[-1][0] <= now_us:
+        stack.pop()
+    return stack
+
+
+def _inside(stack: Sequence[tuple[float, Place]], frame: Frame) -> Place:
+    around = stack[-1][1] if stack else NOWHERE
+    if not frame.is_module:
+        return Place(around.module, frame.name)
+    modules = filter(None, (around.module, frame.name))
+    return Place(".".join(modules), around.source)
+
+
+def _place_gradients(ops: Iterable[HostOp]) -> None:
+    """Give gradients, and all that happens in them, the place of their op."""
+    places: dict[int, Place] = {}
+    running: dict[Thread, HostOp] = {}
+    for op in ops:
+        around = running.get(op.thread)
+        if around is not None and op.start_us < around.end_us:
+            op.place = around.place if op.place is NOWHERE else op.place
+        elif op.is_gradient:
+            op.place = places.get(op.sequence, op.place)
+            running[op.thread] = op
+        elif op.sequence >= 0 and op.place is not NOWHERE:
+            places[op.sequence] = op.place  # the last of a number makes its gradient
