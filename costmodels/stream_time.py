@@ -75,9 +75,11 @@ def streaming_seconds(
     moved_s = streamed_seconds(moved, stream.repeated, target, memory, maths)
     moved_s = moved_s / kind.share
     started_s = target.device.kernel_floor_s + kind.start_s
-    placed = stream.scattered + stream.joined
-    if maths.any(placed) or maths.any(stream.over_columns):
-        places_s = places_seconds(stream.rows, stream.cols, stream.joined, target)
+    placed = stream.scattered + stream.joined + stream.over_columns
+    if maths.any(placed):
+        # Of a sum only its results have places of their own.
+        cols = maths.where(stream.over_columns > 0, 1.0, stream.cols)
+        places_s = places_seconds(stream.rows, cols, stream.joined, target)
         moved_s = maths.most(moved_s, places_s * placed)
         started_s = started_s + late_start_s(stream.scattered, stream.over_columns)
     if not (maths.any(kind.row_cycles) or maths.any(kind.element_cycles)):

@@ -3,7 +3,10 @@
     t = floor + max(bytes and flops, steps * turns * rounds * cycles / clock)
 
 One block has threads for all that a step works out, or takes several turns; a round is
-as many blocks as there are SMs.
+as many blocks as there are SMs. PyTorch's `topk` is one, too: a block for a slice walks
+through the digits of its elements, two bits at a time, then writes what it has found
+(`gatherTopK` and `radixSelect` in `aten/src/ATen/native/cuda`). Further turns wait for
+their loads alone.
 """
 
 from __future__ import annotations
@@ -35,6 +38,12 @@ a kernel has been measured."""
 THREADS = 1024
 """Most threads of a block."""
 
+SELECT = "topk"
+
+_WARP = 32
+_LOAD_CYCLES = 193.0
+"""Of a load from L2 (ibid.)."""
+
 
 @attrs.frozen
 class WalkModel:
@@ -42,7 +51,7 @@ class WalkModel:
 
     name: str = "walk"
     priority: int = 50
-    ops: frozenset[str] = frozenset({"ctc_walk"})
+    ops: frozenset[str] = frozenset({"ctc_walk", SELECT})
     efficiency: float = 0.8
     sigma_shared: float = 0.5
     """A step may take half, or twice, as long."""
@@ -81,8 +90,11 @@ def _walked_seconds(
     kernels: Signatures[Number], target: Target, maths: Maths[Number]
 ) -> Number:
     device = target.device
-    columns = maths.most(kernels.param("cols", 1.0), 1.0)
+    selects = kernels.op == SELECT
+    columns = maths.most(kernels.param("cols", 1.0), maths.where(selects, _WARP, 1.0))
     turns = maths.ceil(columns / THREADS)
+    loads = 1 + (turns - 1) * (_LOAD_CYCLES / CYCLES)
+    turns = maths.where(selects, loads, turns)
     threads = maths.least(maths.power(2.0, maths.ceil(maths.log2(columns))), THREADS)
     together = maths.most(THREADS // threads, 1.0)
     rounds = maths.ceil(kernels.param("rows", 1.0) / together / device.sm_count)

@@ -23,6 +23,10 @@ from perfc.passes.eager import (
 )
 from perfc.passes.eager_movement import memcpy_launch
 
+_RADIX_BITS = 2
+_GATHERS = 2
+"""Of `topk`: bits of a digit, and walks behind them: what is larger, what is equal."""
+
 _COUNT_BYTES = 8
 """Of the number of results, an int64."""
 
@@ -93,9 +97,15 @@ def _topk(site: Site) -> Eager:
     kept = sum(int(result.nbytes) for result in site.results)
     passes = max(1, math.ceil(math.log2(max(2, site.out.numel))))
     sort = Work(passes * site.out.numel, kept, kept)
-    return Eager(
-        "aten::topk", (kernel_launch(site, "topk"), kernel_launch(site, "sort", sort))
-    )
+    x = site.operands[0]
+    slice_ = x.shape[site.attributes.integer("axis", -1)] if x.shape else 1
+    params: dict[str, AttrValue] = {
+        "rows": x.numel // max(slice_, 1),
+        "cols": slice_,
+        "steps": x.type.dtype.bits // _RADIX_BITS + _GATHERS,
+    }
+    select = vector_launch("topk", x.type.dtype, params, site.work)
+    return Eager("aten::topk", (select, kernel_launch(site, "sort", sort)))
 
 
 def _nonzero(site: Site) -> Eager:

@@ -296,6 +296,20 @@ def test_tensors_with_holes_take_longer_to_join() -> None:
     assert holes[1] / plain[1] < holes[0] / plain[0]
 
 
+def test_many_results_of_sums_have_places_of_their_own() -> None:
+    """An axis of one element: as many results as elements, which take longer."""
+    few, many = (
+        attrs.evolve(kernel, params=kernel.params.updated(axis=0))
+        for kernel in (
+            over_rows("reduction", 64, 1 << 20),
+            over_rows("reduction", 1 << 26, 1),
+        )
+    )
+    few_s, many_s = seconds(few, many, target="b200")
+
+    assert many_s > 1.5 * few_s
+
+
 def test_sums_over_columns_begin_later() -> None:
     """Blocks that share a result have to meet, which those of a row need not."""
     row = over_rows("reduction", 64, 2048)
@@ -403,6 +417,33 @@ def test_a_walk_takes_its_steps() -> None:
     assert 2 * short_s == pytest.approx(long_s)
     assert short_s == more_s
     assert 3 * short_s == pytest.approx(wide_s)  # three turns of 1,024 threads
+
+
+def _topk(slices: int, size: int, bits: int = 32) -> Kernel:
+    params = Record({"rows": slices, "cols": size, "steps": bits // 2 + 2})
+    nbytes = slices * size * bits // 8
+    return Kernel("topk", "fp32", "fp32", params, Work(0, nbytes, slices * 12))
+
+
+def test_selecting_walks_through_digits() -> None:
+    """A block for a slice: few slices take as long as one, 16 bits half of it.
+
+    Slices of a warp and less are alike; of many elements further loads count alone.
+    """
+    one, some, narrow, small, wave, long = price(
+        [
+            *(_topk(1, 32), _topk(2560, 32), _topk(1, 32, 16), _topk(1, 4)),
+            *(_topk(2561, 32), _topk(1, 32768)),
+        ],
+        V100,
+        (WALK, ROOFLINE),
+    ).seconds
+
+    floor_s = V100.device.kernel_floor_s
+    assert one == some == small
+    assert (narrow - floor_s) / (one - floor_s) == pytest.approx(10 / 18)
+    assert (wave - floor_s) / (one - floor_s) == pytest.approx(2)
+    assert 5 < (long - floor_s) / (one - floor_s) < 32
 
 
 def test_a_walk_of_many_sequences_is_bound_by_memory() -> None:

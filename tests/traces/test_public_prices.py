@@ -43,7 +43,7 @@ def _prices(*names: str) -> TracePrices:
          0.10),
         ((f"{PARAM}/kineto_w0", f"{PARAM}/et_0"), 0.70, 0.45),
         (("tl_h100_Qwen_Qwen1.5-0.5B-Chat",), 0.88, 0.10),
-        (("ao_b200_syncless_ep_moe",), 0.31, 0.30),
+        (("ao_b200_syncless_ep_moe",), 0.31, 0.15),
         ((f"tl_h100_{VIT}",), 0.98, 0.45),
         ((f"tl_mi300_{VIT}",), 0.98, 0.45),
         (("dlrmprod_a100_hta_control",), 0.42, 0.45),
