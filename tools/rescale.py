@@ -1,6 +1,7 @@
 """From a trace of one GPU to the time on another: measured times, rescaled.
 
 Each kernel's measured time is multiplied by what perfc's model says of it on both GPUs;
+of products and convolutions whose sizes are not told, by what it says of typical ones;
 where no model knows the kernel, by wave scaling. Then the trace runs again.
 """
 
@@ -18,7 +19,14 @@ from perfc.ir import BUSY_KINDS, Diagnostic, Level, PerfcError
 from perfc.tools.collective_prices import SentPrice
 from perfc.tools.replay import Replayed, replay_alone
 from perfc.tools.trace_ops import TraceOps
-from perfc.tools.trace_prices import By, Price, TracePrices, trace_prices
+from perfc.tools.trace_prices import (
+    By,
+    Price,
+    TracePrices,
+    tf32_remark,
+    trace_prices,
+)
+from perfc.tools.typical_ops import SIGMA_OWN, SIGMA_SHARED, Typical, typical_ratios
 
 _Z = 1.6448536269514722
 """95th percentile of the standard normal distribution."""
@@ -29,6 +37,7 @@ class Method(enum.Enum):
 
     MODEL = "model"
     FACTS = "facts"
+    TYPICAL = "typical"
     COLLECTIVE = "collective"
     WAVE = "wave"
     KEPT = "kept"
@@ -113,8 +122,8 @@ class Rescaling:
             PerfcError: a kernel computes in a mode that the target has not.
 
         """
-        there = self._priced(target)
-        scaled = dict(self._scaled(there))
+        there, typical = self._priced(target)
+        scaled = dict(self._scaled(there, typical))
         sigma = _sigma(self.ops, scaled)
         replayed = tuple(
             replay_alone(
@@ -127,14 +136,22 @@ class Rescaling:
             )[0]
             for seconds in (_moved(scaled, factor * sigma) for factor in (0, -_Z, _Z))
         )
-        remarks = tuple(self._remarks(there, scaled))
+        turned = sum(one.turns_to_tf32 for one in typical.values())
+        remarks = (*tf32_remark(self.ops, turned), *self._remarks(there, scaled))
         expected, fast, slow = replayed
         return Rescaled(target, scaled, (expected, fast, slow), remarks)
 
-    def _priced(self, target: Target) -> TracePrices:
+    def _priced(self, target: Target) -> tuple[TracePrices, dict[int, Typical]]:
+        """Return prices there, and the ratios of typical ops."""
         tf32 = self._changes_to_tf32(target)
+        origin, by_model = self.origin.target, self.method is Method.MODEL
         try:
-            return trace_prices(self.ops, target, tf32_convolutions=tf32)
+            there = trace_prices(self.ops, target, tf32_convolutions=tf32)
+            if not by_model or origin.name == target.name:
+                return there, {}
+            return there, typical_ratios(
+                self.ops, origin, target, tf32_convolutions=tf32
+            )
         except PerfcError as error:
             msg = f"{self.ops.recorded.trace.file} on {target.name}: {error}"
             raise PerfcError(msg) from error
@@ -146,13 +163,15 @@ class Rescaling:
         by_model = self.method is Method.MODEL
         return self.tf32 and by_model and gains and there.runs_cuda
 
-    def _scaled(self, there: TracePrices) -> Iterator[tuple[int, Scaled]]:
+    def _scaled(
+        self, there: TracePrices, typical: Mapping[int, Typical]
+    ) -> Iterator[tuple[int, Scaled]]:
         graph = self.ops.recorded.graph
         for task, kind in enumerate(graph.kind):
             if kind in BUSY_KINDS:
-                yield task, self._one(task, there)
+                yield task, self._one(task, there, typical.get(task))
 
-    def _one(self, task: int, there: TracePrices) -> Scaled:
+    def _one(self, task: int, there: TracePrices, typical: Typical | None) -> Scaled:
         measured_s = self.ops.recorded.graph.stated_s[task]
         work = self.ops.recorded.works[task]
         before, after = self.origin.prices.get(task), there.prices.get(task)
@@ -160,6 +179,9 @@ class Rescaling:
             by_model = before.by is By.MODEL and after.by is By.MODEL
             if not by_model or self.method is Method.MODEL:
                 return _by_ratio(measured_s, before, after)
+        if typical is not None:
+            seconds, name = measured_s * typical.ratio, f"typical {typical.kind.value}"
+            return Scaled(seconds, Method.TYPICAL, SIGMA_SHARED, SIGMA_OWN, name)
         here, sent = (p.collectives.sent.get(task) for p in (self.origin, there))
         if here is not None and sent is not None:
             return _sent(measured_s, here, sent)
@@ -204,6 +226,8 @@ _REMARKS: Mapping[Method, str] = {
     "what they send, and work of which it tells neither bytes nor blocks",
     Method.COLLECTIVE: "are collectives: their waits for other ranks are kept as "
     "measured",
+    Method.TYPICAL: "are rescaled as typical ones of their kind that take as long: the "
+    "trace does not tell their sizes",
     Method.WAVE: "are rescaled by their blocks alone, as if they waited for memory: no "
     "model of perfc knows them",
 }

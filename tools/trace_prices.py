@@ -5,33 +5,27 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.costmodels import Estimate, Target, find_cost_models, price
+from perfc.costmodels import Target, find_cost_models, price
 from perfc.ir import (
     NO_WORK,
     Diagnostic,
     Kernel,
-    LaunchGraph,
     Level,
     PerfcError,
     Record,
-    TaskKind,
     Work,
 )
-from perfc.passes import (
-    KERNEL_COST,
-    LAUNCHES,
-    MEMSET,
-    KernelCost,
-    LowerKernels,
-    PassManager,
-    ShapeInference,
-)
 from perfc.tools.collective_prices import CollectivePrices, collective_prices
+from perfc.tools.expected_kernels import (
+    ExpectedKernel,
+    ModelRow,
+    expected_kernels,
+    model_row,
+)
 from perfc.tools.trace_ops import NO_OP, TraceOps
 from perfc.traces import DeviceKind, DeviceWork, Shape
 
@@ -130,7 +124,7 @@ def trace_prices(
         for launches in ops.launches
         if launches.key
     }
-    expected, remarks = _expected(ops, target, {*in_tf32.values()})
+    expected, remarks = expected_kernels(ops.program, target, {*in_tf32.values()})
     turned = 0
     for launches in ops.launches:
         mode = in_tf32.get(id(launches), False)
@@ -151,7 +145,7 @@ def trace_prices(
     collectives = collective_prices(ops.recorded, target)
     remarks = (
         *remarks,
-        *_turned(ops, turned),
+        *tf32_remark(ops, turned),
         *_missing(ops, reasons),
         *_spread(ops, found),
         *collectives.diagnostics,
@@ -159,8 +153,8 @@ def trace_prices(
     return TracePrices(ops, target, found, collectives, remarks)
 
 
-def _turned(ops: TraceOps, count: int) -> Iterator[Diagnostic]:
-    """Say how many launches compute in another mode than their names say."""
+def tf32_remark(ops: TraceOps, count: int) -> Iterator[Diagnostic]:
+    """Say how many launches compute in another mode than their names say, if any."""
     if count:
         message = (
             f"{count} launches of fp32 convolutions are priced in TF32, PyTorch's "
@@ -170,74 +164,14 @@ def _turned(ops: TraceOps, count: int) -> Iterator[Diagnostic]:
         yield Diagnostic(Level.NOTE, "convolutions-tf32", message, file)
 
 
-class _Row(NamedTuple):
-    """What a model says of one kernel."""
-
-    seconds: float
-    sigma_shared: float
-    sigma_own: float
-    model: str
-
-
-@attrs.frozen
-class _Expected:
-    """A kernel that perfc launches for an op."""
-
-    kernel: Kernel
-    row: _Row
-
-
-def _unpriceable(kernels: Sequence[_Expected]) -> str:
+def _unpriceable(kernels: Sequence[ExpectedKernel]) -> str:
     if not kernels:
         return NOTHING
     return "" if all(one.kernel.known for one in kernels) else UNMODELLED
 
 
-def _expected(
-    ops: TraceOps, target: Target, modes: Iterable[bool]
-) -> tuple[dict[tuple[str, bool], list[_Expected]], tuple[Diagnostic, ...]]:
-    """Return the kernels that perfc launches for each call, and what passes say.
-
-    cuBLAS and cuDNN choose TF32 call by call, so calls are lowered both ways.
-    """
-    found: dict[tuple[str, bool], list[_Expected]] = defaultdict(list)
-    remarks: dict[Diagnostic, None] = {}
-    program = ops.program
-    if program is None:
-        return {}, ()
-    for tf32 in sorted(modes):
-        lower = LowerKernels(inputs="device", tf32=tf32)
-        manager = PassManager((ShapeInference(), lower, KernelCost()))
-        analysis = manager.run(program, target)
-        (graph,) = analysis.get(LAUNCHES)
-        (cost,) = analysis.get(KERNEL_COST)
-        for task, kernel in enumerate(graph.kernel):
-            if kernel >= 0 and not _is_cleared_or_copied(graph, task):
-                key = graph.ops[graph.op[task]].node.partition(".")[0]
-                one = _Expected(graph.kernels[kernel], _row(cost, kernel))
-                found[key, tf32].append(one)
-        remarks |= {d: None for d in analysis.diagnostics if d.code == "extrapolated"}
-    return found, tuple(remarks)
-
-
-def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
-    """Whether a task is a memset, or a copy from or to the host."""
-    if graph.detail[graph.issue[task]] == MEMSET:
-        return True
-    return graph.kind[task] is TaskKind.COPY and graph.detail[task] != "d2d"
-
-
-def _row(cost: Estimate, row: int) -> _Row:
-    return _Row(
-        float(cost.seconds[row]),
-        float(cost.sigma_shared[row]),
-        float(cost.sigma_independent[row]),
-        cost.model[row],
-    )
-
-
 def _matched(
-    ops: TraceOps, tasks: Sequence[int], kernels: Sequence[_Expected]
+    ops: TraceOps, tasks: Sequence[int], kernels: Sequence[ExpectedKernel]
 ) -> Iterator[tuple[int, Price]]:
     """Yield tasks with their prices, by order or by their measured shares."""
     total_s = sum(one.row.seconds for one in kernels)
@@ -247,7 +181,7 @@ def _matched(
         return
     stated_s = ops.recorded.graph.stated_s
     measured_s = sum(stated_s[task] for task in tasks)
-    whole = _Row(
+    whole = ModelRow(
         total_s,
         sum(one.row.seconds * one.row.sigma_shared for one in kernels) / total_s,
         math.hypot(*(one.row.seconds * one.row.sigma_own for one in kernels)) / total_s,
@@ -330,7 +264,7 @@ def _one_by_one(
     if not distinct:
         return
     cost = price(distinct, target, find_cost_models()[0])
-    rows = {kernel: _row(cost, row) for row, kernel in enumerate(distinct)}
+    rows = {kernel: model_row(cost, row) for row, kernel in enumerate(distinct)}
     for task, kernel in kernels.items():
         row = rows[kernel]
         yield task, Price(*row, row.seconds, False, by, kernel.work)

@@ -41,6 +41,7 @@ def test_a_trace_goes_to_several_gpus(command: Command, tmp_path: Path) -> None:
             "wave": 1,
             "kept": 1,
             "collective": 0,
+            "typical": 0,
         }
         assert sum(own["share"] for own in methods.values()) == pytest.approx(1)
         assert methods["kept"]["predicted_us"] == pytest.approx(500)
@@ -304,3 +305,85 @@ def _by_op(report: dict[str, Any]) -> tuple[float, float]:
     (target,) = report["targets"]
     times = {one["op"]: one["predicted_us"] for one in target["kernels"]}
     return times["aten::cudnn_convolution"], times["aten::mm"]
+
+
+def _without_sizes(path: Path, name: str, kernel: str, dur_us: float) -> str:
+    """Write a trace of a V100 whose one op tells nothing of its arguments."""
+    made = TracedOps()
+    made.op(name, [], [(kernel, dur_us)])
+    made.at_us += dur_us
+    return str(made.write(path / f"{kernel}{dur_us}.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "ends"),
+    [
+        # An A100 has 1.24 times the rate of a V100 in fp32, and 2.5 times in fp16.
+        ("aten::mm", "volta_sgemm_128x64_nn", (0.7, 0.95)),
+        ("aten::bmm", "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", (0.3, 0.65)),
+        ("aten::cudnn_convolution", "volta_scudnn_128x128_relu_nn_v1", (0.1, 0.5)),
+        ("aten::convolution_backward", "volta_scudnn_128x64_stridedB", (0.1, 0.5)),
+    ],
+)
+def test_ops_without_sizes_go_as_typical_ones(
+    command: Command, tmp_path: Path, name: str, kernel: str, ends: tuple[float, float]
+) -> None:
+    """Products by arithmetic, convolutions in TF32; not by waves of blocks."""
+    path = _without_sizes(tmp_path, name, kernel, 3000)
+
+    report = command("rescale", path, "--to", "a100", "--format", "json").report
+    waves = command(
+        "rescale", path, "--to", "a100", "--method", "wave", "--format", "json"
+    ).report
+
+    (one,) = report["targets"]
+    assert one["methods"]["typical"]["launches"] == 1
+    least, most = ends
+    assert least < one["methods"]["typical"]["predicted_us"] / 3000 < most
+    codes = {found["code"] for found in report["diagnostics"]}
+    assert "rescaled-typical" in codes
+    assert ("conv" in name) == ("convolutions-tf32" in codes)
+    assert waves["targets"][0]["methods"]["wave"]["launches"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("aten::relu", "vectorized_elementwise_kernel"),
+        ("aten::conv2d", "conv_depthwise2d_forward_kernel"),
+    ],
+)
+def test_other_ops_without_sizes_go_by_waves(
+    command: Command, tmp_path: Path, name: str, kernel: str
+) -> None:
+    """What waits for memory, and convolutions that are no products."""
+    path = _without_sizes(tmp_path, name, kernel, 300)
+
+    (one,) = command("rescale", path, "--to", "a100", "--format", "json").report[
+        "targets"
+    ]
+
+    assert one["methods"]["wave"]["launches"] == 1
+
+
+def test_typical_ones_keep_the_time_on_the_same_gpu(
+    command: Command, tmp_path: Path
+) -> None:
+    """And nothing is uncertain."""
+    path = _without_sizes(tmp_path, "aten::mm", "volta_sgemm_128x64_nn", 3000)
+
+    (one,) = command("rescale", path, "--to", "v100", "--format", "json").report[
+        "targets"
+    ]
+
+    assert one["predicted_us_p05"] == pytest.approx(one["predicted_us_p95"])
+
+
+def test_a_mode_that_the_other_gpu_has_not(command: Command, tmp_path: Path) -> None:
+    """Kernels that say bf16 are no kernels of a V100's."""
+    path = _without_sizes(tmp_path, "aten::mm", "ampere_bf16_s16816gemm_bf16", 3000)
+
+    outcome = command("rescale", path, "--from", "a100", "--to", "v100")
+
+    assert outcome.code == 1
+    assert "no math mode 'bf16'" in outcome.err

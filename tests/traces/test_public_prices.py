@@ -84,13 +84,16 @@ def test_one_model_on_two_gpus(origin: str, other: str, target: str) -> None:
     assert abs(errors[Method.WAVE]) > 0.25
 
 
-@pytest.mark.parametrize("name", ["tb_nw0_9861", "tb_nw4_6351"])
+@pytest.mark.parametrize(
+    "name", ["v100dgxs_tb_nw0_9861", "v100dgxs_tb_nw4_6351", "v100_hta_ns"]
+)
 def test_a_cnn_goes_to_a_gpu_with_tf32(name: str) -> None:
     """ResNet-50 from V100 to A100, each with 32 images: kernels within 8 %.
 
-    In fp32, in which PyTorch does not run it there, they would take 1.8 times as long.
+    In fp32, in which PyTorch does not run it there, they would take 1.6 times as long
+    or more. The last one does not tell sizes: its convolutions are typical ones.
     """
-    prices = _prices(f"resnet50_v100dgxs_{name}")
+    prices = _prices(f"resnet50_{name}")
     (there,) = read_recorded([TRACES / "resnet50ddp_a100_hta_nccl.json.gz"])
     device = load_target("a100-sxm-40g")
     measured_s = _kernels_s(there, dict(enumerate(there.graph.stated_s)))

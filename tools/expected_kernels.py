@@ -1,0 +1,87 @@
+"""The kernels that perfc launches for the calls of a trace, each on its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import attrs
+
+from perfc.costmodels import Estimate, Target
+from perfc.ir import Diagnostic, Kernel, LaunchGraph, Program, TaskKind
+from perfc.passes import (
+    KERNEL_COST,
+    LAUNCHES,
+    MEMSET,
+    KernelCost,
+    LowerKernels,
+    PassManager,
+    ShapeInference,
+)
+
+
+class ModelRow(NamedTuple):
+    """What a model says of one kernel."""
+
+    seconds: float
+    sigma_shared: float
+    sigma_own: float
+    model: str
+
+
+@attrs.frozen
+class ExpectedKernel:
+    """A kernel that perfc launches for an op."""
+
+    kernel: Kernel
+    row: ModelRow
+
+
+def expected_kernels(
+    program: Program | None, target: Target, modes: Iterable[bool]
+) -> tuple[dict[tuple[str, bool], list[ExpectedKernel]], tuple[Diagnostic, ...]]:
+    """Return the kernels that perfc launches for each call, and what passes say.
+
+    cuBLAS and cuDNN choose TF32 call by call, so calls are lowered both ways.
+
+    Args:
+        program: The calls, each with a name of its own; None for none.
+        target: The machine.
+        modes: Whether to lower with TF32, and without.
+
+    """
+    found: dict[tuple[str, bool], list[ExpectedKernel]] = defaultdict(list)
+    remarks: dict[Diagnostic, None] = {}
+    if program is None:
+        return {}, ()
+    for tf32 in sorted(modes):
+        lower = LowerKernels(inputs="device", tf32=tf32)
+        manager = PassManager((ShapeInference(), lower, KernelCost()))
+        analysis = manager.run(program, target)
+        (graph,) = analysis.get(LAUNCHES)
+        (cost,) = analysis.get(KERNEL_COST)
+        for task, kernel in enumerate(graph.kernel):
+            if kernel >= 0 and not _is_cleared_or_copied(graph, task):
+                key = graph.ops[graph.op[task]].node.partition(".")[0]
+                one = ExpectedKernel(graph.kernels[kernel], model_row(cost, kernel))
+                found[key, tf32].append(one)
+        remarks |= {d: None for d in analysis.diagnostics if d.code == "extrapolated"}
+    return found, tuple(remarks)
+
+
+def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
+    """Whether a task is a memset, or a copy from or to the host."""
+    if graph.detail[graph.issue[task]] == MEMSET:
+        return True
+    return graph.kind[task] is TaskKind.COPY and graph.detail[task] != "d2d"
+
+
+def model_row(cost: Estimate, row: int) -> ModelRow:
+    """Return what a model says of a row of an estimate."""
+    return ModelRow(
+        float(cost.seconds[row]),
+        float(cost.sigma_shared[row]),
+        float(cost.sigma_independent[row]),
+        cost.model[row],
+    )

@@ -1,0 +1,199 @@
+"""Ops of which a trace tells no sizes, by typical ones that take as long.
+
+On another GPU a library computes products and convolutions by other kernels, in other
+modes, at rates that waves of blocks say nothing of: Habitat (ATC 2021, section 3.3) has
+networks for them, which need their sizes. Without sizes, what a typical one of as many
+seconds takes on both GPUs says more.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from perfc.costmodels import Target
+from perfc.frontends import RecordedGraph
+from perfc.ir import DTYPES, DType
+from perfc.tools.expected_kernels import expected_kernels
+from perfc.tools.trace_ops import OpLaunches, TraceOps
+from perfc.traces import RecordedArgument, RecordedOp, RecordedTensor
+
+SIGMA_SHARED = 0.25
+SIGMA_OWN = 0.4
+"""Of the logarithm of a ratio: of all of one kind together, and of one alone. Where a
+trace tells sizes (ResNet-50 and linear layers on V100 and 2080 Ti, GPT on A100, Qwen1.5
+on H100, each to one to three GPUs) all of one kind come out 4 to 31 % away from what
+their sizes say, one alone 10 to 60 %."""
+
+_PRODUCTS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
+_BATCHED = frozenset({"bmm", "baddbmm", "baddbmm_"})
+_BF16 = re.compile(r"bf16|bfloat16", re.IGNORECASE)
+_FP16 = re.compile(r"fp16|half|_h(884|1688|16816)|f16f16", re.IGNORECASE)
+_ALONE = re.compile(r"depthwise", re.IGNORECASE)
+
+_BLOCK = ((512, 128, 1), (128, 128, 3), (128, 512, 1))
+"""Channels and widths of the convolutions of a block of ResNet-50, at 28x28."""
+
+
+class Kind(enum.Enum):
+    """What kind of op; the value names it in a report."""
+
+    PRODUCT = "product"
+    BATCHED = "batched product"
+    CONVOLUTION = "convolution"
+    GRADIENTS = "gradients of a convolution"
+
+
+@attrs.frozen
+class Typical:
+    """What a typical op says of one of the same kind.
+
+    Attributes:
+        kind: Of which kind.
+        ratio: Seconds on the other GPU over those on this one.
+        turns_to_tf32: Whether it computes in TF32 there, though not here.
+
+    """
+
+    kind: Kind
+    ratio: float
+    turns_to_tf32: bool = False
+
+
+def typical_ratios(
+    ops: TraceOps, origin: Target, target: Target, *, tf32_convolutions: bool
+) -> dict[int, Typical]:
+    """Return by how much kernels of ops without sizes change, by task.
+
+    Args:
+        ops: The trace, and who launched what.
+        origin: Where it was measured.
+        target: The other GPU.
+        tf32_convolutions: Whether convolutions of fp32 use TF32 there although no
+            kernel of the trace says so.
+
+    Raises:
+        PerfcError: a kernel computes in a mode that the target has not.
+
+    """
+    names = {task: work.name for task, work in ops.recorded.works.items()}
+    asked: dict[tuple[Kind, DType], list[OpLaunches]] = {}
+    for launches in ops.launches:
+        own = [names[task] for task in launches.tasks]
+        kind = _kind(launches, own)
+        if kind is not None:
+            asked.setdefault((kind, _dtype(own)), []).append(launches)
+    found: dict[int, Typical] = {}
+    for (kind, dtype), every in asked.items():
+        ladder = _Ladder.of(kind, dtype, (origin, target))
+        for launches in every:
+            convolves = kind not in (Kind.PRODUCT, Kind.BATCHED)
+            turns = tf32_convolutions and convolves and dtype == DTYPES["f32"]
+            modes = launches.uses_tf32, launches.uses_tf32 or turns
+            measured_s = sum(ops.recorded.graph.stated_s[t] for t in launches.tasks)
+            one = Typical(kind, ladder.ratio(measured_s, modes), modes[0] < modes[1])
+            found |= dict.fromkeys(launches.tasks, one)
+    return found
+
+
+def _kind(launches: OpLaunches, kernels: Iterable[str]) -> Kind | None:
+    """Return of which kind an op without sizes is; None for one that waves scale."""
+    name = launches.op.removeprefix("aten::")
+    if not launches.missing or any(map(_ALONE.search, kernels)):
+        return None
+    if launches.is_convolution:
+        return Kind.GRADIENTS if "backward" in name else Kind.CONVOLUTION
+    if name in _PRODUCTS:
+        return Kind.PRODUCT
+    return Kind.BATCHED if name in _BATCHED else None
+
+
+def _dtype(kernels: Sequence[str]) -> DType:
+    """Return what kernels multiply, by their names."""
+    if any(map(_BF16.search, kernels)):
+        return DTYPES["bf16"]
+    return DTYPES["f16" if any(map(_FP16.search, kernels)) else "f32"]
+
+
+@attrs.frozen(eq=False)
+class _Ladder:
+    """Typical ops of one kind, from small to large.
+
+    Attributes:
+        seconds: Of each, on this GPU and on the other, without TF32 and with it.
+
+    """
+
+    seconds: Sequence[Sequence[Mapping[bool, float]]]
+
+    @classmethod
+    def of(cls, kind: Kind, dtype: DType, targets: Sequence[Target]) -> _Ladder:
+        """Price them."""
+        graph = RecordedGraph("typical", dtype)
+        rungs = [[graph.add(op) for op in rung] for rung in _rungs(kind, dtype)]
+        program = graph.program()
+        modes = (False, True)
+        totals: list[dict[tuple[str, bool], float]] = [
+            {
+                call: sum(one.row.seconds for one in kernels)
+                for call, kernels in expected_kernels(program, target, modes)[0].items()
+            }
+            for target in targets
+        ]
+        return cls(
+            [
+                [{m: sum(one[k, m] for k in rung) for m in modes} for one in totals]
+                for rung in rungs
+            ]
+        )
+
+    def ratio(self, measured_s: float, modes: tuple[bool, bool]) -> float:
+        """Return that of the one which takes as long as was measured."""
+        if measured_s <= 0:
+            return 1.0
+        mode, other = modes
+        here, there = min(
+            self.seconds, key=lambda rung: abs(math.log(rung[0][mode] / measured_s))
+        )
+        return there[other] / here[mode]
+
+
+def _rungs(kind: Kind, dtype: DType) -> Iterator[list[RecordedOp]]:
+    """Yield typical ops, each twice the work of the one before, or more."""
+
+    def tensor(*shape: int) -> RecordedTensor:
+        return RecordedTensor(shape, dtype)
+
+    if kind in (Kind.PRODUCT, Kind.BATCHED):
+        name, batch = ("mm", ()) if kind is Kind.PRODUCT else ("bmm", (64,))
+        for size in (64 << n for n in range(8)):
+            square = tensor(*batch, size, size)
+            yield [RecordedOp(f"aten::{name}", (square, square))]
+        return
+    for images in (1 << n for n in range(9)):
+        yield [
+            _convolution(
+                kind,
+                tensor(images, inner, 28, 28),
+                tensor(outer, inner, width, width),
+                tensor(images, outer, 28, 28),
+            )
+            for inner, outer, width in _BLOCK
+        ]
+
+
+def _convolution(
+    kind: Kind, x: RecordedTensor, weight: RecordedTensor, out: RecordedTensor
+) -> RecordedOp:
+    half = weight.shape[-1] // 2
+    window: tuple[RecordedArgument, ...] = ((1, 1), (half, half), (1, 1), False)
+    rest: tuple[RecordedArgument, ...] = (*window, (0, 0), 1)
+    if kind is Kind.CONVOLUTION:
+        return RecordedOp("aten::convolution", (x, weight, None, *rest))
+    wanted = (True, True, False)
+    arguments = (out, x, weight, None, *rest, wanted)
+    return RecordedOp("aten::convolution_backward", arguments)
