@@ -61,6 +61,7 @@ class Replayed:
         gpu_active_us: How long the device worked, as simulated.
         exposed_comm_us: How long collectives ran and nothing else did.
         idle_us: How long the device did nothing, by reason.
+        window_us: From when to when, as simulated, all that is.
 
     """
 
@@ -73,6 +74,7 @@ class Replayed:
     gpu_active_us: float
     exposed_comm_us: float
     idle_us: dict[Idle, float]
+    window_us: tuple[float, float]
 
     @property
     def error(self) -> float:
@@ -287,6 +289,7 @@ def _replayed(
         active_us,
         active_us - covered(work),
         _idle(recorded, start_us, end_us, cause, window),
+        window,
     )
 
 

@@ -16,10 +16,11 @@ from perfc.tools.texts import columns_text
 MODULE, SOURCE = "module", "source"
 
 _HOST = frozenset({TaskKind.HOST, TaskKind.CALL})
+_COUNTED_KINDS = BUSY_KINDS | _HOST
 _COUNTED = re.compile(r"_\d+(?=\.|$)")
 """How a profiler tells modules of one class apart."""
 
-_NUMBERED = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_NUMBERED = re.compile(r"(?<=\.)\d+(?=[.(]|$)")
 """How a model does: those of a list."""
 
 _ROWS = 8
@@ -49,27 +50,41 @@ class PlaceTime:
         self.host_us += other.host_us
 
 
+ELSEWHERE = ""
+"""What no module, or no line, has called."""
+
+
 def place_times(one: Replayed, key: str) -> dict[str, PlaceTime]:
-    """Return what each place takes, the longest on the device first.
+    """Return what each place takes in the steps reported, the longest first.
 
     Args:
         one: A trace, run again.
         key: `module` or `source`.
 
     """
-    graph = one.recorded.graph
     found: dict[str, PlaceTime] = defaultdict(PlaceTime)
-    for task, kind in enumerate(graph.kind):
-        op = graph.op[task]
-        place = graph.ops[op].attributes.text(key, "") if op >= 0 else ""
-        if not place:
+    low, high = one.window_us
+    for task, kind in enumerate(one.recorded.graph.kind):
+        start_us, end_us = one.start_us[task], one.end_us[task]
+        us = min(end_us, high) - max(start_us, low)
+        if us <= 0 or kind not in _COUNTED_KINDS:
             continue
-        us = one.end_us[task] - one.start_us[task]
-        if kind in BUSY_KINDS:
-            found[place].add(PlaceTime(1, us))
-        elif kind in _HOST:
-            found[place].add(PlaceTime(0, 0.0, us))
+        place = found[_place(one, task, key)]
+        if kind in _HOST:
+            place.add(PlaceTime(0, 0.0, us))
+        else:
+            place.add(PlaceTime(1, us))
     return _longest_first(found)
+
+
+def _place(one: Replayed, task: int, key: str) -> str:
+    """Return where a task was called: as told of it, else of its op."""
+    recorded = one.recorded
+    told = recorded.places.get(task)
+    if told is not None:
+        return told.module if key == MODULE else told.source
+    op = recorded.graph.op[task]
+    return recorded.graph.ops[op].attributes.text(key, "") if op >= 0 else ELSEWHERE
 
 
 def places_json(one: Replayed) -> dict[str, Any]:
@@ -78,6 +93,7 @@ def places_json(one: Replayed) -> dict[str, Any]:
         f"{key}s": [
             {key: place, **attrs.asdict(time)}
             for place, time in place_times(one, key).items()
+            if place != ELSEWHERE
         ]
         for key in (MODULE, SOURCE)
     }
@@ -93,7 +109,7 @@ def places_text(replayed: Sequence[Replayed]) -> str:
                 name = _alike(place) if key == MODULE else place
                 alike[name].add(time)
                 counts[name].add(place)
-        if alike:
+        if {*alike} - {ELSEWHERE}:
             return _table(key, _longest_first(alike), counts)
     return ""
 
@@ -102,14 +118,24 @@ def _table(
     key: str, times: Mapping[str, PlaceTime], counts: Mapping[str, Collection[str]]
 ) -> str:
     total_us = sum(time.device_us for time in times.values())
-    several = ("n",) if key == MODULE else ()
-    rows = [(key, *several, "launches", "device", "share", "host")]
-    for name in [*times][:_ROWS]:
-        time = times[name]
+    several = key == MODULE
+    header = (key, *(("n",) if several else ()), "launches", "device", "share", "host")
+    named = [name for name in times if name != ELSEWHERE]
+    groups = [(name, [name]) for name in named[:_ROWS]]
+    if rest := named[_ROWS:]:
+        groups.append((f"{len(rest):,} more", rest))
+    if ELSEWHERE in times:
+        groups.append((f"no {key}", [ELSEWHERE]))
+    rows: list[tuple[str, ...]] = [header]
+    for name, members in groups:
+        time, count = PlaceTime(), sum(len(counts[member]) for member in members)
+        for member in members:
+            time.add(times[member])
+        number = "-" if members == [ELSEWHERE] else f"{count:,}"
         rows.append(
             (
                 name if len(name) <= _SHOWN else f"…{name[1 - _SHOWN :]}",
-                *(f"{len(counts[name]):,}" for _ in several),
+                *((number,) if several else ()),
                 f"{time.launches:,}",
                 f"{time.device_us / 1e3:,.2f} ms",
                 f"{time.device_us / total_us:.1%}" if total_us else "-",

@@ -31,9 +31,17 @@ their sizes say, one alone 10 to 60 %."""
 
 _PRODUCTS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
 _BATCHED = frozenset({"bmm", "baddbmm", "baddbmm_"})
-_BF16 = re.compile(r"bf16|bfloat16", re.IGNORECASE)
-_FP16 = re.compile(r"fp16|half|_h(884|1688|16816)|f16f16", re.IGNORECASE)
-_ALONE = re.compile(r"depthwise", re.IGNORECASE)
+_NVJET = r"nvjet_(?:sm\d+_)?"
+_BF16 = re.compile(rf"bf16|bfloat16|_BBS_|{_NVJET}tst", re.IGNORECASE)
+_FP16 = re.compile(
+    rf"fp16|half|f16f16|_h(?:884|1688|16816)|_H[HS]S_|{_NVJET}h", re.IGNORECASE
+)
+"""How libraries name the types that they multiply: cuBLAS, CUTLASS, rocBLAS."""
+
+_OTHER = re.compile(
+    rf"depthwise|e4m3|e5m2|fp8|int8|imma|_i8816|{_NVJET}[qr]{{2}}", re.IGNORECASE
+)
+"""Kernels that are no products, or of types that traces do not name alike."""
 
 _BLOCK = ((512, 128, 1), (128, 128, 3), (128, 512, 1))
 """Channels and widths of the convolutions of a block of ResNet-50, at 28x28."""
@@ -103,7 +111,7 @@ def typical_ratios(
 def _kind(launches: OpLaunches, kernels: Iterable[str]) -> Kind | None:
     """Return of which kind an op without sizes is; None for one that waves scale."""
     name = launches.op.removeprefix("aten::")
-    if not launches.missing or any(map(_ALONE.search, kernels)):
+    if not launches.missing or any(map(_OTHER.search, kernels)):
         return None
     if launches.is_convolution:
         return Kind.GRADIENTS if "backward" in name else Kind.CONVOLUTION

@@ -149,6 +149,7 @@ class RuntimeCall:
         end_us: When it returned.
         thread: Who called.
         correlation: Number that the device work it issued has, too; -1 for none.
+        place: Where it was called, as calls of Python around it tell.
 
     """
 
@@ -157,6 +158,7 @@ class RuntimeCall:
     end_us: float
     thread: Thread
     correlation: int
+    place: Place = NOWHERE
 
 
 @attrs.frozen

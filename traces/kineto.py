@@ -128,7 +128,7 @@ class _Reading:
         factory=dict[bytes, RawInputs], init=False
     )
     _places: dict[Place, Place] = attrs.field(
-        factory=lambda: {NOWHERE: NOWHERE}, init=False
+        factory=dict["Place", "Place"], init=False
     )
 
     def add(self, event: Event) -> None:
@@ -138,7 +138,7 @@ class _Reading:
         take = _TAKERS.get(category)
         if take is None or event.get("ph") != "X":
             return
-        if take is _Reading.frame and frame_name(str(event.get("name", ""))) is None:
+        if take is _Reading.frame and frame_name(self._name(event)) is None:
             return
         span = _span(event)
         if span is None:
@@ -248,6 +248,9 @@ class _Reading:
 
     def _place(self, args: Event) -> Place:
         place = stated_place(args)
+        if place is NOWHERE:
+            return place
+        place = Place(_plain(place.module), _plain(place.source))
         return self._places.setdefault(place, place)
 
     def _signature(self, args: Event) -> Kernel | None:
@@ -308,7 +311,8 @@ class _Reading:
         delay(self.works, skew)
         delay(self.frames, -origin_us)
         self.ops.sort(key=lambda op: (op.start_us, -op.end_us))
-        place_ops(self.ops, self.frames)
+        self.calls.sort(key=_start)
+        place_ops(self.ops, self.calls, self.frames)
         distributed = _record(header.get("distributedInfo"))
         return Trace(
             file,
@@ -317,7 +321,7 @@ class _Reading:
             _optional(distributed.get("world_size")),
             origin_us + _base_us(header),
             self.ops,
-            sorted(self.calls, key=_start),
+            self.calls,
             sorted(self.works, key=_start),
             self.syncs,
             sorted(self.steps, key=_start),
@@ -388,9 +392,12 @@ def _listed(value: object) -> list[object]:
 
 
 def _name(event: Event) -> str:
-    """Return the name, without halves of characters that no file can hold."""
-    name = str(event.get("name", ""))
-    return name if name.isascii() else name.encode("utf-8", "replace").decode()
+    return _plain(str(event.get("name", "")))
+
+
+def _plain(text: str) -> str:
+    """Return a text without halves of characters, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _thread(event: Event) -> Thread:

@@ -11,13 +11,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from perfc.traces.events import NOWHERE, Frame, HostOp, Place, Thread
+from perfc.traces.events import (
+    NOWHERE,
+    Frame,
+    HostOp,
+    Place,
+    RuntimeCall,
+    Thread,
+)
 
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(.+)\(\d+\): ")
 _INSTALLED = re.compile(r"^.*/(site|dist)-packages/")
-_LIBRARY = re.compile(r"(^|/)(torch/|threading\.py$|<frozen )")
-"""Files that call for others: PyTorch's own, and those that begin a thread."""
+_LIBRARY = re.compile(
+    r"^torch/|/torch/(nn|autograd|optim|utils|_|cuda|profiler|distributed|fx|jit)"
+    r"|(^|/)lib/python3\.\d+/|^(threading|contextlib|functools)\.py$|^<"
+)
+"""Files that call for others: PyTorch's own, and those of Python."""
 
 _STACK, _HIERARCHY = "Call stack", "Module Hierarchy"
 
@@ -29,10 +39,9 @@ def frame_name(name: str) -> tuple[str, bool] | None:
     """
     if name.startswith(_MODULE):
         return name.removeprefix(_MODULE), True
+    name = _INSTALLED.sub("", name)
     line = _LINE.match(name)
-    if line is None or _LIBRARY.search(line[1]):
-        return None
-    return _INSTALLED.sub("", name), False
+    return None if line is None or _LIBRARY.search(line[1]) else (name, False)
 
 
 def stated_place(args: Mapping[str, Any]) -> Place:
@@ -47,11 +56,14 @@ def stated_place(args: Mapping[str, Any]) -> Place:
     return Place(module, next(sources, ""))
 
 
-def place_ops(ops: Sequence[HostOp], frames: Iterable[Frame]) -> None:
+def place_ops(
+    ops: Sequence[HostOp], calls: Sequence[RuntimeCall], frames: Iterable[Frame]
+) -> None:
     """Tell ops where they were called, and gradients where what they are of was.
 
     Args:
         ops: In the order of their starts, longer ones first.
+        calls: Calls of the runtime, in the order of their starts.
         frames: Calls of Python, and of modules, in any order.
 
     """
@@ -59,6 +71,7 @@ def place_ops(ops: Sequence[HostOp], frames: Iterable[Frame]) -> None:
     every.sort(key=lambda frame: (frame.start_us, -frame.end_us))
     if every:
         _place_by_frames(ops, every)
+        _place_by_frames(calls, every)
     if any(op.place is not NOWHERE for op in ops):
         _place_gradients(ops)
 
@@ -71,18 +84,20 @@ def _labels(ops: Iterable[HostOp]) -> Iterator[Frame]:
             yield Frame(name, op.start_us, op.end_us, op.thread, is_module=True)
 
 
-def _place_by_frames(ops: Sequence[HostOp], frames: Sequence[Frame]) -> None:
+def _place_by_frames(
+    events: Iterable[HostOp | RuntimeCall], frames: Sequence[Frame]
+) -> None:
     stacks: dict[Thread, list[tuple[float, Place]]] = {}
     at = 0
-    for op in ops:
-        while at < len(frames) and frames[at].start_us <= op.start_us:
+    for event in events:
+        while at < len(frames) and frames[at].start_us <= event.start_us:
             frame = frames[at]
             stack = _running(stacks, frame.thread, frame.start_us)
             stack.append((frame.end_us, _inside(stack, frame)))
             at += 1
-        stack = _running(stacks, op.thread, op.start_us)
-        if stack and op.place is NOWHERE:
-            op.place = stack[-1][1]
+        stack = _running(stacks, event.thread, event.start_us)
+        if stack and event.place is NOWHERE:
+            event.place = stack[-1][1]
 
 
 def _running(
@@ -104,15 +119,18 @@ def _inside(stack: Sequence[tuple[float, Place]], frame: Frame) -> Place:
 
 
 def _place_gradients(ops: Iterable[HostOp]) -> None:
-    """Give gradients, and all that happens in them, the place of their op."""
+    """Give gradients, and what in them is called from the same place, that of their op.
+
+    They are called where the backward pass is.
+    """
     places: dict[int, Place] = {}
-    running: dict[Thread, HostOp] = {}
+    running: dict[Thread, tuple[HostOp, Place]] = {}
     for op in ops:
-        around = running.get(op.thread)
+        around, called = running.get(op.thread, (None, NOWHERE))
         if around is not None and op.start_us < around.end_us:
-            op.place = around.place if op.place is NOWHERE else op.place
+            op.place = around.place if op.place is called else op.place
         elif op.is_gradient:
+            running[op.thread] = op, op.place
             op.place = places.get(op.sequence, op.place)
-            running[op.thread] = op
-        elif op.sequence >= 0 and op.place is not NOWHERE:
+        elif op.sequence >= 0:
             places[op.sequence] = op.place  # the last of a number makes its gradient

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.ir import Diagnostic, LaunchGraph
-from perfc.traces.events import DeviceWork, Trace
+from perfc.traces.events import DeviceWork, Place, Trace
 
 
 class Gap(enum.Enum):
@@ -69,6 +69,8 @@ class Recorded:
         launch_latency_us: From the end of a launch to the start of what it launched on
             an idle stream, on average.
         works: The device work that each device task is.
+        places: Where launches, and what they issued, were called, by task; that of a
+            stretch of the host's is its op's.
         diagnostics: What the trace left open, and how it was filled.
 
     """
@@ -82,6 +84,7 @@ class Recorded:
     graph_gap_us: float
     launch_latency_us: float
     works: Mapping[int, DeviceWork]
+    places: Mapping[int, Place]
     diagnostics: tuple[Diagnostic, ...]
 
     @property

@@ -20,9 +20,11 @@ from perfc.ir import (
     TaskKind,
 )
 from perfc.traces.events import (
+    NOWHERE,
     DeviceKind,
     DeviceWork,
     HostOp,
+    Place,
     RuntimeCall,
     Step,
     Stream,
@@ -93,6 +95,7 @@ class _Recording:
     _made: dict[int, DeviceWork] = attrs.field(
         factory=dict[int, DeviceWork], init=False
     )
+    _places: dict[int, Place] = attrs.field(factory=dict[int, Place], init=False)
     _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _graph_gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
@@ -199,11 +202,22 @@ class _Recording:
             held = self._issue(call, work, task, [issued[other]] if other >= 0 else [])
             issued.append(len(self.graph) - 1)
             after.update(held if blocking else ())
+        self._place(call, task)
         if any(self.end_us[t] > segment.start_us for t in after):
             self._unblocked.append(task)
         if blocking:
             last = len(self.graph) - 1
             self._sync(segment, BLOCKING_COPY, [last], self.end_us[last])
+
+    def _place(self, call: RuntimeCall, task: int) -> None:
+        """Note where a call, and what it issued, was called: in the op around it."""
+        op = self._waits.inner.get(id(call))
+        place = call.place if op is None or op.place is NOWHERE else op.place
+        if place is not NOWHERE:
+            issued = (
+                n for n in range(task, len(self.graph)) if self.graph.issue[n] == task
+            )
+            self._places |= dict.fromkeys((task, *issued), place)
 
     def _awaited(self, call: RuntimeCall) -> Sequence[int]:
         """Return the tasks that a call waits for."""
@@ -377,6 +391,7 @@ class _Recording:
             _usual_gap_us(self._graph_gaps_us),
             max(0.0, statistics.fmean(delays)) if delays else 0.0,
             self._made,
+            self._places,
             tuple(self._diagnostics()),
         )
 

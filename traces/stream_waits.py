@@ -52,7 +52,8 @@ class StreamWaits:
     trace: Trace
     works: Mapping[int, Sequence[DeviceWork]]
     unresolved: Counter[str] = attrs.field(factory=Counter[str])
-    _inner: dict[int, HostOp] = attrs.field(init=False)
+    inner: dict[int, HostOp] = attrs.field(init=False)
+    """The innermost op around each call, by the identity of the call."""
     _next: dict[int, Stream] = attrs.field(init=False)
     _launching: set[int] = attrs.field(init=False)
     _compute: Stream | None = attrs.field(init=False)
@@ -95,7 +96,7 @@ class StreamWaits:
             sync.record: sync.awaited for sync in syncs if sync.awaited is not None
         }
         self._is_told = any(s.awaited and s.stream for s in syncs)
-        self._inner = innermost(self.trace)
+        self.inner = innermost(self.trace)
         self._next, self._launching = self._look_ahead()
         self._autograd = {
             op.thread for op in self.trace.ops if op.name.startswith(_BACKWARD)
@@ -119,7 +120,7 @@ class StreamWaits:
                     found[id(call)] = stream
             elif group and not group[0].is_collective:
                 following[call.thread] = anywhere = group[0].stream
-            elif group and (op := self._inner.get(id(call))) is not None:
+            elif group and (op := self.inner.get(id(call))) is not None:
                 launching.add(id(op))
         return found, launching
 
@@ -203,7 +204,7 @@ class StreamWaits:
         if told is not None and told.stream is not None and told.awaited is not None:
             self._told(told.stream, told.awaited, told.record)
             return
-        op = self._inner.get(id(call))
+        op = self.inner.get(id(call))
         if op is not None and id(op) in self._launching:
             self._untold.add(call.thread)
             return  # `after` knows what a collective waits for

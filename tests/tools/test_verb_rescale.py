@@ -351,12 +351,13 @@ def test_ops_without_sizes_go_as_typical_ones(
     [
         ("aten::relu", "vectorized_elementwise_kernel"),
         ("aten::conv2d", "conv_depthwise2d_forward_kernel"),
+        ("aten::mm", "nvjet_sm90_qqtst_128x128_128x6_2x1_v_bz_TNT"),
     ],
 )
 def test_other_ops_without_sizes_go_by_waves(
     command: Command, tmp_path: Path, name: str, kernel: str
 ) -> None:
-    """What waits for memory, and convolutions that are no products."""
+    """What waits for memory, convolutions that are no products, fp8."""
     path = _without_sizes(tmp_path, name, kernel, 300)
 
     (one,) = command("rescale", path, "--to", "a100", "--format", "json").report[
@@ -379,9 +380,19 @@ def test_typical_ones_keep_the_time_on_the_same_gpu(
     assert one["predicted_us_p05"] == pytest.approx(one["predicted_us_p95"])
 
 
-def test_a_mode_that_the_other_gpu_has_not(command: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
+        "nvjet_tst_192x192_64x4_1x2_h_bz_coopB_TNT",
+        "Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64",
+    ],
+)
+def test_a_mode_that_the_other_gpu_has_not(
+    command: Command, tmp_path: Path, kernel: str
+) -> None:
     """Kernels that say bf16 are no kernels of a V100's."""
-    path = _without_sizes(tmp_path, "aten::mm", "ampere_bf16_s16816gemm_bf16", 3000)
+    path = _without_sizes(tmp_path, "aten::mm", kernel, 3000)
 
     outcome = command("rescale", path, "--from", "a100", "--to", "v100")
 
