@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import attrs
 
 from perfc.ir import Diagnostic, Kernel, Level
-from perfc.traces.clock import end_of, skew_us
+from perfc.traces.clock import skew_us
 from perfc.traces.collective_facts import LABEL, stated_collective
 from perfc.traces.events import (
     LOADER,
@@ -38,11 +37,26 @@ from perfc.traces.events import (
 )
 from perfc.traces.inputs import RawInputs
 from perfc.traces.json_stream import EventFile
+from perfc.traces.kineto_fields import (
+    Event,
+    args_of,
+    base_us,
+    devices_of,
+    identity_of,
+    inputs_of,
+    name_of,
+    optional_number,
+    plain_text,
+    record_of,
+    shape_of,
+    span_of,
+    stream_of,
+    thread_of,
+    whole_number,
+)
 from perfc.traces.places import frame_name, place_ops, stated_place
 from perfc.traces.stated_kernels import SIGNATURE, StatedKernels
 from perfc.traces.step_window import HOST_CATEGORIES, STEP, Window
-
-Event: TypeAlias = Mapping[str, Any]
 
 _DEVICE = {
     "kernel": DeviceKind.KERNEL,
@@ -56,10 +70,6 @@ _LABEL = re.compile(
 )
 """Names of ops that only mark a stretch of time: `record_function` wrote them, which
 older profilers do not tell from ops."""
-
-_DIGITS = re.compile(r"-?\d{1,18}")
-_LONGEST_US = 1e18
-"""No clock counts further."""
 
 
 def read_trace(
@@ -138,9 +148,7 @@ class _Reading:
         take = _TAKERS.get(category)
         if take is None or event.get("ph") != "X":
             return
-        if take is _Reading.frame and frame_name(self._name(event)) is None:
-            return
-        span = _span(event)
+        span = span_of(event)
         if span is None:
             self.problems["without a time, left out"] += 1
             return
@@ -150,7 +158,7 @@ class _Reading:
             end_us = start_us
         if self.window is None or self._is_kept(self.window, take, event, span):
             take(self, event, start_us, end_us)
-            self.kept += 1
+            self.kept += take is not _Reading.frame  # which are mostly PyTorch's own
 
     def _is_kept(
         self, window: Window, take: _Taker, event: Event, span: tuple[float, float]
@@ -158,7 +166,7 @@ class _Reading:
         """Whether an event lies in a window, or waits in its queues, however long."""
         if take not in (_Reading.work, _Reading.call):
             return window.has_host(*span)
-        correlation = _whole(_args(event).get("correlation"), -1)
+        correlation = whole_number(args_of(event).get("correlation"), -1)
         start_us, end_us = span
         if take is _Reading.call:
             if start_us < window.end_us:
@@ -173,12 +181,12 @@ class _Reading:
         if step := STEP.match(name):
             self.steps.append(Step(name, int(step[1]), start_us, end_us, thread))
             return
-        args = _args(event)
+        args = args_of(event)
         marked = event.get("cat") == "user_annotation" and not name.startswith(LOADER)
         label = marked or _LABEL.match(name) is not None
-        number = _whole(args.get("External id"), -1)
-        sequence = _whole(args.get("Sequence number"), -1)
-        gradient = _whole(args.get("Fwd thread id"), 0) > 0
+        number = whole_number(args.get("External id"), -1)
+        sequence = whole_number(args.get("Sequence number"), -1)
+        gradient = whole_number(args.get("Fwd thread id"), 0) > 0
         told = not label or name.startswith(LABEL)
         inputs = self._arguments(args) if told else None
         self.ops.append(
@@ -204,17 +212,18 @@ class _Reading:
             name = self._names.setdefault(name, name)
             thread = self._thread(event)
             self.frames.append(Frame(name, start_us, end_us, thread, is_module))
+            self.kept += 1
 
     def call(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up a runtime call."""
         name, thread = self._name(event), self._thread(event)
-        correlation = _whole(_args(event).get("correlation"), -1)
+        correlation = whole_number(args_of(event).get("correlation"), -1)
         self.calls.append(RuntimeCall(name, start_us, end_us, thread, correlation))
 
     def work(self, event: Event, start_us: float, end_us: float) -> None:
         """Take up device work."""
-        args = _args(event)
-        stream, shape = _stream(event, args), _shape(args)
+        args = args_of(event)
+        stream, shape = stream_of(event, args), shape_of(args)
         self.works.append(
             DeviceWork(
                 _DEVICE[str(event.get("cat", "")).lower()],
@@ -222,9 +231,9 @@ class _Reading:
                 start_us,
                 end_us,
                 self._streams.setdefault(stream, stream),
-                _whole(args.get("correlation"), -1),
-                _whole(args.get("bytes"), 0),
-                _identity(args),
+                whole_number(args.get("correlation"), -1),
+                whole_number(args.get("bytes"), 0),
+                identity_of(args),
                 None if shape is None else self._shapes.setdefault(shape, shape),
                 stated_collective(args) if "Collective name" in args else None,
                 self._signature(args) if SIGNATURE in args else None,
@@ -233,24 +242,24 @@ class _Reading:
 
     def sync(self, event: Event, _start_us: float, _end_us: float) -> None:
         """Take up what the trace says of a call that waits."""
-        args = _args(event)
-        device = _whole(args.get("device"), 0)
+        args = args_of(event)
+        device = whole_number(args.get("device"), 0)
 
         def stream(key: str) -> Stream | None:
-            number = _whole(args.get(key), -1)
+            number = whole_number(args.get(key), -1)
             return None if number < 0 else (device, number)
 
-        self.syncs[_whole(args.get("correlation"), -1)] = SyncRecord(
+        self.syncs[whole_number(args.get("correlation"), -1)] = SyncRecord(
             stream("stream"),
             stream("wait_on_stream"),
-            _whole(args.get("wait_on_cuda_event_record_corr_id"), -1),
+            whole_number(args.get("wait_on_cuda_event_record_corr_id"), -1),
         )
 
     def _place(self, args: Event) -> Place:
         place = stated_place(args)
         if place is NOWHERE:
             return place
-        place = Place(_plain(place.module), _plain(place.source))
+        place = Place(plain_text(place.module), plain_text(place.source))
         return self._places.setdefault(place, place)
 
     def _signature(self, args: Event) -> Kernel | None:
@@ -259,16 +268,16 @@ class _Reading:
         return found
 
     def _name(self, event: Event) -> str:
-        name = _name(event)
+        name = name_of(event)
         return self._names.setdefault(name, name)
 
     def _thread(self, event: Event) -> Thread:
-        thread = _thread(event)
+        thread = thread_of(event)
         return self._threads.setdefault(thread, thread)
 
     def _arguments(self, args: Event) -> RawInputs | None:
         """Return the arguments of an op; None if no shape is recorded."""
-        raw = _inputs(args)
+        raw = inputs_of(args)
         if raw is None:
             return None
         key = marshal.dumps(cast("Any", tuple(raw)), 2)
@@ -313,13 +322,13 @@ class _Reading:
         self.ops.sort(key=lambda op: (op.start_us, -op.end_us))
         self.calls.sort(key=_start)
         place_ops(self.ops, self.calls, self.frames)
-        distributed = _record(header.get("distributedInfo"))
+        distributed = record_of(header.get("distributedInfo"))
         return Trace(
             file,
-            _devices(header),
-            _optional(distributed.get("rank")),
-            _optional(distributed.get("world_size")),
-            origin_us + _base_us(header),
+            devices_of(header),
+            optional_number(distributed.get("rank")),
+            optional_number(distributed.get("world_size")),
+            origin_us + base_us(header),
             self.ops,
             self.calls,
             sorted(self.works, key=_start),
@@ -377,119 +386,3 @@ def _nothing(file: str, categories: Counter[str]) -> str:
 
 def _start(event: Timed) -> float:
     return event.start_us
-
-
-def _args(event: Event) -> Event:
-    return _record(event.get("args"))
-
-
-def _record(value: object) -> Event:
-    return cast("Event", value) if isinstance(value, dict) else {}
-
-
-def _listed(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _name(event: Event) -> str:
-    return _plain(str(event.get("name", "")))
-
-
-def _plain(text: str) -> str:
-    """Return a text without halves of characters, which no file can hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _thread(event: Event) -> Thread:
-    return _number(event.get("pid", 0)), _number(event.get("tid", 0))
-
-
-def _number(value: object) -> int | str:
-    """Return a number that old traces write as text."""
-    if isinstance(value, str) and _DIGITS.fullmatch(value):
-        return int(value)
-    return value if isinstance(value, int | str) else str(value)
-
-
-def _span(event: Event) -> tuple[float, float] | None:
-    start, length = event.get("ts"), event.get("dur")
-    try:
-        start_us, length_us = float(start or 0), float(length or 0)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    if (
-        start is None
-        or length is None
-        or not abs(start_us) + abs(length_us) < _LONGEST_US
-    ):
-        return None
-    return start_us, end_of(start_us, length_us)
-
-
-def _stream(event: Event, args: Event) -> Stream:
-    """Return device and stream; old traces name the stream as the thread only."""
-    device = args.get("device", event.get("pid"))
-    stream = args.get("stream", event.get("tid"))
-    return _whole(device, 0), _whole(stream, 0)
-
-
-def _whole(value: object, default: int) -> int:
-    """Return a whole number, also one written into text, as `stream 7`."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and (found := _DIGITS.search(value)):
-        return int(found[0])
-    return default
-
-
-def _optional(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _identity(args: Event) -> str:
-    """Return process group and number of a collective."""
-    if "Process Group Name" not in args or "Seq" not in args:
-        return ""
-    return f"{args['Process Group Name']}/{args['Seq']}"
-
-
-def _inputs(args: Event) -> RawInputs | None:
-    """Return the arguments of an op; None if no shape is recorded."""
-    dims = _listed(args.get("Input Dims", args.get("Input dims")))
-    if not dims:
-        return None
-    types = args.get("Input type")
-    values, strides = args.get("Concrete Inputs"), args.get("Input Strides")
-    return RawInputs(dims, *map(_or_none, (types, values, strides)))
-
-
-def _or_none(value: object) -> list[object] | None:
-    return _listed(value) or None
-
-
-def _shape(args: Event) -> Shape | None:
-    """Return grid and block of a kernel."""
-    blocks, threads = (_product(args.get(key)) for key in ("grid", "block"))
-    if not blocks or not threads:
-        return None
-    registers = _whole(args.get("registers per thread"), 0)
-    return Shape(blocks, threads, registers, _whole(args.get("shared memory"), 0))
-
-
-def _product(sizes: object) -> int:
-    """Return the number of a grid of three axes; 0 if it is none."""
-    found = [_whole(size, 0) for size in _listed(sizes)]
-    return max(0, math.prod(found)) if found else 0
-
-
-def _base_us(header: Event) -> float:
-    """Return what newer traces take off every time to keep numbers short."""
-    base: object = header.get("baseTimeNanoseconds")
-    return base / 1e3 if isinstance(base, int | float) else 0.0
-
-
-def _devices(header: Event) -> dict[int, str]:
-    properties = map(_record, _listed(header.get("deviceProperties")))
-    return {_whole(p.get("id"), 0): str(p.get("name", "")) for p in properties}

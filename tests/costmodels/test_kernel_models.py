@@ -17,8 +17,6 @@ from tests.costmodels.kernels import (
 )
 
 from perfc.costmodels import (
-    ROOFLINE,
-    WALK,
     KernelTable,
     Provenance,
     load_target,
@@ -26,8 +24,7 @@ from perfc.costmodels import (
     price,
     target_names,
 )
-from perfc.costmodels.scattered import COLUMNS_START_S, SCATTERED_START_S
-from perfc.ir import AttrValue, Kernel, PerfcError, Record, Work
+from perfc.ir import Kernel, PerfcError, Record
 
 V100 = load_target("v100-sxm2-16g")
 A100 = load_target("a100-sxm-80g")
@@ -268,57 +265,6 @@ def test_what_is_staged_at_once_waits_for_nobody() -> None:
     assert pinned == pageable < more < 1.001 * pageable
 
 
-def test_elements_that_do_not_lie_alike_take_longer() -> None:
-    """Where each one is has to be worked out: more for small kernels, and for many."""
-    plain = [over_rows("elementwise", rows, 64, inputs=0) for rows in (1, 1 << 16)]
-    scattered = [
-        attrs.evolve(k, params=k.params.updated(scattered=True)) for k in plain
-    ]
-    small, large, small_scattered, large_scattered = seconds(*plain, *scattered)
-
-    assert pytest.approx(SCATTERED_START_S, rel=0.1) == small_scattered - small
-    assert large_scattered > large + SCATTERED_START_S
-
-
-def test_tensors_with_holes_take_longer_to_join() -> None:
-    """Two places are worked out for each element, which narrow ones wait for most."""
-    elements = 1 << 24
-    params: dict[str, AttrValue] = {"rows": elements, "cols": 1}
-
-    def joined(size: int, **extra: AttrValue) -> Kernel:
-        moved = Work(0, size * elements, size * elements)
-        return Kernel("concat", "fp32", "fp32", Record({**params, **extra}), moved)
-
-    plain = seconds(joined(2), joined(4))
-    holes = seconds(joined(2, scattered=True), joined(4, scattered=True))
-
-    assert holes[0] > 1.5 * plain[0]
-    assert holes[1] / plain[1] < holes[0] / plain[0]
-
-
-def test_many_results_of_sums_have_places_of_their_own() -> None:
-    """An axis of one element: as many results as elements, which take longer."""
-    few, many = (
-        attrs.evolve(kernel, params=kernel.params.updated(axis=0))
-        for kernel in (
-            over_rows("reduction", 64, 1 << 20),
-            over_rows("reduction", 1 << 26, 1),
-        )
-    )
-    few_s, many_s = seconds(few, many, target="b200")
-
-    assert many_s > 1.5 * few_s
-
-
-def test_sums_over_columns_begin_later() -> None:
-    """Blocks that share a result have to meet, which those of a row need not."""
-    row = over_rows("reduction", 64, 2048)
-    column = attrs.evolve(row, params=row.params.updated(axis=0))
-    of_row, of_column = seconds(row, column)
-
-    assert pytest.approx(COLUMNS_START_S) == of_column - of_row
-
-
 def test_a_copy_on_the_device_does_not_cross_the_link() -> None:
     """A copy inside the device runs at the rate of its memory."""
     (found_s,) = seconds(copy(10**9, "d2d"))
@@ -397,64 +343,3 @@ def test_every_model_says_who_and_how_sure() -> None:
     ] == list(zip(priced.model, priced.provenance, strict=True))
     assert 6 == int(priced.sigma_independent.argmax())
     assert min(priced.sigma_shared) > 0
-
-
-def _walk(batch: int, columns: int, steps: int) -> Kernel:
-    nbytes = 4 * batch * columns * steps
-    params = Record({"rows": batch, "cols": columns, "steps": steps})
-    return Kernel("ctc_walk", "fp32", "fp32", params, Work(nbytes, nbytes, nbytes))
-
-
-def test_a_walk_takes_its_steps() -> None:
-    """Each step waits for the one before; sequences walk beside each other."""
-    kernels = [
-        *(_walk(8, 31, 100), _walk(8, 31, 200)),
-        *(_walk(80, 31, 100), _walk(8, 3000, 100)),
-    ]
-    priced = price(kernels, V100, (WALK, ROOFLINE)).seconds
-    short_s, long_s, more_s, wide_s = priced - V100.device.kernel_floor_s
-
-    assert 2 * short_s == pytest.approx(long_s)
-    assert short_s == more_s
-    assert 3 * short_s == pytest.approx(wide_s)  # three turns of 1,024 threads
-
-
-def _topk(slices: int, size: int, bits: int = 32) -> Kernel:
-    params = Record({"rows": slices, "cols": size, "steps": bits // 2 + 2})
-    nbytes = slices * size * bits // 8
-    return Kernel("topk", "fp32", "fp32", params, Work(0, nbytes, slices * 12))
-
-
-def test_selecting_walks_through_digits() -> None:
-    """A block for a slice: few slices take as long as one, 16 bits half of it.
-
-    Slices of a warp and less are alike; of many elements further loads count alone.
-    """
-    one, some, narrow, small, wave, long = price(
-        [
-            *(_topk(1, 32), _topk(2560, 32), _topk(1, 32, 16), _topk(1, 4)),
-            *(_topk(2561, 32), _topk(1, 32768)),
-        ],
-        V100,
-        (WALK, ROOFLINE),
-    ).seconds
-
-    floor_s = V100.device.kernel_floor_s
-    assert one == some == small
-    assert (narrow - floor_s) / (one - floor_s) == pytest.approx(10 / 18)
-    assert (wave - floor_s) / (one - floor_s) == pytest.approx(2)
-    assert 5 < (long - floor_s) / (one - floor_s) < 32
-
-
-def test_a_walk_of_many_sequences_is_bound_by_memory() -> None:
-    """Where there is enough to move, the latency of steps does not matter."""
-    kernel = _walk(200_000, 31, 50)
-    bound_s = lower_bound(KernelTable([kernel]), V100)[0]
-
-    assert bound_s < 0.81 * price([kernel], V100, (WALK,)).seconds[0]
-    assert price([kernel], V100, (WALK,)).seconds[0] < 1.3 * bound_s
-
-
-def test_a_cpu_walks_without_barriers() -> None:
-    """The model is of GPUs: on a CPU another one has the kernel."""
-    assert not WALK.claims(KernelTable([_walk(8, 31, 100)]), load_target("cpu")).any()

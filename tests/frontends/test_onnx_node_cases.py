@@ -70,7 +70,7 @@ ROOFLINE = frozenset(
         *("affine_grid", "col2im", "grid_sample", "interpolate", "pad", "roi_pool"),
         *("deformable_im2col", "fft", "lu", "nll_loss", "nms"),
         *("causal_conv", "linear_attention"),
-        *("select", "sort", "topk"),
+        *("select", "sort"),
     }
 )
 """Kernels of known work that no model of their own prices: nobody has published

@@ -27,7 +27,7 @@ def _recorded(made: Made, tmp_path: Path) -> Recorded:
     [
         ("torch/nn/functional.py(9): linear", None),
         ("/opt/conda/lib/python3.10/site-packages/torch/_ops.py(9): __call__", None),
-        ("/src/pytorch/torch/nn/modules/module.py(9): _call_impl", None),
+        ("/srv/pytorch/torch/nn/modules/module.py(9): _call_impl", None),
         ("/usr/lib/python3.10/contextlib.py(79): inner", None),
         ("threading.py(9): run", None),
         ("<string>(1): <lambda>", None),
@@ -36,7 +36,7 @@ def _recorded(made: Made, tmp_path: Path) -> Recorded:
          "hf/x.py(3): forward"),
         ("torchvision/models/resnet.py(3): forward",
          "torchvision/models/resnet.py(3): forward"),
-        ("/home/me/torch/train.py(3): main", "/home/me/torch/train.py(3): main"),
+        ("/srv/torch/train.py(3): main", "/srv/torch/train.py(3): main"),
     ],
 )  # fmt: skip
 def test_lines_of_the_model(name: str, kept: str | None) -> None:
@@ -86,7 +86,7 @@ def test_labels_name_modules(tmp_path: Path) -> None:
 @pytest.mark.parametrize("between", [";", "\n"])
 def test_ops_that_say_it_themselves(tmp_path: Path, between: str) -> None:
     """Older profilers write the stack into each op, innermost first."""
-    site = "/home/me/lib/python3.8/site-packages"
+    site = "/srv/env/lib/python3.8/site-packages"
     stack = between.join(
         (
             f"{site}/torch/nn/functional.py(1848): linear",
