@@ -58,8 +58,9 @@ class WalkModel:
     sigma_independent: float = 0.3
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
-        """Claim all on a GPU; a CPU walks without barriers."""
-        return np.full(len(kernels), not target.device.synchronous)
+        """Claim all with steps on a GPU; a CPU walks without barriers."""
+        steps: NDArray[np.bool_] = kernels.param("steps") > 0
+        return steps & (not target.device.synchronous)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows: `rows` sequences of `cols` values at each of `steps`."""
@@ -75,7 +76,7 @@ class WalkModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return not target.device.synchronous
+        return one.given("steps") and not target.device.synchronous
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""

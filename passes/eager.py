@@ -363,13 +363,15 @@ def _converts(kind: str, inputs: tuple[Tensor, ...], out: Tensor) -> bool:
     Such a kernel does not load several at once (`gpu_kernel_impl` in
     `aten/src/ATen/native/cuda/CUDALoops.cuh`, `needs_dynamic_casting`). Copies of fp32
     to 16 bits have kernels of their own, which do (`Copy.cu`); what is compared, and
-    what decides, stays in its type.
+    what decides, stays in its type: whole numbers count in arithmetic only.
     """
     found = {dtype_name(t.type.dtype) for t in inputs if t.numel > 1}
     to = dtype_name(out.type.dtype)
     if kind in _COPIES:
         narrows = found == {"fp32"} and to in _HALVES
         return bool(found) and found != {to} and not narrows
+    if out.type.dtype.is_float and kind in _ARITHMETIC:
+        return bool(found - {to})
     wide = (t for t in inputs if t.numel > 1 and t.type.dtype.is_float)
     floats = {dtype_name(t.type.dtype) for t in wide}
     floats |= {to} if out.type.dtype.is_float else set()
@@ -377,6 +379,7 @@ def _converts(kind: str, inputs: tuple[Tensor, ...], out: Tensor) -> bool:
 
 
 _COPIES = frozenset({"cast", "copy"})
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
 _HALVES = frozenset({"fp16", "bf16"})
 
 

@@ -7,7 +7,7 @@ for the device. What PyTorch does not have itself is as torchvision does it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from perfc.ir import AttrValue, Dim, TensorType, Work
 from perfc.passes.eager import (
@@ -26,6 +26,14 @@ from perfc.passes.eager_movement import memcpy_launch
 _RADIX_BITS = 2
 _GATHERS = 2
 """Of `topk`: bits of a digit, and walks behind them: what is larger, what is equal."""
+
+_WIDE_RADIX_BITS = 8
+_SEVERAL_BLOCKS = (
+    *((20, 20_000), (40, 10_000), (80, 8_000), (199, 5_000), (799, 3_000)),
+    *((4_000, 800), (math.inf, 400)),
+)
+"""Up to so many slices, those of so many elements are dealt out to several blocks
+(`should_use_multiblock` in `TensorTopK.cu`)."""
 
 _COUNT_BYTES = 8
 """Of the number of results, an int64."""
@@ -98,14 +106,27 @@ def _topk(site: Site) -> Eager:
     passes = max(1, math.ceil(math.log2(max(2, site.out.numel))))
     sort = Work(passes * site.out.numel, kept, kept)
     x = site.operands[0]
-    slice_ = x.shape[site.attributes.integer("axis", -1)] if x.shape else 1
-    params: dict[str, AttrValue] = {
-        "rows": x.numel // max(slice_, 1),
-        "cols": slice_,
-        "steps": x.type.dtype.bits // _RADIX_BITS + _GATHERS,
-    }
-    select = vector_launch("topk", x.type.dtype, params, site.work)
-    return Eager("aten::topk", (select, kernel_launch(site, "sort", sort)))
+    size = x.shape[site.attributes.integer("axis", -1)] if x.shape else 1
+    return Eager(
+        "aten::topk", (*_selects(site, x, size), kernel_launch(site, "sort", sort))
+    )
+
+
+def _selects(site: Site, x: Tensor, size: int) -> Iterator[Launch]:
+    """One block a slice walks through its digits; large slices go by many, in passes.
+
+    Each pass reads all of them again, and one more gathers.
+    """
+    slices, bits = x.numel // max(size, 1), x.type.dtype.bits
+    params: dict[str, AttrValue] = {"rows": slices, "cols": size}
+    if size < next(least for most, least in _SEVERAL_BLOCKS if slices <= most):
+        params["steps"] = bits // _RADIX_BITS + _GATHERS
+        yield vector_launch("topk", x.type.dtype, params, site.work)
+        return
+    read = Work(x.numel, x.nbytes, 0)
+    for _ in range(math.ceil(bits / _WIDE_RADIX_BITS)):
+        yield vector_launch("topk", x.type.dtype, params, read)
+    yield vector_launch("topk", x.type.dtype, params, site.work)
 
 
 def _nonzero(site: Site) -> Eager:

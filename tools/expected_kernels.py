@@ -48,13 +48,13 @@ def expected_kernels(
     Args:
         program: The calls, each with a name of its own; None for none.
         target: The machine.
-        modes: Whether to lower with TF32, and without.
+        modes: The modes to lower in: True for TF32.
 
     """
-    found: dict[tuple[str, bool], list[ExpectedKernel]] = defaultdict(list)
-    remarks: dict[Diagnostic, None] = {}
     if program is None:
         return {}, ()
+    found: dict[tuple[str, bool], list[ExpectedKernel]] = defaultdict(list)
+    remarks: dict[Diagnostic, None] = {}
     for tf32 in sorted(modes):
         lower = LowerKernels(inputs="device", tf32=tf32)
         manager = PassManager((ShapeInference(), lower, KernelCost()))
@@ -67,7 +67,7 @@ def expected_kernels(
                 one = ExpectedKernel(graph.kernels[kernel], model_row(cost, kernel))
                 found[key, tf32].append(one)
         remarks |= {d: None for d in analysis.diagnostics if d.code == "extrapolated"}
-    return found, tuple(remarks)
+    return dict(found), tuple(remarks)
 
 
 def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:

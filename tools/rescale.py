@@ -23,7 +23,6 @@ from perfc.tools.trace_prices import (
     By,
     Price,
     TracePrices,
-    tf32_remark,
     trace_prices,
 )
 from perfc.tools.typical_ops import SIGMA_OWN, SIGMA_SHARED, Typical, typical_ratios
@@ -136,8 +135,8 @@ class Rescaling:
             )[0]
             for seconds in (_moved(scaled, factor * sigma) for factor in (0, -_Z, _Z))
         )
-        turned = sum(one.turns_to_tf32 for one in typical.values())
-        remarks = (*tf32_remark(self.ops, turned), *self._remarks(there, scaled))
+        turned = there.turned + sum(one.turns_to_tf32 for one in typical.values())
+        remarks = tuple(self._remarks(there, scaled, turned))
         expected, fast, slow = replayed
         return Rescaled(target, scaled, (expected, fast, slow), remarks)
 
@@ -200,9 +199,16 @@ class Rescaling:
         return Scaled(measured_s * ratio, Method.WAVE, sigma, 0.0, Method.WAVE.value)
 
     def _remarks(
-        self, there: TracePrices, scaled: Mapping[int, Scaled]
+        self, there: TracePrices, scaled: Mapping[int, Scaled], turned: int
     ) -> Iterator[Diagnostic]:
         recorded = self.ops.recorded
+        if turned:
+            message = (
+                f"{turned} launches of fp32 convolutions are priced in TF32, PyTorch's "
+                "default; --no-tf32 prices them as they were"
+            )
+            file = recorded.trace.file
+            yield Diagnostic(Level.NOTE, "convolutions-tf32", message, file)
         yield from (d for d in there.diagnostics if d.code in _CARRIED)
         for method, what in _REMARKS.items():
             tasks = [task for task, one in scaled.items() if one.method is method]
@@ -216,9 +222,7 @@ class Rescaling:
             )
 
 
-_CARRIED = frozenset(
-    {"convolutions-tf32", "extrapolated", "collectives-measured", "collectives-sent"}
-)
+_CARRIED = frozenset({"extrapolated", "collectives-measured", "collectives-sent"})
 """Remarks on prices there that a reader needs."""
 
 _REMARKS: Mapping[Method, str] = {
@@ -227,7 +231,7 @@ _REMARKS: Mapping[Method, str] = {
     Method.COLLECTIVE: "are collectives: their waits for other ranks are kept as "
     "measured",
     Method.TYPICAL: "are rescaled as typical ones of their kind that take as long: the "
-    "trace does not tell their sizes",
+    "trace does not tell their sizes, or not all of their settings",
     Method.WAVE: "are rescaled by their blocks alone, as if they waited for memory: no "
     "model of perfc knows them",
 }
@@ -277,8 +281,11 @@ def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
     families, and different calls, err independently.
     """
     works = ops.recorded.works
+    # Without sizes equal calls are those of an op that run the same blocks of a kernel.
     calls: dict[int, object] = {
-        task: launches.key for launches in ops.launches for task in launches.tasks
+        task: launches.key or (launches.op, works[task].name, works[task].shape)
+        for launches in ops.launches
+        for task in launches.tasks
     }
     shared: dict[str, float] = defaultdict(float)
     own: dict[object, float] = defaultdict(float)

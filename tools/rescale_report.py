@@ -18,7 +18,7 @@ SCHEMA = "perfc.rescale/1"
 _MEANING: Mapping[Method, str] = {
     Method.MODEL: "measured x model there / model here",
     Method.FACTS: "the same for copies and memsets, by their bytes",
-    Method.TYPICAL: "the same of typical ones of their kind: sizes are not told",
+    Method.TYPICAL: "the same of typical ones of their kind: sizes are not all told",
     Method.COLLECTIVE: "what is sent x model there / model here; waits as measured",
     Method.WAVE: "wave scaling",
     Method.KEPT: "as measured",

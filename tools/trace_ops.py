@@ -26,6 +26,12 @@ NO_INPUTS = "its arguments are not recorded"
 _TF32 = re.compile(r"tf32|tensorop_s1688(gemm|fprop|dgrad|wgrad)_\d")
 """Kernels of CUTLASS and cuDNN that multiply fp32 in TF32 say so."""
 
+_CONVOLUTION = re.compile(
+    r"aten::_?(?:(?:cudnn|miopen|mkldnn|slow|thnn)_)?"
+    r"conv(?:olution|_transpose|_depthwise)?(?:[123]d)?(?:_|$)"
+)
+"""As `aten::conv2d`, `aten::cudnn_convolution`, `aten::convolution_backward`."""
+
 
 @attrs.frozen(eq=False)
 class OpLaunches:
@@ -49,7 +55,7 @@ class OpLaunches:
     @property
     def is_convolution(self) -> bool:
         """Whether the op convolves, forward or backward."""
-        return "conv" in self.op.lower()
+        return _CONVOLUTION.match(self.op) is not None
 
 
 @attrs.frozen(eq=False)

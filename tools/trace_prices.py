@@ -81,6 +81,7 @@ class TracePrices:
         prices: By task; those that are not there have no price.
         collectives: What collectives take to send, which are not among the prices.
         diagnostics: What has none, and why.
+        turned: How many are priced in TF32 though their names do not say so.
 
     """
 
@@ -89,6 +90,7 @@ class TracePrices:
     prices: Mapping[int, Price]
     collectives: CollectivePrices
     diagnostics: tuple[Diagnostic, ...]
+    turned: int = 0
 
     @property
     def seconds(self) -> dict[int, float]:
@@ -118,25 +120,23 @@ def trace_prices(
     """
     found = {**dict(_by_signature(ops, target)), **dict(_by_facts(ops, target))}
     reasons: dict[tuple[str, str], list[int]] = defaultdict(list)
-    in_tf32 = {
-        id(launches): launches.uses_tf32
-        or (tf32_convolutions and launches.is_convolution)
-        for launches in ops.launches
-        if launches.key
+    tf32 = {
+        one.uses_tf32 or (tf32_convolutions and one.is_convolution)
+        for one in ops.launches
     }
-    expected, remarks = expected_kernels(ops.program, target, {*in_tf32.values()})
+    expected, remarks = expected_kernels(ops.program, target, tf32)
     turned = 0
     for launches in ops.launches:
-        mode = in_tf32.get(id(launches), False)
-        kernels = expected.get((launches.key, mode), [])
-        if mode != launches.uses_tf32 and any(k.kernel.math == "tf32" for k in kernels):
-            turned += len(launches.tasks)
+        turns = tf32_convolutions and launches.is_convolution and not launches.uses_tf32
+        kernels = expected.get((launches.key, launches.uses_tf32 or turns), [])
         missing = launches.missing or _unpriceable(kernels)
         unpriced = [task for task in launches.tasks if task not in found]
         if missing:
             reasons[launches.op, missing] += unpriced
         elif unpriced:
             found.update(_matched(ops, unpriced, kernels))
+            in_tf32 = any(one.kernel.math == "tf32" for one in kernels)
+            turned += len(unpriced) if turns and in_tf32 else 0
     found.update(_alike(ops, found))
     reasons = {
         why: [task for task in tasks if task not in found]
@@ -145,23 +145,11 @@ def trace_prices(
     collectives = collective_prices(ops.recorded, target)
     remarks = (
         *remarks,
-        *tf32_remark(ops, turned),
         *_missing(ops, reasons),
         *_spread(ops, found),
         *collectives.diagnostics,
     )
-    return TracePrices(ops, target, found, collectives, remarks)
-
-
-def tf32_remark(ops: TraceOps, count: int) -> Iterator[Diagnostic]:
-    """Say how many launches compute in another mode than their names say, if any."""
-    if count:
-        message = (
-            f"{count} launches of fp32 convolutions are priced in TF32, PyTorch's "
-            "default; --no-tf32 prices them as they were"
-        )
-        file = ops.recorded.trace.file
-        yield Diagnostic(Level.NOTE, "convolutions-tf32", message, file)
+    return TracePrices(ops, target, found, collectives, remarks, turned)
 
 
 def _unpriceable(kernels: Sequence[ExpectedKernel]) -> str:

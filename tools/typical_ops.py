@@ -32,16 +32,21 @@ their sizes say, one alone 10 to 60 %."""
 _PRODUCTS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
 _BATCHED = frozenset({"bmm", "baddbmm", "baddbmm_"})
 _NVJET = r"nvjet_(?:sm\d+_)?"
-_BF16 = re.compile(rf"bf16|bfloat16|_BBS_|{_NVJET}tst", re.IGNORECASE)
-_FP16 = re.compile(
-    rf"fp16|half|f16f16|_h(?:884|1688|16816)|_H[HS]S_|{_NVJET}h", re.IGNORECASE
-)
-"""How libraries name the types that they multiply: cuBLAS, CUTLASS, rocBLAS."""
+_NAMED: Mapping[str, re.Pattern[str]] = {
+    "bf16": re.compile(rf"bf16|bfloat16|_B[BS]S_|{_NVJET}ts", re.IGNORECASE),
+    "f16": re.compile(
+        rf"fp16|half|f16f16|_f16_|_h(?:884|1688|16816)|_H[HS]S_|{_NVJET}h",
+        re.IGNORECASE,
+    ),
+    "f32": re.compile(rf"sgemm|scudnn|float|f32|fp32|_SB_|{_NVJET}s", re.IGNORECASE),
+}
+"""How libraries name the types that they multiply: cuBLAS, CUTLASS, cuDNN, rocBLAS."""
 
 _OTHER = re.compile(
-    rf"depthwise|e4m3|e5m2|fp8|int8|imma|_i8816|{_NVJET}[qr]{{2}}", re.IGNORECASE
+    rf"depthwise|double|e4m3|e5m2|fp8|int8|imma|_i8816|{_NVJET}[qr]{{2}}",
+    re.IGNORECASE,
 )
-"""Kernels that are no products, or of types that traces do not name alike."""
+"""Kernels that are no products, or of types that few GPUs have."""
 
 _BLOCK = ((512, 128, 1), (128, 128, 3), (128, 512, 1))
 """Channels and widths of the convolutions of a block of ResNet-50, at 28x28."""
@@ -92,18 +97,18 @@ def typical_ratios(
     asked: dict[tuple[Kind, DType], list[OpLaunches]] = {}
     for launches in ops.launches:
         own = [names[task] for task in launches.tasks]
-        kind = _kind(launches, own)
-        if kind is not None:
-            asked.setdefault((kind, _dtype(own)), []).append(launches)
+        kind, dtype = _kind(launches, own), _dtype(own)
+        if kind is not None and dtype is not None:
+            asked.setdefault((kind, dtype), []).append(launches)
     found: dict[int, Typical] = {}
     for (kind, dtype), every in asked.items():
         ladder = _Ladder.of(kind, dtype, (origin, target))
         for launches in every:
-            convolves = kind not in (Kind.PRODUCT, Kind.BATCHED)
-            turns = tf32_convolutions and convolves and dtype == DTYPES["f32"]
+            convolves = tf32_convolutions and launches.is_convolution
+            turns = convolves and dtype == DTYPES["f32"] and not launches.uses_tf32
             modes = launches.uses_tf32, launches.uses_tf32 or turns
             measured_s = sum(ops.recorded.graph.stated_s[t] for t in launches.tasks)
-            one = Typical(kind, ladder.ratio(measured_s, modes), modes[0] < modes[1])
+            one = Typical(kind, ladder.ratio(measured_s, modes), turns)
             found |= dict.fromkeys(launches.tasks, one)
     return found
 
@@ -120,11 +125,12 @@ def _kind(launches: OpLaunches, kernels: Iterable[str]) -> Kind | None:
     return Kind.BATCHED if name in _BATCHED else None
 
 
-def _dtype(kernels: Sequence[str]) -> DType:
-    """Return what kernels multiply, by their names."""
-    if any(map(_BF16.search, kernels)):
-        return DTYPES["bf16"]
-    return DTYPES["f16" if any(map(_FP16.search, kernels)) else "f32"]
+def _dtype(kernels: Sequence[str]) -> DType | None:
+    """Return what kernels multiply, by their names; None if none of them says."""
+    for name, pattern in _NAMED.items():
+        if any(map(pattern.search, kernels)):
+            return DTYPES[name]
+    return None
 
 
 @attrs.frozen(eq=False)

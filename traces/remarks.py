@@ -75,12 +75,12 @@ def remarks(  # noqa: PLR0913 - one argument per finding
             "trace: they run where they were measured on their streams"
         )
         yield said(Level.NOTE, "trace-unmatched", message)
-    idle = _without_work(trace)
-    if idle:
-        names = ", ".join(f"{name} {times}" for name, times in idle.most_common())
+    empty = _without_work(trace)
+    if empty:
+        names = ", ".join(f"{name} {times}" for name, times in empty.most_common())
         message = (
-            f"{idle.total()} launches have no kernel in the trace, and take no time on "
-            f"the device here: {names}"
+            f"{empty.total()} launches have no kernel in the trace, and take no time "
+            f"on the device here: {names}"
         )
         yield said(Level.WARNING, "trace-launches", message)
     for what, times in sorted(unresolved.items()):

@@ -2,7 +2,7 @@
 
 Only where it matters: products read transposed matrices by other kernels, elementwise
 kernels move one element at a time where their operands lie differently, and so do those
-that join tensors where any is not in row-major order.
+that join tensors which are not all of one memory format.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _ELEMENTWISE = frozenset(name.split(".")[1] for name in ELEMENTWISE_HANDLERS) | 
 _JOIN = "cat"
 _PERMUTE, _AS_STRIDED = "aten.permute.default", "aten.as_strided.default"
 _MATRIX = 2
+_IMAGES = (4, 5)
+"""Axes of images and of volumes, batch and channels among them."""
 
 
 def declare(
@@ -65,7 +67,9 @@ def _order(
     if not tensor.strides or 0 in tensor.strides:
         return _row_major(tensor)  # not told; or broadcast along an axis
     elementwise = op.removesuffix("_") in _ELEMENTWISE
-    if op == _JOIN or (elementwise and not _lie_alike(tensor, arguments)):
+    if elementwise and not _lie_alike(tensor, arguments):
+        return memory_order(tensor)
+    if op == _JOIN and not _join_alike(arguments):
         return memory_order(tensor)
     return _row_major(tensor)
 
@@ -115,6 +119,29 @@ def _strided(
     }
     builder.call(AtenCall(_AS_STRIDED, arguments, (AtenTensor(name, type_),)))
     return Ref(name)
+
+
+def _join_alike(arguments: Iterable[RecordedArgument]) -> bool:
+    """Whether all that is joined has one memory format: rows first, or channels last.
+
+    Empty tensors have none.
+    """
+    lists = (listed for listed in arguments if isinstance(listed, tuple))
+    orders = {
+        memory_order(one) if one.strides else _row_major(one)
+        for listed in lists
+        for one in listed
+        if isinstance(one, RecordedTensor) and 0 not in one.shape
+    }
+    return len(orders) <= 1 and all(
+        order is not None and order in (tuple(range(len(order))), _channels_last(order))
+        for order in orders
+    )
+
+
+def _channels_last(order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the order of images whose channels lie innermost."""
+    return (0, *range(2, len(order)), 1) if len(order) in _IMAGES else ()
 
 
 def _is_transposed(tensor: RecordedTensor) -> bool:

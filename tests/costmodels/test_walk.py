@@ -51,7 +51,7 @@ def test_selecting_walks_through_digits() -> None:
     one, some, narrow, small, wave, long = price(
         [
             *(_topk(1, 32), _topk(2560, 32), _topk(1, 32, 16), _topk(1, 4)),
-            *(_topk(2561, 32), _topk(1, 32768)),
+            *(_topk(2561, 32), _topk(1, 16384)),
         ],
         V100,
         (WALK, ROOFLINE),
@@ -61,7 +61,7 @@ def test_selecting_walks_through_digits() -> None:
     assert one == some == small
     assert (narrow - floor_s) / (one - floor_s) == pytest.approx(10 / 18)
     assert (wave - floor_s) / (one - floor_s) == pytest.approx(2)
-    assert 5 < (long - floor_s) / (one - floor_s) < 32
+    assert 5 < (long - floor_s) / (one - floor_s) < 16
 
 
 def test_a_walk_of_many_sequences_is_bound_by_memory() -> None:

@@ -193,6 +193,8 @@ def test_gradients_tell_that_batches_are_normalised_in_training() -> None:
 HEADS = RecordedTensor((2, 4, 3, 8), F32, (96, 8, 32, 1))
 """Axes 1 and 2 have changed places."""
 
+CHANNELS_LAST = RecordedTensor((2, 4, 3, 8), F32, (96, 1, 32, 4))
+
 HALVES = RecordedTensor((2, 4, 3, 4), F32, (96, 24, 8, 1))
 """Half of each row."""
 
@@ -211,6 +213,10 @@ IN_LINE = RecordedTensor((2, 4, 3, 8), F32, (96, 24, 8, 1))
         (_op("neg", HALVES), ["view"]),
         (_op("cat", (HALVES, HALVES), 3), ["view", "view"]),
         (_op("cat", (HEADS, IN_LINE), 3), ["transpose"]),
+        (_op("cat", (HEADS, HEADS), 3), ["transpose", "transpose"]),
+        (_op("cat", (CHANNELS_LAST, CHANNELS_LAST), 1), []),
+        (_op("cat", (CHANNELS_LAST, IN_LINE), 1), ["transpose"]),
+        (_op("cat", (IN_LINE, _tensor(0)), 1), []),
         (_op("mul", RecordedTensor((2, 4), F32, (1, 0)),
              RecordedTensor((2, 4), F32, (4, 1))), []),
         (_op("mm", RecordedTensor((16, 8), F32, (1, 16)), W), ["transpose"]),

@@ -383,6 +383,7 @@ def test_additions_know_their_warps() -> None:
         ("assign(%half, %x)", False),
         ("assign(%x, %half)", True),
         ("add(%x, %half)", True),
+        ("mul(%x, %mask)", True),
         ("less(%x, %y)", False),
         ("where(%mask, %x, %y)", False),
     ],

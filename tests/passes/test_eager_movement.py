@@ -205,3 +205,24 @@ def test_several_tables_are_one_kernel() -> None:
     assert {name: ["embedding_bag"]} == launched(graph)
     tables = kernels(graph)[0].params.records("tables")
     assert [3.5, 2] == [table["pooling"] for table in tables]
+
+
+@pytest.mark.parametrize(
+    ("slices", "size", "walks"),
+    [(8192, 8, True), (1, 19_999, True), (1, 20_000, False), (5000, 400, False)],
+)
+def test_large_slices_are_selected_from_in_passes(
+    slices: int,
+    size: int,
+    walks: bool,  # noqa: FBT001
+) -> None:
+    """One block walks through a small one; large ones take a kernel for 8 bits each."""
+    graph = lower(f"""graph @g(%x: f32[{slices},{size}]) {{
+      %k = constant() {{dtype = !i64, shape = [1], elements = [2]}} : ?
+      %v, %p = topk(%x, %k) {{axis = 1}} : ?, ?
+      return %v, %p }}""")
+
+    found = [kernel for kernel in kernels(graph) if kernel.op == "topk"]
+
+    assert len(found) == (1 if walks else 5)
+    assert walks == all("steps" in kernel.params for kernel in found)
