@@ -119,7 +119,8 @@ def _selects(site: Site, x: Tensor, size: int) -> Iterator[Launch]:
     """
     slices, bits = x.numel // max(size, 1), x.type.dtype.bits
     params: dict[str, AttrValue] = {"rows": slices, "cols": size}
-    if size < next(least for most, least in _SEVERAL_BLOCKS if slices <= most):
+    several = next(least for most, least in _SEVERAL_BLOCKS if slices <= most)
+    if size < several or site.settings.on_cpu:
         params["steps"] = bits // _RADIX_BITS + _GATHERS
         yield vector_launch("topk", x.type.dtype, params, site.work)
         return

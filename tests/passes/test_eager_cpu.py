@@ -41,6 +41,16 @@ def test_an_op_is_one_kernel(arguments: str, node: str, expected: list[str]) -> 
     assert expected == _on_cpu(one_op(arguments, node))
 
 
+def test_large_slices_are_selected_from_once() -> None:
+    """No passes of several blocks: a processor walks through each slice."""
+    found = _on_cpu("""graph @g(%x: f32[1,30000]) {
+      %k = constant() {dtype = !i64, shape = [1], elements = [2]} : ?
+      %v, %p = topk(%x, %k) {axis = 1} : ?, ?
+      return %v, %p }""")
+
+    assert ["topk", "sort"] == found
+
+
 @pytest.mark.parametrize(("rows", "new"), [(16383, False), (16384, True)])
 def test_large_results_are_mapped_anew(rows: int, *, new: bool) -> None:
     """From 32 MiB on, in inference too: the heap does not hold them."""
