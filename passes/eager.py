@@ -357,6 +357,11 @@ def _scattered(inputs: tuple[Tensor, ...], numel: int) -> bool:
     return broadcast or len(layouts) > 1 or Layout.STRIDED in layouts
 
 
+_COPIES = frozenset({"cast", "copy"})
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
+_HALVES = frozenset({"fp16", "bf16"})
+
+
 def _converts(kind: str, inputs: tuple[Tensor, ...], out: Tensor) -> bool:
     """Whether elements are read, or written, in another type than they are computed in.
 
@@ -376,11 +381,6 @@ def _converts(kind: str, inputs: tuple[Tensor, ...], out: Tensor) -> bool:
     floats = {dtype_name(t.type.dtype) for t in wide}
     floats |= {to} if out.type.dtype.is_float else set()
     return len(floats) > 1
-
-
-_COPIES = frozenset({"cast", "copy"})
-_ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
-_HALVES = frozenset({"fp16", "bf16"})
 
 
 def copy_launch(tensor: Tensor, out: Tensor | None = None) -> Launch:

@@ -57,6 +57,10 @@ class OpLaunches:
         """Whether the op convolves, forward or backward."""
         return _CONVOLUTION.match(self.op) is not None
 
+    def takes_tf32(self, *, convolutions: bool) -> bool:
+        """Whether it uses TF32 where its kernels say so, or all *convolutions* do."""
+        return self.uses_tf32 or (convolutions and self.is_convolution)
+
 
 @attrs.frozen(eq=False)
 class TraceOps:

@@ -120,15 +120,11 @@ def trace_prices(
     """
     found = {**dict(_by_signature(ops, target)), **dict(_by_facts(ops, target))}
     reasons: dict[tuple[str, str], list[int]] = defaultdict(list)
-    tf32 = {
-        one.uses_tf32 or (tf32_convolutions and one.is_convolution)
-        for one in ops.launches
-    }
-    expected, remarks = expected_kernels(ops.program, target, tf32)
+    tf32 = [one.takes_tf32(convolutions=tf32_convolutions) for one in ops.launches]
+    expected, remarks = expected_kernels(ops.program, target, set(tf32))
     turned = 0
-    for launches in ops.launches:
-        turns = tf32_convolutions and launches.is_convolution and not launches.uses_tf32
-        kernels = expected.get((launches.key, launches.uses_tf32 or turns), [])
+    for launches, mode in zip(ops.launches, tf32, strict=True):
+        kernels = expected.get((launches.key, mode), [])
         missing = launches.missing or _unpriceable(kernels)
         unpriced = [task for task in launches.tasks if task not in found]
         if missing:
@@ -136,7 +132,7 @@ def trace_prices(
         elif unpriced:
             found.update(_matched(ops, unpriced, kernels))
             in_tf32 = any(one.kernel.math == "tf32" for one in kernels)
-            turned += len(unpriced) if turns and in_tf32 else 0
+            turned += len(unpriced) if in_tf32 and not launches.uses_tf32 else 0
     found.update(_alike(ops, found))
     reasons = {
         why: [task for task in tasks if task not in found]

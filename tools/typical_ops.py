@@ -103,12 +103,12 @@ def typical_ratios(
     found: dict[int, Typical] = {}
     for (kind, dtype), every in asked.items():
         ladder = _Ladder.of(kind, dtype, (origin, target))
+        turning = tf32_convolutions and dtype == DTYPES["f32"]
         for launches in every:
-            convolves = tf32_convolutions and launches.is_convolution
-            turns = convolves and dtype == DTYPES["f32"] and not launches.uses_tf32
-            modes = launches.uses_tf32, launches.uses_tf32 or turns
+            here, there = launches.uses_tf32, launches.takes_tf32(convolutions=turning)
             measured_s = sum(ops.recorded.graph.stated_s[t] for t in launches.tasks)
-            one = Typical(kind, ladder.ratio(measured_s, modes), turns)
+            ratio = ladder.ratio(measured_s, (here, there))
+            one = Typical(kind, ratio, turns_to_tf32=there and not here)
             found |= dict.fromkeys(launches.tasks, one)
     return found
 

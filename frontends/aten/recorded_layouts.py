@@ -46,7 +46,7 @@ def declare(
     order = _order(tensor, *call)
     if order is None:
         return _strided(builder, name, type_, tensor)
-    if order == _row_major(tensor):
+    if order == _row_major(len(order)):
         builder.input(AtenTensor(name, type_))
         return Ref(name)
     base = attrs.evolve(type_, shape=tuple(type_.shape[axis] for axis in order))
@@ -62,20 +62,21 @@ def _order(
 ) -> tuple[int, ...] | None:
     """Return the axes in the order of memory where it matters; None if it has holes."""
     if op in _PRODUCTS and _is_transposed(tensor):
-        *batch, rows, columns = _row_major(tensor)
+        *batch, rows, columns = _row_major(len(tensor.shape))
         return (*batch, columns, rows)
+    row_major = _row_major(len(tensor.shape))
     if not tensor.strides or 0 in tensor.strides:
-        return _row_major(tensor)  # not told; or broadcast along an axis
+        return row_major  # not told; or broadcast along an axis
     elementwise = op.removesuffix("_") in _ELEMENTWISE
     if elementwise and not _lie_alike(tensor, arguments):
         return memory_order(tensor)
     if op == _JOIN and not _join_alike(arguments):
         return memory_order(tensor)
-    return _row_major(tensor)
+    return row_major
 
 
-def _row_major(tensor: RecordedTensor) -> tuple[int, ...]:
-    return tuple(range(len(tensor.shape)))
+def _row_major(rank: int) -> tuple[int, ...]:
+    return tuple(range(rank))
 
 
 def memory_order(tensor: RecordedTensor) -> tuple[int, ...] | None:
@@ -128,13 +129,13 @@ def _join_alike(arguments: Iterable[RecordedArgument]) -> bool:
     """
     lists = (listed for listed in arguments if isinstance(listed, tuple))
     orders = {
-        memory_order(one) if one.strides else _row_major(one)
+        memory_order(one) if one.strides else _row_major(len(one.shape))
         for listed in lists
         for one in listed
         if isinstance(one, RecordedTensor) and 0 not in one.shape
     }
     return len(orders) <= 1 and all(
-        order is not None and order in (tuple(range(len(order))), _channels_last(order))
+        order is not None and order in (_row_major(len(order)), _channels_last(order))
         for order in orders
     )
 

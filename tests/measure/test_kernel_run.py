@@ -33,6 +33,9 @@ from perfc.measurements import (
 CPU = open_device("cpu")
 KERNELS = ("measure", "kernels", "--device", "cpu", "--suite", "quick")
 SECOND = str(1 / 60)
+ENOUGH = "0.5"
+"""Minutes in which a busy machine, too, times all copies in rounds enough: of two alone
+one may count as disturbed."""
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def _silent(line: str) -> None:
 def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> None:
     """Rows are of this machine, in the format, marked, and the models can take them."""
     path = tmp_path / name
-    done = command(*KERNELS, "--minutes", SECOND, "--op", "memcpy", "-o", str(path))
+    done = command(*KERNELS, "--minutes", ENOUGH, "--op", "memcpy", "-o", str(path))
     rows = read_rows(path, MEASUREMENTS)
 
     assert (0, "") == (done.code, done.out)
@@ -60,7 +63,7 @@ def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> Non
         assert CPU.source == row.source
         assert split_of(row.op, row.params) == row.split
         assert row.n is not None
-        assert row.n >= 1  # a busy machine has time for no more in a second
+        assert row.n >= 2
         assert (row.p10_us or 0) <= row.latency_us <= (row.p90_us or 0)
         assert kernel_of(row).work.bytes > 0
 
