@@ -141,11 +141,37 @@ def _lines(
         predicted = corrected_s(asked, p, known)
         yield _line(f"held-out sizes: {name}", asked, predicted, line)
     nodes = _single_nodes(samples)
-    for name in sorted({s.target.device.name for s in nodes}):
+    names = sorted({s.target.device.name for s in nodes})
+    for name in names:
+        if sum(sample.target.device.name == name for sample in nodes) > 1:
+            yield _together(name, samples, p, rows)
+    for name in names:
         mine = [s for s in nodes if s.target.device.name == name]
         others = [s for s in nodes if s.target.device.name != name]
         _, elsewhere = fit_systems(_untold(others, fitted=True))
         yield from _left_out(name, _untold(mine), elsewhere)
+
+
+def _together(
+    name: str,
+    samples: Sequence[CollectiveSample],
+    p: CollectiveParameters,
+    rows: Sequence[CollectiveRows],
+) -> str:
+    """Return the line of one node of a GPU, all its installations together."""
+    nodes = _single_nodes(samples)
+    mine = [
+        (sample.of(~sample.fitted), known)
+        for sample, known in zip(samples, rows, strict=True)
+        if sample in nodes and sample.target.device.name == name
+    ]
+    return _cells(
+        f"held-out sizes: {name}, the {len(mine)} of aiconfigurator together",
+        np.concatenate([corrected_s(asked, p, known) for asked, known in mine]),
+        np.concatenate([asked.measured_s for asked, _ in mine]),
+        np.concatenate([asked.collectives.bytes for asked, _ in mine]),
+        None,
+    )
 
 
 def _left_out(

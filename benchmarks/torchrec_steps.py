@@ -2,8 +2,9 @@
 
 The model of the traces `torchrec_v100_a2a_3` and `a2a_5` (a `torchrec` test of its
 training pipeline, BSD-3): 64 tables of 1,024 x 1,024 dealt to four GPUs, 4,096 samples
-each, in fp32. Steps beside those measured that did not stall, and each collective of
-more than 0.3 ms beside what it took on the rank that waited least.
+each, in fp32. Steps beside those measured that did not stall, and the large collectives
+in the order in which a step has them, each beside what it took on the rank that waited
+least.
 
 A model knows nothing of three things in these steps: `cudaMalloc`, which a settled
 run does not call; DDP's statistics of its first iterations, which wait for events; and
@@ -15,9 +16,10 @@ after the other; and a prediction told of the straggler against what was measure
 
 from __future__ import annotations
 
+import operator
 import statistics
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import perfc
@@ -34,7 +36,7 @@ MODEL = (
 
 TARGET = "p3.16xlarge"
 RANKS, BATCH = 4, 4096
-LEAST_US = 300.0
+LEAST_US = 150.0
 STALLED = 1.5
 """A step that takes so many times as long as the shortest has waited for memory."""
 
@@ -83,14 +85,58 @@ def main() -> None:
     report = perfc.analyze(model, TARGET)
     for text, one in (("", report), (" with contention", contended)):
         say(f"predicted{text}: {one.time_us / 1e3:.1f} ms")
-        for node in one.nodes:
-            if node["op"].startswith("c10d::") and node["duration_us"] > LEAST_US:
-                say(f"  {node['duration_us'] / 1e3:6.2f} ms  {node['op']} {node['id']}")
     straggling_us = _straggling_us()
     say(f"predicted with the straggler: {straggling_us / 1e3:.1f} ms")
     for name in ("a2a_3", "a2a_5"):
         files = sorted(folder.glob(f"torchrec_v100_{name}_r*.json.gz"))
-        _print_measured(name, read_ranks(files), report.time_us, straggling_us)
+        ranks = read_ranks(files)
+        _print_measured(name, ranks, report.time_us, straggling_us)
+        _print_collectives(ranks, report, contended)
+
+
+def _print_collectives(ranks: Sequence[Recorded], *reports: perfc.Report) -> None:
+    """Print each collective of a step beside its measured times."""
+    predicted = [_predicted(report) for report in reports]
+    for place, taken_us in enumerate(_measured(ranks, len(predicted[0]))):
+        middle_us = statistics.median(taken_us)
+        told = " ".join(f"{us / 1e3:5.2f}" for us in taken_us)
+        line = f"  {predicted[0][place][0]}: {told}, median {middle_us / 1e3:.2f} ms"
+        for text, nodes in zip(("alone", "with contention"), predicted, strict=True):
+            us = nodes[place][1]
+            line += f"; {text} {us / 1e3:.2f} {us / middle_us - 1:+.0%}"
+        say(line)
+
+
+def _predicted(report: perfc.Report) -> list[tuple[str, float]]:
+    """Return large collectives by id, from the first that sums on: those of backward.
+
+    The exchange of forward comes last, as in the traces, which begin in a backward.
+    """
+    nodes = [
+        node
+        for node in sorted(report.nodes, key=operator.itemgetter("start_us"))
+        if node["op"].startswith("c10d::") and node["duration_us"] > LEAST_US
+    ]
+    forward, *backward = [(node["id"], node["duration_us"]) for node in nodes]
+    return [*backward, forward]
+
+
+def _measured(ranks: Sequence[Recorded], count: int) -> list[list[float]]:
+    """Return what the same *count* collectives took, step by step.
+
+    Those of which a trace lacks a rank, at its beginning, are left out.
+    """
+    found: list[list[float]] = [[] for _ in range(count)]
+    place = 0
+    joint = align_collectives(ranks)
+    for group in joint.groups:
+        rank, task = next(iter(group.items()))
+        us = joint.ranks[rank].graph.stated_s[task] * 1e6
+        if us > LEAST_US:
+            if len(group) == len(ranks):
+                found[place % count].append(us)
+            place += 1
+    return found
 
 
 def _print_measured(
@@ -122,8 +168,6 @@ def _print_measured(
             say(f"  rank {rank.trace.rank} stood {time.us / 1e3:.1f} ms ({time.kind})")
     errors = (f"{one.error:+.1%}" for one in replayed)
     say(f"  replayed with measured kernels, all ranks: {', '.join(errors)}")
-    for kind, us in sorted(_collectives(ranks)):
-        say(f"  {us / 1e3:6.2f} ms  {kind}")
 
 
 def _without(rank: Recorded, stalls: Collection[Stall]) -> dict[int, float]:
@@ -141,18 +185,6 @@ def _settled(rank: Recorded) -> dict[int, float]:
     """Return seconds of 0 for all that."""
     straggling = {time.task: 0.0 for time in _straggling(rank)}
     return _without(rank, STATISTICS) | straggling
-
-
-def _collectives(ranks: Sequence[Recorded]) -> Iterator[tuple[str, float]]:
-    """Yield what each large collective took on the rank that waited least."""
-    joint = align_collectives(ranks)
-    for group in joint.groups:
-        if len(group) == len(ranks):
-            rank, task = next(iter(group.items()))
-            graph = joint.ranks[rank].graph
-            us = graph.stated_s[task] * 1e6
-            if us > LEAST_US:
-                yield graph.kernels[graph.kernel[task]].op.partition("(")[0], us
 
 
 if __name__ == "__main__":
