@@ -20,6 +20,7 @@ from perfc.ir import (
     Value,
 )
 from perfc.passes.base import PassContext, Transform
+from perfc.passes.buffer_broadcast import BufferBroadcast
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import BACKWARD
 from perfc.passes.gradient_buckets import Limits, Reduction, fill_buckets
@@ -50,9 +51,10 @@ class DataParallel(Transform):
 
     What `torch.nn.parallel.DistributedDataParallel` does. Gradients go to buckets in
     the order in which they become ready, times one over the ranks; a full bucket is
-    all-reduced while backward goes on, and the optimizer reads what comes back. Of an
-    inference all that there is are replicas. Run it behind `training`, and behind what
-    shares one model out among ranks: those are one replica then.
+    all-reduced while backward goes on, and the optimizer reads what comes back.
+    Buffers, as running statistics, are broadcast before forward. Of an inference all
+    that there is are replicas. Run it behind `training`, and behind what shares one
+    model out among ranks: those are one replica then.
 
     Embedding tables that are sharded are left out, and if there are any the ranks that
     share them are those that are data-parallel. Sparse gradients are gathered, rows and
@@ -65,6 +67,7 @@ class DataParallel(Transform):
         first_bucket_mb: The same of the first one.
         gradient_as_bucket_view: Whether gradients stay in their buckets; else they are
             copied back.
+        broadcast_buffers: Whether rank 0 sends its buffers to all others.
 
     Raises:
         UsageError: an option cannot be, or the ranks do not divide.
@@ -80,6 +83,7 @@ class DataParallel(Transform):
     bucket_mb: float = 25.0
     first_bucket_mb: float = 1.0
     gradient_as_bucket_view: bool = False
+    broadcast_buffers: bool = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -168,6 +172,8 @@ class DataParallel(Transform):
         buckets = fill_buckets(dense, limits)
         views = self.gradient_as_bucket_view
         Reduction(graph, communicator, buckets, rows, views).write()
+        if self.broadcast_buffers:
+            BufferBroadcast(graph, communicator).write()
         _remark(graph, ctx)
         return True
 

@@ -25,6 +25,7 @@ from perfc.passes.eager import (
     wanted_gradients,
 )
 from perfc.passes.eager_cudnn import DATA, FORWARD, WEIGHT, Convolution, contiguous
+from perfc.passes.eager_movement import same_copy_launch
 from perfc.passes.eager_product import gemm_launch
 from perfc.passes.eager_selection import kernel_launch
 
@@ -178,11 +179,11 @@ def _conv_tbc_backward(site: Site) -> Eager:
         sizes = [(1, inputs, outputs, rows) for rows in taps]
         launches += [gemm_launch(site, size, "tn") for size in sizes]
     if "bias" in wants:
-        launches += _sum_bias_tbc(grad)
+        launches += _sum_bias_tbc(site, grad)
     return Eager("aten::conv_tbc_backward", tuple(launches))
 
 
-def _sum_bias_tbc(grad: Tensor) -> list[Launch]:
+def _sum_bias_tbc(site: Site, grad: Tensor) -> list[Launch]:
     """Over steps, then over the batch; the result is copied over zeros."""
     dtype = grad.type.dtype
     steps, batch, channels = grad.shape
@@ -200,7 +201,7 @@ def _sum_bias_tbc(grad: Tensor) -> list[Launch]:
             vector_launch("reduction", dtype, {**params, "kind": "sum"}, work)
             for params, work in works
         ),
-        elementwise_launch("copy", (bias,), bias),
+        same_copy_launch(site, bias),
     ]
 
 

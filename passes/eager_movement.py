@@ -189,6 +189,17 @@ def memcpy_launch(nbytes: int, kind: str, *, pinned: bool, dtype: str) -> Launch
     return Launch(kernel, MEMCPY, TaskKind.COPY, kind, waits=waits)
 
 
+def same_copy_launch(site: Site, tensor: Tensor) -> Launch:
+    """Copy a tensor without holes to one that lies alike: the driver does it.
+
+    See `memcpy_eligible` in `aten/src/ATen/native/cuda/Copy.cu`. A CPU has a kernel.
+    """
+    if site.settings.on_cpu:
+        return elementwise_launch("copy", (tensor,), tensor)
+    dtype = dtype_name(tensor.type.dtype)
+    return memcpy_launch(tensor.nbytes, "d2d", pinned=True, dtype=dtype)
+
+
 def _copy(site: Site) -> Eager:
     x, out = site.operands[0], site.out
     if site.attributes.flag("unless_contiguous") and x.contiguous:

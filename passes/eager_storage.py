@@ -14,6 +14,7 @@ from perfc.passes.eager import (
     elementwise_launch,
     made_contiguous,
 )
+from perfc.passes.eager_movement import same_copy_launch
 from perfc.passes.eager_selection import kernel_launch
 from perfc.passes.eager_sorting import sort_rows
 
@@ -23,7 +24,9 @@ def _alias(site: Site) -> Eager:
 
 
 def _view(site: Site) -> Eager:
-    return Eager(site.attributes.text("call"), (), (Layout.STRIDED,))
+    contiguous = site.attributes.flag("contiguous")
+    layout = Layout.CONTIGUOUS if contiguous else Layout.STRIDED
+    return Eager(site.attributes.text("call"), (), (layout,))
 
 
 def _empty(site: Site) -> Eager:
@@ -41,9 +44,12 @@ def _overwrite(site: Site) -> Eager:
 
 
 def _assign(site: Site) -> Eager:
-    """One kernel, which converts, broadcasts and takes any strides."""
+    """One kernel, which converts, broadcasts and takes any strides; or a plain copy."""
     x, source = site.operands
-    if source.layout is x.layout:
+    alike = source.layout is x.layout
+    if alike and source.type == x.type and x.layout is not Layout.STRIDED:
+        launch = same_copy_launch(site, x)
+    elif alike:
         launch = elementwise_launch("copy", (source,), site.out)
     else:
         launch = copy_launch(source, site.out)

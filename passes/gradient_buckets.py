@@ -46,19 +46,19 @@ class Limits:
 
 @attrs.define(eq=False)
 class Bucket:
-    """Gradients that are reduced together.
+    """Tensors that are sent together.
 
     Attributes:
         dtype: Their element type.
         limit_bytes: The size at which it is full.
-        gradients: The gradients and where each begins, in elements.
+        tensors: The tensors and where each begins, in elements.
         elements: How many there are in all.
 
     """
 
     dtype: DType
     limit_bytes: int
-    gradients: dict[Value, int] = attrs.field(factory=dict["Value", int])
+    tensors: dict[Value, int] = attrs.field(factory=dict["Value", int])
     elements: int = 0
 
     @property
@@ -68,17 +68,17 @@ class Bucket:
 
     @property
     def last(self) -> Value:
-        """The gradient that is ready last."""
-        return next(reversed(self.gradients))
+        """The tensor that is ready last."""
+        return next(reversed(self.tensors))
 
-    def add(self, gradient: Value) -> None:
-        """Put one more gradient in."""
-        self.gradients[gradient] = self.elements
-        self.elements += _elements(gradient)
+    def add(self, tensor: Value) -> None:
+        """Put one more tensor in."""
+        self.tensors[tensor] = self.elements
+        self.elements += _elements(tensor)
 
 
 def _elements(value: Value) -> int:
-    """Return the size of a gradient.
+    """Return the size of a tensor.
 
     Raises:
         UnsupportedModelError: it depends on a symbol.
@@ -87,26 +87,26 @@ def _elements(value: Value) -> int:
     numel: Dim = typed(value).numel
     if isinstance(numel, Expr):
         msg = (
-            f"gradient {value} has {numel} elements; buckets are made before symbols "
+            f"{value} has {numel} elements; buckets are made before symbols "
             "are bound: fix the sizes of parameters"
         )
         raise UnsupportedModelError(msg)
     return numel
 
 
-def fill_buckets(gradients: Iterable[Value], limits: Limits) -> list[Bucket]:
-    """Deal gradients to buckets, in the order in which they are ready."""
+def fill_buckets(tensors: Iterable[Value], limits: Limits) -> list[Bucket]:
+    """Deal tensors to buckets, in the order in which they are ready."""
     filling: dict[DType, Bucket] = {}
     buckets: list[Bucket] = []
-    for gradient in gradients:
-        dtype = typed(gradient).dtype
+    for tensor in tensors:
+        dtype = typed(tensor).dtype
         bucket = filling.get(dtype)
         if bucket is None:
             is_first = all(other.dtype != dtype for other in buckets)
             limit = limits.first_bytes if is_first else limits.bytes
             bucket = filling[dtype] = Bucket(dtype, limit)
             buckets.append(bucket)
-        bucket.add(gradient)
+        bucket.add(tensor)
         if bucket.type.nbytes >= bucket.limit_bytes:
             del filling[dtype]
     return buckets
@@ -143,7 +143,7 @@ class Reduction:
     def write(self) -> None:
         """Reduce every gradient; who reads it after backward reads the result."""
         for number, bucket in enumerate(self.buckets):
-            self._places.update(dict.fromkeys(bucket.gradients, bucket))
+            self._places.update(dict.fromkeys(bucket.tensors, bucket))
             name = self.graph.fresh_name(f"bucket{number}")
             self._flat[id(bucket)] = self.graph.add_state(name, bucket.type)
         self.graph.rewrite(self._step)
@@ -173,7 +173,7 @@ class Reduction:
                 continue
             bucket = self._places[value]
             flat = self._flat[id(bucket)]
-            place: dict[str, AttrValue] = {"offset": bucket.gradients[value]}
+            place: dict[str, AttrValue] = {"offset": bucket.tensors[value]}
             flat = self._add("pack", (flat, value), f"{value.name}.packed", place)
             if value is bucket.last:
                 name = f"{value.name}.reduced"
@@ -191,7 +191,7 @@ class Reduction:
         buckets, self.buckets = self.buckets, ()
         for bucket in buckets:
             flat = self._flat[id(bucket)]
-            for gradient in bucket.gradients:
+            for gradient in bucket.tensors:
                 self._reduced[gradient] = self._returned(flat, gradient)
 
     def _returned(self, flat: Value, gradient: Value) -> Value:

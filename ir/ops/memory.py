@@ -8,6 +8,7 @@ from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     IN_PLACE,
+    OPTIONAL_BOOL,
     OPTIONAL_FLOAT,
     declared,
     first_operand,
@@ -81,7 +82,7 @@ VIEW = OpDef(
     arity=(1, 1),
     infer=declared,
     work=no_work,
-    attributes={"call": (str,)},
+    attributes={"call": (str,), "contiguous": OPTIONAL_BOOL},
     view=0,
     summary="some elements in place, as no other op says; without `call`, made before",
 )

@@ -44,7 +44,7 @@ def test_gradients_are_dealt_as_by_pytorch(
 
     values = _gradients(sizes).inputs
     found = [
-        [values.index(gradient) for gradient in bucket.gradients]
+        [values.index(gradient) for gradient in bucket.tensors]
         for bucket in fill_buckets(values, limits)
     ]
     assert sorted(wanted) == sorted(found)
@@ -56,7 +56,7 @@ def test_offsets_follow_one_another() -> None:
 
     (bucket,) = fill_buckets(values, Limits(1 << 20, 1 << 20))
 
-    assert [0, 3, 8] == list(bucket.gradients.values())
+    assert [0, 3, 8] == list(bucket.tensors.values())
     assert (15, values[-1]) == (bucket.elements, bucket.last)
 
 
