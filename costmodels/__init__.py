@@ -33,9 +33,7 @@ from perfc.costmodels.collective_share import (
 )
 from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
 from perfc.costmodels.collective_terms import CollectiveParameters
-from perfc.costmodels.collective_time import (
-    collective_seconds,
-)
+from perfc.costmodels.collective_time import collective_seconds, node_rate
 from perfc.costmodels.columns import ColumnTable, KernelColumns
 from perfc.costmodels.conv import CONV, launches_winograd
 from perfc.costmodels.conv_simt import ConvParameters
@@ -358,6 +356,7 @@ __all__ = [
     "memory_boundedness",
     "miss_curve",
     "networks",
+    "node_rate",
     "parse_popularity",
     "parse_profile",
     "price",

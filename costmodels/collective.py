@@ -68,6 +68,32 @@ class Installation:
     ll_by_peer: bool
     rows: CollectiveRows
 
+    @property
+    def links(self) -> Links:
+        """What the model sees of it, with which its rows were weighed."""
+        links = _links_of(self.device, several=bool(self.fabric))
+        return attrs.evolve(links, ll_by_peer=self.ll_by_peer)
+
+    def far(self, c: Collectives) -> Floats:
+        """Return how far collectives across nodes lie from its rows, 0 to 1, (rows,).
+
+        Smaller ones than any, by four octaves, go by LL, which no row there does; on
+        four times as many nodes NCCL may choose another algorithm.
+        """
+        if not self.fabric:
+            return np.zeros(len(c))
+        octaves = np.log2(LEAST_ACROSS / np.maximum(c.bytes, 1.0)) / 4
+        doublings = np.log2(c.nodes / self.rows.rows.nodes.max()) / 2
+        found: Floats = np.clip(np.maximum(octaves, doublings), 0.0, 1.0)
+        return found
+
+
+@functools.cache
+def _links_of(device: str, *, several: bool) -> Links:
+    """Return those of the system of a GPU's maker."""
+    target = load_target(MAKERS_SYSTEMS.get(device, device))
+    return collective_links(target, several=several)
+
 
 @functools.cache
 def collective_parameters() -> CollectiveParameters:
@@ -120,22 +146,24 @@ class CollectiveModel:
         p = self.parameters or collective_parameters()
         seconds = collective_seconds(c, links, p)
         known = np.zeros(len(c), dtype=np.bool_)
-        seen, told = known.copy(), known.copy()
+        seen, told, far = known.copy(), known.copy(), np.ones(len(c))
         for part, one in self._installed(c, kernels.text(SOFTWARE), target, system):
             asked, chosen = c.take(part), attrs.evolve(links, ll_by_peer=one.ll_by_peer)
-            factor = np.exp(one.rows.rising_log_factor(asked, chosen, p))
+            factor = np.exp(one.rows.rising_log_factor(asked, one.links, p))
             seconds[part] = collective_seconds(asked, chosen, p) * factor
-            known[part] |= one.rows.covers(asked)
-            seen[part] = told[part] = True
+            if chosen.link_bytes_per_s == one.links.link_bytes_per_s:
+                known[part] |= one.rows.covers(asked)
+                seen[part] = told[part] = True
+                far[part] = one.far(asked)
         mine = target.collectives if self.measured else None
         if mine is not None:
             # Held once: times that a profile changes rise already. Its few rows are no
             # more than a hint where they do not lie.
             factor_of = mine.log_factor if told.any() else mine.rising_log_factor
-            seconds *= np.exp(factor_of(c, links, p))
+            seconds *= np.exp(factor_of(c, _links_for(mine, links, target), p))
             known |= mine.covers(c)
             told[:] = True
-        shared, own = _sigmas(c, known, seen, system)
+        shared, own = _sigmas(c, known, seen, far, system)
         return Estimate(
             seconds,
             shared,
@@ -156,11 +184,15 @@ class CollectiveModel:
         # What was measured over a switch says nothing of GPUs joined otherwise.
         if not self.measured or system.topology != usual_topology(target):
             return found
+        network = Links.of(target, system).network_of_node
         for nodes, fabric in ((c.nodes <= 1, ""), (c.nodes > 1, system.fabric)):
             mine = [
                 i
                 for i in installations()
-                if i.device == target.device.name and i.fabric == fabric
+                if i.device == target.device.name
+                and i.fabric == fabric
+                # Nor what was measured on other NICs, or for other shares of them.
+                and (not fabric or i.links.network_of_node == network)
             ]
             named = {i.software for i in mine}
             default = ~np.isin(software, list(named))
@@ -187,6 +219,16 @@ def collective_links(target: Target, *, several: bool) -> Links:
     return Links.of(target, _system(target, several=several))
 
 
+def _links_for(rows: CollectiveRows, links: Links, target: Target) -> Links:
+    """Return the links that a profile's rows were weighed with.
+
+    Those of a system with a network, if any of them are of several nodes.
+    """
+    if (rows.rows.nodes <= 1).all() or links.nics:
+        return links
+    return collective_links(target, several=True)
+
+
 def _system(target: Target, *, several: bool) -> System:
     system = assumed_system(target)
     if not several or system.fabric:
@@ -204,14 +246,15 @@ def _sigmas(
     c: Collectives,
     known: NDArray[np.bool_],
     seen: NDArray[np.bool_],
+    far: Floats,
     system: System,
 ) -> tuple[Floats, Floats]:
     """Return shared and own uncertainty of each.
 
     On a curve that was measured; of a measured system elsewhere; on a system that was
     not. Where the switch adds up and nobody has measured it there, and where members
-    are joined in a way that no fitted system has, wider; so is what is smaller than
-    anything measured across nodes, which goes by LL.
+    are joined in a way that no fitted system has, wider; so is, bit by bit, what lies
+    *far* from all that was measured across nodes.
     """
     stated: Mapping[str, Any] = fitted(FILE)["sigma"]
     shared, own = (
@@ -225,9 +268,8 @@ def _sigmas(
     switched = c.uses_switch & ~known & system.multicast
     switch = np.where(switched, float(stated["switch"]), 0.0)
     foreign = (system.topology == PCIE) | (c.nodes > 1)
-    small = (c.nodes > 1) & (c.bytes < LEAST_ACROSS)
-    guessed = (foreign & ~seen) | (small & ~known)
-    wide = np.where(guessed, float(stated["other_links"]), 0.0)
+    share = np.where(seen, np.where(known, 0.0, far), foreign)
+    wide = share * float(stated["other_links"])
     found: Floats = np.maximum.reduce((shared, switch, wide))
     return found, own
 

@@ -55,6 +55,11 @@ class Links:
     network: float = 1.0
     """The same of rates between nodes."""
 
+    @property
+    def network_of_node(self) -> tuple[float, int, int]:
+        """The NICs of a node: bytes per second of each, how many, for how many GPUs."""
+        return self.nic_bytes_per_s, self.nics, self.gpus_per_node
+
     @classmethod
     def of(cls, target: Target, system: System) -> Links:
         """Return those of a system of targets."""

@@ -6,12 +6,13 @@ import difflib
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 import attrs
 
 from perfc.costmodels.calibration import is_profile, parse_calibration, refuse
-from perfc.costmodels.catalog import find_sheet
+from perfc.costmodels.catalog import find_sheet, is_path
 from perfc.costmodels.fit_check import coefficient_problems
 from perfc.costmodels.kernel_fit import fits_of
 from perfc.costmodels.measured_rows import MeasuredKernels
@@ -92,7 +93,10 @@ def _calibrated(
     """Return the target of a profile: its sheet, with what was measured."""
     found = parse_calibration(document, where)
     try:
-        base_where, base = _document(found.target)
+        sheet = found.target
+        if is_path(sheet):  # as it is found from the profile
+            sheet = str(Path(path).parent / sheet)
+        base_where, base = _document(sheet)
         if is_profile(base):
             message = f"device.target is {found.target!r}, expected a sheet"
             raise UsageError(message)

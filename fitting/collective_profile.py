@@ -19,12 +19,17 @@ from perfc.costmodels import (
     collective_links,
     collective_parameters,
     left_out_one_by_one,
+    node_rate,
     price_table,
     weighed,
 )
-from perfc.measurements import Measurement, kernel_of
+from perfc.measurements import Measurement, MeasurementError, kernel_of
 
 Floats = NDArray[np.float64]
+
+_MOST = 2.5
+"""Times the links' rate, beyond which no row is believed: a switch that adds up halves
+what a GPU sends, and the links of a sheet may be a little off."""
 
 
 @attrs.frozen(eq=False)
@@ -54,7 +59,7 @@ def fit_collectives(
     """Return what the collectives among rows say of *target*; None if there are none.
 
     Raises:
-        MeasurementError: a size is missing.
+        MeasurementError: a size is missing, or a time is shorter than the links allow.
         PerfcError: ranks are on several nodes, and no network is known.
 
     """
@@ -65,12 +70,32 @@ def fit_collectives(
     measured_s = np.array([row.latency_us for row in chosen]) * 1e-6
     c, p = Collectives.of(table), collective_parameters()
     links = collective_links(target, several=bool((c.nodes > 1).any()))
+    _check_rates(chosen, c, measured_s, target)
     seconds = price_table(table, target, [COLLECTIVE]).seconds
     off = np.log(measured_s / seconds)
     found = weighed(c, off, links, p)
     left = left_out_one_by_one(c, off, links, p)
     after = _mape(seconds * np.exp(left), measured_s) if len(chosen) > 1 else None
     return CollectiveFit(found, _mape(seconds, measured_s), after)
+
+
+def _check_rates(
+    rows: Sequence[Measurement], c: Collectives, measured_s: Floats, target: Target
+) -> None:
+    """Refuse what in a node goes faster than its links: times in another unit."""
+    own = collective_links(target, several=False)
+    least_s = c.wire / (_MOST * np.maximum(node_rate(c, own), 1.0))
+    faster = np.flatnonzero((c.nodes <= 1) & (measured_s < least_s))
+    if len(faster):
+        at = faster[0]
+        row, us = rows[at], measured_s[at] * 1e6
+        reached, links = c.wire[at] / measured_s[at] / 1e9, node_rate(c, own)[at] / 1e9
+        msg = (
+            f"{row.op} of {c.bytes[at]:,.0f} bytes in {us:g} us: "
+            f"{reached:,.0f} GB/s leave each GPU of {target.name}, whose links have "
+            f"{links:,.0f}; are its times in microseconds, and of this system?"
+        )
+        raise MeasurementError(msg)
 
 
 def _mape(seconds: Floats, measured_s: Floats) -> float:

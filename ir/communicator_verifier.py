@@ -24,7 +24,8 @@ def verify_communicators(program: Program) -> None:
     Raises:
         VerifyError: a collective has more members than there are ranks that run it, or
             members that are not there; ranks of a group run different collectives, or
-            one of them fewer, for whom the others would wait forever.
+            one of them fewer, for whom the others would wait forever; tensors that meet
+            are of other sizes.
 
     """
     if program.recorded or sum(len(rank.ranks) for rank in program.classes) == 1:
@@ -92,6 +93,24 @@ def _check_meetings(group: str, users: Mapping[RankClass, Sequence[Node]]) -> No
         if len(said) > 1:
             msg = f"{where}, which ranks run as {' and as '.join(said)}"
             raise VerifyError(msg)
+        if unlike := _unlike(nodes):
+            msg = f"{where}, {unlike}"
+            raise VerifyError(msg)
+
+
+def _unlike(nodes: Sequence[Node]) -> str:
+    """Say which tensors of other sizes meet; empty if none do, or sizes are open."""
+    if nodes[0].op in _PAIR or nodes[0].op == "all_to_all":
+        return ""
+    types = [node.operands[0].type for node in nodes]
+    sizes = {
+        (str(type_.dtype), type_.numel): str(type_)
+        for type_ in types
+        if type_ is not None and isinstance(type_.numel, int)
+    }
+    return f"which ranks run with {' and with '.join(sizes.values())}" * (
+        len(sizes) > 1
+    )
 
 
 def _name(node: Node) -> str:

@@ -20,6 +20,7 @@ lines.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -71,6 +72,8 @@ _TESTS: Mapping[str, str] = {
 }
 """Ops by what the program, or the log that is named after it, is called."""
 
+_SUMS = frozenset({"all_reduce", "reduce_scatter"})
+
 _BUS_FACTOR_ERROR = 0.06
 """Bandwidths are printed to the hundredth of a GB/s: rates above 1 tell the factor."""
 
@@ -83,6 +86,7 @@ class NcclLogError(PerfcError):
 class _Head:
     """What a log says before its table."""
 
+    ranks: Sequence[int]
     hosts: Sequence[str]
     devices: Sequence[str]
     version: str
@@ -128,6 +132,7 @@ def read_nccl_log(path: Path, target: str | None = None) -> list[Measurement]:
             f"{len(head.hosts)}"
         )
         raise NcclLogError(msg)
+    _check_ranks(head, path)
     cells = _cells(lines, first, names, path)
     op = _op(path, lines, cells, len(head.hosts))
     where = _target(head, path) if target is None else _checked(target, head, path)
@@ -147,7 +152,25 @@ def _head(lines: Sequence[str]) -> _Head:
         if found := _ITERATIONS.search(line):
             iterations = iterations or int(found["n"])
     hosts = [host for host, _ in ranks.values()]
-    return _Head(hosts, [device for _, device in ranks.values()], version, iterations)
+    return _Head(
+        [*ranks], hosts, [device for _, device in ranks.values()], version, iterations
+    )
+
+
+def _check_ranks(head: _Head, path: Path) -> None:
+    """Refuse ranks of which some are missing, or nodes that have unlike numbers."""
+    lost = sorted({*range(max(head.ranks) + 1)} - {*head.ranks})
+    if lost:
+        msg = (
+            f"{path}: expected a line '# Rank …' for each of {max(head.ranks) + 1} "
+            f"GPUs, found none of rank {lost[0]}"
+        )
+        raise NcclLogError(msg)
+    counts = Counter(head.hosts)
+    if len({*counts.values()}) > 1:
+        told = ", ".join(f"{n} on {host}" for host, n in counts.items())
+        msg = f"{path}: expected as many GPUs on each node, found {told}"
+        raise NcclLogError(msg)
 
 
 def _columns(lines: Sequence[str], path: Path) -> tuple[list[str], int]:
@@ -214,7 +237,30 @@ def _op(
     cells: Sequence[tuple[int, Mapping[str, str]]],
     ranks: int,
 ) -> str:
-    """Return the op that the log, its name or its rates tell."""
+    """Return the op that the log, its name or its rates tell.
+
+    Raises:
+        NcclLogError: none of them does, or the table is of another.
+
+    """
+    op = _named_op(path, lines) or _op_of_rates([row for _, row in cells], ranks)
+    if not op:
+        msg = (
+            f"{path}: cannot tell the collective: the log does not name its program; "
+            "name the file after it, as alltoall_perf.log"
+        )
+        raise NcclLogError(msg)
+    number, row = cells[0]
+    adds = row.get("redop", "none") != "none"
+    if adds != (op in _SUMS):
+        found = f"redop {row['redop']}" if adds else "no redop"
+        msg = f"{path}: line {number}: a table of {op} with {found}"
+        raise NcclLogError(msg)
+    return op
+
+
+def _named_op(path: Path, lines: Sequence[str]) -> str:
+    """Return the op that the log or its name tells, empty if neither does."""
     said = [line for line in lines if "_perf" in line or "Collective test" in line]
     for text in (*said, path.name):
         for pattern, op in _TESTS.items():
@@ -225,14 +271,7 @@ def _op(
             known = ", ".join(_TESTS.values())
             msg = f"{path}: {found[0]} tests none of what is modelled: {known}"
             raise NcclLogError(msg)
-    told = _op_of_rates([row for _, row in cells], ranks)
-    if told:
-        return told
-    msg = (
-        f"{path}: cannot tell the collective: the log does not name its program; name "
-        "the file after it, as alltoall_perf.log"
-    )
-    raise NcclLogError(msg)
+    return ""
 
 
 def _op_of_rates(rows: Sequence[Mapping[str, str]], ranks: int) -> str:
@@ -280,8 +319,16 @@ def _checked(target: str, head: _Head, path: Path) -> str:
     GPUs whose names nobody knows may be any; so may those of a sheet of one's own. That
     a CPU has no collectives is said where they are fitted.
     """
-    device = load_target(target).device
+    loaded = load_target(target)
+    device, system = loaded.device, loaded.system
     gpu = device.name
+    most = max(Counter(head.hosts).values())
+    if system is not None and most > system.gpus_per_node:
+        msg = (
+            f"{path}: the test ran on {most} GPUs of a node; one of {target} has "
+            f"{system.gpus_per_node}"
+        )
+        raise NcclLogError(msg)
     if device.synchronous or gpu not in target_names():
         return target
     for name in dict.fromkeys(head.devices):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import attrs
 
@@ -14,6 +16,7 @@ from perfc.costmodels import (
     HostProfile,
     MeasuredKernels,
     PerName,
+    is_path,
     is_possible,
     load_profile,
     load_target,
@@ -46,7 +49,7 @@ class Calibrated:
     """A profile and how it was found.
 
     Attributes:
-        target: Name of the sheet that it refines; empty for a host alone.
+        target: Name or path of the sheet that it refines; empty for a host alone.
         fields: Fields of the sheet that were measured.
         device: Coefficients and errors of the kernels; None without kernel rows.
         host: Host times; None without any.
@@ -111,8 +114,10 @@ def calibrate_rows(
     collectives = fit_collectives(rows, target)
     if device is None and host is None and collectives is None:
         raise _nothing_to_fit(left_out)
+    sheet = _target_of(rows)
+    named = sheet if is_path(sheet) else target.name
     return Calibrated(
-        target.name, fields, device, host, measured, collectives, left_out, refused
+        named, fields, device, host, measured, collectives, left_out, refused
     )
 
 
@@ -162,17 +167,23 @@ def _with_dispatch(
     return attrs.evolve(host, profile=profile)
 
 
-def profile_of(found: Calibrated, name: str, rows: Sequence[Measurement]) -> str:
-    """Return the profile as TOML."""
+def profile_of(found: Calibrated, output: Path, rows: Sequence[Measurement]) -> str:
+    """Return the profile as TOML, as it is to stand in *output*.
+
+    A sheet of the user's own is named as it is found from there.
+    """
+    sheet = found.target
+    if is_path(sheet):
+        sheet = os.path.relpath(sheet, output.parent)
     sources = "; ".join(sorted({row.source for row in rows}))
     return profile_text(
         ProfileHead(
-            name=name,
+            name=output.stem,
             source=f"perfc calibrate from {len(rows)} rows",
             date=datetime.now(tz=UTC).date().isoformat(),
             software=" ".join(sources.split()) or "unknown",
         ),
-        target=found.target if found.device or found.collectives else "",
+        target=sheet if found.device or found.collectives else "",
         fields=found.fields,
         fits=found.device.fits if found.device is not None else (),
         measured=found.measured,

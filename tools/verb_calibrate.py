@@ -134,7 +134,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         rows = _measured(device or "cpu", minutes * 60, keep, seed)
         unread = Counter[str]()
     found = calibrate_rows(rows, unread)
-    _write(output, profile_of(found, output.stem, rows))
+    _write(output, profile_of(found, output, rows))
     for line in summary(found) if not quiet else ():
         click.echo(line)
     return 0

@@ -95,6 +95,10 @@ def _infer_exchange(
 ) -> Sequence[Abstract]:
     communicator_ranks(attributes)
     x = operands[0].type
+    size = attributes.get("bytes")
+    if isinstance(size, int) and size < 0:
+        msg = f"an exchange of {size} bytes, expected at least 0"
+        raise VerifyError(msg)
     if attributes.get("shape") is None:
         return [Abstract(x)]
     shape = attributes.dims("shape")

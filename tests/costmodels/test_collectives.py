@@ -193,6 +193,28 @@ def test_what_is_smaller_than_was_measured_across_nodes_is_less_sure() -> None:
     assert found.sigma_shared[0] > 2 * found.sigma_shared[1]
 
 
+@pytest.mark.parametrize("gbit_per_s", [100, 200, 400, 800])
+def test_rows_of_a_network_say_nothing_of_another(gbit_per_s: int) -> None:
+    """Eight NICs a node carry no more than they can, and not much less."""
+    rate = {"network.nic_gbit_per_s": str(gbit_per_s)}
+    kernel = _kernel(size=2**30, ranks=64, nodes=8, gpus_per_node=8)
+    found, own = (
+        _priced(load_target("dgx-h100", fields), kernel) for fields in (rate, {})
+    )
+    bus = 2**30 * 2 * 63 / 64 / found.seconds[0]
+
+    assert 0.7 < bus / min(gbit_per_s * 1e9, 450e9) < 1.0
+    assert (gbit_per_s == 400) == (found.sigma_shared[0] == own.sigma_shared[0])
+
+
+def test_many_more_nodes_than_were_measured_are_less_sure() -> None:
+    """Ten nodes were; NCCL may choose another algorithm for 128."""
+    kernels = [_kernel(size=2**30, ranks=8 * n, nodes=n) for n in (10, 16, 128)]
+    sigmas = _priced(load_target("dgx-h100"), *kernels).sigma_shared.tolist()
+
+    assert sigmas == sorted(set(sigmas))
+
+
 def test_fast_cards_without_a_link_go_over_pcie() -> None:
     """An L4 has no NVLink: its collectives take the bus's time, and are less sure."""
     card, module = (load_target(name) for name in ("l4", "a100-sxm-80g"))

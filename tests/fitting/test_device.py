@@ -33,7 +33,7 @@ def _as_perfc(kernel: Kernel, seconds: float) -> float:
 
 def _profile(rows: list[Measurement], folder: Path) -> str:
     path = folder / "mine.toml"
-    path.write_text(profile_of(calibrate_rows(rows), "mine", rows), encoding="utf-8")
+    path.write_text(profile_of(calibrate_rows(rows), path, rows), encoding="utf-8")
     return str(path)
 
 

@@ -64,7 +64,7 @@ def test_a_profile_prices_with_what_it_took(tmp_path: Path) -> None:
     found = _calibrated("cpu", _as_shipped(1.0))
     rows = products("cpu", _as_shipped(1.0), "event")
     path = tmp_path / "mine.toml"
-    path.write_text(profile_of(found, "mine", rows), encoding="utf-8")
+    path.write_text(profile_of(found, path, rows), encoding="utf-8")
 
     assert "\nshipped = 1.0\n" in path.read_text(encoding="utf-8")
     assert found.device is not None

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from perfc.ir import Program, VerifyError, parse_program, verify_communicators
+from perfc.ir import (
+    Program,
+    VerifyError,
+    parse_program,
+    print_program,
+    verify_communicators,
+)
 
 
 def _program(*classes: tuple[Sequence[int], Sequence[str]]) -> Program:
@@ -89,3 +95,12 @@ def test_who_would_wait_forever_is_refused(program: Program, says: str) -> None:
     """The line names the collective, the group, and who is missing."""
     with pytest.raises(VerifyError, match=says):
         verify_communicators(program)
+
+
+def test_tensors_of_other_sizes_do_not_meet() -> None:
+    """NCCL would hang, or write beyond the smaller one."""
+    small = _program(((0,), [_reduce("a")]), ((1,), [_reduce("a")]))
+    text = print_program(small).replace("%x: f32[8,8]", "%x: f32[16,8]", 1)
+
+    with pytest.raises(VerifyError, match=r"run with f32\[16,8\] and with f32\[8,8\]"):
+        verify_communicators(parse_program(text))

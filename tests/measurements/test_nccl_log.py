@@ -126,6 +126,22 @@ def test_sums_are_told_by_their_bus_factor(
         (nccl_log(TIMES).replace("14.25", "nan", 1), "expected a time above 0 us"),
         (nccl_log(TIMES).replace("    0 ", "    7 ", 1), "7 wrong results"),
         (nccl_log(TIMES).replace("    0\n", "\n", 1), "expected 13 columns"),
+        (
+            nccl_log(TIMES).replace("#  Rank  2", "# "),
+            "of 4 GPUs, found none of rank 2",
+        ),
+        (
+            nccl_log(TIMES, hosts=("a", "a", "a", "b")),
+            "expected as many GPUs on each node, found 3 on a, 1 on b",
+        ),
+        (
+            nccl_log(TIMES, program="all_gather_perf"),
+            "a table of all_gather with redop sum",
+        ),
+        (
+            nccl_log(TIMES, redop="none"),
+            "a table of all_reduce with no redop",
+        ),
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, text: str, message: str) -> None:

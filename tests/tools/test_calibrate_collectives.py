@@ -190,3 +190,75 @@ def test_a_cpu_has_no_collectives(command: Command, log: Path, tmp_path: Path) -
     assert 1 == result.code
     assert "collectives on cpu: only GPUs that NCCL joins are modelled" in result.err
     assert not output.exists()
+
+
+SHEET = """
+name = "ours"
+target = "b200-sxm-180g"
+[node]
+gpus = { value = 4, source = "node" }
+topology = { value = "nvswitch", source = "node" }
+[network]
+fabric = { value = "infiniband", source = "node" }
+nics = { value = 4, source = "node" }
+nic_gbit_per_s = { value = 400, source = "node" }
+[sources]
+node = "a rack of our own"
+"""
+
+
+def test_a_profile_of_a_system_of_ones_own(
+    command: Command, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sheet is found from where the profile lies, whoever calls from where."""
+    sheet, output = tmp_path / "ours.toml", tmp_path / "profiles" / "mine.toml"
+    sheet.write_text(SHEET, encoding="utf-8")
+    output.parent.mkdir()
+    call = ("calibrate", "--from", str(log), "--target", str(sheet), "-o", str(output))
+    result = command(*call)
+    monkeypatch.chdir(output.parent)
+
+    assert (0, "") == (result.code, result.err)
+    assert ("ours", "mine") == (
+        load_target("mine.toml").name,
+        load_target("mine.toml").profile,
+    )
+
+
+def test_a_log_of_more_gpus_than_a_node_has_is_refused(
+    command: Command, log: Path, tmp_path: Path
+) -> None:
+    """Sixteen GPUs on one host are no DGX."""
+    hosts = ("node-a",) * 16
+    log.write_text(nccl_log({4096: 14.25}, hosts=hosts, factor=1.875))
+    output = tmp_path / "a.toml"
+    call = ("calibrate", "--from", str(log), "--target", "dgx-b200", "-o", str(output))
+    result = command(*call)
+
+    assert (1, False) == (result.code, output.exists())
+    assert "the test ran on 16 GPUs of a node; one of dgx-b200 has 8" in result.error
+
+
+def test_rows_of_several_nodes_say_something_of_one(
+    command: Command, log: Path, tmp_path: Path
+) -> None:
+    """A profile without a system has its maker's network for such rows."""
+    hosts = ("node-a",) * 4 + ("node-b",) * 4
+    log.write_text(nccl_log({1 << 26: 900.0}, hosts=hosts, factor=1.75))
+    output = tmp_path / "mine.toml"
+    result = command("calibrate", "--from", str(log), "-o", str(output))
+
+    assert 0 == result.code
+    assert 0 < _seconds(str(output), 1 << 20) < 1e-3
+
+
+def test_what_no_link_carries_is_refused(
+    command: Command, log: Path, tmp_path: Path
+) -> None:
+    """512 MB in 27 us are no microseconds of this GPU."""
+    log.write_text(nccl_log({1 << 29: 27.0}))
+    output = tmp_path / "a.toml"
+    result = command("calibrate", "--from", str(log), "-o", str(output))
+
+    assert (1, False) == (result.code, output.exists())
+    assert "GB/s leave each GPU of b200-sxm-180g, whose links have 900" in result.error
