@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.ir import BUSY_KINDS, TaskKind
 from perfc.passes import MemoryUse, arrival, task_mask
 from perfc.tools.results import Results
+from perfc.tools.stretches import Stretch, Stretches, disjoint, idle, total_s
 
 Json: TypeAlias = dict[str, Any]
-Stretch: TypeAlias = tuple[float, float]
-"""From when to when, in seconds."""
-
 US = 1e6
 _COMPUTE = BUSY_KINDS - {TaskKind.COLLECTIVE}
 _COLLECTIVE = frozenset({TaskKind.COLLECTIVE})
@@ -25,9 +22,9 @@ def rank_entries(results: Results, uses: Sequence[MemoryUse]) -> list[Json]:
     """Return one entry per class of identical ranks, times in microseconds.
 
     Communication is exposed where the rank runs no kernel and no copy meanwhile. A
-    rank waits from when it could start a collective to when the last rank can; it is
-    late by as much as it holds up all others alone. Imbalance compares what a rank
-    computes with the mean over all ranks.
+    rank waits from when it could start a collective to when the last rank can, as far
+    as it has nothing else to run; it is late by as much as it alone makes another
+    wait. Imbalance compares what a rank computes with the mean over all ranks.
 
     Args:
         results: What the passes left.
@@ -60,20 +57,15 @@ def rank_entries(results: Results, uses: Sequence[MemoryUse]) -> list[Json]:
 
 def busy_s(results: Results, number: int, kinds: frozenset[TaskKind]) -> float:
     """Seconds during which any task of some kinds of a rank class runs."""
+    return total_s(_runs(results, number, kinds))
+
+
+def _runs(results: Results, number: int, kinds: frozenset[TaskKind]) -> Stretches:
+    """Return when tasks of some kinds of a rank class run."""
     chosen = np.flatnonzero(task_mask(results.hosted[number].graph, kinds))
-    return _covered_s(
-        results.class_tasks(results.schedule.starts_s, number)[chosen],
-        results.class_tasks(results.schedule.ends_s, number)[chosen],
-    )
-
-
-def _covered_s(start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> float:
-    """Return how long any of some stretches of time lasts."""
-    order = np.lexsort((end_s, start_s))
-    start_s, end_s = start_s[order], end_s[order]
-    reached_s = np.maximum.accumulate(np.concatenate([[0.0], end_s]))[:-1]
-    alone_s = np.maximum(0.0, end_s - np.maximum(start_s, reached_s))
-    return sum(alone_s.tolist(), start=0.0)
+    start_s = results.class_tasks(results.schedule.starts_s, number)[chosen]
+    end_s = results.class_tasks(results.schedule.ends_s, number)[chosen]
+    return np.stack([start_s, end_s], axis=1)
 
 
 def comm_s(results: Results, number: int) -> float:
@@ -93,47 +85,32 @@ def exposed_s(results: Results, number: int) -> float:
 
 def bubble_s(results: Results) -> float:
     """Return how long a rank waits for others and does nothing else, on average."""
-    waiting, _ = _stretches(results)
-    idle_s: list[float] = []
-    for number, stretches in enumerate(waiting):
-        busy = task_mask(results.hosted[number].graph, BUSY_KINDS)
-        start_s = results.class_tasks(results.schedule.starts_s, number)[busy]
-        end_s = results.class_tasks(results.schedule.ends_s, number)[busy]
-        both = np.concatenate([np.stack([start_s, end_s], axis=1), _columns(stretches)])
-        whole_s = _covered_s(both[:, 0], both[:, 1])
-        idle_s.append(whole_s - _covered_s(start_s, end_s))
     counts = [len(rank.ranks) for rank in results.program.classes]
-    return max(0.0, float(np.average(idle_s, weights=counts)))
+    return float(np.average(_meetings(results)[0], weights=counts))
 
 
 def _meetings(results: Results) -> tuple[list[float], list[float]]:
-    """Return how long each class waits for others, and they for it alone."""
-    waiting, late = _stretches(results)
-    return [_total_s(own) for own in waiting], [_total_s(own) for own in late]
-
-
-def _stretches(results: Results) -> tuple[list[list[Stretch]], list[list[Stretch]]]:
-    """Return when each class waits for others, and they for it alone."""
-    waiting: list[list[Stretch]] = [[] for _ in results.hosted]
-    late: list[list[Stretch]] = [[] for _ in results.hosted]
+    """Return how long each class idly waits for others, and others for it alone."""
+    count = len(results.hosted)
+    busy = [disjoint(_runs(results, number, BUSY_KINDS)) for number in range(count)]
+    waiting: list[list[Stretch]] = [[] for _ in range(count)]
+    late: list[list[Stretch]] = [[] for _ in range(count)]
     ends_s = [*results.schedule.end_s, 0.0]
     for _, members in results.timeline.stages:
         if not members:
             continue
-        times_s = [arrival(results.timeline, ends_s, task)[0] for task in members]
-        last_s = max(times_s)
-        for task, time_s in zip(members, times_s, strict=True):
-            waiting[results.place(task)[0]].append((time_s, last_s))
-        latest = results.place(members[times_s.index(last_s)])[0]
-        late[latest].append((sorted(times_s)[-2], last_s))
-    return waiting, late
+        came = sorted(
+            (arrival(results.timeline, ends_s, task)[0], results.place(task)[0])
+            for task in members
+        )
+        last_s, latest = came[-1]
+        for time_s, number in came[:-1]:
+            waiting[number] += idle((time_s, last_s), busy[number])
+        time_s, number = came[-2]
+        late[latest] += idle((time_s, last_s), busy[number])
+    return _totals_s(waiting), _totals_s(late)
 
 
-def _total_s(stretches: Sequence[Stretch]) -> float:
-    """Return how long they last; what several streams wait at once counts once."""
-    columns = _columns(stretches)
-    return _covered_s(columns[:, 0], columns[:, 1])
-
-
-def _columns(stretches: Sequence[Stretch]) -> NDArray[np.float64]:
-    return np.array(stretches, dtype=np.float64).reshape(-1, 2)
+def _totals_s(stretches: Sequence[Sequence[Stretch]]) -> list[float]:
+    """Return how long each list's last; what overlaps counts once."""
+    return [total_s(np.array(own).reshape(-1, 2)) for own in stretches]

@@ -61,6 +61,21 @@ def test_samples_of_a_batch_that_ranks_share_are_counted_once(
     assert headline.endswith(f" samples/s{whose}")
 
 
+def test_who_stands_still_is_late_and_others_wait(command: Command) -> None:
+    """A rank waits where it has nothing else to run; the straggler holds them up."""
+    piped = ("--pass", "pipeline-parallel{stages=4,microbatches=4}")
+    still = ("--pass", "straggler{rank=2,us=50000}", "--format", "json")
+    asked = ("analyze", *STEP, *piped, *still)
+    ranks = {entry["ranks"][0]: entry for entry in command(*asked).report["ranks"]}
+
+    assert all(
+        r["compute_us"] + r["waiting_us"] <= r["time_us"] for r in ranks.values()
+    )
+    assert 2 == max(ranks, key=lambda number: ranks[number]["late_us"])
+    assert 2 == min(ranks, key=lambda number: ranks[number]["waiting_us"])
+    assert all(ranks[n]["waiting_us"] > 45e3 for n in (0, 1, 3))
+
+
 def test_an_inference_is_piped(command: Command) -> None:
     """Forward alone: the second stage waits for the first."""
     options = ("--batch", "32", "--pass", "pipeline-parallel{stages=2,microbatches=4}")
