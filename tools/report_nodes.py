@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from perfc.costmodels import COLLECTIVES
 from perfc.ir import BUSY_KINDS, NOWHERE, Graph, LaunchGraph, LaunchOp, Location
 from perfc.passes import fused_nodes
 from perfc.tools.module_names import common_name
@@ -29,6 +30,7 @@ NODE_KEYS = (
     "duration_us_p95",
     "flops",
     "bytes",
+    "message_bytes",
     "cost_model",
     "provenance",
     "on_critical_path",
@@ -166,9 +168,12 @@ class _OpView:
 
     def _work(self, device: Sequence[int]) -> Json:
         graph = self.results.hosted[self.rank].graph
-        numbers = [graph.kernel[i] for i in device if graph.kernel[i] >= 0]
-        works = [graph.kernels[number].work for number in numbers]
+        kernels = [
+            graph.kernels[graph.kernel[i]] for i in device if graph.kernel[i] >= 0
+        ]
+        sent = [kernel for kernel in kernels if kernel.op in COLLECTIVES]
         return {
-            "flops": sum(work.flops for work in works),
-            "bytes": sum(work.bytes for work in works),
+            "flops": sum(kernel.work.flops for kernel in kernels),
+            "bytes": sum(kernel.work.bytes for kernel in kernels),
+            "message_bytes": sum(kernel.params.integer("bytes") for kernel in sent),
         }

@@ -88,6 +88,7 @@ SCHEMA: Schema = {
             "duration_us_p95": float,
             "flops": int,
             "bytes": int,
+            "message_bytes": int,
             "cost_model": str,
             "provenance": PROVENANCES,
             "on_critical_path": bool,
