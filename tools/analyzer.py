@@ -213,6 +213,9 @@ def check_world(ranks: int, target: Target) -> None:
             f"{ranks} ranks do not fill nodes of {system.gpus_per_node} GPUs, "
             f"which {target.name} has; choose {least} or {least + system.gpus_per_node}"
         )
+        if not ranks % (whole + 1):
+            each = ranks // (whole + 1)
+            msg += f", or take {each} of each node: --set node.gpus={each}"
         raise UnsupportedModelError(msg)
 
 

@@ -140,6 +140,8 @@ def test_an_inference_is_replicated(command: Command) -> None:
         (("--target", "a100", "--ranks", "16"), 1, "16 ranks need 2 nodes"),
         (("--target", "cpu", "--ranks", "2"), 1, "only GPUs that NCCL joins"),
         ((*DGX, "--ranks", "12"), 1, "12 ranks do not fill nodes of 8 GPUs"),
+        ((*DGX, "--ranks", "12"), 1, "take 6 of each node: --set node.gpus=6"),
+        ((*DGX, "--ranks", "13"), 1, "has; choose 8 or 16"),
         ((*DGX, "--ranks", "x"), 2, "'x' is not a valid integer"),
         ((*DGX, "--ranks", "0"), 2, "0 is not in the range"),
         ((*DGX, "--ranks", "2000000"), 2, "2000000 is not in the range"),
