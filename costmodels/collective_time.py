@@ -20,8 +20,8 @@ bytes once; of sums of whole numbers of one byte NCCL does not make use of it, n
 the rows that were fitted, for four GPUs and fewer.
 
 Between nodes a ring crosses the network once a node, with all NICs of the node that
-belong to members: the slower of network and link sets the rate. What is small goes by
-LL, sums by a tree of the nodes. All-to-all and
+belong to members: the slower of network and link sets the rate. Sums of many ranks go by
+a tree of the nodes, whose way is shorter; what is small goes by LL. All-to-all and
 send/recv go from GPU to GPU, each at its own NIC's rate.
 """
 
@@ -66,6 +66,13 @@ once."""
 
 _LL_RING_RATE, _LL_TREE_RATE = 1 / 2, 1 / 3.8
 """Share of the rate that is left to it (`tuning.cc`)."""
+
+_TREE_US = (8.4, 14.0, 4.0)
+"""Of Simple by a tree: the same."""
+
+_TREE_CHUNK, _CHANNELS_PER_NIC = 2**19, 2
+"""Bytes that a channel of a tree passes on at once (an eighth of NCCL_BUFFSIZE), and how
+many channels share a NIC."""
 
 _LL_SHARE, _LL128_SHARE = 1 / 2, 120 / 128
 """Of the bytes that LL and LL128 send, those that are not flags."""
@@ -328,7 +335,23 @@ def _network_ring_s(
         p.ring_simple_rate * _ring_rate(c, links), p.network_rate * node_bytes_per_s
     )
     simple += _network_start_s(links, p) + crossings * step_s + c.wire / rate
-    found: Floats = np.minimum(simple, _network_ll_s(c, rate, links))
+    tree = np.where(c.op == "all_reduce", _network_tree_s(c, rate, links), np.inf)
+    found: Floats = np.minimum.reduce((simple, tree, _network_ll_s(c, rate, links)))
+    return found
+
+
+def _network_tree_s(c: Collectives, rate: Floats, links: Links) -> Floats:
+    """Return what a sum by a tree of nodes and a chain in each takes, up and down.
+
+    The latencies are NCCL's own figures. Each on the way passes on a chunk once it has
+    all of it, so that the way takes as many of them longer. No parameter is fitted to
+    rows; of 80 ranks on 10 nodes 32 MB to 1 GB are within 8 %.
+    """
+    channels = _CHANNELS_PER_NIC * np.clip(c.per_node, 1, max(links.nics, 1))
+    chunk_s = np.minimum(_TREE_CHUNK * channels, c.bytes) / rate
+    up_and_down = 2 * np.log2(c.nodes), 2 * (c.per_node - 1)
+    filled_s = (up_and_down[0] + up_and_down[1]) * chunk_s
+    found: Floats = _ll_s(_TREE_US, *up_and_down, links) + filled_s + c.wire / rate
     return found
 
 

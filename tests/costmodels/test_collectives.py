@@ -185,6 +185,17 @@ def test_small_sums_go_by_a_tree_of_nodes() -> None:
     assert gathers[1] > 10 * gathers[0]
 
 
+def test_large_sums_of_many_nodes_go_by_a_tree_too() -> None:
+    """Sixteen times the nodes add a few chunks' time, not sixteen times the steps."""
+    sums, gathered = (
+        _seconds("dgx-h100", *(_kernel(op, 2**27, 8 * n, n) for n in (8, 128)))
+        for op in ("all_reduce", "all_gather")
+    )
+
+    assert sums[1] < 1.5 * sums[0]
+    assert gathered[1] > 4 * gathered[0]
+
+
 def test_what_is_smaller_than_was_measured_across_nodes_is_less_sure() -> None:
     """Rows of a measured cluster begin at 32 MiB; NCCL's own figures hold below."""
     small, large = (_kernel(size=2**n, ranks=64, nodes=8) for n in (20, 28))
