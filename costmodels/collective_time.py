@@ -20,8 +20,8 @@ bytes once; of sums of whole numbers of one byte NCCL does not make use of it, n
 the rows that were fitted, for four GPUs and fewer.
 
 Between nodes a ring crosses the network once a node, with all NICs of the node that
-belong to members: the slower of network and link sets the rate. Sums of many ranks go by
-a tree of the nodes, whose way is shorter; what is small goes by LL. All-to-all and
+belong to members: the slower of network and link sets the rate. Sums of many ranks go
+by a tree of the nodes, whose way is shorter; what is small goes by LL. All-to-all and
 send/recv go from GPU to GPU, each at its own NIC's rate.
 """
 
@@ -71,8 +71,8 @@ _TREE_US = (8.4, 14.0, 4.0)
 """Of Simple by a tree: the same."""
 
 _TREE_CHUNK, _CHANNELS_PER_NIC = 2**19, 2
-"""Bytes that a channel of a tree passes on at once (an eighth of NCCL_BUFFSIZE), and how
-many channels share a NIC."""
+"""Bytes that a channel of a tree passes on at once (an eighth of NCCL_BUFFSIZE), and
+how many channels share a NIC."""
 
 _LL_SHARE, _LL128_SHARE = 1 / 2, 120 / 128
 """Of the bytes that LL and LL128 send, those that are not flags."""

@@ -294,7 +294,8 @@ def _rates(*, tensor: bool) -> tuple[str, ...]:
     )
 
 
-_COPIES = ("host_link.h2d_gb_per_s", "host_link.d2h_gb_per_s")
+COPIES = ("host_link.h2d_gb_per_s", "host_link.d2h_gb_per_s")
+"""What large copies to the device and back reach."""
 _BANDWIDTH = ("gpu.memory_gb_per_s",)
 
 PROPORTIONS: tuple[Proportion, ...] = (
@@ -317,7 +318,7 @@ PROPORTIONS: tuple[Proportion, ...] = (
     Proportion(level=_level_of("gpu.memory_bus_bits"), followers=_BANDWIDTH),
     Proportion(level=_level_of("gpu.memory_data_rate_gt_per_s"), followers=_BANDWIDTH),
     Proportion(level=_level_of("gpu.memory_gib"), followers=("gpu.memory_usable_gib",)),
-    Proportion(level=host_link_gb_per_s, followers=_COPIES),
+    Proportion(level=host_link_gb_per_s, followers=COPIES),
     Proportion(
         level=_level_of("runtime.stream_gap_us", 1), followers=("runtime.graph_gap_us",)
     ),

@@ -19,6 +19,7 @@ import attrs
 
 from perfc.costmodels.catalog import find_sheet
 from perfc.costmodels.sheet_fields import (
+    COPIES,
     FieldValue,
     host_link_gb_per_s,
     quoted,
@@ -181,8 +182,12 @@ def _has_multicast(topology: str, gpu: Device) -> bool:
 
 
 def _way(fields: Fields) -> Link:
-    """Return the way between GPUs over the host's PCIe, or through its memory."""
-    rate = host_link_gb_per_s(fields) * 1e9
+    """Return the way between GPUs over the host's PCIe, or through its memory.
+
+    It carries what copies to the host reach, not what the bus has by name.
+    """
+    reached = (float(fields[name]) for name in COPIES if name in fields)
+    rate = min(host_link_gb_per_s(fields), *reached) * 1e9
     generation = fields.get("host_link.pcie_generation")
     if generation is None:  # the GPU is the host's processor
         rate = float(fields["gpu.memory_gb_per_s"]) * 1e9

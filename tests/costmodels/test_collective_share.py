@@ -32,7 +32,7 @@ def _shares(  # noqa: PLR0913 - what a collective is
 
 @pytest.mark.parametrize(
     ("target", "ranks", "blocks"),
-    [("p3.16xlarge", 4, 8), ("dgx-a100", 8, 24), ("dgx-h100", 8, 32), ("l4", 2, 3)],
+    [("p3.16xlarge", 4, 8), ("dgx-a100", 8, 24), ("dgx-h100", 8, 32), ("l4", 2, 2)],
 )
 def test_blocks_follow_from_links(target: str, ranks: int, blocks: int) -> None:
     """Two for each link of 25 GB/s, 32 at most; traces of a quad of V100 show 8."""
