@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from perfc.costmodels import load_target
-from perfc.ir import Scenario
+from perfc.ir import Program, Scenario
 from perfc.passes import (
     DumpDir,
     Instrument,
@@ -21,8 +21,10 @@ from perfc.passes import (
 )
 from perfc.tools.arguments import integers, log_timing
 from perfc.tools.files import write_result
+from perfc.tools.modes import INFERENCE
 from perfc.tools.plugin_option import plugin_option
 from perfc.tools.program import read_program
+from perfc.tools.torch_source import is_factory, read_torch
 
 
 @click.command(
@@ -70,7 +72,7 @@ def opt(  # noqa: PLR0913 - one argument per option
     verified after every pass.
     """
     passes = parse_pipeline(pipeline)
-    program = read_program(file).bind(integers(dims, "--dim"))
+    program = _read(file).bind(integers(dims, "--dim"))
     timing = Timing()
     instruments: list[Instrument] = []
     if reproducer is not None:
@@ -93,3 +95,10 @@ def opt(  # noqa: PLR0913 - one argument per option
     if verbose:
         log_timing(timing)
     return 0
+
+
+def _read(file: str) -> Program:
+    """Read a file, a workload, or what a function of a Python file makes."""
+    if is_factory(file):
+        return read_torch(file, mode=INFERENCE, optimizer=None)
+    return read_program(file)

@@ -90,6 +90,10 @@ def test_recorded_backward_is_not_shared(
     expected = f"small is recorded with PyTorch's own backward pass, and {name} changes"
     assert expected in done.err
     assert "save torch.export.export(module, arguments) as a .pt2 file" in done.err
+    derived = ("--pass", f"{name}{{ranks=2}}", "--pass", "training")
+    done = command("analyze", f"{model}:small", "--target", "dgx-a100", *derived)
+    assert 0 == done.code, done.err
+    assert "training · fp32" in done.out
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "amp-bf16"])
@@ -398,3 +402,11 @@ def test_custom_ops_are_costed_by_bytes_and_by_their_formula() -> None:
     finally:
         del counter.flop_registry[op]
     assert 32 == report.summary["flops"]
+
+
+def test_factory_is_printed(command: Command, model: str) -> None:
+    """`perfc opt` reads what `perfc analyze` does."""
+    done = command("opt", "-p", "shape-inference", f"{model}:small")
+
+    assert 0 == done.code, done.err
+    assert "linear(" in done.out
