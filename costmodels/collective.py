@@ -16,6 +16,7 @@ from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import (
     LEAST_ACROSS,
     collective_seconds,
+    near_switch,
 )
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.links import Links
@@ -163,7 +164,10 @@ class CollectiveModel:
             seconds *= np.exp(factor_of(c, _links_for(mine, links, target), p))
             known |= mine.covers(c)
             told[:] = True
-        shared, own = _sigmas(c, known, seen, far, system)
+        foreign = (system.topology == PCIE) | (c.nodes > 1)
+        away = np.where(seen, np.where(known, 0.0, far), foreign)
+        switched = near_switch(c, links, p) & ~known
+        shared, own = _sigmas(known, seen, away, switched)
         return Estimate(
             seconds,
             shared,
@@ -243,18 +247,17 @@ def _system(target: Target, *, several: bool) -> System:
 
 
 def _sigmas(
-    c: Collectives,
     known: NDArray[np.bool_],
     seen: NDArray[np.bool_],
-    far: Floats,
-    system: System,
+    away: Floats,
+    switched: NDArray[np.bool_],
 ) -> tuple[Floats, Floats]:
     """Return shared and own uncertainty of each.
 
     On a curve that was measured; of a measured system elsewhere; on a system that was
-    not. Where the switch adds up and nobody has measured it there, and where members
-    are joined in a way that no fitted system has, wider; so is, bit by bit, what lies
-    *far* from all that was measured across nodes.
+    not. Where the switch may add up and nobody has measured it, and, bit by bit, what
+    lies *away* from all that was measured, 0 to 1, as where members are joined in a way
+    that no fitted system has, wider.
     """
     stated: Mapping[str, Any] = fitted(FILE)["sigma"]
     shared, own = (
@@ -265,11 +268,8 @@ def _sigmas(
         )
         for part in (0, 1)
     )
-    switched = c.uses_switch & ~known & system.multicast
     switch = np.where(switched, float(stated["switch"]), 0.0)
-    foreign = (system.topology == PCIE) | (c.nodes > 1)
-    share = np.where(seen, np.where(known, 0.0, far), foreign)
-    wide = share * float(stated["other_links"])
+    wide = away * float(stated["other_links"])
     found: Floats = np.maximum.reduce((shared, switch, wide))
     return found, own
 

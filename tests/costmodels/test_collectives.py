@@ -247,7 +247,7 @@ def test_intervals_say_what_was_measured() -> None:
     known = _priced(h100, _kernel("all_gather"))
     near = _priced(h100, _kernel("broadcast"))
     unseen = _priced(b200, _kernel("all_gather"))
-    switch = _priced(h100, _kernel(dtype="bf16"))
+    switch = _priced(h100, _kernel(size=2**24, dtype="bf16"))
 
     sigmas = [
         float(np.hypot(e.sigma_shared[0], e.sigma_independent[0]))
