@@ -11,7 +11,7 @@ from perfc.ir.errors import ParseError, PerfcError
 from perfc.ir.lexer import error, tokenize
 from perfc.ir.quoting import unquote
 from perfc.ir.record import AttrValue, Record
-from perfc.ir.types import DType, parse_dtype
+from perfc.ir.types import DTYPES, DType, parse_dtype
 
 _WORDS: dict[str, AttrValue] = {"none": None, "true": True, "false": False}
 _MAX_DEPTH = 60
@@ -113,7 +113,8 @@ class Reader:
     def _scalar(self) -> AttrValue:
         kind, text = self._kinds[self._position], self._texts[self._position]
         if kind not in _SCALARS or (kind == "word" and text not in _WORDS):
-            self.expected("a value")
+            typed = f" (an element type is !{text})" if text in DTYPES else ""
+            self.expected(f"a value{typed}")
         self._position += 1
         try:
             return _SCALARS[kind](text)

@@ -159,6 +159,7 @@ _BROKEN = [
     (_body("f() {a = " + "2" * 5000 + "}"), "line 2: a number is too long"),
     (_body("f() {a = 1, a = 2}"), "line 2: a is given twice"),
     (_body("f(x)"), "line 2: expected a value, found 'x'"),
+    (_body("f(%x) {dtype = f16}"), "a value (an element type is !f16), found 'f16'"),
     (_body("f() loc{where = 3}"), "line 2: a location has name, module, source"),
     (_body("f() {a = <B/2>}"), "line 2: not a dimension: 'B/2'"),
     (_body("f() {a = <B//0>}"), "it divides by zero"),
