@@ -6,6 +6,8 @@ each, in fp32. Steps beside those measured that did not stall, and the large col
 in the order in which a step has them, each beside what it took on the rank that waited
 least.
 
+Rows come by functional collectives, as the traces show (`_AlltoAllSingleBackward`).
+
 A model knows nothing of three things in these steps: `cudaMalloc`, which a settled
 run does not call; DDP's statistics of its first iterations, which wait for events; and
 20 ms that rank 2 stands still before each exchange of rows, forward and backward, in
@@ -58,7 +60,7 @@ def _model(*late: Straggler) -> perfc.Model:
         mode="training",
         optimizer="rowwise_adagrad",
         ranks=RANKS,
-        transforms=[ShardEmbeddings(RANKS), *late],
+        transforms=[ShardEmbeddings(RANKS, functional=True), *late],
     )
 
 

@@ -1,7 +1,8 @@
 """Reverse mode: from a loss back to the parameters, as eager autograd goes.
 
 Autograd runs the recorded ops by descending sequence number, which is the order of
-the nodes reversed. What arrives at a value from several readers is added up, in
+the nodes reversed; a collective that is a `request` goes back as soon as all readers
+have sent its gradient. What arrives at a value from several readers is added up, in
 place where nothing else holds the memory of the sum so far, not even the tensor that it
 is a view of; a parameter takes over the last of it, unless it is a view that parameters
 must not be.
@@ -191,6 +192,7 @@ class Backward:
     _views: set[Value] = attrs.field(factory=set[Value], init=False)
     _grads: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
     _awaited: dict[Value, int] = attrs.field(factory=dict[Value, int], init=False)
+    _answered: set[Node] = attrs.field(factory=set[Node], init=False)
 
     def run(self, loss: Value) -> Mapping[Value, Value]:
         """Return the dense gradient of each parameter that *loss* depends on."""
@@ -200,8 +202,25 @@ class Backward:
         self.tape.location = Location(phase=BACKWARD)
         self._pending[loss] = self.tape.full(typed(loss), 1.0)
         for node in reversed(reached):
-            self._step(node)
+            if node not in self._answered:
+                self._step(node)
+                self._answer_requests(node)
         return self._grads
+
+    def _answer_requests(self, reader: Node) -> None:
+        """Send the gradients of requests of which *reader* was the last to go back.
+
+        The wait of a request stands in front of its first reader, so that its node of
+        autograd is the next to run (TorchRec's `All2All_Pooled_Wait`); who reads the
+        gradient runs in its own turn, as `All2All_Pooled_Req` waits for it there.
+        """
+        for value in dict.fromkeys(reader.operands):
+            node = value.producer
+            if node is None or not node.attributes.get("request"):
+                continue
+            if not self._awaited.get(value, 1):
+                self._step(node)
+                self._answered.add(node)
 
     def _reached(self, nodes: list[Node], loss: Value) -> list[Node]:
         """Return the nodes that *loss* depends on; count who sends gradients."""

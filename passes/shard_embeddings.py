@@ -64,6 +64,11 @@ class ShardEmbeddings(Transform):
             `bf16` or `fp8`; if empty, their own.
         early: Whether tables are looked up first, so that rows come back while the
             dense features are computed; else where the model looks them up.
+        functional: Whether functional collectives bring the rows, as
+            `torch.distributed.nn.functional.all_to_all_single`: gradients go back
+            (`_AlltoAllSingleBackward`) where the rows were sent, behind the backward
+            pass of the dense features. Else TorchRec's requests: their gradients go
+            back as soon as they are complete, and are waited for there.
         only: A rank that stands for all, as if each had its tables; -1 for all ranks
             as they are.
 
@@ -82,6 +87,7 @@ class ShardEmbeddings(Transform):
     per_node: int = 8
     qcomm: str = ""
     early: bool = True
+    functional: bool = False
     only: int = -1
 
     def __attrs_post_init__(self) -> None:
@@ -161,7 +167,7 @@ class ShardEmbeddings(Transform):
         tape.constants = "shard"
         payload: DType | None = PAYLOADS[self.qcomm]
         exchanges = [
-            Exchange(tape, bags, deal, rank // deal.among, payload)
+            Exchange(tape, bags, deal, rank // deal.among, payload, self.functional)
             for deal in deals(bags.tables, plan, self._world)
         ]
         local = _kept_local(graph, bags, plan)

@@ -45,6 +45,7 @@ class Exchange:
         deal: Which place has what.
         place: The place of this rank.
         payload: Element type of pooled rows on their way; None for their own.
+        functional: Whether the collective that brings rows is no request.
 
     """
 
@@ -53,6 +54,7 @@ class Exchange:
     deal: Deal
     place: int
     payload: DType | None
+    functional: bool = False
 
     def send(self) -> Value:
         """Write it up to the collective that brings the rows of this rank's samples."""
@@ -61,7 +63,9 @@ class Exchange:
         if self.payload is not None and self.payload != typed(sent).dtype:
             sent = self._named("quantize").op("cast", sent, dtype=self.payload)
         if self.deal.among > 1 and self._own:
-            sent = self._named("output").op("reduce_scatter", sent, **self._place())
+            alone = len(self.deal.places) == 1
+            scattered = {**self._place(), **self._request(last=alone)}
+            sent = self._named("output").op("reduce_scatter", sent, **scattered)
         return self._exchanged(sent) if len(self.deal.places) > 1 else sent
 
     def receive(self, got: Value) -> list[tuple[Shard, Value]]:
@@ -200,8 +204,15 @@ class Exchange:
             most = max(max(widths) * len(widths), sum(widths))
             uneven["bytes"] = batch * most * (typed(sent).dtype.bits // 8)
         tape, shape = self._named("output"), (batch * sum(widths),)
-        attributes = {**self._across(), **uneven}
+        attributes = {**self._across(), **uneven, **self._request(last=True)}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
+
+    def _request(self, *, last: bool) -> dict[str, AttrValue]:
+        """Let the last collective be waited for where rows are read first.
+
+        TorchRec waits for what follows a look-up at once where another follows that.
+        """
+        return {"request": True} if last and not self.functional else {}
 
     def _joined(self, flat: Value) -> Value:
         """Join the rows of all places along the columns."""

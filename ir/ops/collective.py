@@ -4,6 +4,9 @@ All carry the communicator they belong to: how many members it has (`ranks`), ho
 apart neighbours are in the numbering of all ranks (`stride`), its name (`group`), and
 the stream that its kernels run on (`stream`). The n-th collective of a communicator on
 one rank meets the n-th on every other, as in NCCL. Shapes are those of one rank.
+
+Those that bring the rows of dealt tables may be a `request`, whose result is waited for
+by a call of its own: its gradient is sent where that one goes back.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     OPTIONAL_TEXT,
@@ -168,7 +172,7 @@ REDUCE_SCATTER = OpDef(
     arity=(1, 1),
     infer=_infer_scatter,
     work=touch_all,
-    attributes={**_COMMUNICATOR, "axis": OPTIONAL_INT},
+    attributes={**_COMMUNICATOR, "axis": OPTIONAL_INT, "request": OPTIONAL_BOOL},
     summary="x: this rank's part along `axis` (0) of the sum over all ranks",
 )
 ALL_TO_ALL = OpDef(
@@ -180,6 +184,7 @@ ALL_TO_ALL = OpDef(
         **_COMMUNICATOR,
         "shape": OPTIONAL_INTS,
         "bytes": (int, Expr, type(None)),
+        "request": OPTIONAL_BOOL,
     },
     summary="x: a part from every rank for a part to every rank, `shape` in all",
 )

@@ -254,6 +254,61 @@ def test_rows_come_back_while_dense_features_are_computed() -> None:
     assert sorted(map(names.index, order)) == [names.index(name) for name in order]
 
 
+DENSE = "bot_l.0.weight.grad"
+"""What the backward pass of the dense features makes last but one."""
+
+
+def _order(*results: str, **options: object) -> bool:
+    """Whether a training step makes these results in this order."""
+    graph = _graph(_sharded(optimizer="sgd", **options), 0)
+    made = [value.name for node in graph for value in node.results]
+    places = [made.index(name) for name in results]
+    return sorted(places) == places
+
+
+@pytest.mark.parametrize(
+    ("plan", "back"),
+    [
+        ("table-wise", "table_wise.output.all_to_all.all_to_all"),
+        ("row-wise", "row_wise.output.reduce_scatter.all_gather"),
+        ("grid", "table_row_wise.output.all_to_all.all_to_all"),
+    ],
+)
+def test_gradients_of_rows_go_back_beside_the_dense_layers(
+    plan: str, back: str
+) -> None:
+    """They are sent once complete, behind the interaction, and read at the end."""
+    readers = ("interact.cat.slice", back, DENSE)
+
+    assert _order(*readers, plan=plan)
+    assert _order("interact.cat.slice", DENSE, back, plan=plan, functional=True)
+
+
+def test_sums_of_a_node_go_back_where_they_were_made() -> None:
+    """TorchRec waits for the scatter at once: between the exchange and the look-ups."""
+    deal = "table_row_wise.output"
+    gather = f"{deal}.reduce_scatter.all_gather"
+
+    assert _order(f"{deal}.all_to_all.all_to_all", DENSE, gather, plan="grid")
+
+
+def test_gradients_of_rows_are_issued_before_the_last_bucket() -> None:
+    """The order on the communication stream is that of issue: buckets fill later."""
+    passes = (
+        *(ShapeInference(), ShardEmbeddings(ranks=RANKS), ShapeInference()),
+        *(Training(), DataParallel(world=RANKS), ShapeInference()),
+    )
+    program = PassManager(passes).run(build_workload(MODEL)).program
+    sent = [
+        node.op
+        for node in _graph(program, 0)
+        if node.op in ("all_reduce", "all_to_all") and node.location.phase == "backward"
+    ]
+
+    assert "all_to_all" in sent
+    assert ["all_to_all", "all_reduce"] == sent[-2:]
+
+
 def _plan(folder: Path, tables: object) -> str:
     path = folder / "plan.json"
     path.write_text(json.dumps({"tables": tables}))
