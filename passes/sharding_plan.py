@@ -82,6 +82,11 @@ def usual_kernel(kind: str) -> str:
 COLUMNS = 4
 """A part has a multiple of so many columns: fbgemm reads rows four floats at a time."""
 
+LEAST_COLUMNS = 32
+"""Named plans leave so many columns to a part, or do not cut: `MIN_CW_DIM` of the first
+planner of TorchRec. Now that is 128, by which most tables are not cut at all unless
+`min_partition` says less."""
+
 
 @attrs.frozen
 class World:
@@ -205,9 +210,11 @@ def _dealt(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
 
 
 def _parts(dim: int, most: int) -> int:
-    """Return into how many equal parts columns go, each a multiple of `COLUMNS`."""
+    """Return into how many equal parts columns go, by `COLUMNS` and `LEAST_COLUMNS`."""
     fitting = (
-        n for n in range(most, 0, -1) if dim % n == 0 and dim // n % COLUMNS == 0
+        n
+        for n in range(min(most, dim // LEAST_COLUMNS), 0, -1)
+        if dim % n == 0 and dim // n % COLUMNS == 0
     )
     return next(fitting, 1)
 

@@ -33,7 +33,10 @@ from perfc.passes import (
     PassManager,
     ShapeInference,
     ShardEmbeddings,
+    TableSize,
     Training,
+    World,
+    find_plan,
 )
 
 BATCH, RANKS = 16, 4
@@ -252,6 +255,20 @@ def test_rows_come_back_while_dense_features_are_computed() -> None:
     )
 
     assert sorted(map(names.index, order)) == [names.index(name) for name in order]
+
+
+@pytest.mark.parametrize(
+    ("dim", "columns"), [(16, 16), (64, 32), (96, 32), (100, 100), (120, 40), (512, 32)]
+)
+@pytest.mark.parametrize("plan", ["column-wise", "grid"])
+def test_parts_of_named_plans_have_32_columns(
+    plan: str, dim: int, columns: int
+) -> None:
+    """Or more, and a multiple of four; narrower tables are not cut."""
+    sizes = [TableSize("t", dim, 1.0)]
+    placed = find_plan(plan, sizes, World(16, 1))["t"]
+
+    assert columns == dim // len(placed.places)
 
 
 DENSE = "bot_l.0.weight.grad"
