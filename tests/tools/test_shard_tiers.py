@@ -90,9 +90,12 @@ def test_the_table_says_what_lies_on_the_host(command: Command) -> None:
     assert "host memory" not in _shard(command).out
 
 
-def test_a_plan_in_host_memory_is_slower(command: Command, tmp_path: Path) -> None:
-    """Its tables are not priced as if they were in device memory."""
-    entry = {"sharding_type": "row_wise", "compute_kernel": "fused_uvm_caching"}
+@pytest.mark.parametrize("kernel", ["fused_uvm", "fused_uvm_caching"])
+def test_a_plan_in_host_memory_is_slower(
+    command: Command, tmp_path: Path, kernel: str
+) -> None:
+    """Its tables are not priced as if in device memory, whatever --tiers says."""
+    entry = {"sharding_type": "row_wise", "compute_kernel": kernel}
     plan = tmp_path / "plan.json"
     tables = {f"emb_l.{n}": entry for n in range(6)}
     plan.write_text(json.dumps({"sparse": tables}), encoding="utf-8")
