@@ -21,6 +21,7 @@ from perfc.ir import (
     evaluate,
 )
 from perfc.passes.base import PassContext, Transform
+from perfc.passes.chunk_cuts import ChunkSteps
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.microbatches import (
     GPIPE,
@@ -56,12 +57,12 @@ class PipelineParallel(Transform):
     """Run the layers of a model on ranks behind each other, a batch in parts.
 
     Layers are dealt out so that the slowest stage is as fast as can be, by their work
-    and what crosses between them. Every stage runs its part of forward, and of
-    backward, for each microbatch; what crosses is sent and received, forward and
-    backward on streams of their own. Gradients are added up in place, and the
-    optimizer steps once. Parameters that several stages read, as a tied embedding, are
-    held by each, and their gradients are all-reduced. The batch is that of all
-    microbatches together.
+    and what crosses between them; chunks so that their last step ends early. Every
+    stage runs its part of forward, and of backward, for each microbatch; what crosses
+    is sent and received, forward and backward on streams of their own. Gradients are
+    added up in place, and the optimizer steps once. Parameters that several stages
+    read, as a tied embedding, are held by each, and their gradients are all-reduced.
+    The batch is that of all microbatches together.
 
     Run it behind `training`, and in front of `data-parallel`. Ranks that share layers
     (`tensor-parallel`) make up one stage. What a training step returns but its loss and
@@ -141,13 +142,21 @@ class PipelineParallel(Transform):
         numbers = dict.fromkeys(dims, _OTHER)
         numbers.update(dict.fromkeys(batch, _MICROBATCH * self.microbatches))
         numbers.update(program.bindings)
-        stages = Stages.cut(graph, self.stages * self.chunks, known, numbers)
+        count = self.stages * self.chunks
+        stages = Stages.cut(graph, count, known, numbers, self._chunk_steps(graph))
         plan = self._plan(source, stages, ranks)
         classes = [self._class(stage, plan) for stage in range(self.stages)]
         ctx.note("pipeline-stages", _said(stages))
         divided = tuple((name, self.microbatches) for name in sorted(batch))
         made = attrs.evolve(program, classes=tuple(classes), divided=divided)
         return made.bind({})
+
+    def _chunk_steps(self, graph: Graph) -> ChunkSteps | None:
+        """Return what stages do where each has several chunks."""
+        if self.schedule != INTERLEAVED:
+            return None
+        training, count = is_training_step(graph), self.microbatches
+        return ChunkSteps.of(self.stages, self.chunks, count, training=training)
 
     def _checked(self, program: Program) -> tuple[Graph, int]:
         """Return the graph, and how many ranks share its layers."""

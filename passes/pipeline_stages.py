@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from perfc.ir import ACCUMULATE_GRAD, Dim, Graph, Node, Value
+from perfc.passes.chunk_cuts import ChunkSteps
 from perfc.passes.gradient import BACKWARD
 from perfc.passes.stage_cuts import Layers, is_forward
 from perfc.passes.training_optimizer import OPTIMIZER
@@ -39,6 +40,7 @@ class Stages:
         count: int,
         known: Mapping[Value, tuple[Dim, ...]],
         numbers: Mapping[str, int],
+        steps: ChunkSteps | None = None,
     ) -> Stages:
         """Cut forward by its work; backward goes where its forward is.
 
@@ -47,11 +49,12 @@ class Stages:
             count: How many stages.
             known: Elements of integer tensors.
             numbers: Numbers of symbols, for the work.
+            steps: What is done where stages are chunks of several places.
 
         """
         everywhere = frozenset(n for n in graph if _is_everywhere(n, known))
         layers = Layers.of(graph, everywhere, numbers)
-        firsts = layers.cut(count)
+        firsts = layers.cut(count, steps)
         of: dict[Node, int] = {}
         for number, layer in enumerate(layers.nodes):
             stage = sum(first <= number for first in firsts) - 1

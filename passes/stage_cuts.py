@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 import attrs
 
@@ -16,6 +15,7 @@ from perfc.ir import (
     Value,
     bind_record,
 )
+from perfc.passes.chunk_cuts import ChunkSteps, Costs
 from perfc.passes.gradient import BACKWARD
 from perfc.passes.tape import typed
 from perfc.passes.training_loss import LOSS
@@ -78,11 +78,15 @@ class Layers:
         work = [sum(_work(node, numbers) for node in layer) for layer in layers]
         return cls(graph, layers, work, _crossing(graph, layers, numbers))
 
-    def cut(self, stages: int) -> list[int]:
+    def cut(self, stages: int, steps: ChunkSteps | None = None) -> list[int]:
         """Return the first layer of each stage, so that the slowest is fastest.
 
         What crosses does so while stages work: it counts where it takes longer. Of cuts
         that are as good, that with the least to send.
+
+        Args:
+            stages: How many stages.
+            steps: What is done where stages are chunks, to be over as soon as can be.
 
         Raises:
             UsageError: there are fewer layers than stages.
@@ -92,54 +96,9 @@ class Layers:
         if count < stages:
             msg = f"{self.graph} has {count} layers, fewer than {stages} stages"
             raise UsageError(msg)
-        ends = list(accumulate(self.work, initial=0.0))
-        best = {0: _Cut(0.0, 0, (0,))}  # by layers taken
-        for stage in range(stages):
-            left = stages - stage - 1
-            first = stage + 1 if left else count
-            best = {
-                end: self._best(best, end, ends)
-                for end in range(first, count - left + 1)
-            }
-        return list(best[count].firsts[:-1])
-
-    def _best(
-        self, before: Mapping[int, _Cut], end: int, ends: Sequence[float]
-    ) -> _Cut:
-        """Return the best cut whose last stage ends at a layer."""
-        found: _Cut | None = None
-        more = self.crossing[end] if end < len(self.nodes) else 0
-        for begin in sorted(before, reverse=True):
-            work = ends[end] - ends[begin]
-            if found is not None and work > found.slowest:
-                break  # a longer stage is slower still
-            if begin < end:
-                moved = CROSSING * max(self.crossing[begin], more)
-                cut = before[begin].extended(max(work, moved), more, end)
-                found = cut if found is None else min(found, cut)
-        assert found is not None  # noqa: S101 - every stage has a layer
-        return found
-
-
-@attrs.frozen(order=True)
-class _Cut:
-    """Layers from the first on, cut into stages.
-
-    Attributes:
-        slowest: Work of the stage that has most.
-        sent: Bytes that cross.
-        firsts: First layer of each stage, and the one behind the last.
-
-    """
-
-    slowest: float
-    sent: int
-    firsts: tuple[int, ...]
-
-    def extended(self, work: float, sent: int, end: int) -> _Cut:
-        """Return it with one more stage."""
-        slowest = max(self.slowest, work)
-        return _Cut(slowest, self.sent + sent, (*self.firsts, end))
+        costs = Costs.of(self.work, self.crossing, CROSSING)
+        ends = costs.cut(stages) if steps is None else steps.cut(costs)
+        return list(ends[:-1])
 
 
 def _layer(node: Node) -> str:
