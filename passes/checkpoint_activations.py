@@ -12,6 +12,7 @@ from perfc.ir import AnyKey, Dim, Graph, Node, Program, UsageError, Value
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gradient import BACKWARD
+from perfc.passes.stage_writer import is_between_stages
 from perfc.passes.training_joint import is_training_step
 
 _FORWARD = "forward"
@@ -27,7 +28,7 @@ class CheckpointActivations(Transform):
     inside a segment, the segment runs once more, up to the last result or statistic
     of a norm that backward needs, and backward reads what that makes. What leaves a
     segment is kept, because whoever reads it keeps it. Run it behind the pass
-    `training`.
+    `training`, and before `pipeline-parallel`.
 
     Attributes:
         modules: Each module whose path fits is a segment, as `encoder.layer.*`: a
@@ -35,8 +36,8 @@ class CheckpointActivations(Transform):
         every: Or: so many ops of forward are a segment.
 
     Raises:
-        UsageError: not exactly one of the two is given; there is no backward pass; or
-            no module fits.
+        UsageError: not exactly one of the two is given; there is no backward pass; no
+            module fits; or the model is cut into stages already.
 
     """
 
@@ -55,9 +56,15 @@ class CheckpointActivations(Transform):
                 "modules=encoder.layer.*, or every=N ops"
             )
             raise UsageError(msg)
-        for rank in program.classes:
-            if rank.ops is not None:
-                self._checkpoint(rank.ops, ctx)
+        graphs = [rank.ops for rank in program.classes if rank.ops is not None]
+        if any(is_between_stages(node) for graph in graphs for node in graph):
+            msg = (
+                f"{self.name} comes before pipeline-parallel, not behind it: forward "
+                "of one microbatch follows backward of others there"
+            )
+            raise UsageError(msg)
+        for graph in graphs:
+            self._checkpoint(graph, ctx)
 
     def _checkpoint(self, graph: Graph, ctx: PassContext) -> None:
         if not is_training_step(graph):
