@@ -30,13 +30,14 @@ from perfc.planning.sharders import SHARDERS, sharder_plan, sharder_plans
 from perfc.planning.sizes import size_text
 from perfc.planning.step_model import StepModel, reduce_timeline
 from perfc.planning.step_template import Reference
-from perfc.planning.strategy import Strategy
+from perfc.planning.strategy import INTERLEAVED, Strategy
 from perfc.planning.strategy_price import (
     OBJECTIVES,
     PRICE,
     Objective,
     StrategyBound,
     StrategyPrice,
+    least_interleaved_s,
     least_memory,
     least_share,
     least_step_s,
@@ -83,6 +84,7 @@ __all__ = [
     "DEVICE_ONLY",
     "FAST",
     "GIB",
+    "INTERLEAVED",
     "KINDS",
     "MEASURES",
     "MEMORIES",
@@ -150,6 +152,7 @@ __all__ = [
     "generate_tasks",
     "greedy",
     "kendall_tau",
+    "least_interleaved_s",
     "least_memory",
     "least_share",
     "least_step_s",

@@ -18,8 +18,12 @@ DATA = (DP, FSDP, GRAD_OP, HYBRID)
 """What replicas do with their parameters: each has them all, or they share them, and
 gather them for forward and backward, for both at once, or inside nodes only."""
 
-GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
+GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
 SCHEDULES = (ONE_F_ONE_B, GPIPE)
+"""Orders of microbatches where stages have their layers in one piece."""
+
+CHUNKS = 2
+"""Pieces of interleaved stages, if nobody says how many: the fewest."""
 
 TABLE_WISE, ROW_WISE, COLUMN_WISE = "table-wise", "row-wise", "column-wise"
 TABLE_ROW_WISE, GRID = "table-row-wise", "grid"
@@ -43,7 +47,9 @@ class Strategy:
         stages: Groups of GPUs that have layers behind each other.
         microbatches: Parts of the batch of a replica; 1 without stages, 0 where it is
             open how many.
-        schedule: One of `SCHEDULES`, in which stages compute microbatches.
+        schedule: One of `SCHEDULES` or `INTERLEAVED`, in which stages compute
+            microbatches.
+        chunks: Pieces of layers that each stage has, interleaved; else 1.
         tables: `dp` for tables that every replica has, one of `DEALT`, or a plan file;
             empty for a model without tables.
 
@@ -55,6 +61,7 @@ class Strategy:
     stages: int = 1
     microbatches: int = 1
     schedule: str = ONE_F_ONE_B
+    chunks: int = 1
     tables: str = ""
 
     @property
@@ -77,7 +84,12 @@ class Strategy:
         """How many microbatches each stage keeps for backward at once.
 
         With `1f1b` as many as there are stages from it on, or all there are.
+        Interleaved, as many as have been through all of its chunks, or more of them,
+        when the first goes back: all of a round, or two for each stage behind, and one.
         """
+        if self.schedule == INTERLEAVED:
+            behind = range(self.stages - 1, -1, -1)
+            return [min(2 * left + 1, self.stages) for left in behind]
         if self.schedule == GPIPE:
             return [self.microbatches] * self.stages
         return [min(left, self.microbatches) for left in range(self.stages, 0, -1)]
@@ -93,7 +105,8 @@ class Strategy:
         items = [f"{kind}:{degree}" for kind, degree in terms if degree > 1]
         items = items or [f"{self.data}:1"]
         if self.stages > 1 and self.microbatches:
-            items += [f"mb:{self.microbatches}", self.schedule]
+            chunks = f":{self.chunks}" if self.schedule == INTERLEAVED else ""
+            items += [f"mb:{self.microbatches}", f"{self.schedule}{chunks}"]
         if not self.tables:
             return " ".join(items)
         return f"dense={'+'.join(items)} emb={self.tables}"
@@ -124,5 +137,5 @@ class Strategy:
             found.append(Fsdp(self.replicas, strategy=kind, per_node=per_node))
         if self.stages > 1:
             stages, parts = self.stages, self.microbatches
-            found.append(PipelineParallel(stages, parts, schedule=self.schedule))
+            found.append(PipelineParallel(stages, parts, self.schedule, self.chunks))
         return found

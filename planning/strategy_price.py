@@ -185,6 +185,24 @@ def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> f
     return low_s
 
 
+def least_interleaved_s(
+    whole_s: float, layers_s: Sequence[float], microbatches: int
+) -> float:
+    """Return what a pipeline takes at least whose stages have several chunks.
+
+    A microbatch goes through all layers, forward and back, and some stage has the
+    slowest layer for each of them. Chunks of a stage may be anywhere, so that stages do
+    not wait for all that is in front.
+
+    Args:
+        whole_s: What one microbatch takes.
+        layers_s: Of each layer what one microbatch takes.
+        microbatches: How many.
+
+    """
+    return max(whole_s, microbatches * max(layers_s, default=0.0))
+
+
 def least_memory(
     lasting_bytes: float, saved_bytes: float, kept: Sequence[int]
 ) -> float:

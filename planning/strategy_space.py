@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import attrs
 
 from perfc.planning.strategy import (
+    CHUNKS,
     COLUMN_WISE,
     DATA,
     DEALT,
     DP,
     GRAD_OP,
     HYBRID,
+    INTERLEAVED,
     ONE_F_ONE_B,
     ROW_WISE,
     SCHEDULES,
@@ -30,6 +33,16 @@ TABLES_AND_PARTS = (
 )
 TABLES_OF_ONE = "one replica has all tables"
 """Why passes do not go together."""
+
+Order: TypeAlias = tuple[str, int]
+"""A schedule, and how many chunks of layers a stage has."""
+
+_FORWARD: tuple[Order, ...] = ((ONE_F_ONE_B, 1),)
+_ORDERS: tuple[Order, ...] = (
+    *((schedule, 1) for schedule in SCHEDULES),
+    (INTERLEAVED, CHUNKS),
+)
+"""Orders that are tried; without a backward pass the first two are the same."""
 
 _AHEAD = (1, 2, 4)
 """Microbatches, as multiples of the stages, that are tried if nobody says which. With
@@ -97,7 +110,7 @@ class StrategySpace:
         return (DP, *(DEALT if nodes else (TABLE_WISE, ROW_WISE, COLUMN_WISE)))
 
     def completed(
-        self, strategy: Strategy, *, given: bool, schedules: Sequence[str] = ()
+        self, strategy: Strategy, *, given: bool, orders: Sequence[Order] = ()
     ) -> Iterator[Strategy | Refused]:
         """Yield a strategy with the microbatches that it may have, or why it cannot be.
 
@@ -106,7 +119,7 @@ class StrategySpace:
             given: Whether somebody asks for it. Nothing is yielded twice otherwise:
                 that sharing of parameters among one replica, or of gradients alone in
                 an inference, are other strategies.
-            schedules: Orders of microbatches; all that differ if there are none.
+            orders: Orders of microbatches; all that differ if there are none.
 
         """
         if not given and self._is_another(strategy):
@@ -117,15 +130,26 @@ class StrategySpace:
         if strategy.stages == 1:
             yield attrs.evolve(strategy, microbatches=1)
             return
-        orders = schedules or (SCHEDULES if self.training else (ONE_F_ONE_B,))
+        tried = orders or (_ORDERS if self.training else _FORWARD)
         for count in self._counts(strategy):
-            own = self.samples(strategy)
-            for schedule in orders[:1] if count == 1 else orders:
-                made = attrs.evolve(strategy, microbatches=count, schedule=schedule)
-                if own is not None and own % count:
-                    yield Refused(made, _undivided(own, f"{count} microbatches"))
-                else:
-                    yield made
+            for schedule, chunks in tried[:1] if count == 1 else tried:
+                if not orders and schedule == INTERLEAVED and count % strategy.stages:
+                    continue
+                yield self._checked(
+                    attrs.evolve(
+                        strategy, microbatches=count, schedule=schedule, chunks=chunks
+                    )
+                )
+
+    def _checked(self, strategy: Strategy) -> Strategy | Refused:
+        """Return a strategy of several stages, or why its batch cannot be divided."""
+        own, count = self.samples(strategy), strategy.microbatches
+        if own is not None and own % count:
+            return Refused(strategy, _undivided(own, f"{count} microbatches"))
+        if strategy.schedule == INTERLEAVED and count % strategy.stages:
+            reason = f"{INTERLEAVED} takes a multiple of {strategy.stages} microbatches"
+            return Refused(strategy, reason)
+        return strategy
 
     def samples(self, strategy: Strategy) -> int | None:
         """Return the batch of a replica; None if it is not known."""

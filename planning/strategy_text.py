@@ -11,8 +11,16 @@ import attrs
 
 from perfc.ir import UsageError
 from perfc.passes import MAX_RANKS
-from perfc.planning.strategy import DATA, DEALT, DP, SCHEDULES, Strategy
-from perfc.planning.strategy_space import Refused, StrategySpace
+from perfc.planning.strategy import (
+    CHUNKS,
+    DATA,
+    DEALT,
+    DP,
+    INTERLEAVED,
+    SCHEDULES,
+    Strategy,
+)
+from perfc.planning.strategy_space import Order, Refused, StrategySpace
 
 TENSOR, STAGES, MICROBATCHES = "tp", "pp", "mb"
 
@@ -39,9 +47,10 @@ def read_strategy(text: str, space: StrategySpace) -> Iterator[Strategy | Refuse
 
     Terms are separated by spaces or `+`: `KIND` or `KIND:DEGREE` with one of `dp`,
     `fsdp`, `fsdp-grad-op`, `fsdp-hybrid`, `tp`, `pp`; `mb:N` for microbatches; a
-    schedule. `dense=` (or `mlp=`, `blocks=`) may stand in front, `emb=` says what is
-    done with tables. One kind without a degree takes all GPUs that are left; replicas
-    (`dp`) do if none is.
+    schedule, `1f1b`, `gpipe`, or `interleaved:N` with N chunks of layers a stage, two
+    if no number is given. `dense=` (or `mlp=`, `blocks=`) may stand in front, `emb=`
+    says what is done with tables. One kind without a degree takes all GPUs that are
+    left; replicas (`dp`) do if none is.
 
     Raises:
         UsageError: it says something else, twice, or is for other ranks.
@@ -63,7 +72,7 @@ class _Reader:
         degrees: By kind; 0 for what is left.
         tables: What is done with tables; "" if nothing is said.
         microbatches: How many; 0 if nothing is said.
-        schedule: The order of them; "" if nothing is said.
+        orders: The order of them; none if nothing is said.
 
     """
 
@@ -72,7 +81,7 @@ class _Reader:
     degrees: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     tables: str = attrs.field(default="", init=False)
     microbatches: int = attrs.field(default=0, init=False)
-    schedule: str = attrs.field(default="", init=False)
+    orders: tuple[Order, ...] = attrs.field(default=(), init=False)
 
     def read(self, word: str) -> None:
         """Read a word."""
@@ -94,10 +103,10 @@ class _Reader:
     def _term(self, term: str) -> None:
         name, colon, number = term.partition(":")
         kind = _SYNONYMS.get(name, name)
-        if kind in SCHEDULES and not colon:
-            if self.schedule:
-                self._refuse("two schedules")
-            self.schedule = kind
+        if kind == INTERLEAVED:
+            self._order(kind, self._number(number) if colon else CHUNKS)
+        elif kind in SCHEDULES and not colon:
+            self._order(kind, 1)
         elif kind == MICROBATCHES:
             if self.microbatches:
                 self._refuse(f"{MICROBATCHES} is said twice")
@@ -105,8 +114,19 @@ class _Reader:
         elif kind in _KINDS:
             self._kind(kind, self._number(number) if colon else 0)
         else:
-            known = ", ".join((*_KINDS, f"{MICROBATCHES}:N", *SCHEDULES))
+            known = ", ".join(
+                (*_KINDS, f"{MICROBATCHES}:N", *SCHEDULES, f"{INTERLEAVED}:N")
+            )
             self._refuse(f"{name!r} is none of {known}")
+
+    def _order(self, schedule: str, chunks: int) -> None:
+        if self.orders:
+            self._refuse("two schedules")
+        if schedule == INTERLEAVED and chunks < CHUNKS:
+            self._refuse(
+                f"{INTERLEAVED}:{chunks} is one chunk of a stage, which is 1f1b"
+            )
+        self.orders = ((schedule, chunks),)
 
     def _kind(self, kind: str, degree: int) -> None:
         if kind in self.degrees:
@@ -137,7 +157,7 @@ class _Reader:
         """Yield what the words say together."""
         if not (self.degrees or self.tables):
             self._refuse("it says nothing; expected as 'dp:8 tp:2'")
-        if (self.microbatches or self.schedule) and STAGES not in self.degrees:
+        if (self.microbatches or self.orders) and STAGES not in self.degrees:
             self._refuse("microbatches and schedules are for stages: add pp:N")
         degrees = self._filled()
         (data,) = (kind for kind in degrees if kind in DATA)
@@ -149,8 +169,7 @@ class _Reader:
             microbatches=self.microbatches,
             tables=self.tables or (DP if self.space.tables else ""),
         )
-        schedules = (self.schedule,) if self.schedule else ()
-        yield from self.space.completed(strategy, given=True, schedules=schedules)
+        yield from self.space.completed(strategy, given=True, orders=self.orders)
 
     def _filled(self) -> dict[str, int]:
         """Return all degrees.

@@ -10,9 +10,11 @@ import attrs
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import PerfcError
 from perfc.planning import (
+    INTERLEAVED,
     Strategy,
     StrategyBound,
     StrategyPrice,
+    least_interleaved_s,
     least_memory,
     least_share,
     least_step_s,
@@ -160,8 +162,7 @@ class Pricer:
         return StrategyBound(
             samples=samples,
             step_s=max(
-                part.device_s * least_share(count, stages),
-                least_step_s(part.layers_s, count, stages),
+                _least_s(part, strategy),
                 (part.device_s * count + updates_s) / stages,
                 part.host_s * count / stages,
             ),
@@ -225,6 +226,17 @@ class Pricer:
             overheads=how.overheads,
             passes=how.passes,
         )
+
+
+def _least_s(part: _Part, strategy: Strategy) -> float:
+    """Return what the device takes at least, for stages that wait for each other."""
+    count, stages = strategy.microbatches, strategy.stages
+    if strategy.schedule == INTERLEAVED:
+        return least_interleaved_s(part.device_s, part.layers_s, count)
+    return max(
+        part.device_s * least_share(count, stages),
+        least_step_s(part.layers_s, count, stages),
+    )
 
 
 def _part_of(report: Report) -> _Part:

@@ -95,7 +95,8 @@ _OF_COMPAT = frozenset(
     "texts",
     multiple=True,
     metavar="TEXT",
-    help="Price this one: 'dp:8 tp:4 pp:2', 'fsdp:16 tp:4', 'dense=fsdp emb=row-wise'; "
+    help="Price this one: 'dp:8 tp:4 pp:2', 'pp:4 mb:8 interleaved:2', 'fsdp:16 tp:4', "
+    "'dense=fsdp emb=row-wise'; "
     "repeat for more.",
 )
 @click.option(

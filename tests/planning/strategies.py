@@ -15,12 +15,16 @@ def any_strategy(draw: st.DrawFn, *, tables: bool) -> Strategy:
     """Strategies that can be written, whether passes accept them or not."""
     stages = draw(st.integers(1, 9))
     staged = stages > 1
+    schedule = draw(st.sampled_from(("gpipe", "1f1b", "interleaved")))
+    chunked = staged and schedule == "interleaved"
+    rounds = st.integers(1, 9).map(lambda n: n * stages if chunked else n)
     return Strategy(
         replicas=draw(st.integers(1, 99)),
         data=draw(st.sampled_from(DATA)),
         tensor=draw(st.integers(1, 9)),
         stages=stages,
-        microbatches=draw(st.integers(1, 9)) if staged else 1,
-        schedule=draw(st.sampled_from(("gpipe", "1f1b"))) if staged else "1f1b",
+        microbatches=draw(rounds) if staged else 1,
+        schedule=schedule if staged else "1f1b",
+        chunks=draw(st.integers(2, 4)) if chunked else 1,
         tables=draw(st.sampled_from(TABLES)) if tables else "",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations, pairwise
 
 import attrs
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfc.passes.chunk_cuts import ChunkSteps
+from perfc.passes.microbatches import steps_of
 from perfc.planning import (
     Objective,
     Strategy,
     StrategyPrice,
+    least_interleaved_s,
     least_memory,
     least_share,
     least_step_s,
@@ -156,6 +160,56 @@ def test_what_stages_keep() -> None:
     assert [3, 3, 2, 1] == strategy.kept
     assert [3, 3, 3, 3] == attrs.evolve(strategy, schedule="gpipe").kept
     assert [1] == Strategy(replicas=8).kept
+
+
+@given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 3), st.data())
+def test_what_chunks_keep(
+    stages: int, chunks: int, rounds: int, data: st.DataObject
+) -> None:
+    """At some time each chunk of a stage keeps as many, of all activations at once."""
+    count, stage = rounds * stages, data.draw(st.integers(0, stages - 1))
+    strategy = Strategy(
+        replicas=1,
+        stages=stages,
+        microbatches=count,
+        schedule="interleaved",
+        chunks=chunks,
+    )
+    waiting, most = Counter[int](), 0
+    for step in steps_of(
+        "interleaved", stage, stages, count, training=True, chunks=chunks
+    ):
+        waiting[step.chunk] += -1 if step.backward else 1
+        most = max(most, min(waiting[chunk] for chunk in range(chunks)))
+
+    assert 1 <= strategy.kept[stage] <= most
+
+
+@given(
+    st.integers(2, 3),
+    st.integers(2, 3),
+    st.integers(1, 3),
+    st.lists(st.floats(0.01, 10), min_size=9, max_size=12),
+    st.data(),
+)
+def test_no_chunks_are_faster_than_their_bound(
+    stages: int,
+    chunks: int,
+    rounds: int,
+    layers: list[float],
+    data: st.DataObject,
+) -> None:
+    """However layers are cut, a third of each being forward."""
+    total, count = stages * chunks, rounds * stages
+    places = st.integers(1, len(layers) - 1)
+    inner = data.draw(st.sets(places, min_size=total - 1, max_size=total - 1))
+    cut = pairwise((0, *sorted(inner), len(layers)))
+    steps = ChunkSteps.of(stages, chunks, count, training=True)
+
+    step = steps.time([sum(layers[first:end]) / 3 for first, end in cut])
+
+    least = least_interleaved_s(sum(layers), layers, count)
+    assert step >= least * (1 - 1e-9)
 
 
 def test_the_bound_is_reached() -> None:

@@ -103,6 +103,23 @@ def test_batches_that_do_not_divide() -> None:
     assert "a batch of 64 does not divide into 3 microbatches" == reason
 
 
+def test_interleaved_stages_take_rounds_of_microbatches() -> None:
+    """The search tries no others; who asks for them is told."""
+    found = {
+        (one.stages, one.microbatches, one.chunks)
+        for one in _made(attrs.evolve(SPACE, microbatches=(2, 6, 8), batch=192))
+        if one.schedule == "interleaved"
+    }
+    assert {(2, 2, 2), (2, 6, 2), (2, 8, 2), (4, 8, 2), (8, 8, 2)} == found
+    asked = Strategy(replicas=2, stages=4, microbatches=6)
+    (told,) = attrs.evolve(SPACE, batch=192).completed(
+        asked, given=True, orders=(("interleaved", 3),)
+    )
+    assert isinstance(told, Refused)
+    assert "interleaved takes a multiple of 4 microbatches" == told.reason
+    assert "dp:2 pp:4 mb:6 interleaved:3" == str(told.strategy)
+
+
 def test_a_batch_that_the_model_fixes() -> None:
     """It decides how many replicas share a batch."""
     space = attrs.evolve(SPACE, batch=16, fixed=8)

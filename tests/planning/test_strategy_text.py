@@ -37,6 +37,7 @@ def test_what_is_written_is_read(strategy: Strategy) -> None:
             found.strategy,
             microbatches=strategy.microbatches,
             schedule=strategy.schedule,
+            chunks=strategy.chunks,
         )
     if strategy.replicas == 1 and strategy.ranks > 1:
         strategy = attrs.evolve(strategy, data="dp")
@@ -68,6 +69,8 @@ def test_what_is_written_of_tables_is_read(strategy: Strategy) -> None:
         ("dp:2,pp:4,mb:6,gpipe", "dp:2 pp:4 mb:6 gpipe"),
         ("  pp:8   mb:3 1f1b ", "pp:8 mb:3 1f1b"),
         ("dp:8 tp:1 pp:1", "dp:8"),
+        ("pp:2 mb:8 interleaved:3", "dp:4 pp:2 mb:8 interleaved:3"),
+        ("pp:4 interleaved mb:8", "dp:2 pp:4 mb:8 interleaved:2"),
     ],
 )
 def test_one_strategy(text: str, read: str) -> None:
@@ -99,13 +102,13 @@ def test_a_plan_file(tmp_path: Path) -> None:
 
 
 def test_what_is_left_open_is_tried() -> None:
-    """Microbatches up to four times the stages, in both orders."""
+    """Microbatches up to four times the stages, in all orders."""
     found = _read("pp:2")
 
     assert [
         f"dp:4 pp:2 mb:{count} {schedule}"
         for count in (2, 4, 8)
-        for schedule in ("1f1b", "gpipe")
+        for schedule in ("1f1b", "gpipe", "interleaved:2")
     ] == found
     assert ["dp:4 pp:2 mb:6 1f1b"] == _read("pp:2 mb:6 1f1b")
     chosen = attrs.evolve(SPACE, microbatches=(3, 5))
@@ -126,6 +129,10 @@ def test_what_is_left_open_is_tried() -> None:
         ("tp:8 mb:4", "are for stages: add pp:N"),
         ("dp:8 gpipe", "are for stages: add pp:N"),
         ("pp:8 gpipe 1f1b", "two schedules"),
+        ("pp:8 gpipe interleaved:2", "two schedules"),
+        ("pp:8 interleaved:1", "interleaved:1 is one chunk of a stage, which is 1f1b"),
+        ("pp:8 interleaved:", "'' is not a number from 1 on"),
+        ("dp:8 interleaved:2", "are for stages: add pp:N"),
         ("pp:8 mb:2 mb:4", "mb is said twice"),
         ("pp:8 mb", "'' is not a number from 1 on"),
         ("dp:x", "'x' is not a number from 1 on"),

@@ -99,6 +99,7 @@ def test_the_fast_search_finds_the_best(
         (DLRM, "dense=fsdp:4 emb=row-wise", ("--runtime", "compiled")),
         (DLRM, "dense=dp:4 emb=dp", ("--inputs", "device", "--mode", "inference")),
         (GPT, "dp:2 pp:2 mb:2 1f1b", (*AGAIN, "--pass", "faster-host{times=2}")),
+        (GPT, "dp:2 pp:2 mb:4 interleaved:3", AMP),
         (GPT, "fsdp:4", (*AGAIN, "--pass", "data-parallel{bucket-mb=1}")),
     ],
 )
