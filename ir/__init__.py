@@ -70,6 +70,9 @@ from perfc.ir.ops.recurrent import STATES as RECURRENT_STATES
 from perfc.ir.ops.recurrent import recurrent_sizes, reserved_vectors
 from perfc.ir.ops.reduction import reduced_axes
 from perfc.ir.ops.rules import UNKNOWN_DIM, normalize_axis
+from perfc.ir.ops.wire import BLOCK as WIRE_BLOCK
+from perfc.ir.ops.wire import FORMATS as WIRE_FORMATS
+from perfc.ir.ops.wire import block_bytes, encoded
 from perfc.ir.parser import parse_graph, parse_program, parse_type
 from perfc.ir.plugins import (
     COST_MODELS,
@@ -135,6 +138,8 @@ __all__ = [
     "RECURRENT_STATES",
     "TARGETS",
     "UNKNOWN_DIM",
+    "WIRE_BLOCK",
+    "WIRE_FORMATS",
     "Abstract",
     "Anchor",
     "AnnotationKey",
@@ -181,12 +186,14 @@ __all__ = [
     "Work",
     "bags",
     "bind_record",
+    "block_bytes",
     "bound_copy",
     "ceil_div",
     "communicator_ranks",
     "einsum_labels",
     "einsum_pairs",
     "einsum_sizes",
+    "encoded",
     "entry_points",
     "evaluate",
     "floor_div",

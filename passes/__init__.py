@@ -6,6 +6,8 @@ from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.batch_embeddings import BatchEmbeddings, can_batch
 from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.checkpoint_activations import CheckpointActivations
+from perfc.passes.codec import FULL as FULL_PRECISION
+from perfc.passes.codec import PRECISIONS, Codec
 from perfc.passes.columns import integers
 from perfc.passes.contention import solve_contended
 from perfc.passes.convert_dtype import LOW as LOW_DTYPES
@@ -126,6 +128,7 @@ __all__ = [
     "CRITICAL_PATH",
     "DATA_PARALLEL",
     "ELEMENTS",
+    "FULL_PRECISION",
     "GRID",
     "HBM",
     "HOSTED",
@@ -140,6 +143,7 @@ __all__ = [
     "MEMSET",
     "NAMED_PLANS",
     "OPTIMIZERS",
+    "PRECISIONS",
     "ROW_WISE",
     "SCHEDULE",
     "SEGMENT_KINDS",
@@ -159,6 +163,7 @@ __all__ = [
     "BufferKind",
     "CaptureGraph",
     "CheckpointActivations",
+    "Codec",
     "ConvertDtype",
     "CriticalPath",
     "DataParallel",

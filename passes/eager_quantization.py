@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Work
+import attrs
+
+from perfc.ir import WIRE_BLOCK, AttrValue, TensorType, Work, ceil_div
 from perfc.passes.eager import (
     Eager,
     Launch,
     Rule,
     Site,
+    Tensor,
     elementwise_launch,
     vector_launch,
 )
@@ -43,9 +46,42 @@ def _extreme(site: Site, kind: str) -> tuple[Launch, Launch]:
     )
 
 
+def _encode_rows(site: Site) -> Eager:
+    """In blocks: a kernel of its own finds scales and biases first."""
+    x, out = site.operands[0], site.out
+    if out.type.dtype.is_float:
+        return Eager("aten::to", (elementwise_launch("cast", (x,), out),))
+    blocks = ceil_div(x.numel, WIRE_BLOCK)
+    params: dict[str, AttrValue] = {"rows": blocks, "cols": WIRE_BLOCK, "kind": "max"}
+    beside = out.nbytes - x.numel
+    ranges = vector_launch(
+        "reduction", x.type.dtype, params, Work(2 * x.numel, x.nbytes, beside)
+    )
+    numbers = Tensor(TensorType(out.type.dtype, x.shape))
+    launch = _one_by_one("quantize", x, numbers)
+    return Eager("fbgemm::FloatToFused8BitRowwiseQuantized", (ranges, launch))
+
+
+def _decode_rows(site: Site) -> Eager:
+    x, out = site.operands[0], site.out
+    if x.type.dtype.is_float:
+        return Eager("aten::to", (elementwise_launch("cast", (x,), out),))
+    launch = _one_by_one("dequantize", x, out)
+    return Eager("fbgemm::Fused8BitRowwiseQuantizedToFloat", (launch,))
+
+
+def _one_by_one(kind: str, x: Tensor, out: Tensor) -> Launch:
+    """Launch a kernel of fbgemm's, each thread of which moves one element."""
+    launch = elementwise_launch(kind, (x,), out, 2 * out.numel)
+    params = launch.kernel.params.updated(scattered=True)
+    return attrs.evolve(launch, kernel=attrs.evolve(launch.kernel, params=params))
+
+
 RULES: Mapping[str, Rule] = {
     "quantize": _quantize,
     "dequantize": _quantize,
     "dynamic_quantize": _dynamic_quantize,
+    "encode_rows": _encode_rows,
+    "decode_rows": _decode_rows,
 }
 """Rules of the ops between floats and integers, by op name."""

@@ -26,6 +26,7 @@ from perfc.ir import (
     Value,
 )
 from perfc.passes.autograd_names import autograd_name, autograd_origin
+from perfc.passes.codec import encoder
 from perfc.passes.tape import Tape, typed
 
 BACKWARD = "backward"
@@ -146,7 +147,7 @@ def needs_gradient(graph: Graph, parameters: frozenset[Value]) -> set[Value]:
     for node in graph:
         if found.isdisjoint(node.operands) or node.attributes.get("call") == _DETACH:
             continue
-        found.update(v for v in node.results if typed(v).dtype.is_float)
+        found.update(v for v in node.results if typed(v).dtype.is_float or encoder(v))
     return found
 
 
@@ -278,8 +279,11 @@ class Backward:
         """Give a gradient the shape and the element type of *value*.
 
         As `validate_outputs` of PyTorch's engine does: under autocast a sum of both
-        types sends fp32 to the product that it reads.
+        types sends fp32 to the product that it reads. To autograd what is encoded on
+        its way is no tensor: its gradient has a format of its own.
         """
+        if encoder(value) is not None:
+            return grad
         like = typed(value)
         grad = self.tape.summed(grad, like.shape)
         if typed(grad).dtype == like.dtype:

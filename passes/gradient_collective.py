@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfc.ir import (
+    WIRE_FORMATS,
+    AttrValue,
+    Expr,
+    TensorType,
+    block_bytes,
+    encoded,
+    floor_div,
+)
+from perfc.passes.codec import encoder
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.tape import typed
 
@@ -12,8 +22,20 @@ _COMMUNICATOR = ("group", "ranks", "stride", "stream")
 
 def _all_to_all(site: Site) -> Gradients:
     """Every part goes back to where it came from."""
-    kept = site.kept(*_COMMUNICATOR, "bytes")
-    return {0: site.op("all_to_all", site.grad, shape=typed(site.x).shape, **kept)}
+    kept, sent = site.kept(*_COMMUNICATOR, "bytes"), typed(site.x)
+    source = encoder(site.x)
+    if source is not None:
+        forth, back = map(source.attributes.text, ("format", "gradient"))
+        sent = encoded(typed(source.operands[0]), back)
+        kept |= _other_bytes(kept.get("bytes"), forth, back)
+    return {0: site.op("all_to_all", site.grad, shape=sent.shape, **kept)}
+
+
+def _other_bytes(known: AttrValue, forth: str, back: str) -> dict[str, AttrValue]:
+    """Return what bytes of one format are in another; nothing if they are not said."""
+    if not isinstance(known, int | Expr):
+        return {}
+    return {"bytes": floor_div(known * block_bytes(back), block_bytes(forth))}
 
 
 def _all_gather(site: Site) -> Gradients:
@@ -41,10 +63,31 @@ def _replicated(site: Site) -> Gradients:
     return {0: site.op("all_reduce", site.grad, **site.kept(*_COMMUNICATOR))}
 
 
+def _decode_rows(site: Site) -> Gradients:
+    """Encode the gradient of what was received, in the format of its own way."""
+    forth, back = map(site.node.attributes.text, ("format", "gradient"))
+    if WIRE_FORMATS[back] == typed(site.grad).dtype:
+        return {0: site.grad}
+    return {0: site.op("encode_rows", site.grad, format=back, gradient=forth)}
+
+
+def _encode_rows(site: Site) -> Gradients:
+    """Decode the gradient of what was sent."""
+    forth, back = map(site.node.attributes.text, ("format", "gradient"))
+    like: TensorType = typed(site.x)
+    if WIRE_FORMATS[back] == like.dtype:
+        return {0: site.grad}
+    formats: dict[str, AttrValue] = {"format": back, "gradient": forth}
+    own: dict[str, AttrValue] = {"dtype": like.dtype, "shape": like.shape}
+    return {0: site.op("decode_rows", site.grad, **formats, **own)}
+
+
 RULES: Mapping[str, Rule] = {
     "all_gather": _all_gather,
     "all_reduce": _all_reduce,
     "all_to_all": _all_to_all,
+    "decode_rows": _decode_rows,
+    "encode_rows": _encode_rows,
     "reduce_scatter": _reduce_scatter,
     "replicated": _replicated,
 }

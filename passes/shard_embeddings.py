@@ -9,9 +9,7 @@ import attrs
 
 from perfc.ir import (
     BUILTIN_OPS,
-    DTYPES,
     AnyKey,
-    DType,
     Graph,
     Location,
     Node,
@@ -23,6 +21,7 @@ from perfc.ir import (
     bound_copy,
 )
 from perfc.passes.base import PassContext, Transform
+from perfc.passes.codec import FULL, PRECISIONS, Codec
 from perfc.passes.facts import TYPED
 from perfc.passes.forward_graph import forward_graph
 from perfc.passes.inference import Inference
@@ -32,14 +31,6 @@ from perfc.passes.sharded_tables import Bags, Deal, deals
 from perfc.passes.sharding_plan import DATA_PARALLEL, ON_NODES, Plan, World, find_plan
 from perfc.passes.table_tiers import in_tier
 from perfc.passes.tape import Tape
-
-PAYLOADS = {
-    "": None,
-    "fp16": DTYPES["f16"],
-    "bf16": DTYPES["bf16"],
-    "fp8": DTYPES["f8e4m3"],
-}
-"""What pooled rows are sent as; their own type if nothing is said."""
 
 
 @attrs.frozen
@@ -60,8 +51,11 @@ class ShardEmbeddings(Transform):
         plan: `table-wise`, `row-wise`, `column-wise`, `table-row-wise`, `grid` or
             `data-parallel` for all tables, or a JSON file (`sharding_plan.py`).
         per_node: Ranks of a node, which `table-row-wise` and `grid` share rows among.
-        qcomm: Element type in which pooled rows and their gradients are sent: `fp16`,
-            `bf16` or `fp8`; if empty, their own.
+        qcomm: What pooled rows and their gradients are sent as: `fp16`, `bf16`, `fp8`
+            or `int8` (bytes, with a scale and a bias for 32 of them); if empty, as
+            they are. Sums of rows that ranks share fall back to `fp16` from the last
+            two, as TorchRec's do, and their gradients to `bf16`.
+        qcomm_backward: What gradients are sent as instead; `fp32` too.
         early: Whether tables are looked up first, so that rows come back while the
             dense features are computed; else where the model looks them up.
         functional: Whether functional collectives bring the rows, as
@@ -86,6 +80,7 @@ class ShardEmbeddings(Transform):
     plan: str = "table-wise"
     per_node: int = 8
     qcomm: str = ""
+    qcomm_backward: str = ""
     early: bool = True
     functional: bool = False
     only: int = -1
@@ -96,16 +91,31 @@ class ShardEmbeddings(Transform):
         if self.ranks < least:
             msg = f"ranks={self.ranks} of {self.name}: expected at least {least}"
             raise UsageError(msg)
-        if self.qcomm not in PAYLOADS:
-            known = ", ".join(filter(None, PAYLOADS))
-            msg = f"qcomm={self.qcomm!r} of {self.name}: expected {known}"
-            raise UsageError(msg)
+        self._check_precisions()
         if not -1 <= self.only < self.ranks:
             msg = f"only={self.only} of {self.name}: expected a rank below {self.ranks}"
             raise UsageError(msg)
         if self.per_node < 1:
             msg = f"per-node={self.per_node} of {self.name}: expected at least 1"
             raise UsageError(msg)
+
+    def _check_precisions(self) -> None:
+        for option, value, known in (
+            ("qcomm", self.qcomm, PRECISIONS),
+            ("qcomm-backward", self.qcomm_backward, (*PRECISIONS, FULL)),
+        ):
+            if value and value not in known:
+                msg = f"{option}={value!r} of {self.name}: expected {', '.join(known)}"
+                raise UsageError(msg)
+        if self.qcomm_backward and not self.qcomm:
+            msg = f"qcomm-backward of {self.name} goes with qcomm, that of forward"
+            raise UsageError(msg)
+
+    @property
+    def _codec(self) -> Codec | None:
+        """What rows are sent as; None for as they are."""
+        back = self.qcomm_backward or self.qcomm
+        return Codec(self.qcomm, back) if self.qcomm else None
 
     @property
     def _world(self) -> World:
@@ -130,7 +140,22 @@ class ShardEmbeddings(Transform):
             for ranks in alike
         )
         ctx.note("sharded-tables", _summary(plan, world, len(classes)))
+        self._tell_fallback(found, ctx)
         return attrs.evolve(program, classes=classes, replicas=self.ranks)
+
+    def _tell_fallback(self, found: Sequence[Deal], ctx: PassContext) -> None:
+        """Say where sums are sent in another precision than asked for."""
+        codec = self._codec
+        if codec is None or all(deal.among == 1 for deal in found):
+            return
+        sums = codec.of_sums()
+        if sums != codec:
+            ctx.note(
+                "qcomm-of-sums",
+                "NCCL adds up no fp8 and no int8: where ranks share rows, they go as "
+                f"{sums.forward}, and their gradients as {sums.backward}, as with "
+                "TorchRec's codecs",
+            )
 
     def _check_nodes(self, plan: Plan) -> None:
         """Refuse nodes that are not full, if the plan asks for any.
@@ -165,9 +190,9 @@ class ShardEmbeddings(Transform):
         module = bags.first.location.module.rpartition(".")[0]
         tape = Tape(graph, Inference(graph, BUILTIN_OPS), Location(module=module))
         tape.constants = "shard"
-        payload: DType | None = PAYLOADS[self.qcomm]
+        codec = self._codec
         exchanges = [
-            Exchange(tape, bags, deal, rank // deal.among, payload, self.functional)
+            Exchange(tape, bags, deal, rank // deal.among, codec, self.functional)
             for deal in deals(bags.tables, plan, self._world)
         ]
         local = _kept_local(graph, bags, plan)

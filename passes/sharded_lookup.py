@@ -22,10 +22,12 @@ from perfc.ir import (
     Node,
     TensorType,
     Value,
+    encoded,
     floor_div,
     maximum,
     total,
 )
+from perfc.passes.codec import Codec
 from perfc.passes.sharded_tables import Bags, Deal, Shard
 from perfc.passes.tape import Tape, typed
 
@@ -44,7 +46,7 @@ class Exchange:
         bags: The look-ups of the model.
         deal: Which place has what.
         place: The place of this rank.
-        payload: Element type of pooled rows on their way; None for their own.
+        codec: What pooled rows are on their way; None for what they are.
         functional: Whether the collective that brings rows is no request.
 
     """
@@ -53,27 +55,31 @@ class Exchange:
     bags: Bags
     deal: Deal
     place: int
-    payload: DType | None
+    codec: Codec | None
     functional: bool = False
 
     def send(self) -> Value:
         """Write it up to the collective that brings the rows of this rank's samples."""
         indices, offsets = self._distribute()
-        sent = self._look_up(indices, offsets)
-        if self.payload is not None and self.payload != typed(sent).dtype:
-            sent = self._named("quantize").op("cast", sent, dtype=self.payload)
+        sent, among = self._look_up(indices, offsets), len(self.deal.places) > 1
         if self.deal.among > 1 and self._own:
-            alone = len(self.deal.places) == 1
-            scattered = {**self._place(), **self._request(last=alone)}
-            sent = self._named("output").op("reduce_scatter", sent, **scattered)
-        return self._exchanged(sent) if len(self.deal.places) > 1 else sent
+            sent = self._summed(sent)
+        return self._exchanged(self._encoded(sent, self.codec)) if among else sent
+
+    def _summed(self, sent: Value) -> Value:
+        """Add up what the ranks of this one's place have found."""
+        last, codec = len(self.deal.places) == 1, self._codec_of_sums
+        scattered = {**self._place(), **self._request(last=last)}
+        coded = self._encoded(sent, codec)
+        found = self._named("output").op("reduce_scatter", coded, **scattered)
+        return found if last else self._decoded("quantize", found, codec)
 
     def receive(self, got: Value) -> list[tuple[Shard, Value]]:
         """Write what follows; return the pooled rows of each shard, [batch, dim]."""
-        own = typed(self.bags.first.results[0]).dtype
-        if typed(got).dtype != own:
-            got = self._named("dequantize").op("cast", got, dtype=own)
-        if len(self.deal.places) > 1:
+        among = len(self.deal.places) > 1
+        codec = self.codec if among else self._codec_of_sums
+        got = self._decoded("dequantize", got, codec)
+        if among:
             got = self._joined(got)
         shards = self.deal.shards
         if len(shards) == 1:
@@ -81,6 +87,31 @@ class Exchange:
         sizes, tape = tuple(shard.dim for shard in shards), self._named("split")
         pieces = tape.ops("split", len(shards), got, axis=1, sizes=sizes)
         return list(zip(shards, pieces, strict=True))
+
+    @property
+    def _rows(self) -> DType:
+        """Element type of pooled rows."""
+        return typed(self.bags.first.results[0]).dtype
+
+    @property
+    def _codec_of_sums(self) -> Codec | None:
+        return None if self.codec is None else self.codec.of_sums()
+
+    def _encoded(self, sent: Value, codec: Codec | None) -> Value:
+        """Make of rows what is sent."""
+        if codec is None or codec.keeps(typed(sent).dtype):
+            return sent
+        return self._named("quantize").op("encode_rows", sent, **codec.attributes)
+
+    def _decoded(self, what: str, got: Value, codec: Codec | None) -> Value:
+        """Make rows of what was sent; a list, if ranks have exchanged it."""
+        if codec is None or codec.keeps(self._rows):
+            return got
+        shape = typed(got).shape
+        if len(self.deal.places) > 1 and what == "dequantize":
+            shape = (self.bags.batch * sum(self._widths),)
+        own: dict[str, AttrValue] = {"dtype": self._rows, "shape": shape}
+        return self._named(what).op("decode_rows", got, **codec.attributes, **own)
 
     @property
     def _own(self) -> Sequence[Shard]:
@@ -199,13 +230,20 @@ class Exchange:
     def _exchanged(self, sent: Value) -> Value:
         """Send every rank the rows of its samples, as one list."""
         widths, batch = self._widths, self.bags.batch
-        uneven: dict[str, AttrValue] = {}
+        found, uneven = self._wire(batch * sum(widths)), dict[str, AttrValue]()
         if len(set(widths)) > 1:
             most = max(max(widths) * len(widths), sum(widths))
-            uneven["bytes"] = batch * most * (typed(sent).dtype.bits // 8)
-        tape, shape = self._named("output"), (batch * sum(widths),)
+            uneven["bytes"] = self._wire(batch * most).nbytes
+        tape, shape = self._named("output"), found.shape
         attributes = {**self._across(), **uneven, **self._request(last=True)}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
+
+    def _wire(self, numbers: Dim) -> TensorType:
+        """Return what so many numbers are sent as between places."""
+        type_ = TensorType(self._rows, (numbers,))
+        if self.codec is None or self.codec.keeps(self._rows):
+            return type_
+        return encoded(type_, self.codec.forward)
 
     def _request(self, *, last: bool) -> dict[str, AttrValue]:
         """Let the last collective be waited for where rows are read first.

@@ -131,16 +131,6 @@ class CommBytes:
     forward_reduce_scatter: float | None = None
     backward_all_gather: float | None = None
 
-    @classmethod
-    def all_alike(cls, element_bytes: float) -> CommBytes:
-        """Send everything as elements of so many bytes."""
-        return cls(
-            forward_all_to_all=element_bytes,
-            backward_all_to_all=element_bytes,
-            forward_reduce_scatter=element_bytes,
-            backward_all_gather=element_bytes,
-        )
-
 
 @attrs.frozen(kw_only=True)
 class Perf:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
+from perfc.passes import Codec
 from perfc.planning import (
     CommBytes,
     PerfRules,
@@ -26,17 +27,30 @@ def _physical(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost
     return model.cost(types, tiers)
 
 
-_SENT_BYTES = {"": None, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
+_SENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0}
+
+
+def _comm_bytes(model: ShardModel) -> CommBytes:
+    """Return what elements are sent as: without what int8 has beside its bytes."""
+    if not model.qcomm:
+        return CommBytes()
+    codec = Codec(model.qcomm, model.qcomm_backward or model.qcomm)
+    sums = codec.of_sums()
+    return CommBytes(
+        forward_all_to_all=_SENT_BYTES[codec.forward],
+        backward_all_to_all=_SENT_BYTES[codec.backward],
+        forward_reduce_scatter=_SENT_BYTES[sums.forward],
+        backward_all_gather=_SENT_BYTES[sums.backward],
+    )
 
 
 def _torchrec(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost:
     """Return the cost of TorchRec's planner, with its constants for all machines."""
-    sent = _SENT_BYTES[model.qcomm]
     rules = PerfRules(
         topology=Topology(world=model.world),
         batch=model.samples,
         inference=model.mode != TRAINING,
-        comm_bytes=CommBytes() if sent is None else CommBytes.all_alike(sent),
+        comm_bytes=_comm_bytes(model),
     )
     kept = StorageRules(perf=rules, optimizer=model.optimizer or "sgd")
     return TorchRecCost(rules=rules, storage_rules=kept)

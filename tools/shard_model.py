@@ -105,6 +105,7 @@ class ShardModel:
         optimizer: Of training; None for the default.
         dtype: What the model computes in.
         qcomm: What pooled rows are sent as.
+        qcomm_backward: What their gradients are sent as, if not as the rows.
         popularity: How look-ups spread over rows, by table; under "" of the others.
 
     """
@@ -117,6 +118,7 @@ class ShardModel:
     optimizer: str | None = None
     dtype: str = "fp32"
     qcomm: str = ""
+    qcomm_backward: str = ""
     popularity: tuple[tuple[str, str], ...] = ()
 
     def loaded(self, transforms: Sequence[Pass] = ()) -> Model:
@@ -202,6 +204,7 @@ class ShardModel:
             plan=text_of_plan(plan, self.tables, self.world),
             per_node=self.world.per_node,
             qcomm=self.qcomm,
+            qcomm_backward=self.qcomm_backward,
             only=only,
         )
         transforms = training_passes(self.mode, self.optimizer, [sharding])

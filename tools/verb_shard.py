@@ -15,9 +15,11 @@ from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
 from perfc.passes import (
     DATA_PARALLEL,
+    FULL_PRECISION,
     HBM,
     MAX_RANKS,
     NAMED_PLANS,
+    PRECISIONS,
     TIERS,
     USUAL_CACHE,
     is_share,
@@ -130,8 +132,13 @@ _TYPES = "table-wise,column-wise,row-wise"
 )
 @click.option(
     "--qcomm",
-    type=click.Choice(["fp16", "bf16", "fp8"]),
+    type=click.Choice(PRECISIONS),
     help="What pooled rows are sent as.",
+)
+@click.option(
+    "--qcomm-backward",
+    type=click.Choice([*PRECISIONS, FULL_PRECISION]),
+    help="What their gradients are sent as; as the rows if not given.",
 )
 @click.option(
     "--cost",
@@ -266,6 +273,7 @@ def _model(text: str, options: dict[str, Any]) -> ShardModel:
         optimizer=options["optimizer"],
         dtype=options["dtype"],
         qcomm=options["qcomm"] or "",
+        qcomm_backward=options["qcomm_backward"] or "",
         popularity=_popularities(options["popularities"]),
     )
 

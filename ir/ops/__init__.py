@@ -41,6 +41,7 @@ from perfc.ir.ops import (
     spectral,
     testing,
     text,
+    wire,
 )
 
 BUILTIN_OPS = OpRegistry()
@@ -63,7 +64,7 @@ for _family in (
     ),
     *(activation_backward, embedding_backward, indexing_backward, layer_backward),
     *(loss, optimizer),
-    *(testing, text),
+    *(testing, text, wire),
 ):
     for _op in _family.OPS:
         BUILTIN_OPS.register(_op)

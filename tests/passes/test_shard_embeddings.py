@@ -203,14 +203,74 @@ def test_rows_of_a_node() -> None:
 
 
 def test_quantized_communication() -> None:
-    """Rows are sent in half the bytes, forward and backward; casts stand around."""
+    """Rows are sent in half the bytes, forward and backward; codecs stand around."""
     graph = _graph(_sharded(qcomm="bf16", optimizer="sgd"), 0)
     rows = _by_name(graph, "table_wise.output.all_to_all")
     (back,) = _nodes(graph, "all_to_all", "backward")
 
     assert BATCH * 6 * 16 * 2 == _type(rows.results[0]).nbytes
     assert "bf16" == _type(back.results[0]).dtype.name
-    assert 2 == len(_nodes(graph, "cast", "backward"))
+    assert 1 == len(_nodes(graph, "encode_rows", "backward"))
+    assert 1 == len(_nodes(graph, "decode_rows", "backward"))
+
+
+WIRE = {"fp32": (4.0, "f32"), "fp16": (2.0, "f16"), "bf16": (2.0, "bf16")}
+WIRE |= {"fp8": (1.0, "f8e4m3"), "int8": (1.25, "u8")}
+"""Bytes of a number on its way, and what holds them: 40 bytes for 32 in int8."""
+
+
+@pytest.mark.parametrize("back", WIRE)
+@pytest.mark.parametrize("forth", ["fp16", "bf16", "fp8", "int8"])
+@pytest.mark.parametrize("tables", [4, 6])
+def test_each_direction_has_its_precision(forth: str, back: str, tables: int) -> None:
+    """Both ends agree; ranks that have more tables than others send more."""
+    model = f"dlrm-ddp:tables={tables},rows=1000,dim=16,pooling=4"
+    program = _sharded(model, qcomm=forth, qcomm_backward=back, optimizer="sgd")
+    graph = _graph(program, 0)
+    rows = _by_name(graph, "table_wise.output.all_to_all")
+    (again,) = _nodes(graph, "all_to_all", "backward")
+    (update,) = _nodes(graph, "embedding_bag_backward", "backward")
+    most = BATCH * 16 * RANKS * -(-tables // RANKS)
+    received = BATCH * 16 * tables
+
+    assert (WIRE[forth][1], WIRE[back][1]) == (
+        _type(rows.results[0]).dtype.name,
+        _type(again.results[0]).dtype.name,
+    )
+    assert received * WIRE[forth][0] == _type(rows.results[0]).nbytes
+    assert received * WIRE[back][0] == _type(again.operands[0]).nbytes
+    assert most * WIRE[back][0] == _type(again.results[0]).nbytes
+    assert most * WIRE[forth][0] == _exchanged(rows)
+    assert most * WIRE[back][0] == _exchanged(again)
+    assert "f32" in {_type(value).dtype.name for value in update.operands}
+
+
+@pytest.mark.parametrize("asked", ["fp8", "int8"])
+def test_sums_fall_back_to_16_bits(asked: str) -> None:
+    """TorchRec's registry of codecs: fp16 forward, bf16 backward, and it is said."""
+    options = {"ranks": RANKS, "per_node": 2, "plan": "grid", "qcomm": asked}
+    passes = (ShapeInference(), ShardEmbeddings(**options), ShapeInference())  # type: ignore[arg-type]
+    result = PassManager((*passes, Training())).run(build_workload(MODEL))
+    graph = _graph(result.program, 0)
+    (scatter,) = _nodes(graph, "reduce_scatter")
+    (gather,) = _nodes(graph, "all_gather", "backward")
+    (exchange,) = [n for n in _nodes(graph, "all_to_all") if "output" in n.name]
+    (back,) = _nodes(graph, "all_to_all", "backward")
+    sent = [_type(n.results[0]).dtype.name for n in (scatter, gather, exchange, back)]
+    said = [d.message for d in result.diagnostics if d.code == "qcomm-of-sums"]
+
+    assert ["f16", "bf16", *[WIRE[asked][1]] * 2] == sent
+    assert 1 == len(said)
+    assert "as fp16, and their gradients as bf16" in said[0]
+
+
+def test_whole_tables_do_not_fall_back() -> None:
+    """Nothing is said where nothing is added up, or all can be."""
+    for options in ({"qcomm": "int8"}, {"qcomm": "bf16", "plan": "row-wise"}):
+        passes = (ShapeInference(), ShardEmbeddings(ranks=RANKS, **options))
+        result = PassManager(passes).run(build_workload(MODEL))
+
+        assert ["sharded-tables"] == [d.code for d in result.diagnostics]
 
 
 def test_ranks_that_hold_alike_are_one_class() -> None:
@@ -375,7 +435,12 @@ def test_a_plan_file_decides(tmp_path: Path) -> None:
             "per-node=4 .* 6 ranks do not go evenly",
         ),
         ({"per_node": 0}, "per-node=0"),
-        ({"qcomm": "int3"}, "qcomm='int3' .* expected fp16, bf16, fp8"),
+        ({"qcomm": "int3"}, "qcomm='int3' .* expected fp16, bf16, fp8, int8"),
+        (
+            {"qcomm": "fp16", "qcomm_backward": "int4"},
+            "qcomm-backward='int4' .* fp8, int8, fp32",
+        ),
+        ({"qcomm_backward": "bf16"}, "qcomm-backward .* goes with qcomm"),
     ],
 )
 def test_bad_options(options: dict[str, Any], problem: str) -> None:

@@ -65,6 +65,15 @@ def test_options_reach_the_rules(command: Command, tables: str) -> None:
     )
 
 
+def test_directions_have_their_own_precision(command: Command, tables: str) -> None:
+    """A quarter of the bytes forward, as many as ever backward: five eighths in all."""
+    whole, mixed = (
+        _best(command, tables, *said)["exposed_us"]["exchange"]
+        for said in ((), ("--qcomm", "int8", "--qcomm-backward", "fp32"))
+    )
+    assert pytest.approx(whole * 5 / 8) == mixed
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_has_states(
     command: Command, tables: str, optimizer: str

@@ -95,6 +95,19 @@ def test_the_step_is_what_analyze_says(command: Command, tmp_path: Path) -> None
     assert best["pipeline_us"] == pytest.approx(outcome.report["summary"]["time_us"])
 
 
+@pytest.mark.parametrize("back", ["int8", "bf16", "fp32"])
+def test_both_prices_know_the_codecs(command: Command, back: str) -> None:
+    """The compact step is the pipeline's where rows and gradients are encoded."""
+    sent = ("--qcomm", "int8", "--qcomm-backward", back, "--format", "json")
+    types = ("--types", "table-wise,row-wise")
+    plans = _json(_shard(command, *types, *sent))["plans"]
+    plain = _json(_shard(command, *types, "--format", "json"))["plans"]
+
+    for plan in plans:
+        assert plan["cost_us"] == pytest.approx(plan["pipeline_us"], rel=0.12)
+    assert plans[0]["pipeline_us"] != plain[0]["pipeline_us"]
+
+
 def test_a_table_says_why(command: Command) -> None:
     """The last rank, what the step is made of, and a bar for each rank."""
     outcome = _shard(command, "--types", "table-wise")
