@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
@@ -14,6 +15,7 @@ from perfc.ir import (
     Node,
     Program,
     RankClass,
+    Replacement,
     UnsupportedModelError,
     UsageError,
     Value,
@@ -81,12 +83,16 @@ class TensorParallel(Transform):
         return attrs.evolve(program, classes=(made,))
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Writer:
     """Writes a layout into its graph."""
 
     layout: TensorLayout
     ranks: int
+    _biases: dict[Node, Sequence[Value]] = attrs.field(
+        factory=dict[Node, "Sequence[Value]"], init=False
+    )
+    """Layers by rows, and the bias of each that has one."""
 
     @property
     def _graph(self) -> Graph:
@@ -104,10 +110,21 @@ class _Writer:
             self._split_weight(node, into=0)
             for bias in node.operands[2:]:
                 self._shrink_parameter(bias, typed(bias).rank - 1, node)
-        for node in self.layout.rows:
+        self._take_biases()
+        for node in self._biases:
             self._split_weight(node, into=1)
         self._share_inputs()
         self._add_up()
+
+    def _take_biases(self) -> None:
+        """Leave layers by rows their products alone: a sum has the bias once."""
+        graph, rows = self._graph, self.layout.rows
+        biases = {node.results[0].name: node.operands[2:] for node in rows}
+        graph.replace({node: _product(node) for node in rows if node.operands[2:]})
+        for name, bias in biases.items():
+            node = graph.value(name).producer
+            assert node is not None  # noqa: S101 - a layer's result
+            self._biases[node] = bias
 
     def _part(self, dim: Dim, node: Node) -> int:
         """Return a rank's part of a size.
@@ -202,29 +219,44 @@ class _Writer:
 
     def _add_up(self) -> None:
         """All-reduce what layers by rows have of their sums."""
-        graph, rows = self._graph, set(self.layout.rows)
         waiting: list[Node] = []
 
         def step(node: Node) -> None:
             if waiting:
                 self._reduce(waiting.pop())
-            if node in rows:
+            if node in self._biases:
                 waiting.append(node)
 
-        graph.rewrite(step)
+        self._graph.rewrite(step)
         if waiting:
             self._reduce(waiting.pop())
 
     def _reduce(self, node: Node) -> None:
         graph, value = self._graph, node.results[0]
-        readers = graph.uses(value)
-        name = graph.fresh_name(f"{value.name}.sum")
+        readers, made = graph.uses(value), self._behind(node, "all_reduce", "sum")
+        for bias in self._biases[node]:
+            made = self._behind(node, "add", "biased", made, bias)
+        for use in readers:
+            graph.set_operand(use.node, use.index, made)
+        graph.outputs = [
+            made if output is value else output for output in graph.outputs
+        ]
+
+    def _behind(self, node: Node, op: str, name: str, *operands: Value) -> Value:
+        """Write a node of the type of a layer; a collective of it without operands."""
+        graph, value = self._graph, node.results[0]
         made = graph.add(
-            "all_reduce", (value,), [name], self._communicator, location=node.location
+            op,
+            operands or (value,),
+            [graph.fresh_name(f"{value.name}.{name}")],
+            {} if operands else self._communicator,
+            location=node.location,
         )
         made.results[0].type = value.type
-        for use in readers:
-            graph.set_operand(use.node, use.index, made.results[0])
-        graph.outputs = [
-            made.results[0] if output is value else output for output in graph.outputs
-        ]
+        return made.results[0]
+
+
+def _product(node: Node) -> Replacement:
+    """Return a linear layer without its bias."""
+    operands, result = node.operands[:2], node.results[0]
+    return Replacement(node.op, operands, node.attributes, result, node.location)

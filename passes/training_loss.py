@@ -11,6 +11,7 @@ from perfc.ir import (
     AttrValue,
     Location,
     MemorySpace,
+    Node,
     TensorType,
     Value,
     product,
@@ -21,7 +22,10 @@ from perfc.passes.tape import Tape, typed
 AUTO = "auto"
 LOSS = "loss"
 _F32, _I64 = DTYPES["f32"], DTYPES["i64"]
-_VIEWS = frozenset(("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast"))
+_VIEWS = frozenset(
+    ("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast", "all_reduce")
+)
+"""Ops behind which the same numbers stand; sums over ranks are those of one product."""
 _PRODUCTS = frozenset(("linear", "matmul", "packed_linear"))
 
 
@@ -42,14 +46,20 @@ def chosen_loss(output: Value) -> str:
 
 def _end(output: Value) -> str:
     """Return the op that *output* comes from, behind views and a bias."""
-    node = output.producer
-    while node is not None and node.op in _VIEWS:
-        node = node.operands[0].producer
+    node = _unviewed(output)
     if node is not None and node.op == "add":
-        before = [v.producer for v in node.operands if v.producer is not None]
-        if any(p.op in _PRODUCTS for p in before) and len(before) == 1:
+        before = [p for p in map(_unviewed, node.operands) if p is not None]
+        if len(before) == 1 and before[0].op in _PRODUCTS:
             return before[0].op
     return "" if node is None else node.op
+
+
+def _unviewed(value: Value) -> Node | None:
+    """Return the node that *value* comes from, behind views."""
+    node = value.producer
+    while node is not None and node.op in _VIEWS:
+        node = node.operands[0].producer
+    return node
 
 
 def write_loss(

@@ -151,8 +151,10 @@ def _evaluate(graph: Graph, ranks: list[dict[str, Array]]) -> list[Array]:
 def _one(op: str, values: list[Array]) -> Array:
     match op:
         case "linear":
-            x, weight = values[:2]
-            return np.asarray(x @ weight.T)
+            x, weight, *bias = values
+            return np.asarray(sum(bias, x @ weight.T))
+        case "add":
+            return np.asarray(values[0] + values[1])
         case "relu":
             return np.maximum(values[0], 0.0)
         case _:
@@ -173,13 +175,14 @@ def _slice(value: Value, whole: Array, rank: int) -> Array:
 
 
 def test_ranks_compute_what_one_would() -> None:
-    """Four layers: parts of outputs, partial sums, added up, twice."""
+    """Four layers: parts of outputs, partial sums, added up, twice; biases once."""
     text = """
     graph @mlp(%x: f32[3,8], param %a: f32[16,8], param %b: f32[12,16],
-               param %c: f32[20,12], param %d: f32[1,20]) {
-      %1 = linear(%x, %a) : ?
+               param %c: f32[20,12], param %d: f32[1,20], param %e: f32[16],
+               param %f: f32[12]) {
+      %1 = linear(%x, %a, %e) : ?
       %2 = relu(%1) : ?
-      %3 = linear(%2, %b) : ?
+      %3 = linear(%2, %b, %f) : ?
       %4 = relu(%3) : ?
       %5 = linear(%4, %c) : ?
       %6 = relu(%5) : ?
@@ -205,6 +208,25 @@ def test_ranks_compute_what_one_would() -> None:
     assert 2 == sum(node.op == "all_reduce" for node in part)
     for found in _evaluate(part, cut):
         assert np.allclose(expected, found)
+
+
+def test_sums_of_a_classifier_are_logits() -> None:
+    """The loss is chosen as of one rank, though a layer by rows ends the model."""
+    text = """
+    graph @mlp(%x: f32[3,8], param %a: f32[16,8], param %b: f32[12,16],
+               param %c: f32[12]) {
+      %1 = linear(%x, %a) : ?
+      %2 = relu(%1) : ?
+      %3 = linear(%2, %b, %c) : ?
+      return %3
+    }
+    """
+    shared = [TensorParallel(ranks=RANKS), ShapeInference()]
+    manager = PassManager([ShapeInference(), *shared, Training()])
+    (rank,) = manager.run(parse_program(text)).program.classes
+
+    assert rank.ops is not None
+    assert 1 == sum(node.op == "nll_loss" for node in rank.ops)
 
 
 def test_replicas_stand_outside() -> None:
