@@ -16,10 +16,10 @@ from perfc.passes.tape import typed
 Axes: TypeAlias = Sequence[int | None]
 Rule: TypeAlias = Callable[[Node, Axes], "Axes | None"]
 
-_HEADS = 1
-_QUERIES_KEYS_VALUES = 3
-_BY_HEADS = 4
-"""Ranks of tensors that have an axis of heads, which is `_HEADS`."""
+HEADS = 1
+QUERIES_KEYS_VALUES = 3
+BY_HEADS = 4
+"""Ranks of tensors that have an axis of heads, which is `HEADS`."""
 
 
 def aligned(value: Value, axis: int, out: Value) -> int:
@@ -110,12 +110,17 @@ def _concat(node: Node, axes: Axes) -> Axes | None:
 
 def _attention(node: Node, axes: Axes) -> Axes | None:
     """Heads are apart; a mask is the same for all of them."""
-    by_heads = typed(node.operands[0]).rank == _BY_HEADS
-    if not by_heads or set(axes[:_QUERIES_KEYS_VALUES]) != {_HEADS}:
+    by_heads = typed(node.operands[0]).rank == BY_HEADS
+    if not by_heads or set(axes[:QUERIES_KEYS_VALUES]) != {HEADS}:
         return None
-    out, masks = node.results[0], node.operands[_QUERIES_KEYS_VALUES:]
-    fits = all(is_whole(mask, _HEADS, out) for mask in masks)
-    return [_HEADS] if fits else None
+    out, masks = node.results[0], node.operands[QUERIES_KEYS_VALUES:]
+    split = axes[QUERIES_KEYS_VALUES:]
+    fits = all(
+        axis == aligned(mask, HEADS, out)
+        or (axis is None and is_whole(mask, HEADS, out))
+        for mask, axis in zip(masks, split, strict=True)
+    )
+    return [HEADS] if fits else None
 
 
 def _rotary(node: Node, axes: Axes) -> Axes | None:
@@ -135,13 +140,13 @@ def _matmul(node: Node, axes: Axes) -> Axes | None:
     return [axis] if axis < ranks.pop() - 2 else None
 
 
-TAKE_SIZES = frozenset(("reshape", "expand"))
-"""Ops whose operand 1 says how large the result is."""
+TAKE_SIZES: Mapping[str, int] = {"reshape": 1, "expand": 1, "fill": 0}
+"""Ops of which an operand says how large the result is, and which one does."""
 
 
 def sizes_of(node: Node) -> tuple[Dim, ...] | None:
     """Return the sizes that an op of `TAKE_SIZES` is given, if a constant says them."""
-    producer = node.operands[1].producer
+    producer = node.operands[TAKE_SIZES[node.op]].producer
     if producer is None or producer.op != "constant":
         return None
     return producer.attributes.dims("elements")

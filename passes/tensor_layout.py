@@ -4,21 +4,37 @@ A layer whose input all ranks have whole is split by columns: each computes some
 outputs. These are passed on in parts, as far as ops allow, to a layer that is split by
 rows: each multiplies its part of the input, and sums over all ranks are whole again.
 A layer by columns whose outputs anybody needs whole is not split after all.
+
+A bias of attention that differs from head to head, as of relative positions, is split
+with the heads, if it comes from a table of its own that has a column for each, or is
+made of one number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 from perfc.ir import Graph, Node, Value
-from perfc.passes.split_axes import RULES
+from perfc.passes.split_axes import (
+    BY_HEADS,
+    HEADS,
+    QUERIES_KEYS_VALUES,
+    RULES,
+    is_whole,
+    sizes_of,
+)
 from perfc.passes.tape import typed
 
 LINEAR = "linear"
 WEIGHT_VIEWS = ("cast", "transpose")
 """What may stand between a parameter and its layer: autocast, `t` of recorded calls."""
+_BIAS_OPS = frozenset(
+    ("add", "cast", "expand", "mul", "reshape", "slice", "transpose", "unsqueeze")
+)
+"""What may stand between a table of biases and attention: views, a mask, a scale."""
+_MATRIX = 2
 
 
 @attrs.frozen
@@ -27,7 +43,7 @@ class Part:
 
     Attributes:
         axis: Along which axis it is split.
-        sources: The layers by columns that it comes from.
+        sources: The layers by columns, or biases by head, that it comes from.
 
     """
 
@@ -44,6 +60,7 @@ class TensorLayout:
         parts: Values that are split.
         columns: Layers that are split by columns, in order.
         rows: Layers that are split by rows, in order.
+        biases: What makes biases of attention by head, and its axis of heads.
 
     """
 
@@ -51,6 +68,7 @@ class TensorLayout:
     parts: dict[Value, Part] = attrs.field(factory=dict[Value, Part], init=False)
     columns: list[Node] = attrs.field(factory=list[Node], init=False)
     rows: list[Node] = attrs.field(factory=list[Node], init=False)
+    biases: dict[Node, int] = attrs.field(factory=dict[Node, int], init=False)
     _whole: set[Node] = attrs.field(factory=set[Node], init=False)
     _parameters: frozenset[Value] = attrs.field(init=False)
 
@@ -61,9 +79,52 @@ class TensorLayout:
     def of(cls, graph: Graph) -> TensorLayout:
         """Find it: split all that can be, and take back what does not work."""
         found = cls(graph)
+        found.biases.update(found._biases_by_head())
         while wrong := found._try():
             found._whole |= wrong
+            for node in wrong & found.biases.keys():
+                del found.biases[node]
         return found
+
+    @property
+    def whole(self) -> list[Node]:
+        """Linear layers that every rank runs whole, in order."""
+        shared = {*self.columns, *self.rows}
+        return [n for n in self.graph if n.op == LINEAR and n not in shared]
+
+    @property
+    def whole_attention(self) -> list[Node]:
+        """Attention of whose heads every rank computes all, in order."""
+        found = [n for n in self.graph if n.op == "attention"]
+        return [n for n in found if n.results[0] not in self.parts]
+
+    def _biases_by_head(self) -> Iterator[tuple[Node, int]]:
+        """Yield what makes biases that differ from head to head, and their axis."""
+        pending = [
+            mask
+            for node in self.graph
+            if node.op == "attention" and typed(node.results[0]).rank == BY_HEADS
+            for mask in node.operands[QUERIES_KEYS_VALUES:]
+            if not is_whole(mask, HEADS, node.results[0])
+        ]
+        seen: set[Value] = set()
+        while pending:
+            value = pending.pop()
+            node = value.producer
+            if value in seen or node is None:
+                continue
+            seen.add(value)
+            if node.op in _BIAS_OPS:
+                pending += node.operands
+            elif node.op == "gather" and self._is_own_table(node):
+                yield node, typed(value).rank - 1
+            elif node.op == "fill" and _has_heads(node):
+                yield node, HEADS
+
+    def _is_own_table(self, node: Node) -> bool:
+        table = node.operands[0]
+        by_row = not node.attributes.integer("axis", 0)
+        return by_row and typed(table).rank == _MATRIX and self._is_own(table)
 
     def _try(self) -> frozenset[Node]:
         """Walk the graph once; return the layers that must not be split."""
@@ -83,6 +144,10 @@ class TensorLayout:
         """Say how the results of a node are split; False if it cannot run on parts."""
         if node.op == LINEAR:
             return self._linear(node)
+        if node in self.biases:
+            made = Part(self.biases[node], frozenset((node,)))
+            self.parts[node.results[0]] = made
+            return True
         axes = [self.parts[v].axis if v in self.parts else None for v in node.operands]
         if set(axes) <= {None}:
             return True
@@ -124,3 +189,9 @@ class TensorLayout:
                 return value in self._parameters
             value = node.operands[0]
         return False
+
+
+def _has_heads(node: Node) -> bool:
+    """Whether a node that takes sizes makes a tensor of several heads."""
+    shape = typed(node.results[0]).shape
+    return len(shape) == BY_HEADS and shape[HEADS] != 1 and sizes_of(node) is not None

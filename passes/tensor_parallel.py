@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -26,9 +27,13 @@ from perfc.passes.forward_graph import forward_graph
 from perfc.passes.split_axes import TAKE_SIZES, sizes_of
 from perfc.passes.tape import typed
 from perfc.passes.tensor_layout import LINEAR, TensorLayout
+from perfc.passes.training_source import separate_vectors
 
 GROUP = STREAM = "tp"
 """Name of the communicator of ranks that share layers, and of its stream."""
+
+_NAMED = 6
+"""Modules that a remark names."""
 
 
 @attrs.frozen
@@ -68,6 +73,7 @@ class TensorParallel(Transform):
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Share the layers of the one graph there is."""
         graph = forward_graph(program, self.name)
+        separate_vectors(graph, ctx)
         layout = TensorLayout.of(graph)
         if not layout.rows:
             msg = (
@@ -75,12 +81,33 @@ class TensorParallel(Transform):
                 "split by columns, and behind it one by rows"
             )
             raise UnsupportedModelError(msg)
+        _remark(layout, ctx)
         _Writer(layout, self.ranks).write()
-        linear = sum(node.op == LINEAR for node in graph)
-        shared = len(layout.columns) + len(layout.rows)
-        ctx.note("shared-layers", f"{shared} of {linear} linear layers are shared")
         made = RankClass(tuple(range(self.ranks)), ops=graph)
         return attrs.evolve(program, classes=(made,))
+
+
+def _remark(layout: TensorLayout, ctx: PassContext) -> None:
+    """Say which layers are not shared: of attention all should be."""
+    linear = sum(node.op == LINEAR for node in layout.graph)
+    shared = f"{linear - len(layout.whole)} of {linear} linear layers are shared"
+    whole = f"; every rank has {_listed(layout.whole)} whole" if layout.whole else ""
+    ctx.note("shared-layers", shared + whole)
+    attention = layout.whole_attention
+    if attention:
+        ctx.warn(
+            "whole-attention",
+            f"heads of {_listed(attention)} are not shared: every rank computes all, "
+            "and has the layers in front of them and behind whole",
+        )
+
+
+def _listed(nodes: Sequence[Node]) -> str:
+    """Name modules; those that differ in their numbers only, once, with stars."""
+    paths = (node.location.module or node.name for node in nodes)
+    names = list(dict.fromkeys(re.sub(r"(?<=\.)\d+(?=\.)", "*", p) for p in paths))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 @attrs.define(eq=False)
@@ -110,6 +137,9 @@ class _Writer:
             self._split_weight(node, into=0)
             for bias in node.operands[2:]:
                 self._shrink_parameter(bias, typed(bias).rank - 1, node)
+        for node in self.layout.biases:
+            if node.op == "gather":
+                self._shrink_parameter(node.operands[0], 1, node)
         self._take_biases()
         for node in self._biases:
             self._split_weight(node, into=1)
@@ -192,18 +222,16 @@ class _Writer:
             return
         new = typed(node.results[0]).shape[axis]
         elements = (*sizes[:place], new, *sizes[place + 1 :])
+        index = TAKE_SIZES[node.op]
+        type_ = typed(node.operands[index])
         constant = self._graph.insert(
             node,
             "constant",
             (),
-            (f"{node.name}.part", typed(node.operands[1])),
-            {
-                "dtype": typed(node.operands[1]).dtype,
-                "shape": (len(elements),),
-                "elements": elements,
-            },
+            (f"{node.name}.part", type_),
+            {"dtype": type_.dtype, "shape": (len(elements),), "elements": elements},
         )
-        self._graph.set_operand(node, 1, constant)
+        self._graph.set_operand(node, index, constant)
 
     def _share_inputs(self) -> None:
         """Add up, in backward, what layers by columns want of their input."""

@@ -278,13 +278,7 @@ class Training(Transform):
                 str(node),
             )
         turn_weights_back(graph)
-        merged = separate_vectors(graph)
-        if merged:
-            ctx.note(
-                "merged-parameters",
-                "biases and scales that the exporter merged, being equal, are trained "
-                f"apart, one for each module: {merged} more",
-            )
+        separate_vectors(graph, ctx)
         switch_to_training(graph)
 
     def _output(self, graph: Graph, needing: set[Value], ctx: PassContext) -> Value:

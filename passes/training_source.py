@@ -22,6 +22,7 @@ from perfc.ir import (
     Value,
     reserved_vectors,
 )
+from perfc.passes.base import PassContext
 from perfc.passes.tape import typed
 
 _I64 = DTYPES["i64"]
@@ -58,12 +59,22 @@ def _is_turned(use: Use) -> bool:
     )
 
 
-def separate_vectors(graph: Graph) -> int:
-    """Give each module its own biases and scales; return how many were merged.
+def separate_vectors(graph: Graph, ctx: PassContext) -> None:
+    """Give each module its own biases and scales; say how many were merged.
 
     Exporters write equal initializers once, and those of a fresh model are all
     zeros or ones. No framework shares a vector between different modules.
     """
+    merged = _separate(graph)
+    if merged:
+        ctx.note(
+            "merged-parameters",
+            "biases and scales that the exporter merged, being equal, are those of one "
+            f"module each: {merged} more",
+        )
+
+
+def _separate(graph: Graph) -> int:
     made = 0
     for vector in tuple(graph.parameters):
         if typed(vector).rank != 1 or not typed(vector).dtype.is_float:
