@@ -88,6 +88,7 @@ def _resize_backward(site: Site) -> Eager:
 RULES: Mapping[str, Rule] = {
     "alias": _alias,
     "replicated": lambda site: Eager("aten::view_as"),
+    "split_cross_entropy": lambda site: Eager("aten::view_as"),
     "view": _view,
     "empty": _empty,
     "host": _host,

@@ -16,6 +16,7 @@ from perfc.ir import (
 from perfc.passes.codec import encoder
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.tape import typed
+from perfc.passes.vocabulary import ALIKE
 
 _COMMUNICATOR = ("group", "ranks", "stride", "stream")
 
@@ -39,7 +40,16 @@ def _other_bytes(known: AttrValue, forth: str, back: str) -> dict[str, AttrValue
 
 
 def _all_gather(site: Site) -> Gradients:
-    """A part was read by all ranks: their gradients of it are added up."""
+    """A part was read by all ranks: their gradients of it are added up.
+
+    Where all use it alike each has the sum already, and cuts its part out, as
+    Megatron's `_GatherFromModelParallelRegion`; ranks run the same graph, so it is the
+    first part.
+    """
+    if site.node.attributes.flag(ALIKE):
+        axis = site.node.attributes.integer("axis", 0) % typed(site.x).rank
+        part = site.tape.cut(site.grad, (0, typed(site.x).shape[axis]), axis)
+        return {0: site.op("copy", part)}
     kept = site.kept(*_COMMUNICATOR, "axis")
     return {0: site.op("reduce_scatter", site.grad, **kept)}
 

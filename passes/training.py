@@ -231,12 +231,13 @@ class Training(Transform):
         needing = needs_gradient(graph, frozenset(parameters))
         output = self._output(graph, needing, ctx)
         kind = chosen_loss(output) if self.loss == AUTO else self.loss
+        wide, place = _is_autocast(output, parameters), graph.outputs.index(output)
+        loss = write_loss(tape, output, kind, wide=wide, late_labels=self.late_labels)
         ctx.note(
             "training-step",
-            f"the loss is {kind} of {output}, the optimizer {self.optimizer}",
+            f"the loss is {kind} of {graph.outputs[place]}, the optimizer "
+            f"{self.optimizer}",
         )
-        wide = _is_autocast(output, parameters)
-        loss = write_loss(tape, output, kind, wide=wide, late_labels=self.late_labels)
         if self.read_loss:
             tape.effect("item", (loss,), f"{LOSS}.item")
         needing |= needs_gradient(graph, frozenset(parameters))

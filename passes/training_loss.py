@@ -18,12 +18,20 @@ from perfc.ir import (
 )
 from perfc.passes.autocast import casts_first
 from perfc.passes.tape import Tape, typed
+from perfc.passes.vocabulary import (
+    communicator_of,
+    gathered_scores,
+    write_split_cross_entropy,
+)
 
 AUTO = "auto"
 LOSS = "loss"
 _F32, _I64 = DTYPES["f32"], DTYPES["i64"]
 _VIEWS = frozenset(
-    ("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast", "all_reduce")
+    (
+        *("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast"),
+        *("all_reduce", "all_gather"),
+    )
 )
 """Ops behind which the same numbers stand; sums over ranks are those of one product."""
 _PRODUCTS = frozenset(("linear", "matmul", "packed_linear"))
@@ -131,9 +139,16 @@ def _cross_entropy(output: _Output) -> Value:
     """`log_softmax` of each row of classes, then `nll_loss` of its label.
 
     `cross_entropy` asks for the type of the output itself, which autocast respects.
+    Scores that ranks have in parts stay so, and are not gathered.
     """
     tape, (*batch, classes) = output.tape, typed(output.value).shape
     labels = output.labels(TensorType(_I64, tuple(batch)))
+    gather = gathered_scores(output.value)
+    if gather is not None:
+        (part,), communicator = gather.operands, communicator_of(gather)
+        tape.graph.replace_uses(output.value, part)
+        tape.graph.erase_dead(lambda node: node is not gather)
+        return write_split_cross_entropy(tape, part, labels, communicator)
     rows = product(batch)
     flat = tape.reshape(output.value, rows, classes)
     scores, _ = output.read_by("nll_loss", tape.op("log_softmax", flat, axis=-1))

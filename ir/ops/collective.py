@@ -146,9 +146,9 @@ ALL_REDUCE = OpDef(
     arity=(1, 1),
     infer=_infer_same,
     work=touch_all,
-    attributes=_COMMUNICATOR,
+    attributes={**_COMMUNICATOR, "kind": OPTIONAL_TEXT},
     mutates=(0,),
-    summary="x, in place: the sum of what all ranks have there",
+    summary="x, in place: the sum, or `kind` (max), of what all ranks have there",
 )
 BROADCAST = OpDef(
     name="broadcast",
@@ -164,7 +164,11 @@ ALL_GATHER = OpDef(
     arity=(1, 1),
     infer=_infer_gather,
     work=touch_all,
-    attributes={**_COMMUNICATOR, "axis": OPTIONAL_INT},
+    attributes={
+        **_COMMUNICATOR,
+        "axis": OPTIONAL_INT,
+        "alike": OPTIONAL_BOOL,  # all ranks use the result in the same way
+    },
     summary="x: those of all ranks, one behind the other along `axis` (0)",
 )
 REDUCE_SCATTER = OpDef(

@@ -8,7 +8,7 @@ from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.gradient import first_saved
-from perfc.ir.ops.rules import touch_all
+from perfc.ir.ops.rules import no_work, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -102,5 +102,13 @@ NLL_LOSS_BACKWARD = OpDef(
     attributes={"reduction": (str,)},
     summary="gradient of nll_loss: of its result, the scores, labels, class weights",
 )
+SPLIT_CROSS_ENTROPY = OpDef(
+    name="split_cross_entropy",
+    arity=(6, 6),
+    infer=first_saved,
+    work=no_work,
+    view=1,
+    summary="scores in parts, their losses, softmax, rows, labels, mask: the losses",
+)
 
-OPS = (LOSS, LOSS_BACKWARD, NLL_LOSS_BACKWARD)
+OPS = (LOSS, LOSS_BACKWARD, NLL_LOSS_BACKWARD, SPLIT_CROSS_ENTROPY)
