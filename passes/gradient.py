@@ -24,6 +24,7 @@ from perfc.ir import (
     Location,
     Node,
     Value,
+    product,
 )
 from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.codec import encoder
@@ -194,6 +195,10 @@ class Backward:
     _grads: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
     _awaited: dict[Value, int] = attrs.field(factory=dict[Value, int], init=False)
     _answered: set[Node] = attrs.field(factory=set[Node], init=False)
+    _ahead: dict[Node, dict[int, Value]] = attrs.field(
+        factory=dict[Node, "dict[int, Value]"], init=False
+    )
+    """What nodes send whose gradients have been written before their turn."""
 
     def run(self, loss: Value) -> Mapping[Value, Value]:
         """Return the dense gradient of each parameter that *loss* depends on."""
@@ -244,9 +249,13 @@ class Backward:
         grads = tuple(self._pending.pop(value, None) for value in node.results)
         operands = enumerate(node.operands)
         wanted = frozenset(i for i, value in operands if value in self.needing)
-        sent: dict[int, Value] = {}
+        sent = self._ahead.pop(node, {})
         if any(grad is not None for grad in grads):
-            sent = self._sent(Site(self.tape, node, grads, wanted, self.tables))
+            site = Site(self.tape, node, grads, wanted, self.tables)
+            if self._completes_shared_input(site):
+                sent, wanted = self._around_sum(site), wanted - {0}
+            else:
+                sent = self._sent(site)
         for index in sorted(wanted):
             here = self.tape.location
             self._receive(node, index, sent.get(index))
@@ -254,16 +263,36 @@ class Backward:
         for index in sorted(wanted):
             self._hand_over(node.operands[index])
 
+    def _completes_shared_input(self, site: Site) -> bool:
+        """Whether a layer is the last to send a gradient that ranks add up."""
+        x, producer = site.x, site.x.producer
+        is_shared = producer is not None and producer.op == "replicated"
+        is_layer = site.node.op == "linear" and len(site.wanted) > 1
+        return is_shared and is_layer and self._awaited.get(x) == 1
+
+    def _around_sum(self, site: Site) -> dict[int, Value]:
+        """Send the gradient of a layer's input, add it up, then compute the others.
+
+        As Megatron's `LinearWithGradAccumulationAndAsyncCommunication`: what ranks add
+        up is under way while the product that is the weight's gradient runs.
+        """
+        node, shared = site.node, site.x.producer
+        assert shared is not None  # noqa: S101 - asked before
+        width = typed(site.out).shape[-1]
+        self._locate(node)
+        rows = product(typed(site.out).shape[:-1])
+        site = attrs.evolve(site, grads=(site.viewed(site.grad, rows, width),))
+        sent = self._sent(attrs.evolve(site, wanted=frozenset((0,))))
+        self._receive(node, 0, sent.get(0))
+        grads = (self._pending.pop(site.x, None),)
+        above = Site(self.tape, shared, grads, frozenset((0,)), self.tables)
+        self._ahead[shared] = self._sent(above)
+        return self._sent(attrs.evolve(site, wanted=site.wanted - {0}))
+
     def _sent(self, site: Site) -> dict[int, Value]:
         """Apply the rule of a node; make gradients what its operands are."""
         node = site.node
-        self.tape.stem = node.results[0].name
-        name = autograd_name(node, self.tables.fused)
-        self.tape.location = attrs.evolve(
-            node.location,
-            phase=BACKWARD,
-            origin=autograd_origin(name, node.results[0]),
-        )
+        self._locate(node)
         rule = self.rules.get(node.op)
         found = None if rule is None else rule(site)
         if found is None:
@@ -274,6 +303,13 @@ class Backward:
             for index, grad in found.items()
             if index in site.wanted
         }
+
+    def _locate(self, node: Node) -> None:
+        """Write what follows as the gradient of a node."""
+        self.tape.stem = node.results[0].name
+        name = autograd_name(node, self.tables.fused)
+        origin = autograd_origin(name, node.results[0])
+        self.tape.location = attrs.evolve(node.location, phase=BACKWARD, origin=origin)
 
     def _fitted(self, grad: Value, value: Value) -> Value:
         """Give a gradient the shape and the element type of *value*.

@@ -110,6 +110,27 @@ def test_two_sums_of_a_layer() -> None:
     }
 
 
+@pytest.mark.parametrize("model", [f"gpt2:{SIZES}", f"bert-base:{SIZES}"])
+def test_a_weight_has_its_gradient_while_that_of_the_input_is_added_up(
+    model: str,
+) -> None:
+    """The product of the weight stands behind the all-reduce, before who reads it."""
+    nodes = [*_graph(model, TensorParallel(ranks=RANKS), Training())]
+    reduces = [
+        place
+        for place, node in enumerate(nodes)
+        if node.op == "all_reduce" and node.location.phase == "backward"
+    ]
+
+    assert 2 * LAYERS == len(reduces)
+    for place in reduces:
+        module = nodes[place].location.module
+        total = nodes[place].results[0]
+        readers = (n for n, node in enumerate(nodes) if total in node.operands)
+        between = nodes[place + 1 : next(readers)]
+        assert [module] == [n.location.module for n in between if n.op == "matmul"]
+
+
 def test_weights_add_up() -> None:
     """Matrices of blocks are cut, and biases of first layers; the rest is whole."""
     whole = _graph(f"gpt2:{SIZES}").parameters
