@@ -54,7 +54,7 @@ class ShardEmbeddings(Transform):
         qcomm: What pooled rows and their gradients are sent as: `fp16`, `bf16`, `fp8`
             or `int8` (bytes, with a scale and a bias for 32 of them); if empty, as
             they are. Sums of rows that ranks share fall back to `fp16` from the last
-            two, as TorchRec's do, and their gradients to `bf16`.
+            two, as TorchRec's do from fp8, and their gradients to `bf16`.
         qcomm_backward: What gradients are sent as instead; `fp32` too.
         early: Whether tables are looked up first, so that rows come back while the
             dense features are computed; else where the model looks them up.
@@ -153,8 +153,8 @@ class ShardEmbeddings(Transform):
             ctx.note(
                 "qcomm-of-sums",
                 "NCCL adds up no fp8 and no int8: where ranks share rows, they go as "
-                f"{sums.forward}, and their gradients as {sums.backward}, as with "
-                "TorchRec's codecs",
+                f"{sums.forward}, and their gradients as {sums.backward}, as "
+                "TorchRec's codecs do for fp8",
             )
 
     def _check_nodes(self, plan: Plan) -> None:
