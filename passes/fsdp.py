@@ -23,7 +23,6 @@ from perfc.ir import (
     UsageError,
     Value,
     ceil_div,
-    parse_dtype,
     total,
 )
 from perfc.passes.base import PassContext, Transform
@@ -37,14 +36,8 @@ from perfc.passes.training_source import trained
 STREAM = "fsdp"
 """Stream of the communicator that shares parameters."""
 
-NODES_STREAM = "fsdp-nodes"
-"""Of the one that adds up gradients between nodes: it is another process group."""
-
 FULL, GRAD_OP, HYBRID = "full", "grad-op", "hybrid"
 STRATEGIES = (FULL, GRAD_OP, HYBRID)
-
-_SENT = {"bf16": "bf16", "fp16": "f16"}
-"""Types that parameters may be gathered in, by the names that options have for them."""
 
 
 @attrs.frozen
@@ -71,11 +64,6 @@ class Fsdp(Transform):
         per_node: Ranks of a node, for `hybrid`.
         prefetch: When `regather` gathers again: `pre`, in front of the unit before it
             in backward, or `none`, in front of the unit itself.
-        param_dtype: Element type that parameters are gathered in, and their gradients
-            scattered (`MixedPrecision.param_dtype`): each rank converts its part, and
-            keeps it, and what the optimizer has, in the parameters' own type. The model
-            has to compute in it, as `--dtype amp-bf16` lets it. The parameters' own if
-            empty.
 
     Raises:
         UsageError: an option is wrong, no module fits, or there is a backward pass.
@@ -91,14 +79,9 @@ class Fsdp(Transform):
     wrap: str = ""
     per_node: int = 8
     prefetch: str = "pre"
-    param_dtype: str = ""
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if self.param_dtype not in {"", *_SENT}:
-            types = ", ".join(_SENT)
-            msg = f"param-dtype={self.param_dtype!r} of {self.name}: expected {types}"
-            raise UsageError(msg)
         least = 2
         if self.ranks < least:
             msg = f"ranks={self.ranks} of {self.name}: expected at least {least}"
@@ -133,14 +116,7 @@ class Fsdp(Transform):
             units = self._units(graph)
             tape = Tape(graph, Inference(graph, BUILTIN_OPS))
             tape.constants = self.name
-            sent = parse_dtype(_SENT[self.param_dtype]) if self.param_dtype else None
-            if sent is not None and not _computes_in(graph, units, sent):
-                msg = (
-                    f"{graph} reads no parameter in {self.param_dtype}; let it compute "
-                    f"in param-dtype={self.param_dtype}: --dtype amp-{self.param_dtype}"
-                )
-                raise UsageError(msg)
-            _Sharing(tape, units, groups, sent).write()
+            _share(tape, units, groups)
             names = [name for name in units if name]
             ctx.note("fsdp-units", _told(names))
         return replicas.program
@@ -159,7 +135,7 @@ class Fsdp(Transform):
             "group": f"{group}.nodes",
             "ranks": self.ranks // self.per_node,
             "stride": stride * self.per_node,
-            "stream": NODES_STREAM,
+            "stream": STREAM,
         }
         return [sharing, across]
 
@@ -249,130 +225,57 @@ def _most_of(parameters: Sequence[Value]) -> str:
     return f"{best}.*" if best else "*"
 
 
-def _computes_in(
-    graph: Graph, units: Mapping[str, Sequence[Value]], dtype: DType
-) -> bool:
-    """Whether any parameter is converted to a type where it is read."""
-    return any(
-        use.node.op == "cast" and use.node.attributes.dtype("dtype") == dtype
-        for values in units.values()
-        for value in values
-        for use in graph.uses(value)
-    )
+def _share(
+    tape: Tape,
+    units: Mapping[str, Sequence[Value]],
+    groups: Sequence[Mapping[str, AttrValue]],
+) -> None:
+    """Put flat parts in place of parameters, gathered in front of the first reader."""
+    graph = tape.graph
+    unit_of = {value: name for name, values in units.items() for value in values}
+    left = {name: list(values) for name, values in units.items()}
+
+    def step(node: Node) -> None:
+        read = {unit_of[v]: None for v in node.operands if v in unit_of}
+        for name in read:
+            values = left.pop(name, None)
+            if values is not None:
+                tape.location = Location(module=name)
+                for kind in dict.fromkeys(typed(v).dtype for v in values):
+                    same = [v for v in values if typed(v).dtype == kind]
+                    _gather(tape, name or "root", same, groups)
+
+    graph.rewrite(step)
+    graph.erase_unused_parameters()
 
 
-@attrs.define(eq=False)
-class _Sharing:
-    """Puts flat parts in place of parameters, gathered in front of the first reader.
-
-    Attributes:
-        tape: Writes into the graph.
-        units: Parameters by unit.
-        groups: Who shares parameters, and who has equal parts of them.
-        sent: Element type that they are gathered in; their own if None.
-
-    """
-
-    tape: Tape
-    units: Mapping[str, Sequence[Value]]
-    groups: Sequence[Mapping[str, AttrValue]]
-    sent: DType | None
-    _own: dict[Value, DType] = attrs.field(factory=dict["Value", DType], init=False)
-    """Types of parameters that came in another, by what came."""
-    _needless: set[Node] = attrs.field(factory=set[Node], init=False)
-    _parts: dict[tuple[str, DType], Value] = attrs.field(
-        factory=dict[tuple[str, DType], "Value"], init=False
-    )
-
-    def write(self) -> None:
-        """Change the graph."""
-        graph = self.tape.graph
-        unit_of = {v: name for name, values in self.units.items() for v in values}
-        left = {name: list(values) for name, values in self.units.items()}
-
-        def step(node: Node) -> None:
-            self._convert_parts()
-            read = {unit_of[v]: None for v in node.operands if v in unit_of}
-            for name in read:
-                values = left.pop(name, None)
-                if values is not None:
-                    self.tape.location = Location(module=name)
-                    for kind in dict.fromkeys(typed(v).dtype for v in values):
-                        same = [v for v in values if typed(v).dtype == kind]
-                        self._gather(name, kind, same)
-            self._convert_back(node)
-
-        graph.rewrite(step)
-        for node in self._needless:
-            graph.replace_uses(node.results[0], node.operands[0])
-        graph.erase_dead(lambda node: node not in self._needless)
-        graph.erase_unused_parameters()
-
-    def _convert_back(self, node: Node) -> None:
-        """Let a reader that computes in the parameters' own type have them in it.
-
-        What converted parameters to the type that they come in has nothing to do any
-        more.
-        """
-        if node.op == "cast" and node.operands[0] in self._own:
-            if node.attributes.dtype("dtype") == self.sent:
-                self._needless.add(node)
-            return
-        for index, value in enumerate(node.operands):
-            if value in self._own:
-                self.tape.stem, self.tape.location = value.name, node.location
-                own = self.tape.op("cast", value, dtype=self._own[value])
-                self.tape.graph.set_operand(node, index, own)
-
-    def _convert_parts(self) -> None:
-        """Declare each rank's parts; those to be sent in another type are converted.
-
-        All at the beginning: FSDP does it on the stream of the gathers, which have
-        nothing else to wait for.
-        """
-        if self._parts:
-            return
-        for name, values in self.units.items():
-            for dtype in dict.fromkeys(typed(v).dtype for v in values):
-                sizes = [int(typed(v).numel) for v in values if typed(v).dtype == dtype]
-                elements = ceil_div(total(sizes), self._ranks)
-                graph, stem = self.tape.graph, name or "root"
-                flat = _declare(graph, f"{stem}.flat", dtype, elements)
-                if self._is_sent_otherwise(dtype):
-                    self.tape.stem = f"{stem}.fsdp"
-                    self.tape.location = Location(module=name)
-                    flat = self.tape.op("cast", flat, dtype=self.sent)
-                self._parts[name, dtype] = flat
-
-    @property
-    def _ranks(self) -> int:
-        ranks = self.groups[0]["ranks"]
-        assert isinstance(ranks, int)  # noqa: S101 - made here
-        return ranks
-
-    def _is_sent_otherwise(self, dtype: DType) -> bool:
-        return self.sent is not None and dtype.is_float and dtype != self.sent
-
-    def _gather(self, name: str, dtype: DType, values: Sequence[Value]) -> None:
-        """Gather one flat tensor, and let all readers read views of it."""
-        tape, graph, flat = self.tape, self.tape.graph, self._parts[name, dtype]
-        sizes = [int(typed(value).numel) for value in values]
-        padding = int(typed(flat).numel) * self._ranks - sum(sizes)
-        tape.stem = f"{name or 'root'}.fsdp"
-        for across in self.groups[1:]:
-            flat = tape.op("replicated", flat, **across)
-        whole = tape.op("all_gather", flat, **self.groups[0])
-        if padding:
-            sizes.append(padding)
-        pieces: Sequence[Value] = (whole,)
-        if len(sizes) > 1:
-            pieces = tape.ops("split", len(sizes), whole, axis=0, sizes=tuple(sizes))
-        for value, piece in zip(values, pieces, strict=False):
-            tape.stem = f"{value.name}.fsdp"
-            view = tape.reshape(piece, *typed(value).shape)
-            graph.replace_uses(value, view)
-            if self._is_sent_otherwise(dtype):
-                self._own[view] = dtype
+def _gather(
+    tape: Tape,
+    name: str,
+    values: Sequence[Value],
+    groups: Sequence[Mapping[str, AttrValue]],
+) -> None:
+    """Gather one flat tensor, and let all readers read views of it."""
+    graph, dtype = tape.graph, typed(values[0]).dtype
+    sizes = [int(typed(value).numel) for value in values]
+    ranks = groups[0]["ranks"]
+    assert isinstance(ranks, int)  # noqa: S101 - made here
+    part = ceil_div(total(sizes), ranks)
+    padding = part * ranks - sum(sizes)
+    flat = _declare(graph, f"{name}.flat", dtype, part)
+    tape.stem = f"{name}.fsdp"
+    for across in groups[1:]:
+        flat = tape.op("replicated", flat, **across)
+    whole = tape.op("all_gather", flat, **groups[0])
+    if padding:
+        sizes.append(padding)
+    pieces: Sequence[Value] = (whole,)
+    if len(sizes) > 1:
+        pieces = tape.ops("split", len(sizes), whole, axis=0, sizes=tuple(sizes))
+    for value, piece in zip(values, pieces, strict=False):
+        tape.stem = f"{value.name}.fsdp"
+        view = tape.reshape(piece, *typed(value).shape)
+        graph.replace_uses(value, view)
 
 
 def _declare(graph: Graph, name: str, dtype: DType, elements: int) -> Value:

@@ -14,9 +14,6 @@ from perfc.passes.gradient import BACKWARD
 
 _FORWARD = "forward"
 
-_OF_PARTS = frozenset({"cast", "replicated"})
-"""What makes of a rank's part what it sends."""
-
 
 @attrs.frozen
 class Regather(Transform):
@@ -56,11 +53,7 @@ class Regather(Transform):
                 self._write(rank.ops, units)
                 found += len(units)
         if not found:
-            ctx.note(
-                "nothing-gathered",
-                "no unit but the root, if any, is gathered; what the root has stays, "
-                "since backward begins with it",
-            )
+            ctx.note("nothing-gathered", "backward reads no gathered parameters")
 
     def _write(self, graph: Graph, units: Sequence[_Unit]) -> None:
         """Put a copy of what gathers each unit where it is needed, or earlier."""
@@ -120,7 +113,7 @@ def _units(graph: Graph) -> Iterator[_Unit]:
     for node in graph:
         if node.location.phase != _FORWARD:
             continue
-        if node.op in _OF_PARTS and resident.issuperset(node.operands):
+        if node.op == "replicated" and resident.issuperset(node.operands):
             resident.update(node.results)
         if node.op != "all_gather" or node.operands[0] not in resident:
             continue
