@@ -101,20 +101,27 @@ class Communication:
                 self._pending.pop(value, None)
 
     def launch(self, node: Node, lowered: Lowered) -> None:
-        """Issue a collective."""
+        """Issue a collective, or what runs on a stream of its own without others."""
         graph = self.graph
         op = graph.add_op(LaunchOp(lowered.name, node.name))
         stream = self._stream(node.attributes.text("stream", COMM_STREAM))
         self._wait_for_operands(op, stream, node)
-        group = node.attributes.text("group")
-        meeting = f"{group}#{self._met[group]}"
-        self._met[group] += 1
+        meeting = self._meeting(node)
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             self._issue(op, stream, launch, kernel, meeting)
         end = self._call(op, EVENT_RECORD, TaskKind.RECORD, stream)
         for value in node.results:
             self._pending[value] = {stream: end}
         self._resident.difference_update(node.operands)
+
+    def _meeting(self, node: Node) -> str:
+        """Say which collective of a communicator this is; "" if it is none."""
+        if node.op not in COLLECTIVES:
+            return ""
+        group = node.attributes.text("group")
+        number = self._met[group]
+        self._met[group] += 1
+        return f"{group}#{number}"
 
     def _wait_for_operands(self, op: int, stream: int, node: Node) -> None:
         """Wait for what has computed the operands, unless it ran on this stream."""
@@ -157,4 +164,12 @@ class Communication:
     ) -> None:
         graph = self.graph
         issue = graph.task(TaskKind.CALL, self.thread, op=op, detail=launch.call)
-        graph.task(launch.kind, stream, op=op, kernel=kernel, issue=issue, group=group)
+        graph.task(
+            launch.kind,
+            stream,
+            op=op,
+            kernel=kernel,
+            issue=issue,
+            detail=launch.detail,
+            group=group,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 import attrs
@@ -34,7 +34,7 @@ LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
 """Element types that a model can be converted to, by their names for users."""
 
 _F32 = DTYPES["f32"]
-_PLAIN = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
+PLAIN_FLOATS = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
 """Types that `module.to(dtype)` converts; 8-bit floats and integers stay."""
 
 
@@ -88,7 +88,7 @@ class ConvertDtype(Transform):
                 _refuse_training_step(rank.ops)
                 known = _autocast(rank.ops, low, known)
             else:
-                _convert(rank.ops, low)
+                convert(rank.ops, low)
             ctx.set(TYPED, rank.ops, True)
             ctx.set(ELEMENTS, rank.ops, known)
 
@@ -103,16 +103,22 @@ def _refuse_training_step(graph: Graph) -> None:
         raise UsageError(msg)
 
 
-def _convert(graph: Graph, low: DType) -> None:
-    """Give every plain float the type, in types and in attributes."""
+def convert(graph: Graph, low: DType, kept: Collection[Value] = ()) -> None:
+    """Give every plain float the type, in types and in attributes, but for *kept*."""
     for value in graph.values():
-        if value.type is not None and value.type.dtype in _PLAIN:
+        if (
+            value.type is not None
+            and value.type.dtype in PLAIN_FLOATS
+            and value not in kept
+        ):
             value.type = attrs.evolve(value.type, dtype=low)
     for node in graph:
+        if any(value in kept for value in node.results):
+            continue
         converted: dict[str, AttrValue] = {
             name: low
             for name, item in node.attributes.items()
-            if isinstance(item, DType) and item in _PLAIN
+            if isinstance(item, DType) and item in PLAIN_FLOATS
         }
         if converted:
             graph.set_attributes(node, **converted)

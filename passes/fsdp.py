@@ -28,6 +28,8 @@ from perfc.ir import (
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.inference import Inference
+from perfc.passes.own_stream import cast_stream
+from perfc.passes.parameter_dtype import PARAM_DTYPES, REDUCE_DTYPES, compute_in
 from perfc.passes.replicas import Replicas
 from perfc.passes.tape import Tape, typed
 from perfc.passes.training_joint import is_training_step
@@ -64,9 +66,16 @@ class Fsdp(Transform):
         per_node: Ranks of a node, for `hybrid`.
         prefetch: When `regather` gathers again: `pre`, in front of the unit before it
             in backward, or `none`, in front of the unit itself.
+        param_dtype: `bf16` or `fp16`: mixed precision (`MixedPrecision.param_dtype`).
+            The rank's part is cast before it is gathered, and the model computes in
+            that type; parts, their gradients and the optimizer's states keep theirs.
+            With autocast the pass comes before `convert-dtype`.
+        reduce_dtype: `bf16`, `fp16` or `fp32`: what gradients are added up in; if
+            empty, the type that the model computes in.
 
     Raises:
-        UsageError: an option is wrong, no module fits, or there is a backward pass.
+        UsageError: an option is wrong, no module fits, there is a backward pass, or
+            autocast has cast the parameters that are to be gathered in another type.
         UnsupportedModelError: tables are not dealt out, or there are no parameters.
 
     """
@@ -79,6 +88,8 @@ class Fsdp(Transform):
     wrap: str = ""
     per_node: int = 8
     prefetch: str = "pre"
+    param_dtype: str = ""
+    reduce_dtype: str = ""
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -86,13 +97,7 @@ class Fsdp(Transform):
         if self.ranks < least:
             msg = f"ranks={self.ranks} of {self.name}: expected at least {least}"
             raise UsageError(msg)
-        for option, value, known in (
-            ("strategy", self.strategy, STRATEGIES),
-            ("prefetch", self.prefetch, ("pre", "none")),
-        ):
-            if value not in known:
-                msg = f"{option}={value!r} of {self.name}: expected {', '.join(known)}"
-                raise UsageError(msg)
+        self._check_words()
         if self.strategy == HYBRID and (
             self.per_node < least or self.ranks % min(self.per_node, self.ranks)
         ):
@@ -101,6 +106,18 @@ class Fsdp(Transform):
                 "go evenly onto nodes of 2 or more"
             )
             raise UsageError(msg)
+
+    def _check_words(self) -> None:
+        for option, value, known in (
+            ("strategy", self.strategy, STRATEGIES),
+            ("prefetch", self.prefetch, ("pre", "none")),
+            ("param-dtype", self.param_dtype, tuple(PARAM_DTYPES)),
+            ("reduce-dtype", self.reduce_dtype, tuple(REDUCE_DTYPES)),
+        ):
+            if value not in known:
+                listed = ", ".join(filter(None, known))
+                msg = f"{option}={value!r} of {self.name}: expected {listed}"
+                raise UsageError(msg)
 
     @property
     def regathers(self) -> bool:
@@ -114,12 +131,26 @@ class Fsdp(Transform):
             graph = _checked(program, rank.ops)
             groups = self._communicators(replicas.communicator("fsdp", rank))
             units = self._units(graph)
+            stored = self._convert(graph, units)
             tape = Tape(graph, Inference(graph, BUILTIN_OPS))
             tape.constants = self.name
-            _share(tape, units, groups)
+            sharing = _Sharing(tape, groups, stored, REDUCE_DTYPES[self.reduce_dtype])
+            sharing.write(units)
             names = [name for name in units if name]
             ctx.note("fsdp-units", _told(names))
         return replicas.program
+
+    def _convert(
+        self, graph: Graph, units: Mapping[str, Sequence[Value]]
+    ) -> Mapping[Value, DType]:
+        """Let the graph compute in its type; return what parameters are stored in."""
+        shared = [value for values in units.values() for value in values]
+        stored = {value: typed(value).dtype for value in shared}
+        low = PARAM_DTYPES[self.param_dtype]
+        if low is not None:
+            apart = [value for value in trained(graph) if value not in stored]
+            compute_in(graph, low, shared, apart)
+        return stored
 
     def _communicators(
         self, whole: Mapping[str, AttrValue]
@@ -225,57 +256,74 @@ def _most_of(parameters: Sequence[Value]) -> str:
     return f"{best}.*" if best else "*"
 
 
-def _share(
-    tape: Tape,
-    units: Mapping[str, Sequence[Value]],
-    groups: Sequence[Mapping[str, AttrValue]],
-) -> None:
-    """Put flat parts in place of parameters, gathered in front of the first reader."""
-    graph = tape.graph
-    unit_of = {value: name for name, values in units.items() for value in values}
-    left = {name: list(values) for name, values in units.items()}
+@attrs.frozen(eq=False)
+class _Sharing:
+    """Puts flat parts in place of parameters.
 
-    def step(node: Node) -> None:
-        read = {unit_of[v]: None for v in node.operands if v in unit_of}
-        for name in read:
-            values = left.pop(name, None)
-            if values is not None:
-                tape.location = Location(module=name)
-                for kind in dict.fromkeys(typed(v).dtype for v in values):
-                    same = [v for v in values if typed(v).dtype == kind]
-                    _gather(tape, name or "root", same, groups)
+    Attributes:
+        tape: Where the graph is written.
+        groups: Communicators: of who shares, and of who has equal parts.
+        stored: What type each parameter is stored in.
+        reduced: What gradients are added up in; None for their own type.
 
-    graph.rewrite(step)
-    graph.erase_unused_parameters()
+    """
 
+    tape: Tape
+    groups: Sequence[Mapping[str, AttrValue]]
+    stored: Mapping[Value, DType]
+    reduced: DType | None
 
-def _gather(
-    tape: Tape,
-    name: str,
-    values: Sequence[Value],
-    groups: Sequence[Mapping[str, AttrValue]],
-) -> None:
-    """Gather one flat tensor, and let all readers read views of it."""
-    graph, dtype = tape.graph, typed(values[0]).dtype
-    sizes = [int(typed(value).numel) for value in values]
-    ranks = groups[0]["ranks"]
-    assert isinstance(ranks, int)  # noqa: S101 - made here
-    part = ceil_div(total(sizes), ranks)
-    padding = part * ranks - sum(sizes)
-    flat = _declare(graph, f"{name}.flat", dtype, part)
-    tape.stem = f"{name}.fsdp"
-    for across in groups[1:]:
-        flat = tape.op("replicated", flat, **across)
-    whole = tape.op("all_gather", flat, **groups[0])
-    if padding:
-        sizes.append(padding)
-    pieces: Sequence[Value] = (whole,)
-    if len(sizes) > 1:
-        pieces = tape.ops("split", len(sizes), whole, axis=0, sizes=tuple(sizes))
-    for value, piece in zip(values, pieces, strict=False):
-        tape.stem = f"{value.name}.fsdp"
-        view = tape.reshape(piece, *typed(value).shape)
-        graph.replace_uses(value, view)
+    def write(self, units: Mapping[str, Sequence[Value]]) -> None:
+        """Gather each unit in front of its first reader."""
+        tape, graph = self.tape, self.tape.graph
+        unit_of = {value: name for name, values in units.items() for value in values}
+        left = {name: list(values) for name, values in units.items()}
+
+        def step(node: Node) -> None:
+            read = {unit_of[v]: None for v in node.operands if v in unit_of}
+            for name in read:
+                values = left.pop(name, None)
+                if values is not None:
+                    tape.location = Location(module=name)
+                    for kind in dict.fromkeys(self.stored[v] for v in values):
+                        same = [v for v in values if self.stored[v] == kind]
+                        self._gather(name or "root", same, kind)
+
+        graph.rewrite(step)
+        graph.erase_unused_parameters()
+
+    def _gather(self, name: str, values: Sequence[Value], stored: DType) -> None:
+        """Gather one flat tensor, and let all readers read views of it."""
+        tape, graph = self.tape, self.tape.graph
+        sizes = [int(typed(value).numel) for value in values]
+        ranks = self.groups[0]["ranks"]
+        assert isinstance(ranks, int)  # noqa: S101 - made here
+        part = ceil_div(total(sizes), ranks)
+        padding = part * ranks - sum(sizes)
+        flat = _declare(graph, f"{name}.flat", stored, part)
+        tape.stem = f"{name}.fsdp"
+        whole = self._gathered(flat, typed(values[0]).dtype)
+        if padding:
+            sizes.append(padding)
+        pieces: Sequence[Value] = (whole,)
+        if len(sizes) > 1:
+            pieces = tape.ops("split", len(sizes), whole, axis=0, sizes=tuple(sizes))
+        for value, piece in zip(values, pieces, strict=False):
+            tape.stem = f"{value.name}.fsdp"
+            view = tape.reshape(piece, *typed(value).shape)
+            graph.replace_uses(value, view)
+
+    def _gathered(self, part: Value, dtype: DType) -> Value:
+        """Gather parts in a type; gradients of equal parts are added up likewise."""
+        tape = self.tape
+        if typed(part).dtype != dtype:
+            part = tape.op("cast", part, dtype=dtype, stream=cast_stream(STREAM))
+        for across in self.groups[1:]:
+            part = tape.op("replicated", part, **across)
+        reduced: dict[str, AttrValue] = {}
+        if self.reduced not in (None, dtype):
+            reduced["reduce_dtype"] = self.reduced
+        return tape.op("all_gather", part, **self.groups[0], **reduced)
 
 
 def _declare(graph: Graph, name: str, dtype: DType, elements: int) -> Value:

@@ -13,7 +13,6 @@ from perfc.costmodels import COMPILED_GRAPH, GRAPH_LAUNCH
 from perfc.ir import (
     BUILTIN_OPS,
     BUSY_KINDS,
-    COLLECTIVES,
     AnyKey,
     AttrValue,
     Graph,
@@ -40,6 +39,7 @@ from perfc.passes.fused_kernel import LAUNCH_TRITON, fused_kernel, fused_name
 from perfc.passes.fusion import Buffer, Group, fuse
 from perfc.passes.fusion_steps import Stepping
 from perfc.passes.launch_copy import LaunchCopy
+from perfc.passes.own_stream import is_issued_in_order
 from perfc.passes.stated_host import stated_host_s
 
 _GRAPHS = {"forward": "forward", "loss": "forward", "backward": "backward"}
@@ -334,7 +334,7 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
         if found != phase:
             number += 1
         opdef = BUILTIN_OPS.find(node.op)
-        writes = node.op in COLLECTIVES or (opdef is not None and bool(opdef.mutates))
+        writes = is_issued_in_order(node) or (opdef is not None and bool(opdef.mutates))
         writes = writes or stated_host_s(node) is not None
         if found != phase or writes:
             yield segment

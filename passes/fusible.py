@@ -15,6 +15,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, Node, Record, Value, reduced_axes
+from perfc.passes.own_stream import has_own_stream
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -170,7 +171,7 @@ def is_loop(node: Node) -> bool:
         return window <= POOL_WINDOW and node.attributes.text("kind") != "lp"
     if node.op == "batch_norm":
         return not node.attributes.flag("training")
-    return node.op in LOOPS
+    return node.op in LOOPS and not has_own_stream(node)
 
 
 def reduction_of(node: Node, shape: Shape) -> Reduction | None:

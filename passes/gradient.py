@@ -28,6 +28,7 @@ from perfc.ir import (
 )
 from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.codec import encoder
+from perfc.passes.own_stream import cast_stream, gradient_stream
 from perfc.passes.tape import Tape, typed
 
 BACKWARD = "backward"
@@ -35,6 +36,8 @@ _DETACH = "aten::detach"
 _WEIGHT = 1
 _TURN = "TBackward0"
 _VIEW = "ViewBackward0"
+_ADDED_UP = frozenset(("all_gather", "replicated"))
+"""Ops of which ranks add up the gradients of what they read."""
 
 
 @attrs.frozen(eq=False)
@@ -299,7 +302,7 @@ class Backward:
             self.unknown.setdefault(node.op, node.results[0])
             found = _unknown(site)
         return {
-            index: self._fitted(grad, node.operands[index])
+            index: self._fitted(node, grad, node.operands[index])
             for index, grad in found.items()
             if index in site.wanted
         }
@@ -311,20 +314,26 @@ class Backward:
         origin = autograd_origin(name, node.results[0])
         self.tape.location = attrs.evolve(node.location, phase=BACKWARD, origin=origin)
 
-    def _fitted(self, grad: Value, value: Value) -> Value:
-        """Give a gradient the shape and the element type of *value*.
+    def _fitted(self, node: Node, grad: Value, value: Value) -> Value:
+        """Give the gradient that *node* sends the shape and element type of *value*.
 
         As `validate_outputs` of PyTorch's engine does: under autocast a sum of both
         types sends fp32 to the product that it reads. To autograd what is encoded on
-        its way is no tensor: its gradient has a format of its own.
+        its way is no tensor: its gradient has a format of its own. What ranks add up
+        has the type that they add it up in until it comes to the parameter.
         """
         if encoder(value) is not None:
             return grad
         like = typed(value)
         grad = self.tape.summed(grad, like.shape)
-        if typed(grad).dtype == like.dtype:
+        added_up = node.op in _ADDED_UP
+        on_its_way = added_up and value not in self.parameters
+        if on_its_way or typed(grad).dtype == like.dtype:
             return grad
-        return self.tape.op("cast", grad, dtype=like.dtype)
+        if not added_up:
+            return self.tape.op("cast", grad, dtype=like.dtype)
+        stream = gradient_stream(cast_stream(node.attributes.text("stream", "")))
+        return self.tape.op("cast", grad, dtype=like.dtype, stream=stream)
 
     def _receive(self, node: Node, index: int, grad: Value | None) -> None:
         """Add up what *node* sends to an operand.

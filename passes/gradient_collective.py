@@ -15,6 +15,7 @@ from perfc.ir import (
 )
 from perfc.passes.codec import encoder
 from perfc.passes.gradient import Gradients, Rule, Site
+from perfc.passes.own_stream import cast_stream, gradient_stream
 from perfc.passes.tape import typed
 from perfc.passes.vocabulary import ALIKE
 
@@ -42,6 +43,7 @@ def _other_bytes(known: AttrValue, forth: str, back: str) -> dict[str, AttrValue
 def _all_gather(site: Site) -> Gradients:
     """A part was read by all ranks: their gradients of it are added up.
 
+    They are added up in the type that the gather says, be it another one than theirs.
     Where all use it alike each has the sum already, and cuts its part out, as
     Megatron's `_GatherFromModelParallelRegion`; ranks run the same graph, so it is the
     first part.
@@ -50,8 +52,13 @@ def _all_gather(site: Site) -> Gradients:
         axis = site.node.attributes.integer("axis", 0) % typed(site.x).rank
         part = site.tape.cut(site.grad, (0, typed(site.x).shape[axis]), axis)
         return {0: site.op("copy", part)}
-    kept = site.kept(*_COMMUNICATOR, "axis")
-    return {0: site.op("reduce_scatter", site.grad, **kept)}
+    kept, grad = site.kept(*_COMMUNICATOR, "axis"), site.grad
+    wanted = site.node.attributes.get("reduce_dtype")
+    if wanted is not None and wanted != typed(grad).dtype:
+        stream = cast_stream(site.node.attributes.text("stream", ""))
+        aside = gradient_stream(stream)
+        grad = site.op("cast", grad, dtype=wanted, stream=aside)
+    return {0: site.op("reduce_scatter", grad, **kept)}
 
 
 def _reduce_scatter(site: Site) -> Gradients:

@@ -13,6 +13,7 @@ import attrs
 
 from perfc.ir import Value
 from perfc.passes.gradient import Gradients, Rule, Site
+from perfc.passes.own_stream import gradient_stream
 from perfc.passes.tape import typed
 
 _CLAMP = "aten.clamp"
@@ -248,7 +249,9 @@ def _cast(site: Site) -> Gradients:
     x = typed(site.x)
     if typed(site.grad).dtype == x.dtype:
         return {0: site.grad}
-    return {0: site.op("cast", site.grad, dtype=x.dtype)}
+    stream = site.node.attributes.text("stream", "")
+    aside = {"stream": gradient_stream(stream)} if stream else {}
+    return {0: site.op("cast", site.grad, dtype=x.dtype, **aside)}
 
 
 def _dropout(site: Site) -> Gradients:

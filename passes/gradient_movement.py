@@ -119,10 +119,15 @@ def _gather(site: Site) -> Gradients:
 
 
 def _is_parameter(value: Value) -> bool:
-    """Whether a tensor is a parameter, or a part of parameters that lie together."""
+    """Whether a tensor is a parameter, or a part of parameters that lie together.
+
+    What is gathered may have been cast first.
+    """
+    gathered = False
     while (node := value.producer) is not None:
-        if node.op not in _TOGETHER:
+        if node.op not in _TOGETHER and not (gathered and node.op == "cast"):
             return False
+        gathered |= node.op == "all_gather"
         value = node.operands[0]
     return True
 

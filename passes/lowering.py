@@ -7,7 +7,6 @@ import attrs
 from perfc.ir import (
     ACCUMULATE_GRAD,
     BUSY_KINDS,
-    COLLECTIVES,
     Graph,
     LaunchGraph,
     LaunchOp,
@@ -21,6 +20,7 @@ from perfc.ir import (
 from perfc.passes.communication import Communication, communicates
 from perfc.passes.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.eager_launches import FREE
+from perfc.passes.own_stream import is_issued_in_order
 from perfc.passes.recipe import Binding, Lowered, Recipe, SiteKey, Slot
 from perfc.passes.stated_host import stated_host_s
 
@@ -144,7 +144,7 @@ class Lowering:
         self, communication: Communication, node: Node, lowered: Lowered
     ) -> None:
         """Emit a node between collectives, or one of them."""
-        if node.op in COLLECTIVES:
+        if is_issued_in_order(node):
             communication.launch(node, lowered)
             return
         if lowered.launches:

@@ -76,7 +76,7 @@ class _Unit:
     """What gathers the parameters of one unit, and who reads them in backward.
 
     Attributes:
-        nodes: The gather, and the views of what it brings.
+        nodes: The gather, the cast of what it sends, and the views of what it brings.
         readers: Nodes of backward that read these.
         first: Place of the first reader in the graph.
 
@@ -109,20 +109,30 @@ class _Unit:
 def _units(graph: Graph) -> Iterator[_Unit]:
     """Yield what forward gathers of parameters and backward reads."""
     places = {node: place for place, node in enumerate(graph)}
-    resident = set(graph.parameters)
+    parts = set(graph.parameters)
     for node in graph:
-        if node.location.phase != _FORWARD:
+        if node.location.phase != _FORWARD or not parts.issuperset(node.operands):
             continue
-        if node.op == "replicated" and resident.issuperset(node.operands):
-            resident.update(node.results)
-        if node.op != "all_gather" or node.operands[0] not in resident:
+        if node.op in ("cast", "replicated"):
+            parts.update(node.results)
+        if node.op != "all_gather":
             continue
-        nodes = [node, *_views(graph, node.results)]
+        nodes = [*_casts(node.operands[0]), node, *_views(graph, node.results)]
         values = [value for made in nodes for value in made.results]
         users = dict.fromkeys(use.node for v in values for use in graph.uses(v))
         readers = [user for user in users if user.location.phase == BACKWARD]
         if readers and node.location.module:
             yield _Unit(nodes, readers, min(places[reader] for reader in readers))
+
+
+def _casts(part: Value) -> Iterator[Node]:
+    """Yield what makes of a parameter what is gathered: nobody keeps that."""
+    made: list[Node] = []
+    while (node := part.producer) is not None:
+        made.append(node)
+        part = node.operands[0]
+    if any(node.op == "cast" for node in made):
+        yield from reversed(made)
 
 
 def _views(graph: Graph, values: Iterable[Value]) -> Iterator[Node]:

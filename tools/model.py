@@ -24,6 +24,7 @@ from perfc.passes import (
     Analysis,
     ConvertDtype,
     FoldShapes,
+    Fsdp,
     Instrument,
     Pass,
     PassManager,
@@ -348,12 +349,12 @@ def prepare(
         if _depends_on_numbers(program):
             late = _Late(transforms, instruments)
             bound = late.bind(program, wanted)
-            return attrs.evolve(bound, source=source, dtype=_dtype_of(transforms))
+            return attrs.evolve(bound, source=source, dtype=_computes_in(transforms))
         analysis = _prepare(program, transforms, instruments)
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
     symbols = classify_program(program)
     bound_program = bind_dimensions(program, wanted, symbols)
-    dtype = _dtype_of(transforms)
+    dtype = _computes_in(transforms)
     return Model(
         bound_program, analysis.annotations, program, symbols, source, dtype=dtype
     )
@@ -363,6 +364,12 @@ def _dtype_of(transforms: Sequence[Pass]) -> str:
     """Return what transforms convert a model to, if they do."""
     names = [p.dtype_name for p in transforms if isinstance(p, ConvertDtype)]
     return names[-1] if names else ""
+
+
+def _computes_in(transforms: Sequence[Pass]) -> str:
+    """Return what transforms let a model compute in, if they do: FSDP's may as well."""
+    gathered = [p.param_dtype for p in transforms if isinstance(p, Fsdp)]
+    return _dtype_of(transforms) or "".join(gathered[-1:])
 
 
 def _depends_on_numbers(program: Program) -> bool:

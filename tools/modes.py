@@ -63,6 +63,7 @@ def training_passes(
 
     """
     check_mode(mode, optimizer)
+    transforms = _cast_late(transforms)
     if mode == INFERENCE:
         return transforms
     if not any(isinstance(p, Training) for p in transforms):
@@ -78,6 +79,20 @@ def training_passes(
         attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
         for p in transforms
     ]
+
+
+def _cast_late(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Put autocast behind `fsdp` with types of its own: it meets what FSDP gathers."""
+    places = [
+        place
+        for place, p in enumerate(transforms)
+        if isinstance(p, Fsdp) and p.param_dtype
+    ]
+    if not places:
+        return transforms
+    first, last = transforms[: places[-1] + 1], transforms[places[-1] + 1 :]
+    casts = [p for p in first if isinstance(p, ConvertDtype) and p.autocast]
+    return [*(p for p in first if p not in casts), *casts, *last]
 
 
 def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.rules import no_work, require_equal, touch_all
+from perfc.ir.ops.rules import OPTIONAL_TEXT, no_work, require_equal, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import MAX_RANK, DType, TensorType
 
@@ -34,8 +34,8 @@ CAST = OpDef(
     arity=(1, 1),
     infer=_infer_cast,
     work=touch_all,
-    attributes={"dtype": (DType,)},
-    summary="another element type",
+    attributes={"dtype": (DType,), "stream": OPTIONAL_TEXT},
+    summary="another element type, on a `stream` of its own if it says so",
 )
 
 

@@ -19,6 +19,7 @@ from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
+    OPTIONAL_DTYPE,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     OPTIONAL_TEXT,
@@ -168,8 +169,10 @@ ALL_GATHER = OpDef(
         **_COMMUNICATOR,
         "axis": OPTIONAL_INT,
         "alike": OPTIONAL_BOOL,  # all ranks use the result in the same way
+        "reduce_dtype": OPTIONAL_DTYPE,
     },
-    summary="x: those of all ranks, one behind the other along `axis` (0)",
+    summary="x: those of all ranks, one behind the other along `axis` (0); their "
+    "gradients are added up in `reduce_dtype` (their own)",
 )
 REDUCE_SCATTER = OpDef(
     name="reduce_scatter",

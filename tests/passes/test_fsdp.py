@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 import pytest
 
+import perfc
 from perfc.frontends import build_workload
 from perfc.ir import BUILTIN_OPS, Graph, Node, Program, TensorType, Value, verify
 from perfc.passes import (
+    ConvertDtype,
     Fsdp,
     Pass,
     PassManager,
@@ -192,3 +194,88 @@ def test_regather_stands_behind_training() -> None:
     assert [Fsdp, Training, Regather] == [type(p) for p in full]
     assert Regather(prefetch="none") == full[-1]
     assert [Fsdp, Training] == [type(p) for p in kept]
+
+
+def _mixed(**options: str) -> Graph:
+    return _step(Fsdp(ranks=RANKS, param_dtype="bf16", **options))  # type: ignore[arg-type] # all are texts
+
+
+@pytest.mark.parametrize(("reduce", "size"), [("", 2), ("fp16", 2), ("fp32", 4)])
+def test_mixed_precision_halves_what_is_sent(reduce: str, size: int) -> None:
+    """Gathers have the type of parameters, scatters theirs; what stays has its own."""
+    graph, wide = _mixed(reduce_dtype=reduce), _step(Fsdp(ranks=RANKS))
+    gathers = [n for n in _nodes(graph, "all_gather") if ".h." in n.name]
+    scatters = [n for n in _nodes(graph, "reduce_scatter") if ".h." in n.name]
+
+    assert {2 * UNIT} == {_bytes(node.results) for node in gathers}
+    assert {size * UNIT} == {_bytes(node.operands) for node in scatters}
+    assert _bytes(wide.parameters) == _bytes(graph.parameters)
+    assert _bytes(wide.states) == _bytes(graph.states)
+
+
+def test_mixed_precision_computes_in_the_type_of_parameters() -> None:
+    """Products read bf16 alone, as many as there were; the optimizer reads fp32."""
+    graph, wide = _mixed(), _step(Fsdp(ranks=RANKS))
+    products = _nodes(graph, "matmul") + _nodes(graph, "linear")
+    read = [_type(v).dtype.name for n in products for v in n.operands]
+
+    assert _flops(wide) == _flops(graph)
+    assert {"bf16"} == set(read)
+    assert {"f32"} == {
+        _type(v).dtype.name
+        for node in graph
+        if node.location.phase == "optimizer"
+        for v in node.operands
+    }
+
+
+@pytest.mark.parametrize("reduce", ["", "fp32"])
+def test_nothing_that_computes_waits_for_a_cast(reduce: str) -> None:
+    """Parts are cast, and gradients cast back, on streams of their own."""
+    graph = _mixed(reduce_dtype=reduce)
+    sent = {v for n in _nodes(graph, "all_gather") for v in n.operands}
+    scatters = _nodes(graph, "reduce_scatter")
+    casts = [n for n in _nodes(graph, "cast") if sent.intersection(n.results)]
+    back = [
+        n
+        for n in _nodes(graph, "cast")
+        if n.operands[0].producer in scatters
+        or any(n.results[0] in scatter.operands for scatter in scatters)
+    ]
+
+    assert 2 * LAYERS + 1 == len(casts)
+    assert LAYERS + 1 == len(back)
+    assert {"fsdp.cast"} == {n.attributes["stream"] for n in casts}
+    assert {"fsdp.cast.grad"} == {n.attributes["stream"] for n in back}
+
+
+def test_autocast_meets_what_fsdp_has_gathered() -> None:
+    """With both, products read what is gathered, and norms casts to fp32."""
+    amp, mixed = ConvertDtype(autocast=True), Fsdp(ranks=2, param_dtype="bf16")
+    passes = training_passes("training", None, [amp, mixed])
+    (rank,) = _run(passes).classes
+    assert rank.ops is not None
+
+    assert [Fsdp, ConvertDtype, Training, Regather] == [type(p) for p in passes]
+    assert {"bf16"} == {
+        _type(n.operands[1]).dtype.name for n in _nodes(rank.ops, "linear")
+    }
+    assert {"f32"} == {
+        _type(v).dtype.name for n in _nodes(rank.ops, "layer_norm") for v in n.operands
+    }
+
+
+def test_gathers_of_mixed_precision_do_not_wait_for_compute() -> None:
+    """A unit's parts are cast and gathered while the unit before it computes."""
+    early = [Fsdp(ranks=8, param_dtype="bf16")]
+    model = perfc.load(
+        "gpt2:layers=2,seq=512", batch=16, mode="training", transforms=early
+    )
+    found = perfc.analyze(model, "dgx-a100").to_dict()
+    nodes = [node for node in found["nodes"] if node["phase"] == "forward"]
+    (gather,) = [n for n in nodes if n["id"] == "transformer.h.1.fsdp.all_gather"]
+    before = [n for n in nodes if n["module"].startswith("transformer.h.0.")]
+
+    assert "bf16" == found["model"]["dtype"]
+    assert "fsdp" == gather["stream"]
+    assert gather["start_us"] < max(node["start_us"] for node in before)
