@@ -38,6 +38,10 @@ from perfc.passes.training_source import trained
 STREAM = "fsdp"
 """Stream of the communicator that shares parameters."""
 
+ACROSS = f"{STREAM}.nodes"
+"""Stream of the one between nodes, a `ProcessGroup` of its own: what it adds up runs
+beside the next gather."""
+
 FULL, GRAD_OP, HYBRID = "full", "grad-op", "hybrid"
 STRATEGIES = (FULL, GRAD_OP, HYBRID)
 
@@ -166,7 +170,7 @@ class Fsdp(Transform):
             "group": f"{group}.nodes",
             "ranks": self.ranks // self.per_node,
             "stride": stride * self.per_node,
-            "stream": STREAM,
+            "stream": ACROSS,
         }
         return [sharing, across]
 
@@ -317,7 +321,9 @@ class _Sharing:
         """Gather parts in a type; gradients of equal parts are added up likewise."""
         tape = self.tape
         if typed(part).dtype != dtype:
-            part = tape.op("cast", part, dtype=dtype, stream=cast_stream(STREAM))
+            # A gradient is cast back where the last that adds it up has left it.
+            stream = cast_stream(str(self.groups[-1]["stream"]))
+            part = tape.op("cast", part, dtype=dtype, stream=stream)
         for across in self.groups[1:]:
             part = tape.op("replicated", part, **across)
         reduced: dict[str, AttrValue] = {}

@@ -155,6 +155,28 @@ def test_nodes_share_and_add_up() -> None:
     assert _bytes(graph.parameters) == sum(_bytes(n.operands) for n in reduces)
 
 
+def test_adding_up_between_nodes_runs_beside_gathers() -> None:
+    """Its process group is another one: the next unit is gathered meanwhile."""
+    early = [Fsdp(ranks=16, strategy="hybrid")]
+    model = perfc.load(
+        "gpt2:layers=3,seq=128", batch=1, mode="training", transforms=early
+    )
+    nodes = perfc.analyze(model, "dgx-a100").to_dict()["nodes"]
+    sums = [n for n in nodes if n["op"] == "c10d::allreduce_"]
+    gathers = [n for n in nodes if n["op"] == "c10d::_allgather_base_"]
+
+    assert LAYERS + 1 == len(sums)
+    assert ({"fsdp.nodes"}, {"fsdp"}) == (
+        {n["stream"] for n in sums},
+        {n["stream"] for n in gathers},
+    )
+    assert any(
+        a["start_us"] <= g["start_us"] < a["start_us"] + a["duration_us"]
+        for a in sums
+        for g in gathers
+    )
+
+
 def test_the_rest_of_a_model_whose_tables_are_dealt_out() -> None:
     """Sharded tables stay as they are; the MLPs are shared among the same ranks."""
     early = (ShardEmbeddings(ranks=RANKS), Fsdp(ranks=RANKS, wrap="*"))
