@@ -20,7 +20,6 @@ from perfc.ir import (
     BUILTIN_OPS,
     AttrValue,
     Dim,
-    Graph,
     Location,
     Node,
     Value,
@@ -30,9 +29,9 @@ from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.codec import encoder
 from perfc.passes.own_stream import cast_stream, gradient_stream
 from perfc.passes.tape import Tape, typed
+from perfc.passes.wanted_gradients import DETACH
 
 BACKWARD = "backward"
-_DETACH = "aten::detach"
 _WEIGHT = 1
 _TURN = "TBackward0"
 _VIEW = "ViewBackward0"
@@ -140,35 +139,6 @@ Gradients: TypeAlias = Mapping[int, Value]
 
 Rule: TypeAlias = Callable[[Site], Gradients | None]
 """Writes the gradients of the operands that want one; None where it has no formula."""
-
-
-def needs_gradient(graph: Graph, parameters: frozenset[Value]) -> set[Value]:
-    """Return the values that depend on *parameters* through ops of real numbers.
-
-    What the model detaches is a number like any other.
-    """
-    found = set(parameters)
-    for node in graph:
-        if found.isdisjoint(node.operands) or node.attributes.get("call") == _DETACH:
-            continue
-        found.update(v for v in node.results if typed(v).dtype.is_float or encoder(v))
-    return found
-
-
-def first_complex(graph: Graph, needing: set[Value]) -> Node | None:
-    """Return the first node that makes complex numbers of what wants a gradient.
-
-    Args:
-        graph: The forward pass.
-        needing: The values that want one: what `needs_gradient` has found.
-
-    """
-    for node in graph:
-        if not needing.isdisjoint(node.operands) and any(
-            typed(value).dtype.kind == "complex" for value in node.results
-        ):
-            return node
-    return None
 
 
 @attrs.define(eq=False)
@@ -394,7 +364,7 @@ class Backward:
             added: dict[str, AttrValue] = {"in_place": True}
             owned = tape.node("add", (kept, grad), [name], added)
         elif self._is_free(parameter, grad) and not _is_turned(grad):
-            owned = tape.node("alias", (grad,), [name], {"call": _DETACH})
+            owned = tape.node("alias", (grad,), [name], {"call": DETACH})
         else:
             owned = tape.node("copy", (grad,), [name], {})
         tape.location = here

@@ -36,8 +36,6 @@ from perfc.passes.gradient import (
     Backward,
     Rows,
     Tables,
-    first_complex,
-    needs_gradient,
 )
 from perfc.passes.inference import Inference
 from perfc.passes.looked_up_tables import require_updated_in_place
@@ -68,6 +66,7 @@ from perfc.passes.training_source import (
     trained,
     turn_weights_back,
 )
+from perfc.passes.wanted_gradients import first_complex, needs_gradient
 
 RULES = {
     **gradient_collective.RULES,

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from perfc.ir import DTYPES, AttrValue, Dim, Node, Value, product
 from perfc.passes.tape import Tape, typed
+from perfc.passes.wanted_gradients import DETACH
 
 ALIKE = "alike"
 """Attribute of an `all_gather` whose result all ranks use in the same way."""
 
 _COMMUNICATOR = ("group", "ranks", "stride", "stream")
-_DETACH = "aten::detach"
 _F32 = DTYPES["f32"]
 
 
@@ -57,7 +57,7 @@ def write_split_cross_entropy(
     rows = product(batch)
     narrow = typed(part).dtype.bits < _F32.bits
     scores = tape.op("cast", part, dtype=_F32) if narrow else part
-    read = tape.op("alias", scores, call=_DETACH)
+    read = tape.op("alias", scores, call=DETACH)
     top = tape.op("reduce", read, kind="max", axes=(-1,), keepdims=True)
     top = tape.op("all_reduce", top, kind="max", **communicator)
     read = tape.op("sub", read, top, in_place=True)

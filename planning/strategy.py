@@ -18,7 +18,9 @@ DATA = (DP, FSDP, GRAD_OP, HYBRID)
 """What replicas do with their parameters: each has them all, or they share them, and
 gather them for forward and backward, for both at once, or inside nodes only."""
 
-GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
+GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
+INTERLEAVED = "interleaved"
+"""The schedule in which each stage has several chunks of layers."""
 SCHEDULES = (ONE_F_ONE_B, GPIPE)
 """Orders of microbatches where stages have their layers in one piece."""
 
