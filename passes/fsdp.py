@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import ClassVar
 
 import attrs
@@ -27,6 +25,7 @@ from perfc.ir import (
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
+from perfc.passes.fsdp_units import repeated_blocks, told_units, unit_of
 from perfc.passes.inference import Inference
 from perfc.passes.own_stream import cast_stream
 from perfc.passes.parameter_dtype import PARAM_DTYPES, REDUCE_DTYPES, compute_in
@@ -66,7 +65,7 @@ class Fsdp(Transform):
         strategy: `full`, `grad-op`, or `hybrid`: shared inside nodes, and gradients
             added up between them.
         wrap: Path of the units, as `transformer.h.*`, where a star stands for one part;
-            if empty, the list of modules that has most of the parameters.
+            if empty, the repeated blocks of all lists of modules with parameters.
         per_node: Ranks of a node, for `hybrid`.
         prefetch: When `regather` gathers again: `pre`, in front of the unit before it
             in backward, or `none`, in front of the unit itself.
@@ -141,7 +140,7 @@ class Fsdp(Transform):
             sharing = _Sharing(tape, groups, stored, REDUCE_DTYPES[self.reduce_dtype])
             sharing.write(units)
             names = [name for name in units if name]
-            ctx.note("fsdp-units", _told(names))
+            ctx.note("fsdp-units", told_units(names))
         return replicas.program
 
     def _convert(
@@ -182,10 +181,11 @@ class Fsdp(Transform):
 
         """
         parameters = _shared_parameters(graph)
-        pattern = self.wrap or _most_of(parameters)
+        names = [parameter.name for parameter in parameters]
+        patterns = [self.wrap] if self.wrap else repeated_blocks(names)
         units: dict[str, list[Value]] = {}
         for parameter in parameters:
-            units.setdefault(_unit(parameter.name, pattern), []).append(parameter)
+            units.setdefault(unit_of(parameter.name, patterns), []).append(parameter)
         if self.wrap and not any(units):
             msg = f"no module of {graph} that has parameters fits wrap={self.wrap!r}"
             raise UsageError(msg)
@@ -227,37 +227,6 @@ def _shared_parameters(graph: Graph) -> list[Value]:
         msg = f"{graph} has no parameters to share"
         raise UnsupportedModelError(msg)
     return found
-
-
-def _unit(name: str, pattern: str) -> str:
-    """Return the path of the unit that a parameter is of; "" for the root."""
-    wanted, parts = pattern.split("."), name.split(".")
-    if not pattern or len(parts) <= len(wanted):
-        return ""
-    fits = all(map(fnmatchcase, parts, wanted))
-    return ".".join(parts[: len(wanted)]) if fits else ""
-
-
-def _most_of(parameters: Sequence[Value]) -> str:
-    """Return the pattern of the list of modules that has most of the parameters.
-
-    Modules of a list are called by numbers; a list of one is none.
-    """
-    sizes: Counter[str] = Counter()
-    members: dict[str, set[str]] = {}
-    for parameter in parameters:
-        parts = parameter.name.split(".")
-        for place, part in enumerate(parts[:-1]):
-            if part.isdigit():
-                path = ".".join(parts[:place])
-                sizes[path] += typed(parameter).numel
-                members.setdefault(path, set()).add(part)
-    lists = [path for path in sizes if len(members[path]) > 1]
-    if not lists:
-        return ""
-    # A list inside another has fewer parameters, or is as good.
-    best = max(lists, key=lambda path: (sizes[path], -len(path)))
-    return f"{best}.*" if best else "*"
 
 
 @attrs.frozen(eq=False)
@@ -334,14 +303,3 @@ class _Sharing:
 
 def _declare(graph: Graph, name: str, dtype: DType, elements: int) -> Value:
     return graph.add_parameter(graph.fresh_name(name), TensorType(dtype, (elements,)))
-
-
-_SHOWN = 4
-
-
-def _told(names: Sequence[str]) -> str:
-    """Say what the units are."""
-    if not names:
-        return "one unit, the root: there is no list of modules with parameters"
-    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
-    return f"{len(names)} units, and the root: {', '.join(names[:_SHOWN])}{more}"

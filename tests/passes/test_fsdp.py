@@ -19,6 +19,7 @@ from perfc.passes import (
     ShardEmbeddings,
     Training,
 )
+from perfc.passes.fsdp_units import repeated_blocks
 from perfc.tools.modes import training_passes
 
 BATCH, RANKS, LAYERS = 2, 4, 3
@@ -301,3 +302,51 @@ def test_gathers_of_mixed_precision_do_not_wait_for_compute() -> None:
     assert "bf16" == found["model"]["dtype"]
     assert "fsdp" == gather["stream"]
     assert gather["start_us"] < max(node["start_us"] for node in before)
+
+
+@pytest.mark.parametrize(
+    ("model", "units"),
+    [
+        (
+            "switch-xl-4:layers=2",
+            [f"{side}.block.{n}" for side in ("encoder", "decoder") for n in (0, 1)],
+        ),
+        (
+            "resnet50",
+            [
+                f"layer{stage}.{n}"
+                for stage, blocks in ((1, 3), (2, 4), (3, 6), (4, 3))
+                for n in range(blocks)
+            ],
+        ),
+        (
+            "dlrm-ddp",
+            [
+                *(f"bot_l.{n}" for n in range(0, 6, 2)),
+                *(f"top_l.{n}" for n in range(0, 10, 2)),
+            ],
+        ),
+    ],
+)
+def test_blocks_of_all_lists_are_units(model: str, units: list[str]) -> None:
+    """Encoder and decoder, or all stages; layers only where there are no blocks."""
+    early = (ShardEmbeddings(ranks=2),) if model.startswith("dlrm") else ()
+    (rank, *_) = _run((*early, Fsdp(ranks=2)), model).classes
+    assert rank.ops is not None
+    flat = [v.name for v in rank.ops.parameters if v.name.endswith(".flat")]
+
+    assert {*units} == {name.removesuffix(".flat") for name in flat} - {"root"}
+
+
+@pytest.mark.parametrize(
+    ("names", "patterns"),
+    [
+        (["h.0.a.w", "h.1.a.w", "head.0.w", "head.1.w"], ["h.[0-9]*"]),
+        (["0.w", "1.w", "2.0.w", "2.1.w"], ["[0-9]*"]),
+        (["h.0.w", "out.w"], []),
+        (["g.0.h.0.w", "g.0.h.1.w"], ["g.0.h.[0-9]*"]),
+    ],
+)
+def test_what_is_a_list(names: list[str], patterns: list[str]) -> None:
+    """Two modules or more with numbers; the outermost list counts, blocks first."""
+    assert patterns == repeated_blocks(names)

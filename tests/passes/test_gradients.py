@@ -294,7 +294,7 @@ CASES: Mapping[str, tuple[str, str]] = {
 _WITHOUT_VALUES = {
     *("loss", "nll_loss", "recurrent", "recurrent_cell", "ctc_loss"),
     *("all_gather", "all_reduce", "all_to_all", "reduce_scatter"),
-    *("replicated", "split_cross_entropy"),
+    *("replicated", "split_cross_entropy", "encode_rows", "decode_rows"),
 }
 """Rules proven elsewhere: the losses end every graph here, or are of sequences;
 collectives need several ranks."""
