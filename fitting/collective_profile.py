@@ -87,7 +87,7 @@ def _check_rates(
     least_s = c.wire / (_MOST * np.maximum(node_rate(c, own), 1.0))
     faster = np.flatnonzero((c.nodes <= 1) & (measured_s < least_s))
     if len(faster):
-        at = faster[0]
+        at = int(faster[0])
         row, us = rows[at], measured_s[at] * 1e6
         reached, links = c.wire[at] / measured_s[at] / 1e9, node_rate(c, own)[at] / 1e9
         msg = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ graph @lm(%ids: i64[2,3], param %table: f64[12,8], param %up: f64[6,8],
   return %y
 }
 """
-_OPS = {
+_OPS: Mapping[str, Callable[[Node, list[Tensor]], Sequence[Tensor]]] = {
     **OPS,
     "bitwise_or": lambda node, o: [o[0] | o[1]],
     "copy": lambda node, o: [o[0].clone()],

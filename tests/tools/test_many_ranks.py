@@ -88,8 +88,8 @@ def test_buffers_are_sent_before_forward(command: Command) -> None:
     A public trace of it on two A100 has as many: two broadcasts, and with the 161
     gradients 320 copies on the device a step.
     """
-    arguments = ("analyze", "resnet50:batch_norm=separate", "--batch", "2", "--mode")
-    arguments = (*arguments, "training", *DGX, "--ranks", "2", "--format", "json")
+    model = ("analyze", "resnet50:batch_norm=separate", "--batch", "2")
+    arguments = (*model, "--mode", "training", *DGX, "--ranks=2", "--format", "json")
     told: dict[str, list[dict[str, Any]]] = {}
     for node in command(*arguments).report["nodes"]:
         told.setdefault(node["op"], []).append(node)
