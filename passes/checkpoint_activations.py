@@ -11,11 +11,11 @@ import attrs
 from perfc.ir import AnyKey, Dim, Graph, Node, Program, UsageError, Value
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.gathered_parameters import FORWARD, gathers
 from perfc.passes.gradient import BACKWARD
 from perfc.passes.stage_writer import is_between_stages
 from perfc.passes.training_joint import is_training_step
 
-_FORWARD = "forward"
 _KEEP_STATISTICS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
 """Ops whose backward reads what only running them makes, besides their results."""
 
@@ -27,8 +27,9 @@ class CheckpointActivations(Transform):
     As `torch.utils.checkpoint` does: where backward first needs what was computed
     inside a segment, the segment runs once more, up to the last result or statistic
     of a norm that backward needs, and backward reads what that makes. What leaves a
-    segment is kept, because whoever reads it keeps it. Run it behind the pass
-    `training`, and before `pipeline-parallel`.
+    segment is kept, because whoever reads it keeps it. Parameters that `fsdp` gathers
+    are read as they are: whether they are gathered again is for `regather` to say. Run
+    it behind the pass `training`, and before `regather` and `pipeline-parallel`.
 
     Attributes:
         modules: Each module whose path fits is a segment, as `encoder.layer.*`: a
@@ -36,8 +37,9 @@ class CheckpointActivations(Transform):
         every: Or: so many ops of forward are a segment.
 
     Raises:
-        UsageError: not exactly one of the two is given; there is no backward pass; no
-            module fits; or the model is cut into stages already.
+        UsageError: not exactly one of the two is given; there is no backward pass, or
+            it gathers parameters already; no module fits; or the model is cut into
+            stages already.
 
     """
 
@@ -73,12 +75,17 @@ class CheckpointActivations(Transform):
                 f"--mode training, or the pass training before {self.name}"
             )
             raise UsageError(msg)
+        if any(gathers(graph, BACKWARD)):
+            msg = f"{graph} gathers parameters again: {self.name} comes before regather"
+            raise UsageError(msg)
+        gathering = {node for nodes in gathers(graph) for node in nodes}
         known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
         nodes = [
             node
             for node in graph
-            if node.location.phase == _FORWARD
+            if node.location.phase == FORWARD
             and node.op != "constant"
+            and node not in gathering
             and not all(value in known for value in node.results)
         ]
         segments = self._by_count(nodes) if self.every else self._by_module(nodes)

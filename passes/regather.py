@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import attrs
 
-from perfc.ir import BUILTIN_OPS, AnyKey, Graph, Node, Program, UsageError, Value
+from perfc.ir import (
+    AnyKey,
+    Graph,
+    Location,
+    Node,
+    Program,
+    UsageError,
+    Value,
+)
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.gathered_parameters import FORWARD, gathers
 from perfc.passes.gradient import BACKWARD
-
-_FORWARD = "forward"
 
 
 @attrs.frozen
@@ -20,7 +27,10 @@ class Regather(Transform):
     """Forget gathered parameters behind forward; gather them again for backward.
 
     As PyTorch's FSDP does with `reshard_after_forward`. What the root gathers stays:
-    backward begins with it. Run it behind `training`; `fsdp` has it run.
+    backward begins with it. Run it behind `training`, and behind
+    `checkpoint-activations`: a unit that is computed again right before its backward
+    pass is gathered once for both; where other units come in between it is forgotten,
+    and gathered twice. `fsdp` has it run.
 
     Attributes:
         prefetch: `pre`: a unit is gathered again in front of the backward pass of the
@@ -77,7 +87,7 @@ class _Unit:
 
     Attributes:
         nodes: The gather, the cast of what it sends, and the views of what it brings.
-        readers: Nodes of backward that read these.
+        readers: Nodes of backward that read these, until they are forgotten.
         first: Place of the first reader in the graph.
 
     """
@@ -107,38 +117,43 @@ class _Unit:
 
 
 def _units(graph: Graph) -> Iterator[_Unit]:
-    """Yield what forward gathers of parameters and backward reads."""
+    """Yield what forward gathers of parameters and backward reads, each time anew."""
     places = {node: place for place, node in enumerate(graph)}
-    parts = set(graph.parameters)
-    for node in graph:
-        if node.location.phase != _FORWARD or not parts.issuperset(node.operands):
+    units: list[Sequence[Node]] = []
+    read: list[tuple[int, int]] = []
+    forward: set[tuple[str, Location]] = set()
+    for nodes in gathers(graph):
+        if not _gather_of(nodes).location.module:
             continue
-        if node.op in ("cast", "replicated"):
-            parts.update(node.results)
-        if node.op != "all_gather":
-            continue
-        nodes = [*_casts(node.operands[0]), node, *_views(graph, node.results)]
-        values = [value for made in nodes for value in made.results]
-        users = dict.fromkeys(use.node for v in values for use in graph.uses(v))
-        readers = [user for user in users if user.location.phase == BACKWARD]
-        if readers and node.location.module:
-            yield _Unit(nodes, readers, min(places[reader] for reader in readers))
+        for reader in _readers(graph, nodes):
+            if reader.location.phase == BACKWARD:
+                read.append((places[reader], len(units)))
+            forward.add((reader.op, reader.location))
+        units.append(nodes)
+    order = list(graph)
+    runs: dict[int, list[list[Node]]] = {}
+    last = -1
+    for place, number in sorted(read):
+        found = runs.setdefault(number, [])
+        if not found or (last != number and _is_again(found[-1][-1], forward)):
+            found.append([])
+        found[-1].append(order[place])
+        last = number
+    for number, found in runs.items():
+        for readers in found:
+            yield _Unit(units[number], readers, places[readers[0]])
 
 
-def _casts(part: Value) -> Iterator[Node]:
-    """Yield what makes of a parameter what is gathered: nobody keeps that."""
-    made: list[Node] = []
-    while (node := part.producer) is not None:
-        made.append(node)
-        part = node.operands[0]
-    if any(node.op == "cast" for node in made):
-        yield from reversed(made)
+def _gather_of(nodes: Sequence[Node]) -> Node:
+    return next(node for node in nodes if node.op == "all_gather")
 
 
-def _views(graph: Graph, values: Iterable[Value]) -> Iterator[Node]:
-    """Yield the views that forward makes of *values*, and of these views."""
-    for node in dict.fromkeys(use.node for v in values for use in graph.uses(v)):
-        is_view = BUILTIN_OPS[node.op].view is not None
-        if is_view and node.location.phase == _FORWARD:
-            yield node
-            yield from _views(graph, node.results)
+def _readers(graph: Graph, nodes: Sequence[Node]) -> Iterable[Node]:
+    """Return who reads what is gathered, or views of it."""
+    values = [value for made in nodes for value in made.results]
+    return dict.fromkeys(use.node for v in values for use in graph.uses(v))
+
+
+def _is_again(reader: Node, forward: Container[tuple[str, Location]]) -> bool:
+    """Whether a node of backward is one of forward that is computed again."""
+    return (reader.op, attrs.evolve(reader.location, phase=FORWARD)) in forward

@@ -9,6 +9,7 @@ import attrs
 from perfc.ir import UsageError
 from perfc.passes import (
     BatchEmbeddings,
+    CheckpointActivations,
     ConvertDtype,
     DataParallel,
     Fsdp,
@@ -69,16 +70,29 @@ def training_passes(
     if not any(isinstance(p, Training) for p in transforms):
         early = [p for p in transforms if isinstance(p, _EARLY)]
         late = [p for p in transforms if not isinstance(p, _EARLY)]
-        again = [
-            Regather(p.prefetch) for p in early if isinstance(p, Fsdp) and p.regathers
-        ]
-        transforms = [*early, Training(), *again, *late]
+        transforms = [*early, Training(), *late]
+    transforms = _regathered(transforms)
     if optimizer is None:
         return transforms
     return [
         attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
         for p in transforms
     ]
+
+
+def _regathered(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Let what `fsdp` gathers be forgotten: behind what computes anything again."""
+    if any(isinstance(p, Regather) for p in transforms):
+        return transforms
+    again = [
+        Regather(p.prefetch) for p in transforms if isinstance(p, Fsdp) and p.regathers
+    ]
+    last = max(
+        place
+        for place, p in enumerate(transforms)
+        if isinstance(p, Training | CheckpointActivations)
+    )
+    return [*transforms[: last + 1], *again, *transforms[last + 1 :]]
 
 
 def _cast_late(transforms: Sequence[Pass]) -> Sequence[Pass]:

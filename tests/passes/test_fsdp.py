@@ -10,6 +10,7 @@ import perfc
 from perfc.frontends import build_workload
 from perfc.ir import BUILTIN_OPS, Graph, Node, Program, TensorType, Value, verify
 from perfc.passes import (
+    CheckpointActivations,
     ConvertDtype,
     Fsdp,
     Pass,
@@ -350,3 +351,48 @@ def test_blocks_of_all_lists_are_units(model: str, units: list[str]) -> None:
 def test_what_is_a_list(names: list[str], patterns: list[str]) -> None:
     """Two modules or more with numbers; the outermost list counts, blocks first."""
     assert patterns == repeated_blocks(names)
+
+
+@pytest.mark.parametrize(
+    ("modules", "strategy", "again"),
+    [
+        ("transformer.h.*", "full", LAYERS),
+        ("transformer.h.*.mlp", "full", LAYERS),
+        ("transformer", "full", 2 * LAYERS - 1),
+        ("transformer.h.*", "grad-op", 0),
+        ("transformer", "grad-op", 0),
+    ],
+)
+def test_what_is_computed_again_inside_a_unit_shares_its_gather(
+    modules: str, strategy: str, again: int
+) -> None:
+    """Of a module around units all are gathered twice but the last, used at once."""
+    shared, kept = Fsdp(RANKS, strategy), CheckpointActivations(modules)
+    found = [
+        [(n.op, n.name) for n in _step(*passes)]
+        for passes in ((shared, kept), (kept, shared))
+    ]
+    gathers = [name for op, name in found[0] if op == "all_gather"]
+
+    assert LAYERS + 1 + again == len(gathers)
+    assert found[0] == found[1]
+
+
+def test_what_is_computed_again_reads_what_backward_gathers() -> None:
+    """Nothing of a unit that forward gathered lives on till backward."""
+    kept = CheckpointActivations("transformer.h.*")
+    graph = _step(Fsdp(RANKS), kept)
+    gathered = [n for n in _nodes(graph, "all_gather") if ".h." in n.name]
+
+    assert 2 * LAYERS == len(gathered)
+    for node in gathered:
+        views = [use.node for value in node.results for use in graph.uses(value)]
+        readers = {node.location.phase for node in views}
+        assert {node.location.phase} == readers
+
+
+def test_training_of_ones_own_forgets_as_well() -> None:
+    """A pass `training` that is given has what is gathered forgotten behind it."""
+    given = [Fsdp(RANKS), Training(fused=True)]
+
+    assert [*given, Regather()] == training_passes("training", None, given)
