@@ -34,6 +34,7 @@ from perfc.passes import (
 )
 from perfc.tools.model import GIVEN, Model, load
 from perfc.tools.modes import INFERENCE
+from perfc.tools.rank_options import made_passes
 from perfc.tools.report import Report
 from perfc.tools.variants import Variant, graph_variant, launch_variants
 
@@ -125,7 +126,7 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     _check(options)
     system = _target(target, overrides or {})
     if not isinstance(model, Model):
-        transforms, others = split_passes(passes)
+        transforms, others = split_passes(passes, ranks)
         transforms = [*conversions(dtype), *transforms]
         model = load(
             model,
@@ -219,20 +220,27 @@ def check_world(ranks: int, target: Target) -> None:
         raise UnsupportedModelError(msg)
 
 
-def split_passes(texts: Sequence[str]) -> tuple[list[Pass], list[str]]:
+def split_passes(
+    texts: Sequence[str], ranks: int | None = None
+) -> tuple[list[Pass], list[str]]:
     """Take apart what `--pass` says: what `load` needs, and what `analyze` does.
 
-    Transforms change the graph, once for all targets, so they belong to loading.
+    Transforms change the graph, once for all targets, so they belong to loading. Those
+    that share a model have *ranks* where they do not say theirs.
 
     Raises:
         UsageError: a pass or an option is unknown.
 
     """
     requests = [request for text in texts for request in read_pipeline(text)]
-    made = [(request.make(), request.text) for request in requests]
-    transforms = [p for p, _ in made if isinstance(p, Transform)]
-    others = [text for p, text in made if not isinstance(p, Transform)]
-    return list(transforms), others
+    made = made_passes(requests, ranks)
+    transforms: list[Pass] = [p for p in made if isinstance(p, Transform)]
+    others = [
+        request.text
+        for p, request in zip(made, requests, strict=True)
+        if not isinstance(p, Transform)
+    ]
+    return transforms, others
 
 
 def _target(target: Target | str, overrides: Mapping[str, str]) -> Target:

@@ -22,6 +22,7 @@ from perfc.passes import (
     TensorParallel,
     Training,
 )
+from perfc.tools.rank_options import check_shared
 
 INFERENCE, TRAINING = "inference", "training"
 MODES = (INFERENCE, TRAINING)
@@ -130,6 +131,7 @@ def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]
     if ranks < 1:
         msg = f"ranks={ranks}: expected at least 1"
         raise UsageError(msg)
+    check_shared(ranks, transforms)
     told = [
         attrs.evolve(p, world=ranks)
         if isinstance(p, DataParallel) and not (p.ranks or p.world)

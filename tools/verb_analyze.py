@@ -146,7 +146,7 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
 def _analyze_all(model: str, options: dict[str, Any]) -> list[Report]:
     timing = Timing()
     instruments = [timing, *([VerifyEach()] if options["verify_each"] else [])]
-    transforms, passes = split_passes(options["passes"])
+    transforms, passes = split_passes(options["passes"], options["ranks"])
     popular = set_popularities(options["popularities"])
     transforms = [*popular, *conversions(options["dtype"]), *transforms]
     overrides = pairs(options["overrides"], "--set")

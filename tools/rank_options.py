@@ -1,0 +1,97 @@
+"""Ranks of passes that share a model, where `--ranks` says them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfc.ir import UsageError
+from perfc.passes import (
+    DataParallel,
+    Fsdp,
+    Pass,
+    PassRequest,
+    PipelineParallel,
+    ShardEmbeddings,
+    TensorParallel,
+)
+
+_REPLICAS = (Fsdp, ShardEmbeddings)
+"""Passes whose ranks have a batch each: as many as there are replicas of one."""
+
+_SHARING = (*_REPLICAS, TensorParallel)
+
+
+def made_passes(requests: Sequence[PassRequest], ranks: int | None) -> list[Pass]:
+    """Make passes; those that share a model have the ranks that others leave.
+
+    Raises:
+        UsageError: an option is missing, or *ranks* do not say it.
+
+    """
+    return [
+        request.make(ranks=_left(request, requests, ranks))
+        if ranks is not None and _is_open(request)
+        else request.make()
+        for request in requests
+    ]
+
+
+def _is_open(request: PassRequest) -> bool:
+    return issubclass(request.cls, _SHARING) and "ranks" not in request.written
+
+
+def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> int:
+    """Return how many of *ranks* a pass has.
+
+    Raises:
+        UsageError: another pass does not say its own, or they do not divide.
+
+    """
+    layers = issubclass(request.cls, TensorParallel)
+    beside = (*_REPLICAS, DataParallel) if layers else (TensorParallel,)
+    others = [other for other in requests if issubclass(other.cls, beside)]
+    unsaid = [other.cls.name for other in others if _is_open(other)]
+    if unsaid:
+        msg = (
+            f"--ranks {ranks} does not say how many are of {request.cls.name} and how "
+            f"many of {unsaid[0]}: give one of them, as tensor-parallel{{ranks=2}}"
+        )
+        raise UsageError(msg)
+    taken: int = max((other.written.get("ranks", 1) for other in others), default=1)
+    stages = [r for r in requests if issubclass(r.cls, PipelineParallel)]
+    taken *= math.prod(r.written.get("stages", 1) for r in stages)
+    if taken < 1 or ranks % taken:
+        named = ", ".join(other.text for other in (*others, *stages))
+        msg = (
+            f"--ranks {ranks} beside {named}: expected a multiple of {taken}, for "
+            f"{request.cls.name} to have the rest"
+        )
+        raise UsageError(msg)
+    return ranks // taken
+
+
+def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
+    """Refuse passes that share one model among other ranks than there are.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    layers = math.prod(p.ranks for p in transforms if isinstance(p, TensorParallel))
+    for p in transforms:
+        if not isinstance(p, _REPLICAS) or p.ranks * layers == ranks or ranks % layers:
+            continue
+        wanted = ranks // layers
+        beside = f", times {layers} of tensor-parallel" if layers > 1 else ""
+        advice = f"{p.name}{{ranks={wanted}}}"
+        if isinstance(p, Fsdp) and wanted > p.ranks and wanted % p.ranks == 0:
+            advice += (
+                f", or fsdp{{ranks={wanted},strategy=hybrid,per-node={p.ranks}}}, "
+                f"which shares among {p.ranks} and adds gradients up between them"
+            )
+        msg = (
+            f"{ranks} ranks are asked for (--ranks), and {p.name} shares among "
+            f"{p.ranks}{beside}: expected {advice}"
+        )
+        raise UsageError(msg)
