@@ -56,13 +56,21 @@ class Regather(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Change every op graph."""
+        graphs = [rank.ops for rank in program.classes if rank.ops is not None]
         found = 0
-        for rank in program.classes:
-            if rank.ops is not None:
-                units = sorted(_units(rank.ops), key=lambda unit: unit.first)
-                self._write(rank.ops, units)
-                found += len(units)
-        if not found:
+        for graph in graphs:
+            units = sorted(_units(graph), key=lambda unit: unit.first)
+            self._write(graph, units)
+            found += len(units)
+        if found:
+            return
+        if any(map(_keeps_any, graphs)):
+            ctx.note(
+                "nothing-gathered",
+                "backward reads what the root has gathered, which stays till then: "
+                "nothing is gathered again",
+            )
+        else:
             ctx.note("nothing-gathered", "backward reads no gathered parameters")
 
     def _write(self, graph: Graph, units: Sequence[_Unit]) -> None:
@@ -142,6 +150,15 @@ def _units(graph: Graph) -> Iterator[_Unit]:
     for number, found in runs.items():
         for readers in found:
             yield _Unit(units[number], readers, places[readers[0]])
+
+
+def _keeps_any(graph: Graph) -> bool:
+    """Whether backward reads parameters that forward has gathered."""
+    return any(
+        reader.location.phase == BACKWARD
+        for nodes in gathers(graph)
+        for reader in _readers(graph, nodes)
+    )
 
 
 def _gather_of(nodes: Sequence[Node]) -> Node:
