@@ -169,10 +169,10 @@ ALL_GATHER = OpDef(
         **_COMMUNICATOR,
         "axis": OPTIONAL_INT,
         "alike": OPTIONAL_BOOL,  # all ranks use the result in the same way
+        # What ranks add gradients up in; without it, the type that they have.
         "reduce_dtype": OPTIONAL_DTYPE,
     },
-    summary="x: those of all ranks, one behind the other along `axis` (0); their "
-    "gradients are added up in `reduce_dtype` (their own)",
+    summary="x: those of all ranks, one behind the other along `axis` (0)",
 )
 REDUCE_SCATTER = OpDef(
     name="reduce_scatter",
