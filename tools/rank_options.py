@@ -74,10 +74,14 @@ def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> 
 def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
     """Refuse passes that share one model among other ranks than there are.
 
+    Beside stages they are refused in any case, by those who find them there.
+
     Raises:
         UsageError: there is one.
 
     """
+    if any(isinstance(p, PipelineParallel) for p in transforms):
+        return
     layers = math.prod(p.ranks for p in transforms if isinstance(p, TensorParallel))
     for p in transforms:
         if not isinstance(p, _REPLICAS) or p.ranks * layers == ranks or ranks % layers:
