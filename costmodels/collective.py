@@ -72,8 +72,7 @@ class Installation:
     @property
     def links(self) -> Links:
         """What the model sees of it, with which its rows were weighed."""
-        links = _links_of(self.device, several=bool(self.fabric))
-        return attrs.evolve(links, ll_by_peer=self.ll_by_peer)
+        return _links_of(self.device, bool(self.fabric), self.ll_by_peer)
 
     def far(self, c: Collectives) -> Floats:
         """Return how far collectives across nodes lie from its rows, 0 to 1, (rows,).
@@ -90,10 +89,11 @@ class Installation:
 
 
 @functools.cache
-def _links_of(device: str, *, several: bool) -> Links:
+def _links_of(device: str, several: bool, ll_by_peer: bool) -> Links:  # noqa: FBT001 - a cache's key
     """Return those of the system of a GPU's maker."""
     target = load_target(MAKERS_SYSTEMS.get(device, device))
-    return collective_links(target, several=several)
+    links = collective_links(target, several=several)
+    return attrs.evolve(links, ll_by_peer=ll_by_peer)
 
 
 @functools.cache
