@@ -5,47 +5,60 @@ Importing this package imports PyTorch.
 
 from __future__ import annotations
 
+from perfc.measure.call_profile import profiled_calls
+from perfc.measure.capture import captured
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.design import SEED, Choice, Size, Space, points
 from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.embedding_bag import row_indices
+from perfc.measure.fatal import DeviceFailedError
 from perfc.measure.for_fit import measure_for_fit
 from perfc.measure.kernel_run import KernelRun, check_source
-from perfc.measure.overheads import OverheadRun
-from perfc.measure.setting import DTYPES, OWN, RUNTIMES, Setting
+from perfc.measure.overheads import SMALL_MODELS, OverheadRun
+from perfc.measure.profiled import Trace
+from perfc.measure.rounds import Prepared
+from perfc.measure.setting import ATTENTION, DTYPES, OWN, RUNTIMES, Setting
 from perfc.measure.subject import Subject, find_subject
 from perfc.measure.suite import SUITES, suite
 from perfc.measure.timing import Timer, percentiles
-from perfc.measure.workload import WorkloadRun
+from perfc.measure.workload import Keep, WorkloadRun
 
 __all__ = [
+    "ATTENTION",
     "DTYPES",
     "OWN",
     "RUNTIMES",
     "SEED",
+    "SMALL_MODELS",
     "SUITES",
     "Case",
     "Choice",
     "Clock",
     "ClockReader",
     "Device",
+    "DeviceFailedError",
     "Family",
+    "Keep",
     "KernelRun",
     "OverheadRun",
+    "Prepared",
     "Setting",
     "Size",
     "Space",
     "Subject",
     "Tensors",
     "Timer",
+    "Trace",
     "WorkloadRun",
+    "captured",
     "check_source",
     "find_subject",
     "measure_for_fit",
     "open_device",
     "percentiles",
     "points",
+    "profiled_calls",
     "row_indices",
     "suite",
     "target_of",

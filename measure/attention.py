@@ -34,6 +34,7 @@ class Attention(Family):
         ways += [(_MATH, dtype) for dtype in dtypes]
         if device.is_cuda:
             ways += [("efficient", dtype) for dtype in dtypes]
+            ways += [("cudnn", dtype) for dtype in narrow]
         return {
             "batch": Size(1, 128),
             "heads": Size(1, 64, (1, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64)),
@@ -130,6 +131,18 @@ def _efficient_backward(o: _Operands) -> Call:
     return lambda: _aten("efficient_attention_backward", o.g, *saved, *rest)
 
 
+def _cudnn(o: _Operands) -> tuple[torch.Tensor, ...]:
+    return _aten("cudnn_attention", o.q, o.k, o.v, None, True, 0.0, o.causal)
+
+
+def _cudnn_backward(o: _Operands) -> Call:
+    out, sums, cum_q, cum_k, max_q, max_k, seed, offset, _ = _cudnn(o)
+    saved = (o.q, o.k, o.v, out, sums, seed, offset)
+    # PyTorch takes None for a tensor that is not there, here the bias.
+    rest = (None, cum_q, cum_k, max_q, max_k, 0.0, o.causal)
+    return lambda: _aten("cudnn_attention_backward", o.g, *saved, *rest)
+
+
 def _cpu(o: _Operands) -> tuple[torch.Tensor, ...]:
     return _aten("flash_attention_for_cpu", o.q, o.k, o.v, 0.0, o.causal)
 
@@ -157,6 +170,7 @@ _CALLS: Mapping[
 ] = {
     "flash": (_flash, _flash_backward),
     "efficient": (_efficient, _efficient_backward),
+    "cudnn": (_cudnn, _cudnn_backward),
     "cpu": (_cpu, _cpu_backward),
     _MATH: (_products, _products_backward),
 }

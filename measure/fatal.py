@@ -13,6 +13,11 @@ import torch
 
 from perfc.ir import PerfcError
 
+
+class DeviceFailedError(PerfcError):
+    """The GPU does nothing any more in this process; another may use it."""
+
+
 _SUFFIX = ".failed.txt"
 """Added to the name of the table."""
 
@@ -57,8 +62,8 @@ class Fatal:
         """Find out whether the GPU still works after *what* did not run.
 
         Raises:
-            PerfcError: it does not; *line*, which tells it from all others, is on the
-                list now.
+            DeviceFailedError: it does not; *line*, which tells it from all others, is
+                on the list now.
 
         """
         try:
@@ -72,4 +77,4 @@ class Fatal:
             except OSError as error:
                 reason = error.strerror or error
                 msg += f" there again, for {self.path} cannot be written: {reason}"
-            raise PerfcError(msg) from None
+            raise DeviceFailedError(msg) from None

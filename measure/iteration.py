@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -19,8 +19,18 @@ from perfc.measure.case import math_of
 from perfc.measure.device import Device
 from perfc.measure.inputs import Inputs
 from perfc.measure.optimizers import optimizers_of
-from perfc.measure.setting import AUTOCAST, CUDAGRAPH, OWN, STORED, Setting
+from perfc.measure.setting import (
+    ATTENTION,
+    AUTO,
+    AUTOCAST,
+    CUDAGRAPH,
+    OWN,
+    STORED,
+    Setting,
+)
 from perfc.measure.timing import US
+
+_SDPA: Any = torch.nn.attention  # its types are partly unknown
 
 _LEAST = 3
 """Iterations that are timed, however long they take."""
@@ -94,9 +104,14 @@ class Iteration:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Set what holds for all iterations: gradients, TF32."""
+        """Set what holds for all iterations: gradients, TF32, attention."""
         dtype, training = self._setting.dtype, self._setting.training
-        with math_of(dtype), torch.set_grad_enabled(training):
+        with ExitStack() as stack:
+            stack.enter_context(math_of(dtype))
+            stack.enter_context(torch.set_grad_enabled(training))
+            if self._setting.attention != AUTO:
+                allowed = list(ATTENTION[self._setting.attention])
+                stack.enter_context(_SDPA.sdpa_kernel(allowed, set_priority=True))
             yield
 
     def standing(self) -> list[Tensor]:

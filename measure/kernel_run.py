@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
@@ -11,6 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import PerfcError
+from perfc.measure.call_profile import profiled_calls
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.design import SEED
 from perfc.measure.device import Device
@@ -18,7 +19,7 @@ from perfc.measure.fatal import Fatal
 from perfc.measure.heap import heap_results, mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suite import SUITES, suite
-from perfc.measure.timing import Timed, Timer
+from perfc.measure.timing import Timed, Timer, in_turn
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -29,9 +30,17 @@ from perfc.measurements import (
 Say: TypeAlias = Callable[[str], None]
 """Tells the user one line."""
 
+Choose: TypeAlias = Callable[
+    [Sequence[tuple[Family, Case]]], Iterable[tuple[Family, Case]]
+]
+"""Takes the cases of a suite and returns those that are wanted, in order."""
+
 _BATCH = 1024
 """Most cases of a CPU that are timed in turn: as many as memory holds, for what slows
 the machine for seconds then slows all of them alike."""
+
+_GPU_BATCH = 32
+"""Cases of a GPU that share one start of the profiler."""
 
 _GROWTH = 4
 """Times as many cases as in the last batch are in the next: the first rows come soon.
@@ -59,6 +68,7 @@ class KernelRun:
         path: The table; rows that it has are kept and not measured again.
         ops: Only these ops, or all.
         seed: Other shapes for each.
+        choose: Leaves cases out, or puts them in another order.
         skipped: Cases that could not be run, and why.
         left: How many cases there was no time for.
 
@@ -73,6 +83,7 @@ class KernelRun:
     path: Path
     ops: Collection[str] = ()
     seed: int = SEED
+    choose: Choose | None = None
     skipped: list[tuple[Case, str]] = attrs.field(
         factory=list[tuple[Case, str]], init=False
     )
@@ -84,7 +95,8 @@ class KernelRun:
 
     def __attrs_post_init__(self) -> None:
         """Read what is there, and decide what is to be measured."""
-        self._cases = suite(self.name, self.device, self.ops, self.seed)
+        cases = suite(self.name, self.device, self.ops, self.seed)
+        self._cases = [*self.choose(cases)] if self.choose else cases
         self._writer = RowWriter(self.path, MEASUREMENTS)
         check_source(self._writer, self.device)
         self._timer = Timer(self.device, SUITES[self.device.kind, self.name].seconds)
@@ -94,6 +106,10 @@ class KernelRun:
     def rows(self) -> list[Measurement]:
         """All rows of the table."""
         return self._writer.rows
+
+    def flush(self) -> None:
+        """Write the table as it is now."""
+        self._writer.flush()
 
     @property
     def _fatal(self) -> Fatal:
@@ -145,9 +161,11 @@ class KernelRun:
             batch: list[Prepared] = []
             try:
                 with self._operands():
-                    start += self._prepare(todo[start : start + size], batch, say)
+                    chosen = todo[start : start + size]
+                    start += self._prepare(chosen, batch, deadline, say)
                 with self._results():
                     self._visit(batch, deadline, say)
+                self._profile(batch, say)
             finally:
                 self._keep(batch)
             size = self._next_size(size, start, begin, deadline)
@@ -161,21 +179,25 @@ class KernelRun:
     def _next_size(self, size: int, done: int, begin: float, deadline: float) -> int:
         """Return how many cases follow: the first rows come at once, the last in time.
 
-        Those of a GPU follow each other.
+        Those of a GPU are not timed in turn: a few, for the profiler.
         """
         if self.device.is_cuda:
-            return 1
+            return _GPU_BATCH
         now = time.monotonic()
         in_time = int((deadline - now) / max(now - begin, 1e-3) * done)
         return max(1, min(_GROWTH * size, _BATCH, in_time))
 
     def _prepare(
-        self, cases: Sequence[tuple[Family, Case]], batch: list[Prepared], say: Say
+        self,
+        cases: Sequence[tuple[Family, Case]],
+        batch: list[Prepared],
+        deadline: float,
+        say: Say,
     ) -> int:
         """Make the operands of cases while memory holds them; return of how many."""
         room = self.device.free_bytes() // _BATCH_SHARE
         for number, (family, case) in enumerate(cases):
-            if room < 0:
+            if room < 0 or (batch and time.monotonic() > deadline):
                 return number
             try:
                 batch.append(Prepared.of(family, case, self._tensors, self.device))
@@ -202,23 +224,39 @@ class KernelRun:
                     batch.remove(prepared)
                     self._skip(prepared.case, error, say)
 
+    def _profile(self, batch: Sequence[Prepared], say: Say) -> None:
+        """Let the profiler time what no graph holds, all of the batch in one go."""
+        missing = [one for one in batch if one.needs_profiler(self.device)]
+        if not missing:
+            return
+        try:
+            calls = [in_turn(one.calls) for one in missing]
+            found = profiled_calls(calls, self.device, self._timer.clock())
+        except _NOT_RUN as error:
+            first = missing[0].case
+            self._fatal.check(str(first), _said(error), _line(first))
+            say(f"not profiled, {len(missing)} shapes from {first}: {_said(error)}")
+            return
+        for one, timed in zip(missing, found, strict=True):
+            one.rounds[-1] = [*one.rounds[-1], *([timed] if timed else [])]
+
     def _keep(self, batch: Sequence[Prepared]) -> None:
         for prepared in batch:
             if ways := prepared.result():
-                self._writer.append([self._row(prepared.case, way) for way in ways])
+                self._writer.append([self._row(prepared, way) for way in ways])
                 self.left -= 1
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""
-        said = " ".join(str(error).partition("\n")[0].split())
-        why = said or _UNSAID.get(type(error), type(error).__name__)
+        why = _said(error)
         if self.device.is_cuda:
             self._fatal.check(str(case), why, _line(case))
         self.left -= 1
         self.skipped.append((case, why))
         say(f"skipped {case}: {why}")
 
-    def _row(self, case: Case, timed: Timed) -> Measurement:
+    def _row(self, prepared: Prepared, timed: Timed) -> Measurement:
+        case = prepared.case
         return Measurement(
             target=self.device.target,
             op=case.op,
@@ -235,7 +273,14 @@ class KernelRun:
             sm_clock_mhz=timed.clock.sm_clock_mhz,
             throttled=timed.clock.throttled,
             host_us=timed.host_us,
+            rotated_bytes=prepared.rotated_bytes,
         )
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of an error."""
+    said = " ".join(str(error).partition("\n")[0].split())
+    return said or _UNSAID.get(type(error), type(error).__name__)
 
 
 def _line(case: Case) -> str:

@@ -31,7 +31,7 @@ HOST_OP = "host_overhead"
 _SAMPLES = ".part.json"
 """Added to the name of the table: samples that are not in it yet."""
 
-SMALL = (
+SMALL_MODELS = (
     ("dlrm-ddp:rows=1000", 32, "sgd"),
     ("gpt2:layers=2,hidden=64,heads=2,seq=16,vocab=100", 2, "adamw"),
     ("resnet50:image=32,classes=10", 2, "sgd"),
@@ -64,7 +64,7 @@ class OverheadRun:
 
     device: Device
     path: Path
-    models: Sequence[tuple[str, int, str]] = SMALL
+    models: Sequence[tuple[str, int, str]] = SMALL_MODELS
     iterations: int = _PROFILED
     _writer: RowWriter[Measurement] = attrs.field(init=False)
 
@@ -78,6 +78,10 @@ class OverheadRun:
         """All rows of the table."""
         return self._writer.rows
 
+    def flush(self) -> None:
+        """Write the table as it is now."""
+        self._writer.flush()
+
     def measure(self, say: Say) -> None:
         """Measure what the table has no rows of; then write the table.
 
@@ -85,16 +89,23 @@ class OverheadRun:
             PerfcError: a model does not run, or the rows cannot be written.
 
         """
-        types = {row.params["type"] for row in self.rows if row.op == HOST_OP}
         try:
-            if not types & _FLOORS:
-                self._append(floors(self.device))
-            if types <= _FLOORS:
+            self.measure_floors()
+            if self._types <= _FLOORS:
                 self._append(self._times(say))
                 self._samples.unlink(missing_ok=True)
         finally:
             self._writer.flush()
         say(f"{len(self.rows)} rows in {self.path}")
+
+    def measure_floors(self) -> None:
+        """Measure what calls of the runtime take, unless the table has that."""
+        if not self._types & _FLOORS:
+            self._append(floors(self.device))
+
+    @property
+    def _types(self) -> frozenset[AttrValue]:
+        return frozenset(r.params["type"] for r in self.rows if r.op == HOST_OP)
 
     def _append(
         self, found: Sequence[tuple[Mapping[str, AttrValue], Sequence[float]]]

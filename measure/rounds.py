@@ -25,7 +25,9 @@ _SETS_SHARE = 2
 
 _FEWEST_SETS = 2
 _PREPARE_SECONDS = 0.01
-"""Sets of operands are made for so long, two at least."""
+_PREPARE_SECONDS_GPU = 0.03
+"""Sets of operands are made for so long, two at least; how many bytes they have is said
+in the row. What the first call loads or compiles does not count."""
 
 ROUNDS = 12
 """Of a CPU."""
@@ -46,6 +48,8 @@ class Prepared:
         calls: The same work on several sets of operands; each was called once.
         capturable: Whether a CUDA graph can hold a call.
         held_bytes: Memory that all sets take, about.
+        rotated_bytes: Bytes that calls on all sets move, one after another: with fewer
+            than the L2 holds, operands are still there when their turn comes again.
         spent_s: How long it was timed, warm-up included.
         rounds: What each round found, by way of timing.
 
@@ -55,6 +59,7 @@ class Prepared:
     calls: Sequence[Call]
     capturable: bool
     held_bytes: int
+    rotated_bytes: int
     spent_s: float = 0.0
     rounds: list[Sequence[Timed]] = attrs.field(factory=list[Sequence[Timed]])
 
@@ -68,11 +73,15 @@ class Prepared:
             RuntimeError: PyTorch cannot run it, or not in the memory there is.
 
         """
-        held = family.memory_bytes(case)
-        most = _sets(device, int(case.work.bytes), held)
+        held, moved = family.memory_bytes(case), int(case.work.bytes)
+        seconds = _PREPARE_SECONDS_GPU if device.is_cuda else _PREPARE_SECONDS
         with torch.no_grad(), math_of(case.dtype):
-            calls = _calls(family, case, tensors, most)
-        return cls(case, calls, family.capturable(case), held * len(calls))
+            first = _called(family, case, tensors)
+            device.synchronize()
+            most = _sets(device, moved, held)
+            calls = _calls(family, case, tensors, first, most, seconds)
+        sets = len(calls)
+        return cls(case, calls, family.capturable(case), held * sets, moved * sets)
 
     def is_due(self, number: int, timer: Timer) -> bool:
         """Whether it is timed in a round, or has had its share of the time."""
@@ -86,22 +95,36 @@ class Prepared:
             self.rounds.append(timer.time(self.calls, capturable=self.capturable))
         self.spent_s += time.perf_counter() - begin
 
+    def needs_profiler(self, device: Device) -> bool:
+        """Whether it was timed on a GPU, but by no graph."""
+        last = self.rounds[-1] if self.rounds else ()
+        return device.is_cuda and bool(last) and last[-1].timing == "event"
+
     def result(self) -> list[Timed]:
         """Return the mean of the rounds of each way of timing; nothing before any."""
         return [mean_of(way) for way in zip(*self.rounds, strict=True)]
 
 
-def _calls(family: Family, case: Case, tensors: Tensors, most: int) -> list[Call]:
-    """Return so many calls, fewer if they take long to make.
+def _called(family: Family, case: Case, tensors: Tensors) -> Call:
+    """Return a call that was called once: an optimizer makes its states then."""
+    call = family.prepare(case, tensors)
+    call()
+    return call
 
-    Each has been called once: the first step of an optimizer makes its states.
-    """
-    calls: list[Call] = []
-    end = time.monotonic() + _PREPARE_SECONDS
+
+def _calls(  # noqa: PLR0913, PLR0917 - what is made, and how much of it
+    family: Family,
+    case: Case,
+    tensors: Tensors,
+    first: Call,
+    most: int,
+    seconds: float,
+) -> list[Call]:
+    """Return so many calls with the first one, fewer if they take long to make."""
+    calls = [first]
+    end = time.monotonic() + seconds
     while len(calls) < most and (len(calls) < _FEWEST_SETS or time.monotonic() < end):
-        call = family.prepare(case, tensors)
-        call()
-        calls.append(call)
+        calls.append(_called(family, case, tensors))
     return calls
 
 

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 import attrs
 import torch
+from torch.nn.attention import SDPBackend
+
+_FLASH, _EFFICIENT = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION
+_CUDNN, _MATH = SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH
 
 MODES = ("inference", "training")
 CUDAGRAPH = "cudagraph"
@@ -24,6 +28,16 @@ AUTOCAST: Mapping[str, torch.dtype] = {
 }
 """What autocast computes in."""
 
+AUTO = "auto"
+ATTENTION: Mapping[str, tuple[SDPBackend, ...]] = {
+    "flash": (_FLASH, _EFFICIENT, _MATH),
+    "efficient": (_EFFICIENT, _MATH),
+    "cudnn": (_CUDNN, _EFFICIENT, _MATH),
+    "math": (_MATH,),
+}
+"""Algorithms that PyTorch may choose, the first that can be, by what was asked for;
+what it takes of itself is `auto`."""
+
 DTYPES = ("fp32", "tf32", *STORED, *AUTOCAST)
 
 
@@ -38,6 +52,7 @@ class Setting:
         dtype: fp32, tf32, bf16, fp16, amp-bf16 or amp-fp16.
         runtime: eager, cudagraph or compiled.
         inputs: Where inputs are when the iteration starts.
+        attention: auto, or the algorithm that scaled dot-product attention takes.
 
     """
 
@@ -47,6 +62,7 @@ class Setting:
     dtype: str
     runtime: str
     inputs: str
+    attention: str = AUTO
 
     @property
     def training(self) -> bool:
@@ -56,4 +72,5 @@ class Setting:
     def __str__(self) -> str:
         batch = [] if self.batch is None else [f"batch {self.batch}"]
         mode = f"{self.mode} {self.optimizer}".strip()
-        return ", ".join([*batch, mode, self.dtype, self.runtime])
+        asked = [] if self.attention == AUTO else [f"{self.attention} attention"]
+        return ", ".join([*batch, mode, self.dtype, self.runtime, *asked])

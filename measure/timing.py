@@ -2,8 +2,8 @@
 
 On a GPU twice: as `event` by an event pair around one call on an idle device, with the
 time of the call on the host beside it; as `graph` in the replay of a CUDA graph of many
-calls. What no graph can hold is timed as `kernel`, by the profiler. On a CPU, where the
-call returns when its work is done, `event` is the time of the call.
+calls. What no graph can hold is left to the profiler (`profiled_calls`). On a CPU,
+where the call returns when its work is done, `event` is the time of the call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -40,8 +39,11 @@ _GRAPH_US = 200.0
 
 _MAX_NODES = 256
 _REPLAYS = 11
-_PROFILED = 5
 US = 1e6
+
+_MOST_SECONDS = 0.3
+"""A way of timing a case on a GPU ends then, however few repetitions there are: a
+pageable copy of a gigabyte takes a third of that."""
 
 
 @attrs.frozen
@@ -118,9 +120,13 @@ class Timer:
         self.seconds = seconds
         self._clocks = ClockReader(device)
 
+    def clock(self) -> Clock:
+        """Return the clock now."""
+        return self._clocks.read()
+
     def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
         """Time the same work on several sets of operands, in turn."""
-        call = _in_turn(calls)
+        call = in_turn(calls)
         self._warm_up(call, len(calls))
         gc.disable()
         try:
@@ -149,14 +155,17 @@ class Timer:
                 return [first, self._by_graph(call, first.median_us, sets)]
             except RuntimeError:  # this version's call waits for the device after all
                 torch.cuda.synchronize()
-        return [first, *self._by_profiler(call)]
+        return [first]
 
     def _repeat(self, once: Callable[[], None], most: int = MAX_REPEATS) -> None:
         """Do something again and again, within the bounds, for the time there is."""
         least = MIN_REPEATS if self.device.is_cuda else _CPU_REPEATS
-        end = time.perf_counter() + self.seconds
+        begin = time.perf_counter()
         for number in range(most):
-            if number >= least and time.perf_counter() > end:
+            spent = time.perf_counter() - begin
+            if number >= least and spent > self.seconds:
+                return
+            if number and spent > _MOST_SECONDS and self.device.is_cuda:
                 return
             once()
 
@@ -212,33 +221,8 @@ class Timer:
                 call()
         return graph
 
-    def _by_profiler(self, call: Call) -> list[Timed]:
-        """Return what the kernels and copies of a call take, if the profiler sees them.
 
-        The mean of a few calls: the profiler does not say which call a kernel is of.
-        """
-        from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - slow
-
-        with profile(activities=[ProfilerActivity.CUDA]) as found:
-            for _ in range(_PROFILED):
-                call()
-            torch.cuda.synchronize()
-        events: Any = found.events()
-        on_device: list[tuple[str, float]] = [
-            (event.name, event.time_range.elapsed_us())
-            for event in events or ()
-            if event.device_type.name != "CPU" and not event.is_user_annotation
-        ]
-        if not on_device:
-            return []
-        each = sum(us for _, us in on_device) / _PROFILED
-        names = {name for name, _ in on_device}
-        kernel = names.pop() if len(names) == 1 else ""
-        clock = self._clocks.read()
-        return [Timed("kernel", each, None, None, _PROFILED, clock, kernel=kernel)]
-
-
-def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:
+def in_turn(calls: Sequence[Call]) -> Callable[[], None]:
     """Return a call that makes one of *calls*, the next one every time."""
     following = 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
+import time
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +14,7 @@ from typing import TypeAlias
 import attrs
 import torch
 
-from perfc.ir import PerfcError, UsageError, write_file
+from perfc.ir import PerfcError, UsageError
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.device import Device
 from perfc.measure.failure import RunError, explained
@@ -20,7 +22,7 @@ from perfc.measure.fatal import Fatal
 from perfc.measure.iteration import Iteration
 from perfc.measure.kernel_run import Say, check_source
 from perfc.measure.profiled import Trace, allocated_peak, trace_of
-from perfc.measure.setting import CUDAGRAPH, Setting
+from perfc.measure.setting import AUTO, CUDAGRAPH, Setting
 from perfc.measure.subject import Subject
 from perfc.measure.timing import US, percentiles
 from perfc.measurements import (
@@ -32,11 +34,12 @@ from perfc.measurements import (
 
 Key: TypeAlias = tuple[object, ...]
 
+Keep: TypeAlias = Callable[[WorkloadMeasurement, Trace], None]
+"""Takes a row and the trace of further iterations of the same setting."""
+
 _WARM_UP = 5
 _WARM_UP_SHARE, _PROFILED_SHARE = 0.2, 0.1
 """Of the time that the timed iterations have."""
-
-_PROFILED = 5
 
 
 @attrs.define
@@ -49,7 +52,9 @@ class WorkloadRun:
         path: The table; rows that it has are kept and not measured again.
         iterations: How many are timed, if there is time.
         seconds: For the timed iterations of a row.
-        trace: Where a Kineto trace of the same iterations goes, if wanted.
+        profiled: How many more run under the profiler, if there is time.
+        keep: Takes each row and its Kineto trace.
+        deadline: On the clock of `time.monotonic`: no setting begins after it.
         skipped: Settings that could not be run, and why.
 
     Raises:
@@ -63,7 +68,9 @@ class WorkloadRun:
     path: Path
     iterations: int = 50
     seconds: float = 60.0
-    trace: Path | None = None
+    profiled: int = 5
+    keep: Keep | None = None
+    deadline: float = math.inf
     skipped: list[tuple[Setting, str]] = attrs.field(
         factory=list["tuple[Setting, str]"], init=False
     )
@@ -80,6 +87,10 @@ class WorkloadRun:
     def rows(self) -> list[WorkloadMeasurement]:
         """All rows of the table."""
         return self._writer.rows
+
+    def flush(self) -> None:
+        """Write the table as it is now."""
+        self._writer.flush()
 
     def measure(self, settings: Sequence[Setting], say: Say) -> None:
         """Measure all settings that the table has no row of; then write the table.
@@ -104,7 +115,9 @@ class WorkloadRun:
             say(f"{setting} made the GPU fail: left out by {self._fatal.path}")
         try:
             for setting in todo:
-                self._measure(setting, say, several=len(settings) > 1)
+                if time.monotonic() > self.deadline:
+                    break
+                self._measure(setting, say)
                 _free_memory()
         finally:
             self._writer.flush()
@@ -128,9 +141,10 @@ class WorkloadRun:
         params = self.subject.params_on(self.device, setting)
         batch = setting.batch or self.subject.default_batch
         own = (setting.mode, setting.runtime, setting.dtype, batch)
-        return (self.subject.name, params, *own, setting.optimizer, setting.inputs)
+        asked = (setting.optimizer, setting.inputs, setting.attention)
+        return (self.subject.name, params, *own, *asked)
 
-    def _measure(self, setting: Setting, say: Say, *, several: bool) -> None:
+    def _measure(self, setting: Setting, say: Say) -> None:
         try:
             with explained(self.device), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # PyTorch's, of how models are written
@@ -141,9 +155,8 @@ class WorkloadRun:
             return
         row = self._row(setting, found)
         self._writer.append([row])
-        if self.trace is not None:
-            path = _named(self.trace, setting) if several else self.trace
-            write_file(path, found.trace.text)
+        if self.keep is not None:
+            self.keep(row, found.trace)
         say(
             f"{row.model}, {setting}: {row.time_us:,.0f} us "
             f"({row.p10_us:,.0f} to {row.p90_us:,.0f}, {row.n} iterations)"
@@ -161,7 +174,7 @@ class WorkloadRun:
             clock = self._clocks.read()
             peak, reserved = self._memory(iteration)
             budget = self.seconds * _PROFILED_SHARE / percentiles(samples)[0] * US
-            count = max(1, min(_PROFILED, int(budget)))
+            count = max(1, min(self.profiled, int(budget)))
             trace = trace_of(iteration, self.device, count)
         return _Found(samples, peak, reserved, clock, trace)
 
@@ -205,6 +218,7 @@ class WorkloadRun:
             reserved_memory_bytes=found.reserved_bytes,
             sm_clock_mhz=found.clock.sm_clock_mhz,
             throttled=found.clock.throttled,
+            attention=setting.attention,
         )
 
 
@@ -230,15 +244,15 @@ class _Found:
 
 def _key(row: WorkloadMeasurement) -> Key:
     own = (row.mode, row.runtime, row.dtype, row.batch)
-    return (row.model, row.params, *own, row.optimizer, row.inputs)
-
-
-def _named(path: Path, setting: Setting) -> Path:
-    """Return the path of the trace of one setting of several."""
-    stem, dot, suffix = path.name.partition(".")
-    words = (stem, setting.batch, setting.mode, setting.runtime)
-    name = "-".join(str(word) for word in words if word is not None)
-    return path.with_name(name + dot + suffix)
+    # Rows of before attention was told are of what PyTorch takes.
+    return (
+        row.model,
+        row.params,
+        *own,
+        row.optimizer,
+        row.inputs,
+        row.attention or AUTO,
+    )
 
 
 @contextmanager

@@ -36,6 +36,8 @@ class Measurement:
         sm_clock_mhz: Clock of the SMs while it ran.
         throttled: Whether the device said that it slowed down.
         host_us: What the call took on the host.
+        rotated_bytes: Bytes that one turn through all sets of its operands moves: fewer
+            than the L2 holds, and the row is L2-warm.
 
     """
 
@@ -54,6 +56,7 @@ class Measurement:
     sm_clock_mhz: float | None = None
     throttled: bool | None = None
     host_us: float | None = None
+    rotated_bytes: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +85,7 @@ class WorkloadMeasurement:
         reserved_memory_bytes: Most memory that PyTorch's allocator held.
         sm_clock_mhz: Clock of the SMs while it ran.
         throttled: Whether the device said that it slowed down.
+        attention: `auto`, or the algorithm that PyTorch was told to take first.
 
     """
 
@@ -106,3 +110,4 @@ class WorkloadMeasurement:
     reserved_memory_bytes: int | None = None
     sm_clock_mhz: float | None = None
     throttled: bool | None = None
+    attention: str = ""

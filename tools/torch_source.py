@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 OLDEST_TORCH = (2, 13)
 """What captures are tested with; the extra `perfc[torch]` in pyproject.toml says so."""
 
+OLDEST_MEASURED = (2, 6)
+"""What models and ops are run with; so says the extra `perfc[measure]`."""
+
 _FACTORY = re.compile(r"(.+\.py|[^\W\d][\w.]*):([^\W\d]\w*)")
 
 
@@ -62,22 +65,26 @@ def read_torch(
     return frontends.capture_module(model, mode=mode, optimizer=chosen, dtype=dtype)
 
 
-def require_torch(what: str = "a PyTorch module needs PyTorch") -> None:
-    """Make sure that PyTorch can be imported; *what* begins the error.
+def require_torch(what: str = "a PyTorch module", extra: str = "torch") -> None:
+    """Make sure that PyTorch can be imported, as new as an extra of perfc needs it.
+
+    Args:
+        what: What needs PyTorch: it begins the error.
+        extra: `torch` for captures, `measure` for running ops and models.
 
     Raises:
         PerfcError: it is not installed, or too old.
 
     """
     if find_spec("torch") is None:
-        msg = f"{what}: pip install 'perfc[torch]'"
+        msg = f"{what} needs PyTorch: pip install 'perfc[{extra}]'"
         raise PerfcError(msg)
+    oldest = OLDEST_MEASURED if extra == "measure" else OLDEST_TORCH
     found = version("torch")
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < OLDEST_TORCH:
-        oldest = ".".join(map(str, OLDEST_TORCH))
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < oldest:
         msg = (
-            f"a PyTorch module needs PyTorch {oldest} or newer, found {found}: "
-            "pip install --upgrade 'perfc[torch]'"
+            f"{what} needs PyTorch {'.'.join(map(str, oldest))} or newer, found "
+            f"{found}: pip install --upgrade 'perfc[{extra}]'"
         )
         raise PerfcError(msg)
 
@@ -89,7 +96,7 @@ def start_torch() -> None:
         PerfcError: it is not installed, or too old.
 
     """
-    require_torch("measuring needs PyTorch")
+    require_torch("measuring", "measure")
     # 6 is above all levels of Kineto's log, that of its probe points included.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfc.ir import write_file
 from perfc.passes import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM
@@ -16,7 +17,10 @@ from perfc.tools.number_option import NumberRange
 from perfc.tools.torch_source import start_torch
 
 if TYPE_CHECKING:
-    from perfc.measure import Setting
+    from perfc.measure import Keep, Setting, Trace
+    from perfc.measurements import WorkloadMeasurement
+
+ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
@@ -172,6 +176,13 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     help="Where inputs are when an iteration starts; on a CPU always there.",
 )
 @click.option(
+    "--attention",
+    type=click.Choice(ATTENTION),
+    default=ATTENTION[0],
+    show_default=True,
+    help="What scaled dot-product attention takes where it can; auto: as PyTorch does.",
+)
+@click.option(
     "--iterations",
     type=click.IntRange(3),
     default=50,
@@ -221,10 +232,24 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
         options["output"],
         iterations=options["iterations"],
         seconds=options["minutes"] * 60,
-        trace=options["trace"],
     )
-    run.measure(_settings(options), say=_silent if options["quiet"] else _say)
+    settings = _settings(options)
+    if options["trace"] is not None:
+        run.keep = _writer_of(options["trace"], several=len(settings) > 1)
+    run.measure(settings, say=_silent if options["quiet"] else _say)
     return 0
+
+
+def _writer_of(path: Path, *, several: bool) -> Keep:
+    """Return what writes the trace of a row; of several rows, one file each."""
+    stem, dot, suffix = path.name.partition(".")
+
+    def write(row: WorkloadMeasurement, trace: Trace) -> None:
+        words = (stem, str(row.batch), row.mode, row.runtime)
+        named = path.with_name("-".join(words) + dot + suffix)
+        write_file(named if several else path, trace.text)
+
+    return write
 
 
 def _settings(options: dict[str, Any]) -> list[Setting]:
@@ -239,6 +264,7 @@ def _settings(options: dict[str, Any]) -> list[Setting]:
             dtype=options["dtype"],
             runtime=runtime,
             inputs=options["inputs"],
+            attention=options["attention"],
         )
         for batch in options["batches"] or (None,)
         for mode in options["modes"]

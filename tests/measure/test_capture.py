@@ -175,6 +175,32 @@ def test_an_interrupt_ends_the_capture(cuda: _Cuda) -> None:
     assert (cuda.underway, cuda.stream) == ([], "default")
 
 
+def test_a_slow_call_is_not_repeated_for_long(
+    cuda: _Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that takes a third of a second is timed once; a quick one as often."""
+    now, took = [0.0], [0.0]
+
+    def elapsed(enqueue: Callable[[], None]) -> float:
+        enqueue()
+        now[0] += took[0]
+        return took[0] * 1e6
+
+    def nothing(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("perfc.measure.timing._device_us", elapsed)
+    monkeypatch.setattr("perfc.measure.timing.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("perfc.measure.clocks.ClockReader._open_nvml", nothing)
+    repeats: list[int] = []
+    for took[0] in (1.0, 0.08, 0.01):
+        (timed,) = Timer(GPU, 0.02).time([lambda: None], capturable=False)
+        repeats.append(timed.n)
+
+    assert [1, 4, 5] == repeats
+    assert not cuda.log
+
+
 def test_calls_that_wait_are_timed_without_a_graph(
     cuda: _Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +214,6 @@ def test_calls_that_wait_are_timed_without_a_graph(
         return []
 
     monkeypatch.setattr("perfc.measure.timing._device_us", elapsed)
-    monkeypatch.setattr("perfc.measure.timing.Timer._by_profiler", nothing)
     monkeypatch.setattr("perfc.measure.clocks.ClockReader._open_nvml", nothing)
     timer = Timer(GPU, 0.0)
     for _ in range(2):

@@ -152,7 +152,7 @@ def test_phases_and_algorithms() -> None:
         ("embedding_bag", "backward"),
     } == {(op, phase) for op, phase in phases if phase != "forward"}
     assert {None, "sgd", "adagrad", "rowwise_adagrad"} == bags
-    assert {"flash", "efficient", "math"} == attention
+    assert {"flash", "efficient", "cudnn", "math"} == attention
     assert {
         *((kind, pinned) for kind in ("h2d", "d2h") for pinned in (True, False)),
         ("d2d", None),

@@ -6,10 +6,13 @@ import gzip
 import json
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend
 
 from perfc.ir import PerfcError, UnsupportedModelError, UsageError
 from perfc.measure import Setting, WorkloadRun, find_subject, open_device
@@ -21,6 +24,7 @@ _NO_COMPILER = "InvalidCxxCompiler: No working C++ compiler found"
 SMALL = "dlrm-ddp:tables=2,rows=50,dim=8"
 FACTORIES = """
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch import nn
 
 def net(batch=4):
@@ -120,6 +124,45 @@ def test_a_row_says_what_ran(tmp_path: Path) -> None:
     assert row.gpu_active_us is None
     assert torch.__version__ == row.torch
     assert split_of("dlrm-ddp", {**row.params, "batch": 4}) == row.split
+
+
+def test_attention_as_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same setting with another algorithm is a row of its own."""
+    model = "gpt2:layers=1,hidden=16,heads=2,seq=8,vocab=20"
+    path = tmp_path / "rows.csv"
+    allowed: list[list[SDPBackend]] = []
+    kernel: Any = vars(torch.nn.attention)["sdpa_kernel"]
+
+    def noted(backends: list[SDPBackend], *, set_priority: bool) -> object:
+        allowed.append(backends)
+        return kernel(backends, set_priority=set_priority)
+
+    monkeypatch.setattr("torch.nn.attention.sdpa_kernel", noted)
+    one = _setting("inference", batch=2)
+    forced = attrs.evolve(one, attention="math")
+    _run(model, path, one)
+    rows = _run(model, path, one, forced).rows
+
+    assert ["auto", "math"] == [row.attention for row in rows]
+    assert [SDPBackend.MATH] in allowed
+    assert "batch 2, inference, fp32, eager, math attention" == str(forced)
+
+
+def test_no_setting_begins_after_the_deadline(tmp_path: Path) -> None:
+    """What was measured before it is in the table."""
+    run = WorkloadRun(
+        open_device("cpu"), find_subject(SMALL), tmp_path / "rows.csv", iterations=3
+    )
+    settings = [_setting("inference", batch=b) for b in (1, 2)]
+
+    def late(_: str) -> None:
+        run.deadline = 0.0
+
+    run.measure(settings, late)
+
+    assert [1] == [row.batch for row in run.rows]
 
 
 def test_the_peak_counts_weights_and_activations(

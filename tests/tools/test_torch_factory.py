@@ -270,6 +270,23 @@ def test_pytorch_is_asked_for(
     assert "pip install 'perfc[torch]'" in done.err
 
 
+def test_measuring_works_with_an_older_pytorch(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From 2.6 on, as `perfc[measure]` says; one that is older still is refused."""
+    rows = tmp_path / "rows.csv"
+    arguments = ["measure", "kernels", "--device", "cpu", "--op", "softmax"]
+    arguments += ["--minutes", "0.001", "-o", str(rows)]
+    monkeypatch.setattr("perfc.tools.torch_source.version", lambda _: "2.6.0")
+    assert 0 == command(*arguments).code
+
+    monkeypatch.setattr("perfc.tools.torch_source.version", lambda _: "2.5.1")
+    done = command(*arguments)
+    assert 1 == done.code
+    said = "measuring needs PyTorch 2.6 or newer, found 2.5.1: pip install --upgrade"
+    assert f"perfc: error: {said} 'perfc[measure]'\n" == done.err
+
+
 def test_old_pytorch_is_refused(
     command: Command, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
