@@ -6,7 +6,6 @@ import functools
 import html
 import json
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -371,7 +370,9 @@ class Report:
 
 @functools.cache
 def _version() -> str:
-    return metadata.version("perfc")
+    import perfc  # noqa: PLC0415 - the facade, only for its version
+
+    return perfc.__version__
 
 
 def format_json(value: Json) -> str:

@@ -40,8 +40,10 @@ _HOMES = {
     "register_plugin": "perfc.ir",
 }
 
+_UNKNOWN = "unknown (not installed)"
+
 __version__: str
-"""The version of the installed distribution."""
+"""The version of the installed distribution; of a checkout, what its project says."""
 
 
 def __dir__() -> list[str]:
@@ -51,9 +53,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - lazy
-
-        return version("perfc")
+        return _version()
     if name in _HOMES:
         from importlib import import_module  # noqa: PLC0415 - lazy
 
@@ -61,3 +61,25 @@ def __getattr__(name: str) -> object:
         return found
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - lazy
+
+    try:
+        return version("perfc")
+    except PackageNotFoundError:
+        return _version_of_checkout()
+
+
+def _version_of_checkout() -> str:
+    """Return the version in the project file beside `src`, which runs as it lies."""
+    import tomllib  # noqa: PLC0415 - lazy
+    from pathlib import Path  # noqa: PLC0415 - lazy
+
+    try:
+        text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+        project = tomllib.loads(text)["project"]
+        return str(project["version"]) if project["name"] == "perfc" else _UNKNOWN
+    except (OSError, ValueError, LookupError, TypeError):
+        return _UNKNOWN

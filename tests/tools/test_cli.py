@@ -22,6 +22,7 @@ from perfc.ir import PerfcError
 from perfc.measurements import MEASUREMENTS, write_rows
 from perfc.tools import cli
 
+ROOT = Path(__file__).parents[2]
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
     *("rescale", "parallel", "shard", "locality"),
@@ -91,6 +92,63 @@ def test_nothing_to_do(command: Command) -> None:
 def test_version(command: Command) -> None:
     """`--version` prints that of the package."""
     assert f"perfc {perfc.__version__}\n" == command("--version").out
+
+
+@pytest.mark.parametrize(
+    ("project", "expected"),
+    [
+        ('[project]\nname = "perfc"\nversion = "3.2.1"\n', "3.2.1"),
+        ('[project]\nname = "other"\nversion = "3.2.1"\n', "unknown (not installed)"),
+        ("[project", "unknown (not installed)"),
+        ("", "unknown (not installed)"),
+        (None, "unknown (not installed)"),
+    ],
+    ids=["checkout", "of-another-project", "damaged", "empty", "none"],
+)
+def test_version_where_nothing_is_installed(
+    tmp_path: Path, project: str | None, expected: str
+) -> None:
+    """It is that of the project file of the checkout, if there is one."""
+    for module in ("__init__", "__main__"):
+        source = ROOT / "src" / "perfc" / f"{module}.py"
+        copy = tmp_path / "src" / "perfc" / source.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(source.read_text("utf-8"), "utf-8")
+    for package in ("tools", "ir"):
+        (tmp_path / "src" / "perfc" / package).symlink_to(ROOT / package)
+    if project is not None:
+        (tmp_path / "pyproject.toml").write_text(project, "utf-8")
+
+    assert f"perfc {expected}\n" == _run_uninstalled(tmp_path / "src", "--version")
+
+
+def test_measuring_where_nothing_is_installed() -> None:
+    """A checkout and `PYTHONPATH=src` are enough."""
+    said = _run_uninstalled(ROOT / "src", "measure", "--help")
+
+    assert said.startswith("Usage: ")
+    assert all(f"\n  {verb} " in said for verb in ("kernels", "overheads", "workload"))
+
+
+def _run_uninstalled(source: Path, *arguments: str) -> str:
+    """Run the command line of a source tree where no metadata of perfc are found."""
+    code = (
+        "import importlib.metadata as m, sys\n"
+        "find = m.distribution\n"
+        "def distribution(name):\n"
+        "    if name == 'perfc':\n"
+        "        raise m.PackageNotFoundError(name)\n"
+        "    return find(name)\n"
+        "m.distribution = distribution\n"
+        f"sys.path.insert(0, {str(source)!r})\n"
+        "from perfc.tools.cli import main\n"
+        "raise SystemExit(main())\n"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        command, capture_output=True, check=True, text=True
+    )
+    return done.stdout
 
 
 @pytest.mark.parametrize("verb", NOT_BUILT)
