@@ -14,15 +14,17 @@ from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.embedding_bag import row_indices
 from perfc.measure.fatal import DeviceFailedError
 from perfc.measure.for_fit import measure_for_fit
+from perfc.measure.given import triangle_side
 from perfc.measure.kernel_run import KernelRun, check_source
 from perfc.measure.overheads import SMALL_MODELS, OverheadRun
 from perfc.measure.profiled import Trace
 from perfc.measure.rounds import Prepared
 from perfc.measure.setting import ATTENTION, DTYPES, OWN, RUNTIMES, Setting
 from perfc.measure.subject import Subject, find_subject
-from perfc.measure.suite import SUITES, suite
+from perfc.measure.suite import SUITES, runs, suite
 from perfc.measure.timing import Timer, percentiles
 from perfc.measure.workload import Keep, WorkloadRun
+from perfc.measure.workload_table import WORKLOAD_TABLE
 
 __all__ = [
     "ATTENTION",
@@ -32,6 +34,7 @@ __all__ = [
     "SEED",
     "SMALL_MODELS",
     "SUITES",
+    "WORKLOAD_TABLE",
     "Case",
     "Choice",
     "Clock",
@@ -60,6 +63,8 @@ __all__ = [
     "points",
     "profiled_calls",
     "row_indices",
+    "runs",
     "suite",
     "target_of",
+    "triangle_side",
 ]

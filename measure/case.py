@@ -14,9 +14,18 @@ import attrs
 import torch
 
 from perfc.ir import Record, Work
+from perfc.measure.call_work import work_of_call
 from perfc.measure.design import Point, Space
 from perfc.measure.device import Device
-from perfc.measurements import Measurement, kernel_of, split_of
+from perfc.measure.workload_table import workload_shapes
+from perfc.measurements import (
+    TEST,
+    Measurement,
+    bytes_of,
+    kernel_of,
+    shape_of,
+    split_of,
+)
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {
@@ -25,9 +34,14 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
         "fp16": torch.float16,
         "bf16": torch.bfloat16,
         "fp8": torch.float8_e4m3fn,
+        "int64": torch.int64,
+        "bool": torch.bool,
     }
 )
 """Of tensors, by the dtype of rows."""
+
+_PLAIN = frozenset({"int64", "bool"})
+"""Dtypes that every device has."""
 
 Call: TypeAlias = Callable[[], object]
 """Runs an op once on its own operands; what it returns may be forgotten."""
@@ -56,12 +70,20 @@ class Case:
 
     @property
     def split(self) -> str:
-        """Whether the shape is one to fit or one to test with."""
+        """Whether the shape is one to fit or one to test with.
+
+        Those of the planned models are tested with, whatever suite has them.
+        """
+        if shape_of(self.op, self.params) in workload_shapes():
+            return TEST
         return split_of(self.op, self.params)
 
     @functools.cached_property
     def work(self) -> Work:
         """The least that it can do."""
+        of_call = work_of_call(self.op, self.params, int(bytes_of(self.dtype)))
+        if of_call is not None:
+            return of_call
         row = Measurement(
             target="",
             op=self.op,
@@ -149,6 +171,14 @@ class Family(ABC):
         """Return the case of a point; None where its values do not go together."""
         params = {name: value for name, value in point.items() if name != "dtype"}
         return Case(self.op, str(point["dtype"]), Record(params))
+
+    def takes(self, case: Case) -> bool:
+        """Whether it can run a case of its op: some ops have several families."""
+        return True
+
+    def runs_on(self, case: Case, device: Device) -> bool:
+        """Whether a device computes in the case's dtype, fast enough to be measured."""
+        return case.dtype in {*device.dtypes, *_PLAIN}
 
     def memory_bytes(self, case: Case) -> int:
         """Return the bytes that one call needs, operands and results."""

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from perfc.ir import Record
+from perfc.measure.call_work import pair_of
 from perfc.measure.case import Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
@@ -63,17 +64,20 @@ class Conv2d(Family):
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call `conv2d` or `convolution_backward` with one of its results."""
         sizes, groups = case.params, case.params.integer("groups", 1)
-        n, c_in, c_out, window, size, stride, padding = map(
-            sizes.integer,
-            ("n", "c_in", "c_out", "kernel", "size", "stride", "padding"),
+        n, c_in, c_out, size, stride = map(
+            sizes.integer, ("n", "c_in", "c_out", "size", "stride")
         )
+        window, padding = pair_of(sizes, "kernel"), pair_of(sizes, "padding")
         x = tensors.random(case.dtype, n, c_in, size, size)
-        w = tensors.random(case.dtype, c_out, c_in // groups, window, window)
+        w = tensors.random(case.dtype, c_out, c_in // groups, *window)
         phase = sizes.text("phase", "forward")
         if phase == "forward":
             return lambda: F.conv2d(x, w, None, stride, padding, 1, groups)
-        out = (size + 2 * padding - window) // stride + 1
-        g = tensors.random(case.dtype, n, c_out, out, out)
+        out = (
+            (size + 2 * beside - length) // stride + 1
+            for length, beside in zip(window, padding, strict=True)
+        )
+        g = tensors.random(case.dtype, n, c_out, *out)
         mask = [phase == "backward_data", phase == "backward_weight", False]
         return lambda: _ATEN.convolution_backward(
             g,
@@ -81,7 +85,7 @@ class Conv2d(Family):
             w,
             None,
             [stride, stride],
-            [padding, padding],
+            padding,
             [1, 1],
             False,
             [0, 0],

@@ -15,9 +15,15 @@ import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from perfc.costmodels import NEW, NEW_BYTES
 from perfc.ir import Record
-from perfc.measure.case import DTYPES, Call, Case, Family, Tensors, without
+from perfc.measure.case import Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
+from perfc.measure.elementwise_calls import (
+    is_special,
+    knows,
+    special_call,
+    with_number,
+)
 from perfc.measurements import bytes_of
 
 _ATEN: Any = torch.ops.aten
@@ -43,7 +49,33 @@ _TWO: Mapping[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
 }
 _THREE: Mapping[str, Callable[..., object]] = {"addcmul": torch.addcmul}
 _FUNCTIONS: Sequence[Mapping[str, Callable[..., object]]] = (_NONE, _ONE, _TWO, _THREE)
-"""By the number of tensors that are read, and by kind."""
+"""By the number of tensors that are read, and by kind: what suites choose from."""
+
+_NO_MEAN = 0
+"""Of a loss: a number for each element."""
+
+_OTHERS: Mapping[tuple[int, str], Callable[..., object]] = MappingProxyType(
+    {
+        (1, "sqrt"): torch.sqrt,
+        (1, "pow"): lambda x: torch.pow(x, 2.0),
+        (2, "sub"): torch.sub,
+        (2, "threshold_backward"): lambda g, y: _ATEN.threshold_backward(g, y, 0),
+        (2, "tanh_backward"): _ATEN.tanh_backward,
+        (2, "binary_cross_entropy"): lambda x, y: _ATEN.binary_cross_entropy(
+            x, y, None, _NO_MEAN
+        ),
+        (2, "binary_cross_entropy_backward"): lambda x, y: (
+            _ATEN.binary_cross_entropy_backward(x, x, y, None, _NO_MEAN)
+        ),
+        (2, "mse"): lambda x, y: _ATEN.mse_loss(x, y, _NO_MEAN),
+        (2, "mse_backward"): lambda x, y: _ATEN.mse_loss_backward(x, x, y, _NO_MEAN),
+        (3, "addcdiv"): torch.addcdiv,
+    }
+)
+"""What models call besides."""
+
+_SHARES = frozenset({"binary_cross_entropy", "binary_cross_entropy_backward"})
+"""Kinds whose operands lie between 0 and 1."""
 
 _ROW, _CAST, _NEW = "add_row", "cast", "copy_to_new"
 """A bias that is added to every row; a change of the element type; a copy to pages that
@@ -113,20 +145,30 @@ class Elementwise(Family):
             params["bytes"] = (4 + size) * rows * cols
         return Case(self.op, dtype, Record(params))
 
+    def takes(self, case: Case) -> bool:
+        """Whether it knows the kind for so many tensors."""
+        kind, inputs = case.params.text("kind"), case.params.integer("tensor_inputs")
+        if is_special(case) or "bytes" in case.params:
+            return knows(case)
+        return (inputs, kind) in _OTHERS or kind in _FUNCTIONS[inputs]
+
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call the function of the kind."""
+        if is_special(case):
+            return special_call(case, tensors)
         rows, cols = case.params.integer("rows"), case.params.integer("cols")
         kind, inputs = case.params.text("kind"), case.params.integer("tensor_inputs")
-        if kind == _CAST:
-            x = tensors.random("fp32", rows, cols)
-            return lambda: x.to(DTYPES[case.dtype])
         operands = [tensors.random(case.dtype, rows, cols) for _ in range(inputs)]
         if NEW in case.params:
             return functools.partial(_copy_to_new_pages, *operands)
         if "bytes" in case.params:
+            if (call := with_number(case, tensors)) is not None:
+                return call
             operands.append(tensors.random(case.dtype, cols))
             return lambda: torch.add(*operands)
         if not inputs:
             operands.append(tensors.random(case.dtype, rows, cols))
-        function = _FUNCTIONS[inputs][kind]
+        if kind in _SHARES:
+            operands = [x.sigmoid_() for x in operands]
+        function = _OTHERS.get((inputs, kind)) or _FUNCTIONS[inputs][kind]
         return lambda: function(*operands)

@@ -91,7 +91,7 @@ def _bags(case: Case, tensors: Tensors) -> _Bags:
     batch, listed = case.params.integer("batch"), case.params.records("tables")
     rows, dim, pooling = map(listed[0].integer, ("rows", "dim", "pooling"))
     lookups = batch * pooling
-    popularity = case.params.text("popularity")
+    popularity = case.params.text("popularity", "uniform")
     found = [
         row_indices(popularity, tensors, rows, lookups) + number * rows
         for number in range(len(listed))
@@ -146,6 +146,11 @@ class EmbeddingBag(Family):
         """Return the case."""
         return super().case(_params(point))
 
+    def takes(self, case: Case) -> bool:
+        """Whether it looks rows up, and sums them."""
+        forward = case.params.get("phase") != "backward"
+        return forward and case.params.get("mode", "sum") == "sum"
+
     def memory_bytes(self, case: Case) -> int:
         """Return the table and everything beside it."""
         return _memory_bytes(case)
@@ -175,6 +180,10 @@ class EmbeddingBagBackward(Family):
             del params["optimizer"]
         how = "sparse" if "optimizer" in params else "dense"
         return super().case({**params, "phase": "backward", "algorithm": how})
+
+    def takes(self, case: Case) -> bool:
+        """Whether it makes the gradient too."""
+        return case.params.get("algorithm") in {"dense", "sparse"}
 
     def memory_bytes(self, case: Case) -> int:
         """Return the table and everything beside it."""

@@ -79,6 +79,10 @@ class Gemm(Family):
             sizes = sizes.updated(**rounded, layout="nt", bias=False)
         return super().case({"b": 1, **sizes})
 
+    def takes(self, case: Case) -> bool:
+        """Whether it is one product."""
+        return case.params.integer("b") == 1
+
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call `mm`, `addmm` or, for fp8, `_scaled_mm`."""
         a, b = _operands(case, tensors, ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from perfc.ir import Record
@@ -33,6 +35,10 @@ class Gather(Family):
         params["indices"] = (point["count"],)
         return super().case(params)
 
+    def takes(self, case: Case) -> bool:
+        """Whether it reads rows of a matrix."""
+        return case.params.get("kind") == "gather"
+
     def memory_bytes(self, case: Case) -> int:
         """Return the matrix, the numbers and the rows."""
         rows, cols = case.params.integers("shape")
@@ -42,7 +48,8 @@ class Gather(Family):
         """Call `index_select`."""
         rows, cols = case.params.integers("shape")
         x = tensors.random(case.dtype, rows, cols)
-        indices = tensors.integers(rows, *case.params.integers("indices"))
+        count = math.prod(case.params.integers("indices"))
+        indices = tensors.integers(rows, count)
         return lambda: torch.index_select(x, 0, indices)
 
 
@@ -69,13 +76,16 @@ class Concat(Family):
         params: Point = {"axis": point["axis"], "shapes": shapes}
         return super().case({**params, "dtype": point["dtype"]})
 
+    def takes(self, case: Case) -> bool:
+        """Whether each matrix lies in one piece."""
+        return "scattered" not in case.params
+
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call `cat`."""
         shapes = case.params["shapes"]
-        count = len(shapes) if isinstance(shapes, tuple) else 0
-        first = Record({"shape": shapes[0] if isinstance(shapes, tuple) else ()})
-        shape = first.integers("shape")
-        matrices = [tensors.random(case.dtype, *shape) for _ in range(count)]
+        listed = shapes if isinstance(shapes, tuple) else ()
+        named = Record({str(number): shape for number, shape in enumerate(listed)})
+        matrices = [tensors.random(case.dtype, *named.integers(name)) for name in named]
         axis = case.params.integer("axis")
         return lambda: torch.cat(matrices, axis)
 
@@ -141,16 +151,23 @@ class Memcpy(Family):
         """Return whether the copy stays on the device."""
         return case.params.text("kind") == "d2d"
 
+    def runs_on(self, case: Case, device: Device) -> bool:
+        """Whether there is a way: a CPU has no bus between it and the host."""
+        return device.is_cuda or case.params.text("kind") == "d2d"
+
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call `copy_`, which does not wait for pinned memory."""
         kind = case.params.text("kind")
         pinned = case.params.flag("pinned")
-        count = case.params.integer("bytes") // int(bytes_of(case.dtype))
-        on_device = tensors.random(case.dtype, count)
+        whole, rest = divmod(case.params.integer("bytes"), int(bytes_of(case.dtype)))
+        if rest:  # a mask
+            whole = case.params.integer("bytes")
+        on_device = tensors.random("bool" if rest else case.dtype, whole)
         if kind == "d2d":
             other = torch.empty_like(on_device)
             return lambda: other.copy_(on_device)
-        on_host = torch.empty(count, pin_memory=pinned).copy_(on_device)
+        dtype = on_device.dtype
+        on_host = torch.empty(whole, dtype=dtype, pin_memory=pinned).copy_(on_device)
         if kind == "h2d":
             return lambda: on_device.copy_(on_host, non_blocking=True)
         return lambda: on_host.copy_(on_device, non_blocking=True)

@@ -15,6 +15,7 @@ from perfc.measure.device import Device
 
 _ATEN: Any = torch.ops.aten
 _FORWARD, _BACKWARD = "forward", "backward"
+_LOG = "log"
 
 
 def _matrix(device: Device, most_columns: int = 65536) -> Space:
@@ -54,12 +55,21 @@ class Softmax(Family):
         return super().case(_forward_left_out(point))
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
-        """Call `softmax` or `_softmax_backward_data`."""
+        """Call `softmax` or `_softmax_backward_data`; of the kind `log` its own."""
         x = _operand(case, tensors)
+        if case.params.get("kind") == _LOG:
+            return _log_softmax(x, backward=_is_backward(case))
         if not _is_backward(case):
             return lambda: torch.softmax(x, -1)
         y, dtype = torch.softmax(x, -1), DTYPES[case.dtype]
         return lambda: _ATEN._softmax_backward_data(x, y, -1, dtype)  # noqa: SLF001
+
+
+def _log_softmax(x: torch.Tensor, *, backward: bool) -> Call:
+    if not backward:
+        return lambda: torch.log_softmax(x, -1)
+    y, dtype = torch.log_softmax(x, -1), x.dtype
+    return lambda: _ATEN._log_softmax_backward_data(x, y, -1, dtype)  # noqa: SLF001
 
 
 class LayerNorm(Family):
@@ -188,6 +198,10 @@ class Reduction(Family):
         """Return the case; the last axis goes without saying."""
         kept = {k: v for k, v in point.items() if (k, v) != ("axis", 1)}
         return super().case(kept)
+
+    def takes(self, case: Case) -> bool:
+        """Whether it knows the kind."""
+        return case.params.get("kind") in _REDUCTIONS
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call the function of the kind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
@@ -21,6 +22,7 @@ from perfc.measure.gemm import BatchedGemm, Gemm
 from perfc.measure.movement import Concat, Gather, Memcpy, Transpose
 from perfc.measure.optimizer_step import OptimizerStep
 from perfc.measure.rows import BatchNorm, LayerNorm, Reduction, Softmax
+from perfc.measure.workload_suite import GIVEN, WORKLOADS, workload_cases
 
 FAMILIES: tuple[Family, ...] = (
     Gemm(),
@@ -40,7 +42,10 @@ FAMILIES: tuple[Family, ...] = (
     Memcpy(),
     OptimizerStep(),
 )
-"""Everything that is measured."""
+"""Everything whose shapes are chosen."""
+
+_ALL = (*GIVEN, *FAMILIES)
+"""Those that know what they take come first."""
 
 LARGE = "large"
 """The suite whose tensors no cache holds."""
@@ -76,9 +81,11 @@ SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
         ("cuda", "quick"): Limits(12, 5e11, 1e9, 4e9, 0.01),
         ("cuda", "full"): Limits(120, 4e12, 8e9, 3.2e10, 0.02),
         ("cuda", LARGE): Limits(40, 4e12, 8e9, 3.2e10, 0.02, 2e8),
+        ("cuda", WORKLOADS): Limits(1, math.inf, math.inf, math.inf, 0.01),
         ("cpu", "quick"): Limits(24, 1e9, 2.5e7, 2e8, 0.001),
         ("cpu", "full"): Limits(60, 2e10, 4e8, 2e9, 0.01),
         ("cpu", LARGE): Limits(20, 2e10, 4e8, 1e9, 0.01, 2.5e7),
+        ("cpu", WORKLOADS): Limits(1, 2e10, 4e8, 2e9, 0.01),
     }
 )
 """By kind of device and name."""
@@ -97,7 +104,7 @@ def suite(
 
     """
     families = [f for f in FAMILIES if not ops or f.op in ops]
-    known = sorted({family.op for family in FAMILIES})
+    known = sorted({family.op for family in _ALL})
     unknown = [op for op in ops if op not in known]
     if unknown:
         msg = f"no op {', '.join(unknown)} is measured; known: {', '.join(known)}"
@@ -107,11 +114,19 @@ def suite(
         names = ", ".join(sorted({name for _, name in SUITES}))
         msg = f"suite {name!r}: expected {names}"
         raise UsageError(msg)
+    if name == WORKLOADS:
+        pairs = workload_cases(_ALL, ops)
+        return [(f, case) for f, case in pairs if _fits(f, case, device, limits)]
     streams = [
         _turns(index, family, device, limits, seed)
         for index, family in enumerate(families)
     ]
     return [(families[index], case) for _, index, case in heapq.merge(*streams)]
+
+
+def runs(case: Case) -> bool:
+    """Whether there is a family that runs a case."""
+    return any(family.op == case.op and family.takes(case) for family in _ALL)
 
 
 def _turns(
@@ -141,6 +156,8 @@ def _cases(family: Family, device: Device, limits: Limits, seed: int) -> Iterato
 
 
 def _fits(family: Family, case: Case, device: Device, limits: Limits) -> bool:
+    if not family.runs_on(case, device):
+        return False
     work = case.work
     if work.flops > limits.flops:
         return False

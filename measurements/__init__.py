@@ -25,7 +25,7 @@ from perfc.measurements.signature import (
     kernel_of,
     kernel_tables,
 )
-from perfc.measurements.split import FIT, TEST, split_of
+from perfc.measurements.split import FIT, TEST, shape_of, split_of
 from perfc.measurements.table import read_rows, read_usable_rows, write_rows
 from perfc.measurements.writer import RowWriter
 
@@ -58,6 +58,7 @@ __all__ = [
     "read_nccl_log",
     "read_rows",
     "read_usable_rows",
+    "shape_of",
     "split_of",
     "write_rows",
 ]

@@ -13,6 +13,8 @@ from perfc.measurements.schema import MeasurementError
 
 _PHASES = ("forward", "backward")
 _INDEX_BYTES = 8
+_AT_PLACES = frozenset({"index", "gather_nd"})
+"""Kinds of `gather` whose last axis of indices numbers several axes at once."""
 
 
 def _work(flops: float, read: float, written: float) -> Work:
@@ -64,11 +66,21 @@ def _update(
 
 
 def _gather(params: Record, size: float, dtype: str) -> Work:
-    """Rows that `indices` name, along the first axis."""
-    count = math.prod(params.integers("indices"))
-    elements = count * math.prod(params.integers("shape")[1:])
-    read = size * elements + _INDEX_BYTES * count
-    return _work(0, read, size * elements)
+    """Rows that `indices` name, along `axis`; of some kinds places of several axes."""
+    shape, indices = params.integers("shape"), params.integers("indices")
+    axis, kind = params.integer("axis", 0), params.text("kind", "gather")
+    count = math.prod(indices)
+    several = len(indices) > 1 and kind in _AT_PLACES
+    axes = indices[-1] if several else 1
+    kept = count // max(axes, 1)
+    around = 1 if kind == "gather_elements" else _around(shape, axis, axes)
+    read = size * kept * around + _INDEX_BYTES * count
+    return _work(0, read, size * kept * around)
+
+
+def _around(shape: tuple[int, ...], axis: int, axes: int) -> int:
+    """Return the elements at one place: of the axes that are not indexed."""
+    return math.prod(shape[:axis]) * math.prod(shape[axis + axes :])
 
 
 def _concat(params: Record, size: float, dtype: str) -> Work:

@@ -27,6 +27,8 @@ BYTES: Mapping[str, float] = {
     "fp8_dynamic": 1,
     "fp8_block": 1,
     "int8": 1,
+    "int64": 8,
+    "bool": 1,
     "w8a16": 1,
     "w4a16": 0.5,
     "nvfp4": 0.5,

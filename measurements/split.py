@@ -24,8 +24,13 @@ def split_of(name: str, params: Mapping[str, AttrValue]) -> str:
     Only sizes count, not the dtype, the phase, the algorithm or the device: a fit that
     has seen a shape in any of them has seen it.
     """
-    text = json.dumps([_SALT, name, _sizes(Record(params))], sort_keys=True)
+    text = shape_of(name, params)
     return TEST if zlib.crc32(text.encode()) % _THIRD == 0 else FIT
+
+
+def shape_of(name: str, params: Mapping[str, AttrValue]) -> str:
+    """Return the sizes of an op or a model as a text: one text, one split."""
+    return json.dumps([_SALT, name, _sizes(Record(params))], sort_keys=True)
 
 
 def _sizes(value: AttrValue) -> object:

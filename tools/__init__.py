@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfc.tools.analyzer import analyze
+    from perfc.tools.analyzer import analyze, conversions
     from perfc.tools.exporter import Exporter
     from perfc.tools.model import Model, load
     from perfc.tools.onnx_export import export_onnx
@@ -29,6 +29,7 @@ __all__ = [
     "Results",
     "analyze",
     "compile_backend",
+    "conversions",
     "export_onnx",
     "format_bytes",
     "format_json",
@@ -47,6 +48,7 @@ _MODULES = {
     "Results": "perfc.tools.results",
     "analyze": "perfc.tools.analyzer",
     "compile_backend": "perfc.tools.torch_models",
+    "conversions": "perfc.tools.analyzer",
     "export_onnx": "perfc.tools.onnx_export",
     "format_bytes": "perfc.tools.report_numbers",
     "format_json": "perfc.tools.report",

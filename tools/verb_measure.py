@@ -52,7 +52,7 @@ def measure() -> None:
 @_DEVICE
 @click.option(
     "--suite",
-    type=click.Choice(["quick", "full"]),
+    type=click.Choice(["quick", "full", "workloads"]),
     default="quick",
     show_default=True,
     help="How many shapes of each op, and how large.",
