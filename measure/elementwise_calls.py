@@ -1,8 +1,8 @@
 """Elementwise calls whose operands are not all alike: broadcast, converted, with holes.
 
 What a row says decides: `tensor_inputs` are as large as the result, `bytes` beyond
-those and the result are what else is read, and `scattered` says that elements do not lie
-alike.
+those and the result are what else is read, and `scattered` says that elements do not
+lie alike.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +94,32 @@ def recording(
     profiler: profile, call: Callable[[], object], device: Device
 ) -> Generator[None]:
     """Let a profiler start up, the device at work, and record what follows."""
-    profiler.prepare_trace()  # what fails before the start leaves nothing to stop
-    for _ in range(_WARM_UP):
-        call()
-    device.synchronize()
-    profiler.start_trace()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that events of other cycles are gone
+            profiler.prepare_trace()
+        for _ in range(_WARM_UP):
+            call()
+        device.synchronize()
+        profiler.start_trace()
+    except BaseException:
+        _abandon(profiler)
+        raise
     try:
         yield
     finally:
         profiler.stop_trace()
+
+
+def _abandon(profiler: profile) -> None:
+    """Let a profiler that was not started, perhaps, run for nothing.
+
+    Kineto refuses to be prepared again, for as long as the process lives, before what
+    was prepared has been started and stopped (PyTorch 2.11).
+    """
+    for step in (profiler.start_trace, profiler.stop_trace):
+        with suppress(Exception):
+            step()
 
 
 def _exported(profiler: profile) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
-from collection.tables import Column, Field, Format, read_table, write_table
 
+from collection.tables import Column, Field, Format, read_table, write_table
 from perfc.ir import Record, json_of, record_of
 from perfc.measurements import WorkloadMeasurement
 
@@ -57,7 +57,7 @@ class Workload:
     attention: str = "auto"
 
     @classmethod
-    def of(cls, row: WorkloadMeasurement, attention: str = "auto") -> Workload:
+    def of(cls, row: WorkloadMeasurement) -> Workload:
         """Return what a row is of."""
         return cls(
             model=row.model,
@@ -67,7 +67,7 @@ class Workload:
             runtime=row.runtime,
             dtype=row.dtype,
             optimizer=row.optimizer,
-            attention=attention,
+            attention=row.attention or "auto",
         )
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from collection.nvml import Nvml, open_nvml
 
 import perfc
+from collection.nvml import Nvml, open_nvml
 from perfc.measure import Device
 
 SCHEMA = "perfc.collection/2"
