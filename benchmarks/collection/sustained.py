@@ -20,12 +20,12 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 import torch
+from torch.profiler import ProfilerActivity, profile
+
 from collection.launches import LONGEST_NAME
 from collection.nvml import Nvml, open_nvml
 from collection.sampler import FIELDS, SAMPLE_SECONDS, Sample, sampling
 from collection.tables import Cell, Column, Field, Format, read_table, write_table
-from torch.profiler import ProfilerActivity, profile
-
 from perfc.measure import Device
 
 Call: TypeAlias = Callable[[], object]

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import attrs
 import torch
-from collection.sustained import Call, Load
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from collection.sustained import Call, Load
 from perfc.measure import Device
 
 _BACKENDS = {

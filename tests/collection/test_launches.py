@@ -224,6 +224,7 @@ def test_a_workload_of_a_row() -> None:
         batch=2048,
         time_us=900.0,
         optimizer="sgd",
+        attention="flash",
     )
 
-    assert workload(attention="flash") == launches.Workload.of(row, "flash")
+    assert workload(attention="flash") == launches.Workload.of(row)
