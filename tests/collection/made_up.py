@@ -117,7 +117,17 @@ def launches(of: Any, *categories: str) -> Any:  # noqa: ANN401 - a class of a s
         call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel"}
         events.append({**same, **call, "args": args})
         events.append({**same, "cat": category, "name": "kernel", "args": args})
-    return launched.Workload.of(step(of, 1.0, None), of.attention), events
+    workload = launched.Workload(
+        model=of.model,
+        params=of.params,
+        batch=of.batch,
+        mode=of.mode,
+        runtime=of.runtime,
+        dtype=of.dtype,
+        optimizer=of.optimizer,
+        attention=of.attention,
+    )
+    return workload, events
 
 
 def collect(
