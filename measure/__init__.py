@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from perfc.measure.call_profile import profiled_calls
 from perfc.measure.capture import captured
+from perfc.measure.case import DTYPES as DTYPES_OF_TENSORS
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.design import SEED, Choice, Size, Space, points
@@ -15,6 +16,7 @@ from perfc.measure.embedding_bag import row_indices
 from perfc.measure.fatal import DeviceFailedError
 from perfc.measure.for_fit import measure_for_fit
 from perfc.measure.given import triangle_side
+from perfc.measure.iteration import Iteration
 from perfc.measure.kernel_run import KernelRun, check_source
 from perfc.measure.overheads import SMALL_MODELS, OverheadRun
 from perfc.measure.profiled import Trace
@@ -29,6 +31,7 @@ from perfc.measure.workload_table import WORKLOAD_TABLE
 __all__ = [
     "ATTENTION",
     "DTYPES",
+    "DTYPES_OF_TENSORS",
     "OWN",
     "RUNTIMES",
     "SEED",
@@ -42,6 +45,7 @@ __all__ = [
     "Device",
     "DeviceFailedError",
     "Family",
+    "Iteration",
     "Keep",
     "KernelRun",
     "OverheadRun",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
+
 from collection.launches import read_launches
 from collection.predicted import (
     KernelKey,
@@ -19,7 +20,6 @@ from collection.predicted import (
     setting_text,
 )
 from collection.tables import table_path
-
 from perfc.ir import PerfcError
 from perfc.measurements import (
     MEASUREMENTS,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import attrs
-from collection.launches import Workload
 
+from collection.launches import Workload
 from perfc.ir import PerfcError, Record, write_file
 from perfc.measurements import (
     Measurement,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+
 from collection.plan import Planned
 from collection.predicted import (
     INPUTS,
@@ -18,8 +20,6 @@ from collection.predicted import (
     Prediction,
     rounded,
 )
-from numpy.typing import NDArray
-
 from perfc.costmodels import Estimate, load_target
 from perfc.fitting.scores import Z90
 from perfc.ir import BUSY_KINDS, Kernel, Record

@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+
 from collection.collected import Collected, Note
 from collection.predicted import (
     KernelKey,
@@ -25,7 +26,6 @@ from collection.predicted import (
     Predictions,
     setting_text,
 )
-
 from perfc.fitting import Errors, errors_of
 from perfc.ir import PerfcError
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 
 import attrs
+
 from collection.collected import Note
 from collection.score import Line, Score
-
 from perfc.tools.texts import columns_text
 
 SCHEMA = "perfc.collection_score/1"

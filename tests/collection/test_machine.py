@@ -56,7 +56,7 @@ GPU 00000000:04:00.0
     Processes
         GPU instance ID                   : N/A
         Process ID                        : 4242
-            Name                          : ./somebody/python3
+            Name                          : /srv/somebody/python3
   an unusual line with {UUID.upper()} in it
 """
 
