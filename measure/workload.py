@@ -25,12 +25,7 @@ from perfc.measure.profiled import Trace, allocated_peak, trace_of
 from perfc.measure.setting import AUTO, CUDAGRAPH, Setting
 from perfc.measure.subject import Subject
 from perfc.measure.timing import US, percentiles
-from perfc.measurements import (
-    WORKLOADS,
-    RowWriter,
-    WorkloadMeasurement,
-    split_of,
-)
+from perfc.measurements import TEST, WORKLOADS, RowWriter, WorkloadMeasurement
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -211,7 +206,7 @@ class WorkloadRun:
             peak_memory_bytes=found.peak_bytes,
             torch=torch.__version__,
             source=self.device.source,
-            split=split_of(self.subject.name, {**params, "batch": batch}),
+            split=TEST,  # nothing is fitted to whole models
             optimizer=setting.optimizer,
             inputs=setting.inputs,
             n=len(found.samples_us),

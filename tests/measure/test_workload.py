@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend
 from perfc.ir import PerfcError, UnsupportedModelError, UsageError
 from perfc.measure import Setting, WorkloadRun, find_subject, open_device
 from perfc.measure.failure import explained  # not public
-from perfc.measurements import WORKLOADS, read_rows, split_of
+from perfc.measurements import TEST, WORKLOADS, read_rows
 from perfc.tools.cli import main
 
 _NO_COMPILER = "InvalidCxxCompiler: No working C++ compiler found"
@@ -123,7 +123,7 @@ def test_a_row_says_what_ran(tmp_path: Path) -> None:
     assert 0 < row.p10_us <= row.time_us <= row.p90_us
     assert row.gpu_active_us is None
     assert torch.__version__ == row.torch
-    assert split_of("dlrm-ddp", {**row.params, "batch": 4}) == row.split
+    assert TEST == row.split
 
 
 def test_attention_as_it_was_asked_for(
