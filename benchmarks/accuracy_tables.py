@@ -22,10 +22,16 @@ KNOWN, UNSEEN, PRODUCTS = "make fit", "make fit, unseen", "make fit, left out"
 """Marks of what is written there."""
 
 
-def write_tables(samples: Sequence[Sample], unseen: Unseen) -> None:
-    """Put all tables into docs/accuracy.md."""
-    write_table("\n".join(known_lines(samples)), KNOWN)
-    write_table("\n".join(unseen_lines(samples, unseen)), UNSEEN)
+_HELD_OUT = ", split=test"
+"""Behind the names of rows that their table marks so."""
+
+
+def write_tables(
+    samples: Sequence[Sample], held_out: Sequence[Sample], unseen: Unseen
+) -> None:
+    """Put all tables into docs/accuracy.md; of rows held out lines of their own."""
+    write_table("\n".join(known_lines(samples, held_out)), KNOWN)
+    write_table("\n".join(unseen_lines(samples, held_out, unseen)), UNSEEN)
     write_table("\n".join(product_lines(samples, unseen)), PRODUCTS)
 
 
@@ -38,7 +44,7 @@ def write_table(text: str, name: str) -> None:
     ACCURACY.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
-def known_lines(samples: Sequence[Sample]) -> Iterator[str]:
+def known_lines(samples: Sequence[Sample], held_out: Sequence[Sample]) -> Iterator[str]:
     """Yield the table of GPUs with rows: those that are only reported."""
     yield (
         "| rows | n | MAPE | GMAE | p90 | max | bias | in 90 % | chance | width | "
@@ -50,9 +56,11 @@ def known_lines(samples: Sequence[Sample]) -> Iterator[str]:
         rows = sample.of(TEST)
         if len(rows):
             yield _known_line(rows, models)
+    for rows in held_out:
+        yield _known_line(rows, models, _HELD_OUT)
 
 
-def _known_line(rows: Sample, models: Sequence[CostModel]) -> str:
+def _known_line(rows: Sample, models: Sequence[CostModel], what: str = "") -> str:
     seconds, inside, width = rows.stated(models)
     formula_s = lin_formula_s(rows)
     cells = [
@@ -64,26 +72,31 @@ def _known_line(rows: Sample, models: Sequence[CostModel]) -> str:
         None if formula_s is None else _mape(formula_s, rows),
     ]
     key = rows.key
-    return _line(f"{key.op} {key.dtype}, {key.target}, {key.timing}", rows, cells)
+    name = f"{key.op} {key.dtype}, {key.target}, {key.timing}{what}"
+    return _line(name, rows, cells)
 
 
-def unseen_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
+def unseen_lines(
+    samples: Sequence[Sample], held_out: Sequence[Sample], unseen: Unseen
+) -> Iterator[str]:
     """Yield the table of GPUs left out of the fit, and of its interval."""
     yield "| left out | n | MAPE | GMAE | p90 | max | bias | in 90 % | chance | width |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     stated = {
         gpu: unseen_sigmas(unseen.calibrating(frozenset({gpu})))
-        for gpu in sorted({sample.key.target for sample in samples})
+        for gpu in sorted({sample.key.target for sample in (*samples, *held_out)})
     }
-    for sample in samples:
-        priced = unseen.priced(sample, {TEST})
-        if priced is None:
-            continue
-        for name, rows in priced.named():
-            yield _unseen_line(name, rows, stated[sample.key.target].get(name))
+    for these, what in ((samples, ""), (held_out, _HELD_OUT)):
+        for sample in these:
+            priced = unseen.priced(sample, {TEST})
+            known = stated[sample.key.target]
+            for name, rows in priced.named() if priced else ():
+                yield _unseen_line(name, rows, known.get(name), what)
 
 
-def _unseen_line(name: str, priced: PricedRows, known: Sequence[float] | None) -> str:
+def _unseen_line(
+    name: str, priced: PricedRows, known: Sequence[float] | None, what: str
+) -> str:
     rows = priced.sample
     cells = _errors(rows.timed_s(priced.kernel_s), rows)
     if known is None:
@@ -91,7 +104,7 @@ def _unseen_line(name: str, priced: PricedRows, known: Sequence[float] | None) -
     else:
         inside, width = unseen_coverage(priced, known)
         cells += [float(inside.mean()), chance(rows, inside), width]
-    return _line(f"{name}, {rows.target.name}", rows, cells)
+    return _line(f"{name}, {rows.target.name}{what}", rows, cells)
 
 
 def chance(rows: Sample, inside: Flags) -> float:

@@ -7,7 +7,8 @@ profiles `traces` and `dlrm_v100`. The same data give the same files: nothing is
 and rows are split by a hash of their sizes. Half of them are fitted, a quarter sets
 the intervals, a quarter is only reported; the shares are others for products on tensor
 cores (`perfc.fitting.samples`). Networks of products are fitted to all rows, which are
-reported as networks say that lack them (`perfc.fitting.cross_fit`).
+reported as networks say that lack them (`perfc.fitting.cross_fit`). Rows that a table
+marks `split=test` are only reported, whatever the hash says.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -42,7 +43,7 @@ from perfc.fitting.cross_fit import cross_fitted
 from perfc.fitting.fitted_text import Tables, fitted_text
 from perfc.fitting.intervals import call_sigmas, kernel_sigmas
 from perfc.fitting.product_calls import fit_product_shares
-from perfc.fitting.samples import FITTED, Sample, samples_of
+from perfc.fitting.samples import Sample, held_out_samples, samples_of, to_fit
 from perfc.fitting.streams import KINDS, fit_kind, fit_memory
 from perfc.fitting.unseen import MEMORY_OPS, Unseen, of_ops
 from perfc.fitting.unseen_intervals import unseen_sigmas
@@ -108,8 +109,10 @@ def _listed(sessions: Sessions) -> list[list[float]]:
 
 def fit_attentions(samples: Sequence[Sample]) -> None:
     """Write `fitted/attention.toml` and the networks beside it."""
-    chosen = [s.of(FITTED) for s in samples if s.key.op == "attention"]
-    groups = {s.target.device.architecture: [s] for s in chosen}
+    chosen = to_fit(samples, "attention")
+    groups: dict[str, list[Sample]] = {}
+    for sample in chosen:
+        groups.setdefault(sample.target.device.architecture, []).append(sample)
     tables: dict[str, Mapping[str, float]] = {}
     for name, group in {**groups, "all": chosen}.items():
         found = fit_attention(group)
@@ -127,7 +130,7 @@ def fit_attentions(samples: Sequence[Sample]) -> None:
 
 def fit_convs(samples: Sequence[Sample]) -> None:
     """Write `fitted/conv.toml`."""
-    found = fit_convolutions([s.of(FITTED) for s in samples if s.key.op == "conv2d"])
+    found = fit_convolutions(to_fit(samples, "conv2d"))
     met_s = {**found.met_s, "other": float(np.median(list(found.met_s.values())))}
     tables = {
         name: {key: float(f"{value:.4g}") for key, value in values.items()}
@@ -179,12 +182,12 @@ def _shipped(name: str) -> Parameters:
     return fitted(name) if (FOLDER / f"{name}.toml").is_file() else {}
 
 
-def set_accuracy(samples: Sequence[Sample]) -> None:
+def set_accuracy(samples: Sequence[Sample], held_out: Sequence[Sample]) -> None:
     """Write `fitted/intervals.toml` and the tables of docs/accuracy.md."""
     samples = cross_fitted(samples)
     unseen = Unseen(samples)
     set_intervals(samples, unseen)
-    write_tables(samples, unseen)
+    write_tables(samples, held_out, unseen)
 
 
 def main() -> None:
@@ -208,16 +211,23 @@ def main() -> None:
         set_collectives(options.data, write_fitted)
         return
     files = sorted((options.data / "measurements").glob("*.parquet"))
-    samples = [s for file in files for s in samples_of(read_columns(file))]
-    samples = [s for s in samples if s.key.op not in COLLECTIVES]
+    tables = [read_columns(file) for file in files]
+    samples = _of_kernels(s for rows in tables for s in samples_of(rows))
+    if options.what == "accuracy":
+        held_out = _of_kernels(s for rows in tables for s in held_out_samples(rows))
+        set_accuracy(samples, held_out)
+        return
     steps = {
         "streams": set_streams,
         "products": set_products,
         "attention": fit_attentions,
         "convolutions": fit_convs,
-        "accuracy": set_accuracy,
     }
     steps[options.what](samples)
+
+
+def _of_kernels(samples: Iterable[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.key.op not in COLLECTIVES]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Collectives: parameters of all systems, and the rows of each one that was measured.
 
 Sizes are split by their octave before anything is fitted: rows of 2^9, 2^11, ... bytes
-are fitted, those of 2^10, 2^12, ... are only reported.
+are fitted, those of 2^10, 2^12, ... are only reported. Rows that a table marks
+`split=test` are in no sample.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class CollectiveSample:
 def collective_samples(tables: Iterable[MeasuredColumns]) -> list[CollectiveSample]:
     """Return the collectives of tables by target, source, and whether of several nodes.
 
-    Those with the most rows come first, and of two alike the one of the later NCCL.
+    Not those that a table marks `split=test`. Those with the most rows come first, and
+    of two alike the one of the later NCCL.
     """
     found = [sample for rows in tables for sample in _samples_of(rows)]
     later = sorted(found, key=lambda sample: sample.software, reverse=True)
@@ -150,7 +152,7 @@ def _samples_of(rows: MeasuredColumns) -> Iterator[CollectiveSample]:
     cells: list[int] = rows.params.at.tolist()
     params: list[Mapping[str, Any]] = [rows.parsed[cell] for cell in cells]
     several = np.array([int(given.get("nodes", 1)) > 1 for given in params])
-    known = np.isin(op, list(COLLECTIVES))
+    known = np.isin(op, list(COLLECTIVES)) & ~rows.held_out
     keys = zip(target.tolist(), source.tolist(), several.tolist(), strict=True)
     groups: dict[tuple[str, str, bool], list[int]] = {}
     for row, key in enumerate(keys):

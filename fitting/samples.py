@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -145,18 +145,50 @@ class Sample:
 
 
 def samples_of(rows: MeasuredColumns) -> Iterator[Sample]:
-    """Yield the rows of each group that can be priced."""
+    """Yield the rows of each group that can be priced, but for those held out.
+
+    What a table marks `split=test` is in no sample: no fit can see it.
+
+    Raises:
+        MeasurementError: a row has another mark than the format knows.
+
+    """
+    return _samples(rows, ~rows.held_out)
+
+
+def held_out_samples(rows: MeasuredColumns) -> Iterator[Sample]:
+    """Yield those that `samples_of` leaves out, all to be reported.
+
+    Raises:
+        MeasurementError: a row has another mark than the format knows.
+
+    """
+    for sample in _samples(rows, rows.held_out):
+        yield attrs.evolve(sample, part=np.full(len(sample), TEST, dtype=np.intp))
+
+
+def _samples(rows: MeasuredColumns, wanted: Flags) -> Iterator[Sample]:
     pricer = TablePricer(rows)
     parts = np.array([part_of(text) for text in rows.params.values], dtype=np.intp)
     for key, at in groups_of(rows):
         target = known_target(key.target)
         if target is None:
             continue
-        for chosen, table in pricer.usable_tables(key, at, target):
+        for usable, signatures in pricer.usable_tables(key, at, target):
+            mine = np.flatnonzero(wanted[usable])
+            if not len(mine):
+                continue
+            chosen, table = usable[mine], signatures.take(mine)
             part = parts[rows.params.at[chosen]]
             if key.op == "gemm" and key.dtype not in SIMT_MODES:
                 part = _parts_by_weight(table)
             yield Sample(key, target, table, rows.latency_us[chosen] * 1e-6, part)
+
+
+def to_fit(samples: Iterable[Sample], op: str) -> list[Sample]:
+    """Return the rows to fit of one op, of each sample that has any."""
+    mine = (sample.of(FITTED) for sample in samples if sample.key.op == op)
+    return [sample for sample in mine if len(sample)]
 
 
 def _parts_by_weight(table: KernelTable) -> Indices:

@@ -25,7 +25,7 @@ from perfc.measurements.signature import (
     kernel_of,
     kernel_tables,
 )
-from perfc.measurements.split import FIT, TEST, shape_of, split_of
+from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
 from perfc.measurements.table import read_rows, read_usable_rows, write_rows
 from perfc.measurements.writer import RowWriter
 
@@ -49,6 +49,7 @@ __all__ = [
     "TableTrace",
     "WorkloadMeasurement",
     "bytes_of",
+    "fold_of",
     "is_nccl_log",
     "kernel_columns",
     "kernel_of",

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices
+from perfc.measurements.split import TEST
 from perfc.measurements.table import coded_columns, parquet_table, read_data
 
 Params = Mapping[str, Any]
@@ -47,6 +49,7 @@ class MeasuredColumns:
         params: Its sizes, as JSON.
         parsed: What the different cells of `params` say; nothing where a cell is none.
         faults: Why a cell of `params` is none, by its number.
+        split: What each row is for; "" where the table does not say.
         latency_us: Shape (rows,); NaN where a row has no time.
 
     """
@@ -59,14 +62,27 @@ class MeasuredColumns:
     params: Coded
     parsed: Sequence[Params]
     faults: Mapping[int, str]
+    split: Coded
     latency_us: Floats
 
     def __len__(self) -> int:
         return len(self.latency_us)
 
+    @property
+    def held_out(self) -> NDArray[np.bool_]:
+        """Which rows the table marks `split=test`, shape (rows,).
+
+        Raises:
+            MeasurementError: a row has another mark than the format knows.
+
+        """
+        read = MEASUREMENTS.column(_SPLIT).field
+        marked = np.array([read(mark) == TEST for mark in self.split.values], np.bool_)
+        return marked[self.split.at]
+
 
 _WORDS = ("target", "op", "dtype", "timing", "source", "params")
-_LATENCY = "latency_us"
+_LATENCY, _SPLIT = "latency_us", "split"
 
 
 def read_columns(path: str | Path) -> MeasuredColumns:
@@ -94,7 +110,8 @@ def read_columns(path: str | Path) -> MeasuredColumns:
 def _from_csv(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     cells = coded_columns(data)
     schema.require_columns(list(cells))
-    coded = {name: _coded_cells(*cells[name]) for name in (*_WORDS, _LATENCY)}
+    present = [name for name in (*_WORDS, _SPLIT, _LATENCY) if name in cells]
+    coded = {name: _coded_cells(*cells[name]) for name in present}
     values, at = coded.pop(_LATENCY)
     return _checked(schema, coded, _times(schema, values)[at])
 
@@ -117,9 +134,10 @@ def _coded_cells(
 
 def _from_parquet(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     required = [column.name for column in schema.columns if column.required]
-    table = parquet_table(data, schema.name, required)
+    table = parquet_table(data, schema.name, [*required, _SPLIT])
     schema.require_columns(table.column_names)
-    coded = {name: _coded_arrow(name, table.column(name)) for name in _WORDS}
+    present = [name for name in (*_WORDS, _SPLIT) if name in table.column_names]
+    coded = {name: _coded_arrow(name, table.column(name)) for name in present}
     latency = table.column(_LATENCY)
     if latency.null_count or np.dtype(latency.type.to_pandas_dtype()).kind not in "iuf":
         return _checked(schema, coded, _times(schema, latency.to_pylist()))
@@ -156,8 +174,9 @@ def _checked(
 ) -> MeasuredColumns:
     """Read each different cell once."""
     words: dict[str, Coded] = {}
-    for name in _WORDS[:-1]:
-        values, at = coded[name]
+    undecided: tuple[list[object], Indices] = [""], np.zeros(len(latency_us), np.intp)
+    for name in (*_WORDS[:-1], _SPLIT):
+        values, at = coded.get(name, undecided)
         words[name] = Coded(["" if v is None else str(v) for v in values], at)
     texts, at = coded["params"]
     faults: dict[int, str] = {}

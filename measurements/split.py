@@ -1,4 +1,12 @@
-"""Which rows are fitted and which only reported: decided before anything is timed."""
+"""Which rows are fitted and which only reported: decided before anything is timed.
+
+The column `split` of a row says so, and everything that fits obeys it: a row that is
+marked `test` reaches no parameter, no network, no interval and no table of measured
+kernels, neither of `make fit` nor of `perfc calibrate`. It is only reported. So are
+whole workloads, all of them: nothing is fitted to rows of `perfc.workloads/1`.
+`split_of` marks kernels. Where a row has no mark, `perfc calibrate` takes that of
+`split_of`, and `make fit` a split of its own (`fitting/samples.py`).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +32,16 @@ def split_of(name: str, params: Mapping[str, AttrValue]) -> str:
     Only sizes count, not the dtype, the phase, the algorithm or the device: a fit that
     has seen a shape in any of them has seen it.
     """
-    text = shape_of(name, params)
-    return TEST if zlib.crc32(text.encode()) % _THIRD == 0 else FIT
+    return TEST if _number(name, params) % _THIRD == 0 else FIT
+
+
+def fold_of(name: str, params: Mapping[str, AttrValue], folds: int) -> int:
+    """Return which of *folds* parts a shape is in: its rows are left out together."""
+    return _number(name, params) // _THIRD % folds
+
+
+def _number(name: str, params: Mapping[str, AttrValue]) -> int:
+    return zlib.crc32(shape_of(name, params).encode())
 
 
 def shape_of(name: str, params: Mapping[str, AttrValue]) -> str:
