@@ -16,6 +16,7 @@ from perfc.fitting.observations import (
     DISPATCH_SHARE,
     LONG_EVENT_US,
     Observations,
+    is_fitted,
     observe,
 )
 from perfc.fitting.popularity_fit import PopularityFit, fit_popularity, histogram_of
@@ -72,6 +73,7 @@ __all__ = [
     "fit_trace_host",
     "histogram_of",
     "host_times",
+    "is_fitted",
     "known_target",
     "left_out",
     "machine_fields",

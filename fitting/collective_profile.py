@@ -23,7 +23,7 @@ from perfc.costmodels import (
     price_table,
     weighed,
 )
-from perfc.measurements import Measurement, MeasurementError, kernel_of
+from perfc.measurements import TEST, Measurement, MeasurementError, kernel_of
 
 Floats = NDArray[np.float64]
 
@@ -58,12 +58,14 @@ def fit_collectives(
 ) -> CollectiveFit | None:
     """Return what the collectives among rows say of *target*; None if there are none.
 
+    Rows that are marked `test` say nothing.
+
     Raises:
         MeasurementError: a size is missing, or a time is shorter than the links allow.
         PerfcError: ranks are on several nodes, and no network is known.
 
     """
-    chosen = [row for row in rows if is_collective(row)]
+    chosen = [row for row in rows if is_collective(row) and row.split != TEST]
     if not chosen:
         return None
     table = KernelTable([kernel_of(row) for row in chosen])

@@ -1,4 +1,9 @@
-"""Coefficients of a device's kernels, family by family."""
+"""Coefficients of a device's kernels, family by family.
+
+All comes from the rows to fit: coefficients, what near rows say, and the uncertainty,
+which is how far off fits are that lack a fifth of the shapes each (cross-validation).
+The other rows are reported.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,9 @@ from perfc.fitting.least_squares import BELIEF, fit_terms
 from perfc.fitting.near_products import product_fits
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
+from perfc.fitting.scores import Z90
 from perfc.fitting.shipped_rows import agreed_share, logs_of
+from perfc.measurements import fold_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -54,10 +61,11 @@ MOST, MOST_OF_KIND = 8.0, 30.0
 """By how much a coefficient may exceed what perfc ships, and a kind's that or that of
 all kinds: terms that look alike in the rows at hand would else trade places."""
 
-_FEWEST_TESTS = 5
-"""Rows to report below which the fitted ones say how far the fit is off, too."""
+_FOLDS = 5
+"""Parts of the shapes that are left out in turn, to see how far off the fit is."""
 
-_LEAST_SIGMA = 0.02
+_LEAST_SIGMA, _LEVEL = 0.02, 0.9
+"""Of what is stated, and the share of rows that shall be inside."""
 
 _PAGE, _PAGES_OF = "page_us", "elementwise"
 """Coefficient of new pages, and the op whose rows tell: an operating system clears them
@@ -111,14 +119,16 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
     models = cost_models()
     fits: list[KernelFit] = []
     pages: Mapping[str, float] = {}
-    whole = [family.whole for family in seen.families]
+    to_fit = seen.part(fitted=True)
+    whole = [family.whole for family in to_fit.families]
     for family in sorted(set(whole), key=lambda each: (each.op != _PAGES_OF, each)):
-        rows = seen.take(_where(whole, family))
+        rows = to_fit.take(_where(whole, family))
         found = _fits_of_family(family, rows, target, models, pages)
         fits += found
         if family.op == _PAGES_OF and found:
             pages = _pages(found[0])
     calibrated = attrs.evolve(target, fits=fits_of(tuple(fits)))
+    whole = [family.whole for family in seen.families]
     reports = tuple(
         _report(family, seen.take(_where(whole, family)), target, calibrated, models)
         for family in sorted(set(whole))
@@ -142,32 +152,60 @@ def _fits_of_family(
     models: Sequence[CostModel],
     believed: Mapping[str, float],
 ) -> list[KernelFit]:
+    """Return what *rows* say of a family and its kinds, and how sure that is."""
+    if (_pages_s(rows, target, models) <= 0).sum() < FEWEST:
+        return []
+    found = _fits(family, rows, target, models, believed)
+    apart_s = _apart_s(family, rows, target, models, believed)
+    inside = [kind.wider for kind in rows.families]
+    return [
+        _with_sigmas(fit, rows, apart_s, np.array([kind in wider for wider in inside]))
+        for kind, fit in found.items()
+    ]
+
+
+def _fits(
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    believed: Mapping[str, float],
+) -> dict[Family, KernelFit]:
     """Fit all kinds together; then each that has rows enough, starting from that.
 
-    Then see what the rows say of sizes near theirs, and how far off all that is. What
-    is not believed starts from what perfc ships.
+    Then see what the rows say of sizes near theirs. What is not believed starts from
+    what perfc ships.
     """
     new = _pages_s(rows, target, models) > 0
     held = rows.take(np.flatnonzero(~new))
-    if held.fitted.sum() < FEWEST:
-        return []
-    inside = [kind.wider for kind in rows.families]
+    if not len(held):
+        return {}
     if family.op == _PRODUCT and not target.device.synchronous:
-        found = _fits_of_products(rows.part(fitted=True), target, models)
-    else:
-        found = _fits_of_kinds(family, held, target, models, believed)
-        found = _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
-    fits = fits_of(tuple(found.values()))
-    calibrated = attrs.evolve(target, fits=fits)
-    return [
-        _with_sigmas(
-            fit,
-            rows.take(np.flatnonzero([kind in wider for wider in inside])),
-            calibrated,
-            models,
-        )
-        for kind, fit in found.items()
-    ]
+        return _fits_of_products(rows, target, models)
+    found = _fits_of_kinds(family, held, target, models, believed)
+    return _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
+
+
+def _apart_s(
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    believed: Mapping[str, float],
+) -> Floats:
+    """Return what each row would measure by a fit that lacks its shape, shape (rows,).
+
+    A shape that is alone has what perfc ships.
+    """
+    folds = np.array([fold_of(row.op, row.params, _FOLDS) for row in rows.rows])
+    found = np.empty(len(rows))
+    for fold in np.unique(folds):
+        others = rows.take(np.flatnonzero(folds != fold))
+        fits = _fits(family, others, target, models, believed)
+        calibrated = attrs.evolve(target, fits=fits_of(tuple(fits.values())))
+        left = rows.take(np.flatnonzero(folds == fold))
+        found[folds == fold] = _predicted_s(left, calibrated, models)
+    return found
 
 
 def _fits_of_kinds(
@@ -183,7 +221,7 @@ def _fits_of_kinds(
     narrower = {kind for wider in inside for kind in wider} - {family}
     for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
         own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
-        if own.fitted.sum() >= FEWEST_OF_KIND:
+        if len(own) >= FEWEST_OF_KIND:
             wider = next(found[f] for f in kind.wider[1:] if f in found)
             found[kind] = _fit(kind, own, target, models, wider.values)
     found[family] = _with_near_rows(found, family, rows, target, models)
@@ -211,14 +249,12 @@ def _with_pages(
 
     A hypervisor that takes free pages back makes some of them five times as long.
     """
-    part = new.part(fitted=True)
-    if not len(part):
+    if not len(new):
         return dict(found)
     free = _with_values(found, {_PAGE: 0.0})
     calibrated = attrs.evolve(target, fits=fits_of(tuple(free.values())))
-    rest_s = part.measured_s - part.offset_s
-    rest_s -= price(part.kernels.kernels, calibrated, models).seconds
-    page = float(np.median(rest_s / _pages_s(part, target, models)))
+    rest_s = new.measured_s - _predicted_s(new, calibrated, models)
+    page = float(np.median(rest_s / _pages_s(new, target, models)))
     return _with_values(found, {_PAGE: max(page, 0.0)})
 
 
@@ -238,11 +274,10 @@ def _fit(
     models: Sequence[CostModel],
     believed: Mapping[str, float],
 ) -> KernelFit:
-    part = rows.part(fitted=True)
     of_kind = None if family == family.whole else family
-    names, values = _coefficients(part, target, models, believed, of_kind)
+    names, values = _coefficients(rows, target, models, believed, of_kind)
     coefficients = dict(zip(names, values.tolist(), strict=True))
-    return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(part))
+    return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(rows))
 
 
 def _with_near_rows(
@@ -252,26 +287,28 @@ def _with_near_rows(
     target: Target,
     models: Sequence[CostModel],
 ) -> KernelFit:
-    part = rows.part(fitted=True)
     calibrated = attrs.evolve(target, fits=fits_of(tuple(found.values())))
-    logs, noise = logs_of(part, calibrated, models)
-    shipped, told = agreed_share(family, part.kernels.kernels, logs, target)
-    near = fit_near_rows(part.kernels.kernels, logs - told, noise)
+    logs, noise = logs_of(rows, calibrated, models)
+    shipped, told = agreed_share(family, rows.kernels.kernels, logs, target)
+    near = fit_near_rows(rows.kernels.kernels, logs - told, noise)
     return attrs.evolve(found[family], near=near, shipped=shipped)
 
 
 def _with_sigmas(
-    fit: KernelFit, rows: Observations, target: Target, models: Sequence[CostModel]
+    fit: KernelFit, rows: Observations, apart_s: Floats, mine: NDArray[np.bool_]
 ) -> KernelFit:
-    """Put in how far off the held-out rows are, all rows where those are few."""
-    test = rows.part(fitted=False)
-    errors = _errors(test if len(test) >= _FEWEST_TESTS else rows, target, models)
-    if errors is None:
-        return fit
+    """Put in how far off the fits of other shapes are on the rows of a kind.
+
+    By medians and the error of nine rows in ten: of a CPU some row is a thousand times
+    as long as others, which something disturbed.
+    """
+    logs = np.log(apart_s[mine] / rows.measured_s[mine])
+    shared = float(np.median(logs))
+    own = float(np.quantile(np.abs(logs - shared), _LEVEL)) / Z90
     return attrs.evolve(
         fit,
-        sigma_shared=max(abs(errors.log_mean), _LEAST_SIGMA),
-        sigma_independent=max(errors.log_spread, _LEAST_SIGMA),
+        sigma_shared=max(abs(shared), _LEAST_SIGMA),
+        sigma_independent=max(own, _LEAST_SIGMA),
     )
 
 
@@ -345,5 +382,13 @@ def _errors(
 ) -> Errors | None:
     if not len(rows):
         return None
-    predicted = price(rows.kernels.kernels, target, models).seconds
-    return errors_of(rows.offset_s + predicted, rows.measured_s)
+    return errors_of(_predicted_s(rows, target, models), rows.measured_s)
+
+
+def _predicted_s(
+    rows: Observations, target: Target, models: Sequence[CostModel]
+) -> Floats:
+    """Return what rows would measure."""
+    predicted_s: Floats = rows.offset_s.copy()
+    predicted_s += price(rows.kernels.kernels, target, models).seconds
+    return predicted_s

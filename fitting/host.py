@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import HostProfile, PerName
-from perfc.measurements import Measurement
+from perfc.measurements import TEST, Measurement
 
 HOST_OP = "host_overhead"
 """`op` of the rows; `params` say which `type` of time, and of which `op`."""
@@ -38,8 +38,11 @@ class HostFit:
 
 
 def fit_host(rows: Sequence[Measurement], base: HostProfile) -> HostFit | None:
-    """Return *base* with what the rows say; None if they say nothing of a host."""
-    found = [row for row in rows if row.op == HOST_OP]
+    """Return *base* with what the rows say; None if they say nothing of a host.
+
+    Rows that are marked `test` say nothing.
+    """
+    found = [row for row in rows if row.op == HOST_OP and row.split != TEST]
     if not found:
         return None
     profile = base

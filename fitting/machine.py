@@ -10,7 +10,7 @@ import numpy as np
 
 from perfc.costmodels import Target, load_target
 from perfc.fitting.observations import Observations
-from perfc.measurements import Measurement
+from perfc.measurements import TEST, Measurement
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _THREADS = re.compile(r"(\d+) threads")
@@ -22,11 +22,13 @@ _FEWEST_FAR = 3
 def machine_fields(rows: Iterable[Measurement]) -> dict[str, float]:
     """Return what the rows and the system say of the machine's size.
 
-    Cores are the threads that PyTorch used, which the source of a row names; memory,
-    cache and vector lanes are those of the machine at hand, where Linux tells.
+    Cores are the threads that PyTorch used, which the source of a row names, but for
+    rows that are marked `test`; memory, cache and vector lanes are those of the machine
+    at hand, where Linux tells.
     """
     fields: dict[str, float] = {}
-    counts = {int(n) for row in rows for n in _THREADS.findall(row.source)}
+    sources = {row.source for row in rows if row.split != TEST}
+    counts = {int(n) for source in sources for n in _THREADS.findall(source)}
     if len(counts) == 1:
         fields["gpu.sm_count"] = counts.pop()
     if cache_mib := _last_cache_mib():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -124,7 +124,7 @@ def observe(
         np.array([row.latency_us * 1e-6 for row in kept]),
         offsets,
         np.array([_noise(row) for row in kept]),
-        np.array([_split(row) == FIT for row in kept], dtype=np.bool_),
+        np.array([is_fitted(row) for row in kept], dtype=np.bool_),
     )
     long_enough = np.flatnonzero(offsets < found.measured_s)
     if len(long_enough) < len(kept):
@@ -154,18 +154,30 @@ def _why_not(row: Measurement, target: Target) -> str:
 def _offsets_s(
     kept: Sequence[Measurement], rows: Sequence[Measurement], target: Target
 ) -> Floats:
-    """Return what is around the kernel in each row of a GPU."""
-    shortest_us: dict[str, float] = {}
-    for row in rows:
-        if row.timing == "event" and row.target == target.device.name:
-            known_us = shortest_us.get(row.op, row.latency_us)
-            shortest_us[row.op] = min(known_us, row.latency_us)
+    """Return what is around the kernel in each row of a GPU.
+
+    What is around event pairs the rows to fit say, of an op without any the others.
+    """
+    events = [r for r in rows if r.timing == "event" and r.target == target.device.name]
+    held_out, fitted = (
+        _shortest_us(row for row in events if is_fitted(row) is wanted)
+        for wanted in (False, True)
+    )
+    shortest_us = {**held_out, **fitted}
     around_s: Mapping[str, Callable[[str], float]] = {
         "kernel": lambda _: 0.0,
         "graph": lambda _: target.device.graph_gap_s,
         "event": lambda op: DISPATCH_SHARE * shortest_us[op] * 1e-6,
     }
     return np.array([around_s[row.timing](row.op) for row in kept])
+
+
+def _shortest_us(rows: Iterable[Measurement]) -> dict[str, float]:
+    """Return the shortest row of each op."""
+    found: dict[str, float] = {}
+    for row in rows:
+        found[row.op] = min(found.get(row.op, row.latency_us), row.latency_us)
+    return found
 
 
 def _noise(row: Measurement) -> float:
@@ -179,5 +191,6 @@ def _noise(row: Measurement) -> float:
     return math.sqrt(2 / math.pi) * deviation / row.latency_us
 
 
-def _split(row: Measurement) -> str:
-    return row.split or split_of(row.op, row.params)
+def is_fitted(row: Measurement) -> bool:
+    """Whether a row of a kernel may be fitted: a third of those without a mark not."""
+    return (row.split or split_of(row.op, row.params)) == FIT

@@ -31,6 +31,7 @@ from perfc.fitting import (
     fit_collectives,
     fit_device,
     fit_host,
+    is_fitted,
     known_target,
     machine_fields,
     measured_rates,
@@ -39,9 +40,10 @@ from perfc.fitting import (
     profile_text,
 )
 from perfc.ir import PerfcError
-from perfc.measurements import FIT, Measurement
+from perfc.measurements import TEST, Measurement
 
 _HOST_OP = "host_overhead"
+_HELD_OUT = "split=test, which is never fitted"
 
 
 @attrs.frozen
@@ -90,8 +92,12 @@ def calibrate_rows(
     if unread and not rows:
         raise _nothing_to_fit(unread)
     rows = _renamed(rows)
-    target = load_target(_target_of(rows))
-    kernels = [r for r in rows if r.op != _HOST_OP and r.op not in COLLECTIVES]
+    sheet = _target_of(rows)
+    target = load_target(sheet)
+    if all(row.split == TEST for row in rows):
+        raise _nothing_to_fit(unread + Counter({_HELD_OUT: len(rows)}))
+    kernels = [row for row in rows if _is_kernel(row)]
+    others = sum(row.split == TEST and not _is_kernel(row) for row in rows)
     base = load_profile(target.host.overheads)
     host = fit_host(rows, base)
     fields: dict[str, float] = {}
@@ -99,8 +105,9 @@ def calibrate_rows(
     dispatch_s = 0.0
     if target.device.synchronous:
         fields = machine_fields(rows)
-        dispatch_s = _dispatch_s(kernels)
-        host = _with_dispatch(host, base, dispatch_s, len(kernels))
+        fitted = [row for row in kernels if is_fitted(row)]
+        dispatch_s = _dispatch_s(fitted)
+        host = _with_dispatch(host, base, dispatch_s, len(fitted))
         target = calibrated_sheet(target.name, fields)
     seen, left_out = observe(kernels, target, dispatch_s)
     if target.device.synchronous:
@@ -110,15 +117,18 @@ def calibrate_rows(
         target = calibrated_sheet(target.name, fields)
     device = fit_device(seen, target) if len(seen) else None
     measured, decide_none = measured_table(seen, target)
-    left_out += decide_none + unread
+    left_out += decide_none + unread + Counter({_HELD_OUT: others})
     collectives = fit_collectives(rows, target)
     if device is None and host is None and collectives is None:
         raise _nothing_to_fit(left_out)
-    sheet = _target_of(rows)
     named = sheet if is_path(sheet) else target.name
     return Calibrated(
         named, fields, device, host, measured, collectives, left_out, refused
     )
+
+
+def _is_kernel(row: Measurement) -> bool:
+    return row.op != _HOST_OP and row.op not in COLLECTIVES
 
 
 def _nothing_to_fit(left_out: Counter[str]) -> PerfcError:
@@ -148,8 +158,7 @@ def _target_of(rows: Sequence[Measurement]) -> str:
 
 def _dispatch_s(rows: Sequence[Measurement]) -> float:
     """Return what a call takes on a CPU whatever it does: the shortest of all."""
-    fitted = [row.latency_us for row in rows if row.split in {FIT, ""}]
-    return min(fitted, default=0.0) * 1e-6
+    return min((row.latency_us for row in rows), default=0.0) * 1e-6
 
 
 def _with_dispatch(
@@ -175,11 +184,12 @@ def profile_of(found: Calibrated, output: Path, rows: Sequence[Measurement]) -> 
     sheet = found.target
     if is_path(sheet):
         sheet = os.path.relpath(sheet, output.parent)
-    sources = "; ".join(sorted({row.source for row in rows}))
+    fitted = [row for row in rows if row.split != TEST]
+    sources = "; ".join(sorted({row.source for row in fitted}))
     return profile_text(
         ProfileHead(
             name=output.stem,
-            source=f"perfc calibrate from {len(rows)} rows",
+            source=f"perfc calibrate from {len(fitted)} rows",
             date=datetime.now(tz=UTC).date().isoformat(),
             software=" ".join(sources.split()) or "unknown",
         ),
