@@ -9,13 +9,18 @@ PYTEST_ARGS ?=
 FUZZ_ARGS ?= --inputs 100000
 DEVICE ?= cpu
 OUT ?= build/collected-$(DEVICE)
-COLLECT_ARGS ?=
+COLLECT_ARGS ?= --window --seconds 1500
 DATA ?= ../shared/data
 FIT_ARGS ?=
 
 BIN := .venv/bin
 CORE := .venv/.installed-core
 TEST := .venv/.installed-test
+# What a machine with a GPU may have: an older PyTorch than the tests', nothing of perfc.
+REHEARSAL := build/rehearsal
+REHEARSED := torch==2.11.0 numpy==2.5.2 onnx==1.23.1 attrs click networkx pyarrow \
+    nvidia-ml-py pytest hypothesis
+
 # Present while a stage runs: found later, it means that the stage was cut off.
 UNFINISHED := .venv/.unfinished
 
@@ -26,7 +31,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo install test lint types unit selfcheck selfcheck-short slow fuzz docs
-.PHONY: bench collect fit fixtures format clean
+.PHONY: bench collect rehearse fit fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -69,8 +74,17 @@ docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 bench: $(CORE) ## Measure perfc's own speed
 	$(BIN)/python benchmarks/run.py
 
-collect: $(TEST) ## Measure this machine: make collect DEVICE=cuda OUT=folder
-	$(BIN)/python benchmarks/collect.py --device $(DEVICE) --out $(OUT) $(COLLECT_ARGS)
+collect: ## Measure this machine: make collect DEVICE=cuda OUT=folder
+	@python=$(BIN)/python; [ -e $(TEST) ] || python=$(PYTHON); \
+	    PYTHONPATH=src $$python -u benchmarks/collect.py --device $(DEVICE) --out $(OUT) \
+	    $(COLLECT_ARGS)
+
+rehearse: $(TEST) ## Try a run on a GPU without one: make PYTHON=python3.12 rehearse
+	@[ -x $(REHEARSAL)/bin/python ] || $(PYTHON) -m venv $(REHEARSAL)
+	@echo "Installing a PyTorch that is built with CUDA in $(REHEARSAL) (gigabytes)"
+	@$(REHEARSAL)/bin/python -m pip install -qq $(REHEARSED)
+	PYTHONPATH=src:. $(REHEARSAL)/bin/python -m pytest -q tests/collection/test_rehearsal.py
+	$(BIN)/python benchmarks/rehearse.py --python $(REHEARSAL)/bin/python
 
 fit: $(TEST) ## Refit the shipped parameters from measured rows: make fit DATA=folder
 	$(BIN)/python benchmarks/fit.py $(DATA) $(FIT_ARGS)

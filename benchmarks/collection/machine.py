@@ -7,14 +7,13 @@ What names one machine or board (serial numbers, UUIDs, its host) is left out.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.metadata
 import os
 import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,47 +83,6 @@ def describe(device: Device, root: Path, commit: str = "") -> dict[str, Any]:
         "gpu": gpu(nvml) if device.is_cuda else None,
         "nvidia_smi": smi_text() if device.is_cuda else "",
     }
-
-
-def manifest(
-    described: Mapping[str, Any],
-    folder: Path,
-    rows: Mapping[str, int],
-    **facts: object,
-) -> dict[str, Any]:
-    """Return the whole manifest: the machine, its tables, and what the run says.
-
-    Args:
-        described: What `describe` returned.
-        folder: Where the tables are; those that are not there are left out.
-        rows: How many rows each has, by the name of its file.
-        facts: Seconds, failures, clocks: whatever else there is to say.
-
-    """
-    tables = {
-        name: {
-            "rows": count,
-            "bytes": (folder / name).stat().st_size,
-            "sha256": sha256_of(folder / name),
-        }
-        for name, count in rows.items()
-        if (folder / name).is_file()
-    }
-    return {**described, **facts, "tables": tables}
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Raises:
-        OSError: it cannot be read.
-
-    """
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def commit_of(root: Path, given: str = "") -> str:

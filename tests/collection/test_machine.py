@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import os
@@ -256,24 +255,3 @@ def test_a_checkout_without_git(
     _command(tmp_path, "git", "exit 128")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "unknown" == machine.commit_of(tmp_path)
-
-
-def test_a_manifest(tmp_path: Path) -> None:
-    """It has the rows, size and hash of each table that is there."""
-    (tmp_path / "kernels.csv").write_bytes(b"row\n" * 10)
-
-    made = machine.manifest(
-        {"schema": "x"}, tmp_path, {"kernels.csv": 9, "launches.csv": 5}, seconds=7
-    )
-
-    assert {
-        "schema": "x",
-        "seconds": 7,
-        "tables": {
-            "kernels.csv": {
-                "rows": 9,
-                "bytes": 40,
-                "sha256": hashlib.sha256(b"row\n" * 10).hexdigest(),
-            }
-        },
-    } == made
