@@ -108,11 +108,9 @@ def estimate(name: str, seconds: float) -> list[Line]:
     scale, spare = seconds / parts.WHOLE_SECONDS, 0.0
     lines: list[Line] = []
     for part in PARTS:
-        budget = part.seconds * scale
-        if part.elastic:
-            budget, spare = budget + spare, 0.0
+        budget = part.seconds * scale + spare
         line = _line(part, budget, target, device)
-        spare += budget - line.seconds
+        spare = budget - line.seconds
         lines.append(line)
     closing = parts.CLOSING_SECONDS * scale
     return [*lines, Line("archive", closing, closing, "")]

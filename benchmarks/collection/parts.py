@@ -1,7 +1,7 @@
 """The parts of a run, in their order, each with its share of the time.
 
 What comes first is worth most, and settings within a part are in order of worth, too:
-any beginning of a run is useful. Time that a part does not need goes to other kernels.
+any beginning of a run is useful.
 """
 
 from __future__ import annotations
@@ -92,14 +92,12 @@ class Part:
         name: In the manifest.
         seconds: Of a run of 470 seconds; of others in proportion.
         measure: Does it until a time on the clock of `time.monotonic`.
-        elastic: Whether it gets the time that parts before it did not need.
 
     """
 
     name: str
     seconds: float
     measure: Callable[[Run, float], None]
-    elastic: bool = False
 
 
 def floors(run: Run, end: float) -> None:
@@ -261,7 +259,7 @@ PARTS = (
     Part("workload kernels", 50, WORKLOAD_KERNELS.measure),
     Part("embedding bags", 60, BAGS.measure),
     Part("GEMMs", 35, GEMMS.measure),
-    Part("other kernels", 30, OTHERS.measure, elastic=True),
+    Part("other kernels", 30, OTHERS.measure),
     Part("sustained", 60, sustained),
     Part("ceilings", 4, ceilings_again),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import time
@@ -14,7 +15,7 @@ import attrs
 
 from collection import clock, machine, parts
 from collection.output import MANIFEST, Output, OutputError
-from collection.parts import PARTS, Part, Run
+from collection.parts import CLOSING_SECONDS, PARTS, WHOLE_SECONDS, Part, Run
 from collection.plan import planned, planned_on_cpu
 from collection.probe import probes
 from perfc.costmodels import target_of_device
@@ -76,19 +77,18 @@ class Session:
 
     def window(self) -> bool:
         """Measure all parts; return whether the device failed on the way."""
-        ends = part_ends(PARTS, self.begin, self.end)
-        return self._measured(PARTS, ends)
+        return self._measured(PARTS, part_ends(PARTS, time.monotonic(), self.end))
 
     def probe(self) -> bool:
         """Try one case of everything; return whether the device failed on the way."""
         chosen = probes(self._run)
         last = self.end - _LEAST_CLOSING
-        return self._measured(chosen, [lambda _: last] * len(chosen))
+        return self._measured(chosen, [last] * len(chosen))
 
-    def _measured(self, chosen: Sequence[Part], ends: Sequence[Any]) -> bool:
+    def _measured(self, chosen: Sequence[Part], ends: Sequence[float]) -> bool:
         try:
-            for part, end_of in zip(chosen, ends, strict=True):
-                if self._part(part, end_of(time.monotonic())):
+            for part, end in zip(chosen, ends, strict=True):
+                if self._part(part, end):
                     return True
             return False
         finally:
@@ -196,26 +196,16 @@ class Session:
 _DEVICE_FAILED, _TIME_OVER = "the device failed", "time was over"
 
 
-def part_ends(chosen: Sequence[Part], begin: float, end: float) -> list[Any]:
-    """Return for each part what its end is, of when it starts.
+def part_ends(chosen: Sequence[Part], start: float, end: float) -> list[float]:
+    """Return when parts end that begin at *start* and are all over before *end*.
 
-    A part has its share of the time. From the elastic one on ends are fixed, so that it
-    gets what those before it did not need.
+    Each has its share; one that ends early leaves the rest of it to the next.
     """
-    scale = (end - begin) / parts.WHOLE_SECONDS
-    names = [part.elastic for part in chosen]
-    first = names.index(True)
-    last = end - max(parts.CLOSING_SECONDS * scale, _LEAST_CLOSING)
-    ends: list[Any] = []
-    for index, part in enumerate(chosen):
-        after = sum(later.seconds for later in chosen[index + 1 :]) * scale
-        fixed = last - after
-        share = part.seconds * scale
-        if index < first:
-            ends.append(lambda now, s=share: min(now + s, last))
-        else:
-            ends.append(lambda _, f=fixed: f)
-    return ends
+    closing = CLOSING_SECONDS * (end - start) / WHOLE_SECONDS
+    last = end - max(closing, _LEAST_CLOSING)
+    scale = (last - start) / sum(part.seconds for part in chosen)
+    shares = (part.seconds * scale for part in chosen)
+    return [*itertools.accumulate(shares, initial=start)][1:]
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:

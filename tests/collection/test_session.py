@@ -35,7 +35,7 @@ def _run(folder: Path, *chosen: tuple[str, Measure], seconds: float = 30.0) -> A
     begin = time.monotonic()
     run = session.Session(made, "cpu", begin, begin + seconds)
     listed = [parts.Part(name, 1.0, measure) for name, measure in chosen]
-    ends = [lambda now: now + seconds] * len(listed)
+    ends = [begin + seconds] * len(listed)
     try:
         failed = run._measured(listed, ends)  # noqa: SLF001 - of a script
     finally:
@@ -136,25 +136,18 @@ def test_what_an_earlier_run_says_is_kept(tmp_path: Path) -> None:
     assert ("cpu", "perfc.collection/2") == (found["kind"], found["schema"])
 
 
-def test_spare_time_goes_to_other_kernels() -> None:
-    """Early parts have their share from when they start; later ones fixed ends."""
-    ends = session.part_ends(parts.PARTS, 100.0, 570.0)
+def test_every_part_has_its_share() -> None:
+    """In a run of 470 seconds as planned; in a shorter one in proportion."""
     names = [part.name for part in parts.PARTS]
-    end_of = dict(zip(names, ends, strict=True))
+    ends = dict(zip(names, session.part_ends(parts.PARTS, 100.0, 570.0), strict=True))
 
-    assert 125 == end_of["floors"](100.0)
-    assert 320 == end_of["workloads"](150.0)
-    assert end_of["other kernels"](0.0) == end_of["other kernels"](400.0) == 500
-    assert (560, 564) == (end_of["sustained"](0.0), end_of["ceilings"](0.0))
-    assert 564 == end_of["workloads"](480.0)
-
-
-def test_a_short_run_has_all_parts() -> None:
-    """Budgets shrink with the seconds there are."""
-    ends = session.part_ends(parts.PARTS, 0.0, 120.0)
-    now = 0.0
-    for end_of in ends:
-        assert now + 1 <= (now := end_of(now)) <= 117
+    assert pytest.approx(125) == ends["floors"]
+    assert pytest.approx(325) == ends["workloads"]
+    assert pytest.approx(564) == ends["ceilings"]
+    short = session.part_ends(parts.PARTS, 10.0, 120.0)
+    assert pytest.approx(117) == short[-1]
+    assert pytest.approx(10 + 107 * 25 / 464) == short[0]
+    assert sorted(short) == short
 
 
 def test_what_a_window_on_a_gpu_yields(capsys: pytest.CaptureFixture[str]) -> None:
