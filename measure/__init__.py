@@ -26,7 +26,7 @@ from perfc.measure.subject import Subject, find_subject
 from perfc.measure.suite import SUITES, runs, suite
 from perfc.measure.timing import Timer, percentiles
 from perfc.measure.workload import Keep, WorkloadRun
-from perfc.measure.workload_table import WORKLOAD_TABLE
+from perfc.measure.workload_table import WORKLOAD_TABLE, workload_table
 
 __all__ = [
     "ATTENTION",
@@ -71,4 +71,5 @@ __all__ = [
     "suite",
     "target_of",
     "triangle_side",
+    "workload_table",
 ]

@@ -43,7 +43,8 @@ def pair_of(params: Record, name: str) -> tuple[int, int]:
     if isinstance(params[name], tuple):
         first, second = params.integers(name)
         return first, second
-    return (params.integer(name),) * 2
+    both = params.integer(name)
+    return both, both
 
 
 def _foreach(params: Record, size: int) -> Work:

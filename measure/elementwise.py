@@ -51,28 +51,29 @@ _THREE: Mapping[str, Callable[..., object]] = {"addcmul": torch.addcmul}
 _FUNCTIONS: Sequence[Mapping[str, Callable[..., object]]] = (_NONE, _ONE, _TWO, _THREE)
 """By the number of tensors that are read, and by kind: what suites choose from."""
 
-_NO_MEAN = 0
-"""Of a loss: a number for each element."""
-
-_OTHERS: Mapping[tuple[int, str], Callable[..., object]] = MappingProxyType(
-    {
-        (1, "sqrt"): torch.sqrt,
-        (1, "pow"): lambda x: torch.pow(x, 2.0),
-        (2, "sub"): torch.sub,
-        (2, "threshold_backward"): lambda g, y: _ATEN.threshold_backward(g, y, 0),
-        (2, "tanh_backward"): _ATEN.tanh_backward,
-        (2, "binary_cross_entropy"): lambda x, y: _ATEN.binary_cross_entropy(
-            x, y, None, _NO_MEAN
-        ),
-        (2, "binary_cross_entropy_backward"): lambda x, y: (
-            _ATEN.binary_cross_entropy_backward(x, x, y, None, _NO_MEAN)
-        ),
-        (2, "mse"): lambda x, y: _ATEN.mse_loss(x, y, _NO_MEAN),
-        (2, "mse_backward"): lambda x, y: _ATEN.mse_loss_backward(x, x, y, _NO_MEAN),
-        (3, "addcdiv"): torch.addcdiv,
-    }
+_OTHER_ONE: Mapping[str, Callable[[torch.Tensor], object]] = {
+    "sqrt": torch.sqrt,
+    "pow": lambda x: torch.pow(x, 2.0),
+}
+_OTHER_TWO: Mapping[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "sub": torch.sub,
+    "threshold_backward": lambda g, y: _ATEN.threshold_backward(g, y, 0),
+    "tanh_backward": _ATEN.tanh_backward,
+    "binary_cross_entropy": lambda x, y: _ATEN.binary_cross_entropy(x, y, None, 0),
+    "binary_cross_entropy_backward": lambda x, y: _ATEN.binary_cross_entropy_backward(
+        x, x, y, None, 0
+    ),
+    "mse": lambda x, y: _ATEN.mse_loss(x, y, 0),
+    "mse_backward": lambda x, y: _ATEN.mse_loss_backward(x, x, y, 0),
+}
+_OTHER_THREE: Mapping[str, Callable[..., object]] = {"addcdiv": torch.addcdiv}
+_OTHERS: Sequence[Mapping[str, Callable[..., object]]] = (
+    {},
+    _OTHER_ONE,
+    _OTHER_TWO,
+    _OTHER_THREE,
 )
-"""What models call besides."""
+"""What models call besides, by the same; losses are a number for each element (0)."""
 
 _SHARES = frozenset({"binary_cross_entropy", "binary_cross_entropy_backward"})
 """Kinds whose operands lie between 0 and 1."""
@@ -150,25 +151,25 @@ class Elementwise(Family):
         kind, inputs = case.params.text("kind"), case.params.integer("tensor_inputs")
         if is_special(case) or "bytes" in case.params:
             return knows(case)
-        return (inputs, kind) in _OTHERS or kind in _FUNCTIONS[inputs]
+        return kind in _OTHERS[inputs] or kind in _FUNCTIONS[inputs]
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call the function of the kind."""
         if is_special(case):
             return special_call(case, tensors)
+        if (call := with_number(case, tensors)) is not None:
+            return call
         rows, cols = case.params.integer("rows"), case.params.integer("cols")
         kind, inputs = case.params.text("kind"), case.params.integer("tensor_inputs")
         operands = [tensors.random(case.dtype, rows, cols) for _ in range(inputs)]
         if NEW in case.params:
             return functools.partial(_copy_to_new_pages, *operands)
         if "bytes" in case.params:
-            if (call := with_number(case, tensors)) is not None:
-                return call
             operands.append(tensors.random(case.dtype, cols))
             return lambda: torch.add(*operands)
         if not inputs:
             operands.append(tensors.random(case.dtype, rows, cols))
         if kind in _SHARES:
             operands = [x.sigmoid_() for x in operands]
-        function = _OTHERS.get((inputs, kind)) or _FUNCTIONS[inputs][kind]
+        function = _OTHERS[inputs].get(kind) or _FUNCTIONS[inputs][kind]
         return lambda: function(*operands)

@@ -93,9 +93,19 @@ class _Said:
     @property
     def more(self) -> int:
         """Elements that are read besides; below zero where operands are narrower."""
-        size, elements = int(bytes_of(self.case.dtype)), self.rows * self.cols
-        full = (1 + self.full_inputs) * size * elements
-        return (self.case.params.integer("bytes", full) - full) // size
+        return self._more_bytes // int(bytes_of(self.case.dtype))
+
+    @property
+    def _more_bytes(self) -> int:
+        elements = (1 + self.full_inputs) * self.rows * self.cols
+        full = int(bytes_of(self.case.dtype)) * elements
+        return self.case.params.integer("bytes", full) - full
+
+    @property
+    def has_number(self) -> bool:
+        """Whether one number is read besides: it may be wider than the tensors."""
+        wide = self._more_bytes == int(bytes_of(_WIDE)) and self.more != self.cols
+        return self.more == 1 or wide
 
     @property
     def bytes_each(self) -> int:
@@ -105,7 +115,8 @@ class _Said:
     @property
     def alone(self) -> bool:
         """Whether one operand, with a number at most, does not lie in one piece."""
-        return self.scattered and self.full_inputs == 1 and self.more <= 1
+        one = self.full_inputs == 1 and (self.has_number or self.more == 0)
+        return self.scattered and one
 
 
 @attrs.frozen(eq=False)
@@ -182,7 +193,7 @@ def _scattered(o: _Operands) -> Call:
     if o.alone:
         # One number for each row is what a mean's gradient is.
         base = o.tensors.random(o.case.dtype, o.rows, 1)
-        x = base.expand(o.rows, o.cols) if o.more else o.in_pieces()
+        x = base.expand(o.rows, o.cols) if o.has_number else o.in_pieces()
         function = _ALONE[o.kind]
         return lambda: function(x)
     a, b = _pair(o)
@@ -214,7 +225,7 @@ def with_number(case: Case, tensors: Tensors) -> Call | None:
     A row that counts the number's bytes has one; a copy then repeats it.
     """
     operands = _Operands(case, tensors)
-    if operands.more != 1:
+    if not operands.has_number:
         return None
     if not operands.full_inputs:
         one, out = tensors.random(case.dtype, 1), operands.full()

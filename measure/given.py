@@ -14,6 +14,7 @@ from perfc.measure.case import Call, Case, Family, Tensors
 from perfc.measure.design import Space
 from perfc.measure.device import Device
 
+_TORCH: Any = torch
 _ATEN: Any = torch.ops.aten
 _BACKWARD = "backward"
 _RATE = 0.01
@@ -206,10 +207,10 @@ class Coalesce(Given):
 
 def sparse_rows(indices: torch.Tensor, values: torch.Tensor, rows: int) -> torch.Tensor:
     """Return the gradient of a table of *rows* that has *values* at *indices*."""
-    checks: Any = torch.sparse.check_sparse_tensor_invariants
-    checks.disable()  # undecided, PyTorch warns
+    _TORCH.sparse.check_sparse_tensor_invariants.disable()  # undecided, PyTorch warns
     size = (rows, values.shape[1])
-    return torch.sparse_coo_tensor(indices.unsqueeze(0), values, size)
+    made: torch.Tensor = _TORCH.sparse_coo_tensor(indices[None], values, size)
+    return made
 
 
 class SparseAdd(Given):

@@ -103,8 +103,9 @@ def suite(
         UsageError: there is no such suite, or none of its ops is called so.
 
     """
-    families = [f for f in FAMILIES if not ops or f.op in ops]
-    known = sorted({family.op for family in _ALL})
+    measured = _ALL if name == WORKLOADS else FAMILIES
+    families = [f for f in measured if not ops or f.op in ops]
+    known = sorted({family.op for family in measured})
     unknown = [op for op in ops if op not in known]
     if unknown:
         msg = f"no op {', '.join(unknown)} is measured; known: {', '.join(known)}"
@@ -115,7 +116,7 @@ def suite(
         msg = f"suite {name!r}: expected {names}"
         raise UsageError(msg)
     if name == WORKLOADS:
-        pairs = workload_cases(_ALL, ops)
+        pairs = workload_cases(families, ops)
         return [(f, case) for f, case in pairs if _fits(f, case, device, limits)]
     streams = [
         _turns(index, family, device, limits, seed)

@@ -69,18 +69,18 @@ def _gather(params: Record, size: float, dtype: str) -> Work:
     """Rows that `indices` name, along `axis`; of some kinds places of several axes."""
     shape, indices = params.integers("shape"), params.integers("indices")
     axis, kind = params.integer("axis", 0), params.text("kind", "gather")
+    if not -len(shape) <= axis < len(shape):
+        msg = f"axis is {axis}, expected one of the {len(shape)} of shape"
+        raise MeasurementError(msg)
+    axis %= len(shape)
     count = math.prod(indices)
-    several = len(indices) > 1 and kind in _AT_PLACES
-    axes = indices[-1] if several else 1
-    kept = count // max(axes, 1)
-    around = 1 if kind == "gather_elements" else _around(shape, axis, axes)
-    read = size * kept * around + _INDEX_BYTES * count
-    return _work(0, read, size * kept * around)
-
-
-def _around(shape: tuple[int, ...], axis: int, axes: int) -> int:
-    """Return the elements at one place: of the axes that are not indexed."""
-    return math.prod(shape[:axis]) * math.prod(shape[axis + axes :])
+    axes = 1  # that one index numbers
+    if len(indices) > 1 and kind in _AT_PLACES:
+        *_, axes = indices
+    elements = count // max(axes, 1)
+    if kind != "gather_elements":
+        elements *= math.prod(shape[:axis]) * math.prod(shape[axis + axes :])
+    return _work(0, size * elements + _INDEX_BYTES * count, size * elements)
 
 
 def _concat(params: Record, size: float, dtype: str) -> Work:

@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 import perfc
-from perfc.measure import WORKLOAD_TABLE, Case
+from perfc.measure import WORKLOAD_TABLE, Case, workload_table
 from perfc.tools import conversions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -100,7 +100,7 @@ class Tables:
         made, others = self.compositions[setting], self.left_out[setting]
         calls = " ".join(f"{number}:{made[number]}" for number in sorted(made))
         besides = "; ".join(f"{name}:{others[name]}" for name in sorted(others))
-        return (*(getattr(setting, name) for name in _SETTING), calls, besides)
+        return (*_named(setting).values(), calls, besides)
 
     def report(self) -> Iterator[str]:
         """Yield what is covered, setting by setting, and what there is to measure."""
@@ -115,6 +115,28 @@ class Tables:
             yield f"{count:5} {op}, {total_s * 1e3:.1f} ms once each"
         total_s = sum(self.seconds.values())
         yield f"{len(self.numbers)} cases, {total_s * 1e3:.1f} ms once each on {TARGET}"
+
+
+def composition_of(setting: Planned) -> Counter[Case]:
+    """Return how often a planned setting makes each call, as the tables have it.
+
+    Raises:
+        LookupError: the tables do not have the setting.
+
+    """
+    cases = [Case(*row) for row in workload_table()]
+    wanted = _named(_chosen(setting))
+    with COMPOSITIONS.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if wanted == {name: row[name] for name in _SETTING}:
+                pairs = (pair.split(":") for pair in row["calls"].split())
+                return Counter({cases[int(n)]: int(count) for n, count in pairs})
+    msg = f"{COMPOSITIONS} has no {setting}"
+    raise LookupError(msg)
+
+
+def _named(setting: Planned) -> dict[str, str]:
+    return {name: str(getattr(setting, name)) for name in _SETTING}
 
 
 def _chosen(setting: Planned) -> Planned:

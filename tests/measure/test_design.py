@@ -83,7 +83,7 @@ def test_the_design_is_the_same_every_time() -> None:
 @pytest.mark.parametrize("name", ["quick", "full"])
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "cuda"])
 def test_a_suite(name: str, device: Device) -> None:
-    """No case twice, none beyond the limits, and a third is held out."""
+    """No case twice, none beyond the limits; a third is held out, as are models'."""
     limits = SUITES[device.kind, name]
     found = _suite(name, device)
     cases = [case for _, case in found]
@@ -94,7 +94,7 @@ def test_a_suite(name: str, device: Device) -> None:
     ) / len(cases)
     assert {case.split for case in cases[:30]} == {"fit", "test"}
     for family, case in found:
-        assert case.split == split_of(case.op, case.params)
+        assert case.split in {TEST, split_of(case.op, case.params)}
         assert case.work.flops <= limits.flops
         assert case.work.bytes <= limits.bytes
         assert family.memory_bytes(case) <= limits.memory

@@ -15,7 +15,7 @@ import torch
 from tests.tools.command import Command
 
 from perfc.ir import PerfcError
-from perfc.measure import Device, KernelRun, open_device, suite, target_of
+from perfc.measure import Case, Device, KernelRun, open_device, suite, target_of
 from perfc.measure.case import Tensors  # not public
 from perfc.measure.clocks import Clock, ClockReader  # not public
 from perfc.measure.rounds import ROUNDS, Prepared  # not public
@@ -26,7 +26,6 @@ from perfc.measurements import (
     RowWriter,
     kernel_of,
     read_rows,
-    split_of,
     write_rows,
 )
 
@@ -61,7 +60,7 @@ def test_rows_of_a_short_run(command: Command, tmp_path: Path, name: str) -> Non
     for row in rows:
         assert ("cpu", "memcpy", "event") == (row.target, row.op, row.timing)
         assert CPU.source == row.source
-        assert split_of(row.op, row.params) == row.split
+        assert Case(row.op, row.dtype, row.params).split == row.split
         assert row.n is not None
         assert row.n >= 2
         assert (row.p10_us or 0) <= row.latency_us <= (row.p90_us or 0)
