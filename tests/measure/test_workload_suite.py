@@ -102,7 +102,9 @@ def test_only_some_ops() -> None:
 
 def test_ops_of_models_alone_have_no_other_suite() -> None:
     """Shapes of pooling are not drawn: another suite refuses it by name."""
-    with pytest.raises(UsageError, match=r"^no op pool is measured; known: attention, "):
+    with pytest.raises(
+        UsageError, match=r"^no op pool is measured; known: attention, "
+    ):
         suite("full", GPU, ops=["pool"])
 
 
