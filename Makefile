@@ -51,6 +51,7 @@ lint: $(TEST) ## Check style, format and the layers
 types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy
 	$(BIN)/mypy tests
+	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/collection benchmarks/collect.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(TEST) ## Run the tests, without the slow ones

@@ -31,8 +31,8 @@ _ATEN: Any = torch.ops.aten
 _NONE: Mapping[str, Callable[[torch.Tensor], object]] = {"fill": torch.Tensor.zero_}
 _ONE: Mapping[str, Callable[[torch.Tensor], object]] = {
     "copy": torch.clone,
-    "add": lambda x: torch.add(x, 2.0),
-    "mul": lambda x: torch.mul(x, 2.0),
+    "add": lambda x: torch.add(x, 2),
+    "mul": lambda x: torch.mul(x, 2),
     "relu": torch.relu,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,

@@ -305,6 +305,11 @@ def _elementwise(name: str, kernel: Kernel, samples: int) -> Params:
     return params
 
 
+def _batch_norm(name: str, kernel: Kernel, samples: int) -> Params:
+    """Say of how many images: libraries choose by it."""
+    return {**kernel.params, "batch": samples}
+
+
 def _foreach(name: str, kernel: Kernel, samples: int) -> Params:
     elements = kernel.params.integer("elements")
     lists = kernel.work.bytes_read // (elements * int(bytes_of(kernel.dtype)))
@@ -322,6 +327,7 @@ def _pool_forward(name: str, kernel: Kernel, samples: int) -> Params:
 _OF_ONE: Mapping[str, Callable[[str, Kernel, int], Params]] = MappingProxyType(
     {
         "attention": _attention_forward,
+        "batch_norm": _batch_norm,
         "conv2d": _product,
         "elementwise": _elementwise,
         "foreach": _foreach,

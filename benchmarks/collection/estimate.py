@@ -14,7 +14,7 @@ import attrs
 import perfc
 from collection import parts
 from collection.parts import PARTS, Part, Shapes
-from collection.plan import Planned, planned
+from collection.plan import PASSES, Planned, planned
 from perfc.costmodels import (
     KernelTable,
     Target,
@@ -163,7 +163,7 @@ def workload_seconds(setting: Planned, target: Target) -> float:
         optimizer=setting.optimizer or None,
         batch=setting.batch,
     )
-    report = perfc.analyze(model, target, runtime=setting.runtime)
+    report = perfc.analyze(model, target, runtime=setting.runtime, passes=PASSES)
     one = report.time_us * 1e-6
     timed = parts.WARM_UP + min(parts.ITERATIONS, parts.WORKLOAD_SECONDS / one)
     iterations = timed + parts.PROFILED + _PROFILER_ITERATIONS

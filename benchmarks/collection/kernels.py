@@ -30,7 +30,7 @@ from perfc.tools import conversions
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from collection.calls import Call, calls_of
-from collection.plan import Planned, planned
+from collection.plan import PASSES, Planned, planned
 
 TARGET = "h100-sxm-80g"
 
@@ -115,7 +115,9 @@ def analyzed(setting: Planned) -> perfc.Report:
         optimizer=setting.optimizer or None,
         transforms=conversions(setting.dtype),
     )
-    return perfc.analyze(model, TARGET, dtype=setting.dtype, runtime=setting.runtime)
+    return perfc.analyze(
+        model, TARGET, dtype=setting.dtype, runtime=setting.runtime, passes=PASSES
+    )
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - of JSON

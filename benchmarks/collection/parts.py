@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 import attrs
@@ -19,7 +19,7 @@ from collection.output import Output, OutputError
 from collection.plan import Planned
 from collection.sustained import run as run_loads
 from collection.sustained_loads import loads_of
-from perfc.ir import PerfcError, Record
+from perfc.ir import AttrValue, PerfcError, Record
 from perfc.measure import (
     Case,
     Device,
@@ -280,7 +280,10 @@ def ceilings_of(device: Device) -> dict[str, object]:
     side = _SIDE if device.is_cuda else _CPU_SIDE
     dtype = "bf16" if device.is_cuda else "fp32"
     copied = _timed(device, "memcpy", "fp32", {"bytes": nbytes, "kind": "d2d"})
-    sizes = {"b": 1, "m": side, "n": side, "k": side, "layout": "nn"}
+    sizes: Mapping[str, AttrValue] = {
+        "b": 1, "m": side, "n": side, "k": side,
+        "layout": "nn",
+    }
     product = _timed(device, "gemm", dtype, sizes)
     return {
         "copy_bytes": nbytes,
@@ -294,7 +297,7 @@ def ceilings_of(device: Device) -> dict[str, object]:
 
 
 def _timed(
-    device: Device, op: str, dtype: str, params: dict[str, int | str]
+    device: Device, op: str, dtype: str, params: Mapping[str, AttrValue]
 ) -> tuple[float, float | None]:
     family = next(f for f, _ in suite("quick", device, (op,)) if f.op == op)
     timer = Timer(device, 0.05)

@@ -11,6 +11,9 @@ from itertools import product
 
 import attrs
 
+PASSES = ("lower-kernels{large-arguments=true}",)
+"""For `perfc analyze`: what PyTorch is known to do where it is built with CUDA 13."""
+
 _MODES = ("training", "inference")
 _RUNTIMES = ("eager", "cudagraph")
 

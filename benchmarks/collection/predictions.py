@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from collection.plan import Planned
+from collection.plan import PASSES, Planned
 from collection.predicted import (
     INPUTS,
     CallCount,
@@ -148,7 +148,12 @@ def _report(name: str, params: Record, setting: Planned, target: str) -> Report:
     what = (setting.batch, setting.mode, setting.optimizer, setting.dtype)
     model = _loaded(f"{name}:{text}", *what)
     return analyze(
-        model, target, runtime=setting.runtime, dtype=setting.dtype, inputs=INPUTS
+        model,
+        target,
+        runtime=setting.runtime,
+        dtype=setting.dtype,
+        inputs=INPUTS,
+        passes=PASSES,
     )
 
 

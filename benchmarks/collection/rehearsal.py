@@ -114,7 +114,10 @@ def rejected_calls(cases: Sequence[tuple[Family, Case]]) -> Iterator[tuple[Case,
             yield case, f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-class Uncapturable(TorchDispatchMode):
+_Mode: Any = TorchDispatchMode  # its methods have no types
+
+
+class Uncapturable(_Mode):  # type: ignore[misc]  # a base class without types
     """Notes what a CUDA graph cannot hold of what runs inside.
 
     Attributes:
@@ -183,4 +186,5 @@ def _uncapturable(
             iteration()  # makes gradients and states
             seen.found.clear()
             iteration()
-    return seen.found
+    found: list[str] = seen.found
+    return found

@@ -175,8 +175,11 @@ class Session:
             path = self.output.table(name)
             if not path.exists():
                 continue
-            schema = WORKLOADS if name == "workloads" else MEASUREMENTS
-            found = read_rows(path, schema)
+            found: list[Any] = (
+                read_rows(path, WORKLOADS)
+                if name == "workloads"
+                else read_rows(path, MEASUREMENTS)
+            )
             rows[path.name] = len(found)
             clocks += [row.sm_clock_mhz for row in found if row.sm_clock_mhz]
             throttled += sum(row.throttled is True for row in found)
