@@ -281,7 +281,10 @@ def ceilings_of(device: Device) -> dict[str, object]:
     dtype = "bf16" if device.is_cuda else "fp32"
     copied = _timed(device, "memcpy", "fp32", {"bytes": nbytes, "kind": "d2d"})
     sizes: Mapping[str, AttrValue] = {
-        "b": 1, "m": side, "n": side, "k": side,
+        "b": 1,
+        "m": side,
+        "n": side,
+        "k": side,
         "layout": "nn",
     }
     product = _timed(device, "gemm", dtype, sizes)

@@ -20,7 +20,7 @@ from perfc.ir import PerfcError
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 output: Any = importlib.import_module("collection.output")
 
-MANIFEST = {"kind": "cpu", "runs": []}
+MANIFEST: dict[str, object] = {"kind": "cpu", "runs": []}
 
 
 def _opened(folder: Path, device: str = "cpu") -> Any:  # noqa: ANN401 - a script's class

@@ -44,8 +44,9 @@ def _run(folder: Path, *chosen: tuple[str, Measure], seconds: float = 30.0) -> A
 
 
 def _last(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text())["runs"]
-    return found[-1]
+    runs: list[dict[str, Any]]
+    runs = json.loads((folder / "manifest.json").read_text())["runs"]
+    return runs[-1]
 
 
 def _endings(run: dict[str, Any]) -> dict[str, str]:
@@ -186,8 +187,12 @@ def test_one_line_for_what_cannot_be_done(
     said: str,
 ) -> None:
     """No such target, no GPU: a line, and the exit code of perfc's errors."""
-    monkeypatch.setattr(clock, "end_when_asked", lambda: None)
-    monkeypatch.setattr(clock, "watch", lambda *_: None)
+
+    def nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(clock, "end_when_asked", nothing)
+    monkeypatch.setattr(clock, "watch", nothing)
     given = [str(tmp_path) if word == "OUT" else word for word in arguments]
 
     assert collect.main(given) in {1, 2}
@@ -212,7 +217,11 @@ def test_a_gpu_that_failed_is_tried_in_a_new_context(
 ) -> None:
     """The same program with the time that is left; not for ever."""
     started: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, command: started.append(command))
+
+    def start(program: str, command: list[str]) -> None:
+        started.append(command)
+
+    monkeypatch.setattr(os, "execv", start)
     monkeypatch.setenv("PERFC_COLLECT_RESTARTS", "0")
     options = collect._options(  # noqa: SLF001 - of a script
         ["--window", "--device", "cuda", "--out", str(tmp_path)]

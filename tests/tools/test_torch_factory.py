@@ -277,10 +277,14 @@ def test_measuring_works_with_an_older_pytorch(
     rows = tmp_path / "rows.csv"
     arguments = ["measure", "kernels", "--device", "cpu", "--op", "softmax"]
     arguments += ["--minutes", "0.001", "-o", str(rows)]
-    monkeypatch.setattr("perfc.tools.torch_source.version", lambda _: "2.6.0")
+    found = ["2.6.0", "2.5.1"]
+
+    def next_one(name: str) -> str:
+        return found.pop(0)
+
+    monkeypatch.setattr("perfc.tools.torch_source.version", next_one)
     assert 0 == command(*arguments).code
 
-    monkeypatch.setattr("perfc.tools.torch_source.version", lambda _: "2.5.1")
     done = command(*arguments)
     assert 1 == done.code
     said = "measuring needs PyTorch 2.6 or newer, found 2.5.1: pip install --upgrade"
