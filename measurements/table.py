@@ -212,10 +212,11 @@ def _parquet_of(rows: Sequence[Row], schema: Schema[Row]) -> bytes:
     ]
     layout = pyarrow.schema(fields, {_SCHEMA_KEY: schema.name.encode()})
     cells = [schema.cells_of(row) for row in rows]
-    stream = io.BytesIO()
+    stream = pyarrow.BufferOutputStream()
     table = pyarrow.Table.from_pylist(cells, schema=layout)
     parquet.write_table(table, stream, compression="zstd")
-    return stream.getvalue()
+    written: bytes = stream.getvalue().to_pybytes()
+    return written
 
 
 def parquet_table(
@@ -229,7 +230,7 @@ def parquet_table(
     """
     pyarrow, parquet = _pyarrow()
     try:
-        file = parquet.ParquetFile(io.BytesIO(data))
+        file = parquet.ParquetFile(_copied(pyarrow, data))
         names = file.schema_arrow.names
         kept = names if columns is None else [n for n in names if n in columns]
         table = file.read(kept)
@@ -242,3 +243,14 @@ def parquet_table(
         msg = f"a table in {named.decode(errors='replace')}, expected {schema}"
         raise MeasurementError(msg)
     return table
+
+
+def _copied(pyarrow: Any, data: bytes) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a reader of a copy in pyarrow's own memory.
+
+    What is Python's can be given back by one of pyarrow's threads, which aborts the
+    process when it is at its end.
+    """
+    stream = pyarrow.BufferOutputStream()
+    stream.write(data)
+    return pyarrow.BufferReader(stream.getvalue())

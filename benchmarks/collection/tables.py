@@ -180,7 +180,7 @@ def _parquet_of(layout: Format, columns: Mapping[str, Column]) -> bytes:
     types = [(f.name, arrow.type_for_alias(_ARROW[f.kind])) for f in layout.fields]
     schema = arrow.schema(types, {_SCHEMA_KEY: layout.name.encode()})
     arrays = [_arrow_array(arrow, f, columns[f.name]) for f in layout.fields]
-    stream = io.BytesIO()
+    stream = arrow.BufferOutputStream()
     parquet.write_table(
         arrow.table(arrays, schema=schema),
         stream,
@@ -191,7 +191,8 @@ def _parquet_of(layout: Format, columns: Mapping[str, Column]) -> bytes:
             f.name: _ENCODINGS[f.kind] for f in layout.fields if f.kind in _ENCODINGS
         },
     )
-    return stream.getvalue()
+    written: bytes = stream.getvalue().to_pybytes()
+    return written
 
 
 def _arrow_array(arrow: Any, field: Field, column: Column) -> Any:  # noqa: ANN401 - pyarrow has no types
@@ -203,15 +204,18 @@ def _arrow_array(arrow: Any, field: Field, column: Column) -> Any:  # noqa: ANN4
 
 def _parquet_columns(data: bytes, layout: Format) -> dict[str, Column]:
     arrow, parquet = _pyarrow()
-    file = parquet.ParquetFile(arrow.BufferReader(data))
-    names: list[str] = file.schema_arrow.names
-    _require(layout, names)
+    # A thread of pyarrow that gives back what is Python's aborts a process at its end.
+    stream = arrow.BufferOutputStream()
+    stream.write(data)
+    file = parquet.ParquetFile(arrow.BufferReader(stream.getvalue()))
+    _require(layout, file.schema_arrow.names)
     metadata: Mapping[bytes, bytes] = file.schema_arrow.metadata or {}
     named = metadata.get(_SCHEMA_KEY, b"")
     if named != layout.name.encode():
         msg = f"found one in {named.decode(errors='replace') or 'no format of perfc'}"
         raise ValueError(msg)
-    table = file.read([field.name for field in layout.fields])
+    names = [field.name for field in layout.fields]
+    table = file.read(names)
     return {f.name: _column_of(f, table.column(f.name)) for f in layout.fields}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -237,3 +238,21 @@ def test_structures_of_parquet_are_no_text(tmp_path: Path, cell: object) -> None
     assert ([], {"params is not a JSON object": 1}) == (rows, unread)
     with pytest.raises(MeasurementError, match=r"row 1: params is .* JSON"):
         read_rows(path, MEASUREMENTS)
+
+
+def test_reading_beside_torch(tmp_path: Path) -> None:
+    """A process that imported torch first ends as it should."""
+    path = tmp_path / "rows.parquet"
+    write_rows(path, [ROW], MEASUREMENTS)
+    code = (
+        "import sys, torch\n"
+        "from perfc.measurements import MEASUREMENTS, read_rows\n"
+        "print(len(read_rows(sys.argv[1], MEASUREMENTS)))\n"
+    )
+
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        command, capture_output=True, check=False, text=True
+    )
+
+    assert (0, "1\n") == (done.returncode, done.stdout)
