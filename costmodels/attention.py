@@ -55,6 +55,7 @@ from perfc.costmodels.causal import keys_per_tile
 from perfc.costmodels.embedding_bag import LOAD_LATENCY_S
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.gemm import sized
+from perfc.costmodels.imagined import imagined, is_imagined
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import stream_seconds
 from perfc.costmodels.one_signature import OneSignature
@@ -165,20 +166,14 @@ class AttentionModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
+        return imagined(self._known, _fastest, kernels, target)
+
+    def _known(self, kernels: KernelTable, target: Target) -> Estimate:
         efficient = np.asarray(is_efficient(kernels.signatures, target))
+        older = ~np.asarray(is_newest(kernels.signatures, target))
         architecture = target.device.architecture
         flash = flash_parameters(architecture)
-        seconds = attention_seconds(kernels, target, flash)
-        older = ~np.asarray(is_newest(kernels.signatures, target))
-        for other, parameters, tiles in (
-            (older, older_parameters(), FLASH_2),
-            (efficient, EFFICIENT, EFFICIENT_TILES),
-        ):
-            if other.any():
-                other_s = _formula_seconds(
-                    kernels.signatures, target, parameters, tiles, ARRAYS
-                )
-                seconds = np.where(other, other_s, seconds)
+        seconds = _by_kernel(kernels, target, fastest=False)
         measured = measured_rows(kernels, target)
         if measured.any():
             rows = np.flatnonzero(measured)
@@ -202,8 +197,10 @@ class AttentionModel:
         """Whether it claims one kernel."""
         return one.runs_on(target) and all(map(one.given, _SIZES))
 
-    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
-        """Price one kernel."""
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Price one kernel, on a known GPU."""
+        if is_imagined(target):
+            return None
         architecture = target.device.architecture
         if is_efficient(one, target):
             seconds = _formula_seconds(one, target, EFFICIENT, EFFICIENT_TILES, FLOATS)
@@ -225,6 +222,32 @@ class AttentionModel:
             sigmas = flash.sigma_shared, flash.sigma_independent
             return Priced(seconds, *sigmas, Provenance.FITTED)
         return Priced(seconds, UNSEEN_SIGMA, UNSEEN_SIGMA, Provenance.ANALYTIC)
+
+
+def _fastest(kernels: KernelTable, target: Target) -> Floats:
+    return _by_kernel(kernels, target, fastest=True)
+
+
+def _by_kernel(kernels: KernelTable, target: Target, *, fastest: bool) -> Floats:
+    """Return what the formula says, with the parameters of the kernel that runs."""
+    signatures = kernels.signatures
+    flash = flash_parameters(target.device.architecture)
+    tiles = flash_tiles(target.device)
+    seconds = _formula_seconds(
+        signatures, target, flash, tiles, ARRAYS, fastest=fastest
+    )
+    older = ~np.asarray(is_newest(signatures, target))
+    efficient = np.asarray(is_efficient(signatures, target))
+    for other, parameters, own in (
+        (older, older_parameters(), FLASH_2),
+        (efficient, EFFICIENT, EFFICIENT_TILES),
+    ):
+        if other.any():
+            other_s = _formula_seconds(
+                signatures, target, parameters, own, ARRAYS, fastest=fastest
+            )
+            seconds = np.where(other, other_s, seconds)
+    return seconds
 
 
 def attention_seconds(
@@ -262,12 +285,14 @@ class _Blocks(NamedTuple, Generic[Number]):
     """Start and end of a block."""
 
 
-def _formula_seconds(
+def _formula_seconds(  # noqa: PLR0913 - all are of one formula
     kernels: Signatures[Number],
     target: Target,
     parameters: AttentionParameters,
     tiles: AttentionTiles,
     maths: Maths[Number],
+    *,
+    fastest: bool = False,
 ) -> Number:
     blocks = _blocks(kernels, target, parameters, tiles, maths)
     read_s = stream_seconds(kernels.bytes, target, maths)
@@ -278,6 +303,9 @@ def _formula_seconds(
         busy_s, splits = _split_seconds(blocks, sms, tiles, maths)
         combine_s = maths.where(splits > 1, parameters.combine_s, 0.0)
         found = maths.most(busy_s, moved_s) + combine_s
+        if fastest:  # which need not split
+            whole_s = _whole_seconds(blocks, sms, maths)
+            found = maths.least(found, maths.most(whole_s, moved_s))
         few = blocks.queries <= tiles.few_queries
         if maths.any(few):
             few_s = _few_seconds(blocks, read_s, sms, parameters, tiles, maths)
@@ -384,13 +412,18 @@ def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     first = own + kv_heads * maths.least(blocks.kv_len, blocks.keys)
     first = first / (own + kv_heads * blocks.kv_len)
     moved_s = read_s * (1 + (1 / parameters.memory_share - 1) * first)
-    each_s = steps * blocks.rows * blocks.row_s + blocks.fill_s
-    whole_s = most(_waves(blocks.number / sms, maths) * each_s, moved_s)
+    whole_s = most(_whole_seconds(blocks, sms, maths), moved_s)
     rows = maths.where(blocks.narrow, tiles.few_rows[0], tiles.few_rows[1])
     dealt_s = ceil(blocks.number * steps / sms) * rows * blocks.row_s
     dealt_s = dealt_s + ceil(blocks.number / sms) * blocks.fill_s
     dealt_s = most(dealt_s, moved_s) + parameters.combine_s
     return maths.where(steps > 1, maths.least(whole_s, dealt_s), whole_s)
+
+
+def _whole_seconds(blocks: _Blocks[Number], sms: int, maths: Maths[Number]) -> Number:
+    """Return how long SMs are busy with blocks that are not split."""
+    each_s = blocks.steps * blocks.rows * blocks.row_s + blocks.fill_s
+    return _waves(blocks.number / sms, maths) * each_s
 
 
 def _waves(full: Number, maths: Maths[Number]) -> Number:

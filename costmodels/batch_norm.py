@@ -20,6 +20,7 @@ import numpy as np
 
 from perfc.costmodels.extrapolation import trust
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
+from perfc.costmodels.nominal import as_known
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
     Estimate,
@@ -102,7 +103,8 @@ class BatchNormModel:
         moved = kernels.bytes + maths.where(held, 0.0, kernels.bytes_read)
         backward = kernels.text("phase", "forward") == "backward"
         spread = maths.where(backward, self.spread_backward, self.spread)
-        blocks = maths.least(channels / target.device.sm_count, BLOCKS_PER_SM)
+        # Of more SMs than it was measured with none takes from the others.
+        blocks = maths.least(channels / as_known(target).device.sm_count, BLOCKS_PER_SM)
         share = maths.where(held, self.held_share, self.share)
         share = share * (blocks / (blocks + spread))
         floor_s = target.device.kernel_floor_s + self.start_s

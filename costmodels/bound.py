@@ -92,9 +92,16 @@ def at_least_bound_of_one(seconds: float, one: OneSignature, target: Target) -> 
 
 
 def _levels(target: Target) -> list[tuple[int, float]]:
-    """Return the capacity and the rate of each memory, fastest first."""
-    memories = target.device.memories
-    return [(memory.capacity_bytes, memory.bytes_per_s) for memory in memories]
+    """Return the capacity of each memory, fastest first, and at what rate it is read.
+
+    No cache makes what lies behind it slower.
+    """
+    found: list[tuple[int, float]] = []
+    rate = 0.0
+    for memory in reversed(target.device.memories):
+        rate = max(rate, memory.bytes_per_s)
+        found.insert(0, (memory.capacity_bytes, rate))
+    return found
 
 
 def lower_bound_of_one(one: OneSignature, target: Target) -> float:
@@ -115,9 +122,9 @@ def _bound_s(
 ) -> Number:
     device, op = target.device, kernels.op
     moved_s = moved / device.memory.bytes_per_s
-    for memory in reversed(device.memories):
-        held = moved <= memory.capacity_bytes
-        moved_s = maths.where(held, moved / memory.bytes_per_s, moved_s)
+    for capacity_bytes, bytes_per_s in reversed(target.once(_levels)):
+        held = moved <= capacity_bytes
+        moved_s = maths.where(held, moved / bytes_per_s, moved_s)
     flops = _unavoidable_flops(kernels, maths)
     limit = kernels.limit_flops_per_s(target)
     tripled = (op == "attention") & (kernels.math == "fp32")

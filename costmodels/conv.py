@@ -30,6 +30,7 @@ from perfc.costmodels.gemm import (
     math_seconds,
     sized,
 )
+from perfc.costmodels.imagined import imagined, is_imagined
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_machine import Size
@@ -90,21 +91,12 @@ class ConvModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        windows = _windows(kernels)
+        return imagined(self._known, self._fastest, kernels, target)
+
+    def _known(self, kernels: KernelTable, target: Target) -> Estimate:
+        seconds = self._call_seconds(kernels, target, fastest=False)
         simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
-        tiled = np.asarray(_is_tiled(kernels.signatures, windows), dtype=np.bool_)
-        seconds = np.empty(len(kernels))
-        if len(rows := np.flatnonzero(tiled)):
-            part, sides = kernels.take(rows), windows[rows]
-            seconds[rows] = self._tiled_seconds(part.signatures, sides, target, ARRAYS)
-        if len(rows := np.flatnonzero(~tiled)):
-            part, sides = kernels.take(rows), windows[rows]
-            products = _as_products(part, sides, target)
-            plain_s = math_seconds(products, simt[rows], target)
-            seconds[rows] = self._as_convolution(
-                plain_s, part.signatures, target, ARRAYS
-            )
-        seconds = np.maximum(seconds, lower_bound(kernels, target))
+        tiled = _is_tiled(kernels.signatures, _windows(kernels))
         # Of kernels on tensor cores the rows are plain products, without layouts.
         left_s = np.where(simt, without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
@@ -118,12 +110,37 @@ class ConvModel:
             [Provenance.ANALYTIC if b else provenance for b in backward.tolist()],
         )
 
+    def _fastest(self, kernels: KernelTable, target: Target) -> Floats:
+        return self._call_seconds(kernels, target, fastest=True)
+
+    def _call_seconds(
+        self, kernels: KernelTable, target: Target, *, fastest: bool
+    ) -> Floats:
+        """Return the seconds of each call, the kernels beside it among them."""
+        windows = _windows(kernels)
+        simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
+        tiled = np.asarray(_is_tiled(kernels.signatures, windows), dtype=np.bool_)
+        seconds = np.empty(len(kernels))
+        if len(rows := np.flatnonzero(tiled)):
+            part, sides = kernels.take(rows), windows[rows]
+            seconds[rows] = self._tiled_seconds(part.signatures, sides, target, ARRAYS)
+        if len(rows := np.flatnonzero(~tiled)):
+            part, sides = kernels.take(rows), windows[rows]
+            products = _as_products(part, sides, target)
+            plain_s = math_seconds(products, simt[rows], target, fastest=fastest)
+            seconds[rows] = self._as_convolution(
+                plain_s, part.signatures, target, ARRAYS
+            )
+        return np.maximum(seconds, lower_bound(kernels, target))
+
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
         return bool(sized(one, target, _SIZES))
 
-    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
-        """Price one kernel."""
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Price one kernel, on a known GPU."""
+        if is_imagined(target):
+            return None
         window = _window(one.kernel)
         tiled = _is_tiled(one, window)
         simt = bool(_without_tensor_cores(one))

@@ -23,6 +23,7 @@ Those here are round numbers for the generic machine of `targets/cpu.toml`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -30,7 +31,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.cpu_amounts import amounts_of
+from perfc.costmodels.cpu_amounts import amounts_of, vector_lanes
 from perfc.costmodels.family import SERIES_KINDS, Family, family_of
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import (
@@ -233,6 +234,9 @@ of a convolution were read off profiled steps of the models of
 these.
 """
 
+_CORES = tuple(sorted({2**i for i in range(13)} | {3 * 2**i for i in range(11)}))
+"""Numbers of cores that a kernel may be given where that is free."""
+
 _SIGMA_SHARED, _SIGMA_OWN = 0.35, 0.4
 """Chosen, not fitted: CPUs differ by more than GPUs of one maker."""
 
@@ -275,21 +279,53 @@ class CpuModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows, by the profile's coefficients where it has any."""
-        fits = [target.fits.of(kernel) for kernel in kernels.kernels]
-        terms = [
-            shipped_terms(family_of(kernel))
-            if fit is None or fit.is_correction
-            else fit.values
-            for kernel, fit in zip(kernels.kernels, fits, strict=True)
-        ]
         count = len(kernels)
         return Estimate(
-            seconds_of(amounts_of(kernels, target), terms),
+            _seconds(kernels, target),
             np.full(count, _SIGMA_SHARED),
             np.full(count, _SIGMA_OWN),
             [self.name] * count,
             [Provenance.ANALYTIC] * count,
         )
+
+
+def _seconds(kernels: KernelTable, target: Target) -> Floats:
+    terms = _terms_of(kernels, target)
+    known = target.unset
+    if known is None or known.device == target.device:
+        return seconds_of(amounts_of(kernels, target), terms)
+    # What fields set by hand change, on the price of the known processor.
+    lanes = vector_lanes(known)
+    before_s = _fastest(kernels, known, terms, lanes)
+    changed = _fastest(kernels, target, terms, lanes) / before_s
+    return seconds_of(amounts_of(kernels, known), terms) * changed
+
+
+def _terms_of(kernels: KernelTable, target: Target) -> list[Terms]:
+    fits = [target.fits.of(kernel) for kernel in kernels.kernels]
+    return [
+        shipped_terms(family_of(kernel))
+        if fit is None or fit.is_correction
+        else fit.values
+        for kernel, fit in zip(kernels.kernels, fits, strict=True)
+    ]
+
+
+def _fastest(
+    kernels: KernelTable, target: Target, terms: Sequence[Terms], lanes: int
+) -> Floats:
+    """Return the seconds of each kernel on as many cores as take least.
+
+    More cores cost a fork and more waiting; so many that it does not pay need not work.
+    Wider vectors compute more at a time, and need leave no more elements over.
+    """
+    cores = target.device.sm_count
+    tried = [
+        seconds_of(amounts_of(kernels, target, most, lanes), terms)
+        for most in _CORES
+        if most <= cores
+    ]
+    return functools.reduce(np.minimum, tried)
 
 
 CPU = CpuModel()

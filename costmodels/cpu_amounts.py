@@ -50,17 +50,23 @@ MOST_STEP_CALLS = 9
 """The same of other optimizers."""
 
 
-def amounts_of(kernels: KernelTable, target: Target) -> dict[str, Floats]:
+def amounts_of(
+    kernels: KernelTable,
+    target: Target,
+    most_cores: int | None = None,
+    lanes: int | None = None,
+) -> dict[str, Floats]:
     """Return how many seconds each coefficient stands for at 1, by its name.
 
-    Shape (kernels,) each.
+    Shape (kernels,) each. A kernel takes at most so many cores, in vectors of so many
+    lanes; those of the target where none are given.
     """
     device = target.device
     bags, rows = _Bags.of(kernels), _rows(kernels)
     items = _items(kernels, bags)
-    cores = cores_at_work(kernels, items, device.sm_count)
+    cores = cores_at_work(kernels, items, most_cores or device.sm_count)
     share = cores / device.sm_count
-    down, lanes = goes_down(kernels), vector_lanes(target)
+    down, lanes = goes_down(kernels), lanes or vector_lanes(target)
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(cores > 1, 1e-6, 0.0),

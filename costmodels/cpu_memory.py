@@ -65,7 +65,10 @@ def memory_amounts(
 
     """
     device = target.device
-    rate = device.l2.bytes_per_s * share
+    # Cores that are added by hand take nothing from what each reads of the caches.
+    known_cores = (target.unset or target).device.sm_count
+    known_share = np.minimum(share * device.sm_count / known_cores, 1.0)
+    rate = device.l2.bytes_per_s * known_share
     parts = np.array([_cache_parts(kernel) for kernel in kernels.kernels])
     outside = _beyond(held_bytes * parts, device.l2.capacity_bytes)
     inside_s = (1 - outside) / rate

@@ -30,6 +30,7 @@ from perfc.costmodels.lookups import (
 )
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.memory import L2_SHARE, stream_share
+from perfc.costmodels.nominal import as_known
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Estimate, KernelTable, Priced, Signatures
 from perfc.costmodels.target import Target
@@ -122,11 +123,12 @@ def _busy_seconds(
 ) -> Number:
     device, each, tables = target.device, lookups.maths, lookups.tables
     batch = lookups.batch
-    warps = device.sm_count * device.max_threads_per_sm / device.warp_size
-    live_bags = warps * OCCUPANCY
+    live_bags = _live_bags(target)
+    # More bags than that at a time would only crowd L2.
+    usual_bags = _live_bags(as_known(target))
 
     sector_bytes = each.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
-    at_once = lookups.spread(maths.least(maths.ceil(live_bags / batch), tables))
+    at_once = lookups.spread(maths.least(maths.ceil(usual_bags / batch), tables))
     held = USABLE_L2 * device.l2.capacity_bytes / (at_once * sector_bytes)
     misses = lookups.misses(held)
 
@@ -147,6 +149,13 @@ def _busy_seconds(
     chained_s = rounds * waits * LOAD_LATENCY_S
     moved_s = maths.most((gathered + streamed) / memory_rate, from_l2 / l2_rate)
     return maths.most(moved_s, chained_s)
+
+
+def _live_bags(target: Target) -> float:
+    """Return how many bags, a warp each, a GPU works on at a time."""
+    device = target.device
+    warps = device.sm_count * device.max_threads_per_sm / device.warp_size
+    return warps * OCCUPANCY
 
 
 EMBEDDING_BAG = EmbeddingBagModel()

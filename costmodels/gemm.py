@@ -19,6 +19,7 @@ from perfc.costmodels.gemm_residual import (
     known_products,
     type_of,
 )
+from perfc.costmodels.imagined import imagined, is_imagined
 from perfc.costmodels.maths import Number
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.product_layouts import across, is_across
@@ -72,6 +73,9 @@ class GemmModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
+        return imagined(self._known, _fastest, kernels, target)
+
+    def _known(self, kernels: KernelTable, target: Target) -> Estimate:
         simt = uses_simt(kernels)
         products = products_of(kernels, target)
         seconds = math_seconds(products, simt, target)
@@ -94,7 +98,9 @@ class GemmModel:
         return True
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
-        """Price a kernel whose sizes are plain numbers."""
+        """Price a kernel whose sizes are plain numbers, on a known GPU."""
+        if is_imagined(target):
+            return None
         size = _size_of(one, target)
         if size is None:
             return None
@@ -117,6 +123,11 @@ class GemmModel:
             found = trusts.corrected
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
+
+
+def _fastest(kernels: KernelTable, target: Target) -> Floats:
+    products, simt = products_of(kernels, target), uses_simt(kernels)
+    return math_seconds(products, simt, target, fastest=True)
 
 
 def _correct(
@@ -239,14 +250,21 @@ def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
     return np.array([math in SIMT_MODES for _, _, math in kinds], dtype=np.bool_)[at]
 
 
-def math_seconds(products: Products, simt: NDArray[np.bool_], target: Target) -> Floats:
+def math_seconds(
+    products: Products,
+    simt: NDArray[np.bool_],
+    target: Target,
+    *,
+    fastest: bool = False,
+) -> Floats:
     """Return the duration of each product, with the parameters of its math mode."""
     vector, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
     if simt.all():
-        return simt_seconds(products, target, vector)
-    seconds = tensor_seconds(products, target, tensor)
+        return simt_seconds(products, target, vector, fastest=fastest)
+    seconds = tensor_seconds(products, target, tensor, fastest=fastest)
     if simt.any():
-        seconds[simt] = simt_seconds(products.part(simt), target, vector)
+        part = products.part(simt)
+        seconds[simt] = simt_seconds(part, target, vector, fastest=fastest)
     return seconds
 
 

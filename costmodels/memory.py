@@ -12,6 +12,7 @@ import attrs
 
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.maths import Maths, Number
+from perfc.costmodels.nominal import as_known
 from perfc.costmodels.target import Target
 
 
@@ -65,7 +66,8 @@ whitepaper, 2020). One elsewhere.
 
 def stream_share(target: Target, rates: MemoryRates = MEMORY_RATES) -> float:
     """Return the share of the nominal memory rate that streams reach."""
-    bus_bits = target.fields.get("gpu.memory_bus_bits", STACKED_BUS_BITS)
+    fields = as_known(target).fields  # more bits by hand make no other memory
+    bus_bits = fields.get("gpu.memory_bus_bits", STACKED_BUS_BITS)
     if isinstance(bus_bits, int | float) and bus_bits < STACKED_BUS_BITS:
         return rates.planar_share
     pascal = target.device.architecture == "Pascal"

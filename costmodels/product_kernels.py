@@ -47,6 +47,38 @@ Candidate: TypeAlias = tuple[Number, Number, Number]
 
 _ENDLESS = (math.inf, math.inf, math.inf)
 
+_EVEN_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Into how many parts a split cuts the sum where any number may be chosen."""
+
+
+def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
+    """Return the seconds of each product by the kernel, and split, that take least.
+
+    `best_of_many` is as libraries choose, on the whole: by the longest of what
+    overlaps, at the boost clock, and a split fills all SMs. Here a better machine is
+    never slower: what is chosen on one can be chosen on it, and takes it no longer. A
+    clock that the board's power holds down slows nothing but the arithmetic.
+    """
+    work, choices = _work(sizes, machine), machine.choices
+    tiles = _tiles(sizes, choices)
+    found = _candidates(sizes.k, work, machine, tiles, None, slowed=True)
+    seconds = _together(found, machine, ARRAYS).min(axis=0)
+    most = _parts(sizes.k, choices, machine, tiles) if splits else np.ones(1)
+    for parts in _EVEN_PARTS:
+        possible = most >= parts
+        rows = np.flatnonzero(possible.any(axis=0))
+        if not len(rows):
+            break
+        some = tuple(column[rows] for column in work)
+        each = np.full((1, 1), float(parts))
+        cut = _candidates(
+            sizes.k[rows], some, machine, tiles[:, rows], each, slowed=True
+        )
+        cut_s = _together(cut, machine, ARRAYS) + machine.split_s
+        cut_s[~possible[:, rows]] = math.inf
+        seconds[rows] = np.minimum(seconds[rows], cut_s.min(axis=0))
+    return seconds + machine.start_s
+
 
 def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
     """Return the seconds of each product by its fastest kernel."""
@@ -154,12 +186,14 @@ def _parts(depth: Floats, choices: Choices, machine: Machine, tiles: Floats) -> 
     return np.maximum(parts, 1.0)
 
 
-def _candidates(
+def _candidates(  # noqa: PLR0913 - all are of one formula
     k: Floats,
     work: _Work[Floats],
     machine: Machine,
     tiles: Floats,
     parts: Floats | None,
+    *,
+    slowed: bool = False,
 ) -> Candidate[Floats]:
     """Return what each kernel takes with the sum in so many parts, or uncut.
 
@@ -177,7 +211,10 @@ def _candidates(
     outputs: Floats = np.floor(rounds) + 1.0
     outputs -= np.power(outputs - rounds, choices.steepness)
     outputs *= choices.full
-    each_s = np.ceil(depth * per_step) * step_s * choices.step + write_s
+    each_s = np.ceil(depth * per_step) * step_s * choices.step
+    if slowed:
+        each_s = _slowed(outputs * each_s, machine, ARRAYS) / outputs
+    each_s = each_s + write_s
     if stages_again:
         compute_s = outputs * (each_s + fill_s)
     else:
@@ -200,11 +237,18 @@ def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
 def _overlapped(
     found: Candidate[Number], machine: Machine, maths: Maths[Number]
 ) -> Number:
+    """Return what a kernel takes whose clock the board's power may hold down."""
+    compute_s, memory_s, loads_s = found
+    compute_s = _slowed(compute_s, machine, maths)
+    return _together((compute_s, memory_s, loads_s), machine, maths)
+
+
+def _together(
+    found: Candidate[Number], machine: Machine, maths: Maths[Number]
+) -> Number:
     """Return what a kernel takes that computes, reads and loads at the same time."""
     power, exponent = maths.power, machine.parameters.overlap
-    compute_s, memory_s, loads_s = found
-    compute_s = power(_slowed(compute_s, machine, maths), exponent)
-    memory_s, loads_s = power(memory_s, exponent), power(loads_s, exponent)
+    compute_s, memory_s, loads_s = (power(part, exponent) for part in found)
     return power(compute_s + memory_s + loads_s, 1 / exponent)
 
 

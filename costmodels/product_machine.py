@@ -10,7 +10,7 @@ import numpy as np
 
 from perfc.costmodels.maths import Number
 from perfc.costmodels.memory import L2_PARTITIONS, SHARERS
-from perfc.costmodels.nominal import nominal
+from perfc.costmodels.nominal import as_known
 from perfc.costmodels.product_parameters import GemmParameters
 from perfc.costmodels.product_tiles import Menu
 from perfc.costmodels.protocol import Floats
@@ -86,6 +86,7 @@ class Machine:
         boost: Rate of a short product over that of the sheet, whose clock is lower.
         short: Share of it that a short product reaches on this board.
         late: The same of a long one, over `short`.
+        fastest: Whether the kernel is taken that takes least (`fastest_of_many`).
 
     """
 
@@ -95,6 +96,7 @@ class Machine:
     boost: float
     short: float
     late: float
+    fastest: bool = False
 
     @functools.cached_property
     def sm_count(self) -> int:
@@ -126,12 +128,9 @@ class Machine:
     def _sharers(self) -> int:
         """Return between how many SMs the memory's rate is shared.
 
-        What an SM asks for is its own: more of them than the GPU has leave it.
+        What an SM asks for is its own: more of them than the GPU has leave it, or less.
         """
-        measured = self.target.once(nominal)
-        if measured is None:
-            return self.sm_count
-        return min(self.sm_count, measured.device.sm_count)
+        return as_known(self.target).device.sm_count
 
     @functools.cached_property
     def write_s(self) -> float:
@@ -160,7 +159,9 @@ class Machine:
         menu = self.menu
         if menu.threads is None:
             return np.full_like(menu.area, _STEEPNESS)
-        lanes = self.target.device.lanes_per_sm
+        # More lanes by hand fill an SM no later, in no math mode.
+        machine = as_known(self.target) if self.fastest else self.target
+        lanes = machine.device.lanes_per_sm
         return np.maximum(1.0, _STEEPNESS * lanes / menu.threads)
 
     @functools.cached_property

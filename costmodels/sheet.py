@@ -71,8 +71,12 @@ def load_target(
     """
     where, document = _document(name_or_path)
     if is_profile(document):
-        return _calibrated(document, where, name_or_path, overrides)
-    return build_target(document, where, overrides)
+        found = _calibrated(document, where, name_or_path, overrides)
+    else:
+        found = build_target(document, where, overrides)
+    if not overrides:
+        return found
+    return attrs.evolve(found, unset=load_target(name_or_path))
 
 
 def _document(name_or_path: str) -> tuple[str, Table]:

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple
 
 from perfc.costmodels.maths import Maths, Number
 from perfc.costmodels.memory import MemoryRates, streamed_seconds
+from perfc.costmodels.nominal import as_known
 from perfc.costmodels.scattered import late_start_s, places_seconds
 from perfc.costmodels.target import Target
 
@@ -98,7 +99,9 @@ def _reread_bytes(
     device = target.device
     rows = maths.most(stream.rows, 1.0)
     row_bytes = stream.bytes_read / rows
-    in_flight = row_bytes * maths.least(rows, kind.rows_in_flight * device.sm_count)
+    # Of more SMs than the GPU has, none need take rows that L2 cannot hold.
+    most_rows = kind.rows_in_flight * as_known(target).device.sm_count
+    in_flight = row_bytes * maths.least(rows, most_rows)
     pressure = maths.power(in_flight / device.l2.capacity_bytes, MISS_STEEPNESS)
     missed = pressure / (1 + pressure)
     return (kind.rereads * stream.bytes_read * missed) * (1.0 - stream.held)

@@ -211,6 +211,8 @@ class Target:
     """Kernels that were timed on the machine of the profile."""
     collectives: CollectiveRows | None = attrs.field(default=None, eq=False, repr=False)
     """What the profile says of collectives."""
+    unset: Target | None = attrs.field(default=None, eq=False, repr=False)
+    """The same without the fields that were set by hand; None: there are none."""
     measured_unused: int = 0
     """How many of them say nothing here, because fields were set by hand."""
 

@@ -5,6 +5,7 @@ Which kernel takes what was read off `ONEDNN_VERBOSE=1` of PyTorch 2.13.
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from perfc.costmodels import KernelTable, cost_models, load_target, price
@@ -13,7 +14,8 @@ from perfc.ir import AttrValue, Kernel, Record
 from perfc.measurements import Measurement, kernel_of
 
 AVX2 = load_target("cpu")
-AVX512 = load_target("cpu", {"gpu.lanes_per_sm": "32"})
+AVX512 = attrs.evolve(load_target("cpu", {"gpu.lanes_per_sm": "32"}), unset=None)
+"""A processor of its own."""
 TARGETS = {8: AVX2, 16: AVX512}
 CHANNELS = 192
 

@@ -78,7 +78,9 @@ def _step_s(target: Target, n: int, batch: int) -> float:
 def test_tiles_of_few_threads_for_the_lanes_leave_them_idle() -> None:
     """One tile of 128 threads on each SM: slower where an SM has as many lanes."""
     v100 = load_target("v100")
-    wide = attrs.evolve(v100, device=attrs.evolve(v100.device, lanes_per_sm=128))
+    wide = attrs.evolve(
+        v100, device=attrs.evolve(v100.device, name="wide", lanes_per_sm=128)
+    )
 
     alone, crowded = (_step_s(v100, 128, batch) for batch in (40, 80))
 
