@@ -103,6 +103,7 @@ from perfc.costmodels.models import cost_models, find_cost_models
 from perfc.costmodels.multi_tensor import MULTI_TENSOR
 from perfc.costmodels.near_rows import NEAR_ROWS, NO_WORD, NearRows, Place
 from perfc.costmodels.network import Network, networks
+from perfc.costmodels.nominal import as_known
 from perfc.costmodels.popularity import (
     Distinct,
     FbgemmAlpha,
@@ -305,6 +306,7 @@ __all__ = [
     "TimedEstimate",
     "Uniform",
     "ZipfMandelbrot",
+    "as_known",
     "as_timed",
     "assumed_system",
     "attention_features",

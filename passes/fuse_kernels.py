@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import COMPILED_GRAPH, GRAPH_LAUNCH
+from perfc.costmodels import COMPILED_GRAPH, GRAPH_LAUNCH, as_known
 from perfc.ir import (
     BUILTIN_OPS,
     BUSY_KINDS,
@@ -84,7 +84,9 @@ class FuseKernels(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Fuse the launches of every rank class."""
-        sm_count = 0 if ctx.system is None else ctx.system.device.sm_count
+        # SMs that are set by hand change no choice of kernels: as of the known GPU.
+        known = None if ctx.system is None else as_known(ctx.system)
+        sm_count = 0 if known is None else known.device.sm_count
         launches = ctx.get(LAUNCHES, program)
         fused: list[LaunchGraph] = []
         for rank, graph in zip(program.classes, launches, strict=True):
@@ -97,8 +99,8 @@ class FuseKernels(Pass):
             if any(op.name == GRAPH_LAUNCH for op in graph.ops):
                 msg = f"pass {self.name!r} comes before capture-graph, not behind it"
                 raise PipelineError(msg)
-            known = ctx.get(ELEMENTS, rank.ops).keys()
-            compiling = _Compiling(rank.ops, graph, program.bindings, known, sm_count)
+            types = ctx.get(ELEMENTS, rank.ops).keys()
+            compiling = _Compiling(rank.ops, graph, program.bindings, types, sm_count)
             fused.append(compiling.run())
         ctx.set(LAUNCHES, program, tuple(fused))
 

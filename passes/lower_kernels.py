@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Device, System, Target, assumed_system
+from perfc.costmodels import System, Target, as_known, assumed_system
 from perfc.ir import (
     AnyKey,
     Expr,
@@ -121,7 +121,7 @@ class LowerKernels(Pass):
             self.large_arguments,
             self.log_sigmoid,
         )
-        return settings if target is None else _device_settings(settings, target.device)
+        return settings if target is None else _device_settings(settings, target)
 
     def _lower(
         self,
@@ -183,17 +183,19 @@ def _system(ctx: PassContext) -> System | None:
     return system
 
 
-def _device_settings(settings: Settings, device: Device) -> Settings:
+def _device_settings(settings: Settings, target: Target) -> Settings:
     """Add what the kernels that run depend on of the device.
 
     Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of, and so
-    has a CPU.
+    has a CPU. SMs that are set by hand change no choice of kernels: of more of them a
+    library need not cut a sum into more parts.
     """
+    device = target.device
     major = device.compute_capability.partition(".")[0]
     newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
     return attrs.evolve(
         settings,
-        sm_count=device.sm_count,
+        sm_count=as_known(target).device.sm_count,
         newer_than_volta=newer,
         on_cpu=device.synchronous,
     )
