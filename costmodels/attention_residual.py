@@ -12,7 +12,6 @@ aiconfigurator's rows (Apache-2.0; CUDA graphs, vLLM 0.24: FlashAttention 3 on H
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -112,7 +111,7 @@ def corrected_second(seconds: float, kernel: OneSignature, target: Target) -> fl
     if network is None:
         return seconds
     features = _features(seconds, kernel.once(_sizes), target, FLOATS)
-    return seconds * math.exp(network.of_one(features))
+    return seconds * FLOATS.exp(network.of_one(features))
 
 
 def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
@@ -126,22 +125,21 @@ def _features(
     target: Target,
     maths: Maths[Number],
 ) -> list[Any]:
-    log2, ceil, least, most = maths.log2, maths.ceil, maths.least, maths.most
+    ceil, least, most = maths.ceil, maths.least, maths.most
     batch, heads, q_len, head_dim = sizes
     walks, sm_count = batch * heads, target.device.sm_count
     amounts = (batch, heads, walks, q_len, seconds * 1e6)
-    found: list[Any] = [log2(amount) for amount in amounts]
+    filled = [ceil(q_len / tile) * walks / sm_count for tile in _TILES]
+    waves = [part for count in filled for part in (count, count * 0.5)]
+    padded = [ceil(q_len / height) * height / q_len for height in _HEIGHTS]
+    logs = maths.logs2([*amounts, *waves, *map(ceil, waves), *padded])
+    at, count = len(amounts), len(waves)
+    full, whole = logs[at : at + count], logs[at + count : at + 2 * count]
+    found: list[Any] = logs[:at]
     found += (head_dim % 64 == 0, head_dim % 16 == 0)  # numbers with the rest
-    empty: list[Number] = []
-    full: list[Number] = []
-    for tile in _TILES:
-        count = ceil(q_len / tile) * walks / sm_count
-        for waves in (count, count * 0.5):
-            logarithm = log2(waves)
-            empty.append((waves > 1) * (log2(ceil(waves)) - logarithm))
-            full.append(least(most(logarithm, -3.0), 3.0))
     # How empty the last wave is, how full all are, and what padding adds to tiles.
-    found += empty
-    found += full
-    found += [log2(ceil(q_len / height) * height / q_len) for height in _HEIGHTS]
+    parts = zip(waves, whole, full, strict=True)
+    found += [(wave > 1) * (above - log) for wave, above, log in parts]
+    found += [least(most(log, -3.0), 3.0) for log in full]
+    found += logs[at + 2 * count :]
     return found

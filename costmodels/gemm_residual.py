@@ -143,7 +143,7 @@ class Known:
             return 1.0, False
         features = _features(modelled_s, size, turned, self.gpu, FLOATS)
         inside = self.own and self.network.covers(sizes)
-        return math.exp(self.network.of_one(features)), inside
+        return FLOATS.exp(self.network.of_one(features)), inside
 
 
 def known_products(target: Target) -> Mapping[str, Known]:
@@ -246,27 +246,28 @@ def _features(
     maths: Maths[Number],
 ) -> list[Any]:
     """Return numbers, and flags as they are: they become numbers with the rest."""
-    log2, tanh = maths.log2, maths.tanh
     per_l2, per_s, per_sm = target.once(_per_device)
     batch, m, n, k, moved, peak = size
     width = batch * mean_width(size) * per_l2
-    held = log2(moved * per_l2)
-    found: list[Any] = [
-        log2(m),
-        log2(n),
-        log2(k),
-        log2(seconds * 1e6),
-        log2(batch),
-        transposed,
-        held,
-        log2(batch * m * n * k * 2 / peak / seconds),
-        log2(moved * per_s / seconds),
-        tanh((held + _LOG2_6) * _WARM),
-        tanh((held + 1.0) * (2 * _WARM)),
-        tanh((log2(m * k * width) + _LOG2_6) * _WARM),
-        tanh((log2(k * n * width) + _LOG2_6) * _WARM),
-        tanh((log2(m * n * width) + _LOG2_6) * _WARM),
-    ]
+    log_m, log_n, log_k, log_s, log_batch, held, *logs = maths.logs2(
+        (
+            m,
+            n,
+            k,
+            seconds * 1e6,
+            batch,
+            moved * per_l2,
+            batch * m * n * k * 2 / peak / seconds,
+            moved * per_s / seconds,
+            m * k * width,
+            k * n * width,
+            m * n * width,
+        )
+    )
+    found: list[Any] = [log_m, log_n, log_k, log_s, log_batch, transposed, held]
+    found += logs[:2]
+    warm = [(held + _LOG2_6) * _WARM, (held + 1.0) * (2 * _WARM)]
+    found += maths.tanhs(warm + [(size + _LOG2_6) * _WARM for size in logs[2:]])
     found += _tiling(m, n, batch * per_sm, maths)
     # Up to so many rows libraries have kernels of their own.
     found += (m <= 1, m <= 4, m <= 8, m <= 16, m <= 32, m <= 64, m <= 128)  # noqa: PLR2004

@@ -111,7 +111,7 @@ def interval_of(
     if (found := stated(one.op, stored, batched)) is None:
         return None
     shared, own, power = found
-    factor = min(max(seconds * sizes_per_s, _LEAST), _MOST) ** power
+    factor = float(np.power(min(max(seconds * sizes_per_s, _LEAST), _MOST), power))
     if one.op == "gemm" and is_beyond(one, target):
         factor *= BEYOND
     return shared * factor, own * factor

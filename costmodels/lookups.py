@@ -7,6 +7,7 @@ counted by `unique_rows.py` and `row_cache.py`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -228,11 +229,28 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         batch=np.maximum(batch, 1.0),
         tables=counts.astype(np.float64),
         spread=lambda amounts: amounts[at],
-        per_kernel=lambda amounts: np.bincount(
-            at, weights=amounts, minlength=len(counts)
-        ).astype(np.float64, copy=False),
+        per_kernel=functools.partial(_sums, at, counts),
         maths=ARRAYS,
     )
+
+
+def _sums(at: Indices, counts: Indices, amounts: Floats) -> Floats:
+    """Return the sum over the tables of each kernel; *at*: whose each of them is.
+
+    In their order; of tables that are alike it is a product, as of one kernel.
+    """
+    found: Floats = np.bincount(at, weights=amounts, minlength=len(counts)) + 0.0
+    starts = np.cumsum(counts) - counts
+    first = amounts[np.minimum(starts, max(len(amounts) - 1, 0))]
+    equal = np.bincount(at, weights=amounts == first[at], minlength=len(counts))
+    return np.where(equal == counts, counts * first, found)
+
+
+def _sum(amounts: Floats) -> float:
+    """Return the same of one kernel."""
+    if (amounts == amounts[0]).all():
+        return float(len(amounts) * amounts[0])
+    return float(np.add.accumulate(amounts)[-1])
 
 
 def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
@@ -272,7 +290,7 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
         batch=max(batch, 1.0),
         tables=count,
         spread=np.asarray,
-        per_kernel=lambda amounts: float(np.add.reduce(amounts)),
+        per_kernel=_sum,
         maths=ARRAYS,
     )
     return each

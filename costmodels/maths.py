@@ -1,13 +1,15 @@
 """Formulas that price one kernel and arrays of kernels alike.
 
 An array of one element costs numpy as much as one of a hundred. Formulas that take
-their functions from here are written once, and price a kernel alone in plain floats.
+their functions from here are written once, and price a kernel alone in plain floats, to
+the last bit as in arrays: arithmetic, roots and rounding are exact, and of what is not
+both take numpy's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import attrs
@@ -41,6 +43,10 @@ class Maths(Generic[Number]):
     sqrt: Callable[[Number], Number]
     log1p: Callable[[Number], Number]
     expm1: Callable[[Number], Number]
+    exp: Callable[[Number], Number]
+    logs2: Callable[[Sequence[Number]], list[Number]]
+    """Logarithms of several."""
+    tanhs: Callable[[Sequence[Number]], list[Number]]
 
 
 def _one_where(
@@ -58,6 +64,32 @@ def _lesser(one: float, other: float) -> float:
 
 def _greater(one: float, other: float) -> float:
     return other if other > one else one
+
+
+def _of_one(function: np.ufunc) -> Callable[..., float]:
+    """Return numpy's function of numbers: the C library's has other last digits."""
+
+    def of_one(*numbers: float) -> float:
+        return float(function(*numbers))
+
+    return of_one
+
+
+def _of_several(function: np.ufunc) -> Callable[[Sequence[float]], list[float]]:
+    """Return the same of several numbers at a time, which takes as long as of one."""
+
+    def of_several(numbers: Sequence[float]) -> list[float]:
+        found: list[float] = function(np.array(numbers)).tolist()
+        return found
+
+    return of_several
+
+
+def _of_each(function: np.ufunc) -> Callable[[Sequence[Floats]], list[Floats]]:
+    def of_each(arrays: Sequence[Floats]) -> list[Floats]:
+        return [function(array) for array in arrays]
+
+    return of_each
 
 
 def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of many
@@ -80,21 +112,27 @@ ARRAYS: Maths[Floats] = Maths(
     sqrt=np.sqrt,
     log1p=np.log1p,
     expm1=np.expm1,
+    exp=np.exp,
+    logs2=_of_each(np.log2),
+    tanhs=_of_each(np.tanh),
 )
 FLOATS: Maths[float] = Maths(
     ceil=math.ceil,
     floor=math.floor,
-    log10=math.log10,
-    log2=math.log2,
-    tanh=math.tanh,
-    power=math.pow,
+    log10=_of_one(np.log10),
+    log2=_of_one(np.log2),
+    tanh=_of_one(np.tanh),
+    power=_of_one(np.power),
     least=_lesser,
     most=_greater,
     flag=float,
-    hypot=math.hypot,
+    hypot=_of_one(np.hypot),
     where=_one_where,
     any=bool,
     sqrt=math.sqrt,
-    log1p=math.log1p,
-    expm1=math.expm1,
+    log1p=_of_one(np.log1p),
+    expm1=_of_one(np.expm1),
+    exp=_of_one(np.exp),
+    logs2=_of_several(np.log2),
+    tanhs=_of_several(np.tanh),
 )

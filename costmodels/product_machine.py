@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Generic, NamedTuple
 
 import attrs
@@ -20,7 +21,7 @@ _SMALL_L2_BYTES = 8 << 20
 """L2 below which narrow reads of rows evict one another (V100, T4, Pascal)."""
 
 _WIDEST_LOADS = (128 + 256) / (128 * 256)
-_WARM_STEEPNESS = 8
+_WARM_SQUARINGS = 3
 
 _STEEPNESS = 3.0
 
@@ -112,6 +113,11 @@ class Machine:
     def l2_rate(self) -> float:
         """The same of L2."""
         return self.target.device.l2.bytes_per_s * self.parameters.l2_efficiency
+
+    @functools.cached_property
+    def cooling(self) -> float:
+        """The power of its duration with which a product slows down in a decade."""
+        return math.log10(self.late)
 
     @functools.cached_property
     def start_s(self) -> float:
@@ -223,7 +229,9 @@ class Machine:
         """Return the time of the bytes that must move, some of which L2 still holds."""
         per_held, cold_s, warm_s, rereads = self._reads
         moved = size.bytes
-        others = (moved * per_held) ** _WARM_STEEPNESS
+        others = moved * per_held
+        for _ in range(_WARM_SQUARINGS):
+            others = others * others
         cold = others / (1 + others)
         if rereads:
             again = size.batch * (size.m * size.k) * mean_width(size)

@@ -276,4 +276,4 @@ def _base_share(target: Target) -> float:
     device = target.device
     if device.base_clock_hz is None:
         return TYPICAL_BASE_SHARE
-    return device.base_clock_hz / device.sm_clock_hz
+    return min(1.0, device.base_clock_hz / device.sm_clock_hz)
