@@ -85,7 +85,9 @@ def measured_table(
 def _timed(rows: Observations, target: Target) -> Iterator[MeasuredKernel]:
     """Yield what each row says of its kernel alone."""
     around = 0.0 if target.device.synchronous else _AROUND
-    kernel_s = rows.measured_s - rows.offset_s
+    # What is around a short kernel is known less well than that it cannot be faster.
+    least_s = lower_bound(rows.kernels, target)
+    kernel_s = np.maximum(rows.measured_s - rows.offset_s, least_s)
     scatter = np.nan_to_num(rows.noise) * _OF_NORMAL * rows.measured_s
     sigma = np.hypot(scatter, around * rows.offset_s) / kernel_s
     listed = zip(kernel_s.tolist(), sigma.tolist(), strict=True)
@@ -124,8 +126,7 @@ def _together(found: Sequence[MeasuredKernel]) -> MeasuredKernel:
 def _why_not(rows: Observations, target: Target) -> Iterator[str]:
     """Yield why each row does not decide its kernel; nothing if it does."""
     kernels, models = rows.kernels, cost_models()
-    kernel_s = rows.measured_s - rows.offset_s
-    impossible = kernel_s < lower_bound(kernels, target)
+    impossible = rows.measured_s < lower_bound(kernels, target)
     as_timed = KernelTable(list(map(_as_timed, rows.rows, kernels.kernels)))
     ratio = price(as_timed.kernels, target, models).seconds
     ratio /= price(kernels.kernels, target, models).seconds

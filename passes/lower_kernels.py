@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
 from typing import ClassVar
 
@@ -104,16 +105,23 @@ class LowerKernels(Pass):
             raise
         ctx.set(LAUNCHES, program, tuple(lowered))
 
-    def _fp32_products(self, rates: Container[str]) -> str:
-        """Return the mode of fp32 products: rocBLAS takes AMD's matrix cores."""
-        if self.tf32 and "tf32" in rates:
+    def _fp32_products(self, target: Target | None) -> str:
+        """Return the mode of fp32 products: rocBLAS takes AMD's matrix cores.
+
+        TF32 is allowed, not asked for: where it computes no faster, as on GeForce,
+        libraries have nothing to win by its kernels, which turn layouts besides.
+        """
+        rates = {} if target is None else target.device.flops_per_s
+        known = rates if target is None else as_known(target).device.flops_per_s
+        slow = known.get("tf32", math.inf) <= known.get("fp32", 0.0)
+        if self.tf32 and "tf32" in rates and not slow:
             return "tf32"
         return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
 
     def _settings(self, target: Target | None) -> Settings:
         rates: Container[str] = () if target is None else target.device.flops_per_s
         settings = Settings(
-            self._fp32_products(rates),
+            self._fp32_products(target),
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
             "int8" if target is None or "int8" in rates else "fp32",

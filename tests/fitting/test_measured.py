@@ -8,7 +8,14 @@ import attrs
 import pytest
 from tests.fitting.rows import products
 
-from perfc.costmodels import MeasuredKernel, cost_models, load_target, price
+from perfc.costmodels import (
+    KernelTable,
+    MeasuredKernel,
+    cost_models,
+    load_target,
+    lower_bound,
+    price,
+)
 from perfc.fitting import measured_table, observe
 from perfc.ir import Kernel, Record
 from perfc.measurements import Measurement, kernel_of
@@ -120,6 +127,25 @@ def test_rows_that_cannot_be_decide_nothing() -> None:
 
     assert not table
     assert {"decide no kernel: faster than the sheet's rates allow": 1} == left_out
+
+
+def test_what_is_around_a_kernel_makes_no_row_impossible() -> None:
+    """A row at a third of the sheet's rates, most of it a gap, is lost, not refused."""
+    row = attrs.evolve(
+        _row("elementwise", kind="relu", rows=64, cols=64), timing="graph"
+    )
+    gap_s = V100.device.graph_gap_s
+    bound_s = float(lower_bound(KernelTable([kernel_of(row)]), V100)[0])
+    short = attrs.evolve(row, latency_us=(gap_s + 0.5 * bound_s) * 1e6)
+    longer = attrs.evolve(row, latency_us=(gap_s + 1.5e-6) * 1e6)
+
+    assert _table(short) == (
+        [],
+        {"decide no kernel: its time is lost in the host's": 1},
+    )
+    (found,), left_out = _table(longer)
+    assert pytest.approx(1.5e-6) == found.seconds
+    assert not left_out
 
 
 @pytest.mark.parametrize(("side", "decides"), [(700, False), (8192, True)])
