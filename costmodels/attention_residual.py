@@ -128,18 +128,23 @@ def _features(
     ceil, least, most = maths.ceil, maths.least, maths.most
     batch, heads, q_len, head_dim = sizes
     walks, sm_count = batch * heads, target.device.sm_count
-    amounts = (batch, heads, walks, q_len, seconds * 1e6)
-    filled = [ceil(q_len / tile) * walks / sm_count for tile in _TILES]
-    waves = [part for count in filled for part in (count, count * 0.5)]
-    padded = [ceil(q_len / height) * height / q_len for height in _HEIGHTS]
-    logs = maths.logs2([*amounts, *waves, *map(ceil, waves), *padded])
-    at, count = len(amounts), len(waves)
-    full, whole = logs[at : at + count], logs[at + count : at + 2 * count]
+    amounts: list[Number] = [batch, heads, walks, q_len, seconds * 1e6]
+    waves: list[Number] = []
+    for tile in _TILES:
+        count = ceil(q_len / tile) * walks / sm_count
+        waves += (count, count * 0.5)
+    padded: list[Number] = [
+        ceil(q_len / height) * height / q_len for height in _HEIGHTS
+    ]
+    whole_waves: list[Number] = [ceil(wave) for wave in waves]
+    logs: list[Number] = maths.logs2(amounts + waves + whole_waves + padded)
+    at, number = len(amounts), len(waves)
+    full, whole = logs[at : at + number], logs[at + number : at + 2 * number]
     found: list[Any] = logs[:at]
     found += (head_dim % 64 == 0, head_dim % 16 == 0)  # numbers with the rest
     # How empty the last wave is, how full all are, and what padding adds to tiles.
     parts = zip(waves, whole, full, strict=True)
     found += [(wave > 1) * (above - log) for wave, above, log in parts]
     found += [least(most(log, -3.0), 3.0) for log in full]
-    found += logs[at + 2 * count :]
+    found += logs[at + 2 * number :]
     return found

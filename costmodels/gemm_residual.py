@@ -249,7 +249,7 @@ def _features(
     per_l2, per_s, per_sm = target.once(_per_device)
     batch, m, n, k, moved, peak = size
     width = batch * mean_width(size) * per_l2
-    log_m, log_n, log_k, log_s, log_batch, held, *logs = maths.logs2(
+    logs: list[Number] = maths.logs2(
         (
             m,
             n,
@@ -264,10 +264,13 @@ def _features(
             m * n * width,
         )
     )
-    found: list[Any] = [log_m, log_n, log_k, log_s, log_batch, transposed, held]
-    found += logs[:2]
-    warm = [(held + _LOG2_6) * _WARM, (held + 1.0) * (2 * _WARM)]
-    found += maths.tanhs(warm + [(size + _LOG2_6) * _WARM for size in logs[2:]])
+    found: list[Any] = [*logs[:5], transposed, *logs[5:8]]
+    held: Number = logs[5]
+    warm: list[Number] = [(held + _LOG2_6) * _WARM, (held + 1.0) * (2 * _WARM)]
+    sizes: list[Number] = logs[8:]
+    for each in sizes:
+        warm.append((each + _LOG2_6) * _WARM)  # noqa: PERF401 - types are lost in it
+    found += maths.tanhs(warm)
     found += _tiling(m, n, batch * per_sm, maths)
     # Up to so many rows libraries have kernels of their own.
     found += (m <= 1, m <= 4, m <= 8, m <= 16, m <= 32, m <= 64, m <= 128)  # noqa: PLR2004

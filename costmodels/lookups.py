@@ -239,11 +239,14 @@ def _sums(at: Indices, counts: Indices, amounts: Floats) -> Floats:
 
     In their order; of tables that are alike it is a product, as of one kernel.
     """
-    found: Floats = np.bincount(at, weights=amounts, minlength=len(counts)) + 0.0
+    if not len(amounts):
+        return np.zeros(len(counts))
+    found = np.bincount(at, weights=amounts, minlength=len(counts))
     starts = np.cumsum(counts) - counts
     first = amounts[np.minimum(starts, max(len(amounts) - 1, 0))]
     equal = np.bincount(at, weights=amounts == first[at], minlength=len(counts))
-    return np.where(equal == counts, counts * first, found)
+    sums: Floats = np.where(equal == counts, counts * first, found)
+    return sums
 
 
 def _sum(amounts: Floats) -> float:

@@ -62,7 +62,7 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
     work, choices = _work(sizes, machine), machine.choices
     tiles = _tiles(sizes, choices)
     found = _candidates(sizes.k, work, machine, tiles, None, slowed=True)
-    seconds = _together(found, machine, ARRAYS).min(axis=0)
+    seconds: Floats = _together(found, machine, ARRAYS).min(axis=0)
     most = _parts(sizes.k, choices, machine, tiles) if splits else np.ones(1)
     for parts in _EVEN_PARTS:
         possible = most >= parts
