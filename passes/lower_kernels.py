@@ -111,8 +111,11 @@ class LowerKernels(Pass):
         TF32 is allowed, not asked for: where it computes no faster, as on GeForce,
         libraries have nothing to win by its kernels, which turn layouts besides.
         """
-        rates = {} if target is None else target.device.flops_per_s
-        known = rates if target is None else as_known(target).device.flops_per_s
+        rates: Mapping[str, float] = {}
+        known = rates
+        if target is not None:
+            rates = target.device.flops_per_s
+            known = as_known(target).device.flops_per_s
         slow = known.get("tf32", math.inf) <= known.get("fp32", 0.0)
         if self.tf32 and "tf32" in rates and not slow:
             return "tf32"

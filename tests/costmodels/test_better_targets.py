@@ -129,7 +129,7 @@ def many_kernels() -> list[Kernel]:
     """Return hundreds of kernels, the same each time."""
     found: list[Kernel] = []
 
-    @settings(max_examples=1500, database=None, deadline=None, derandomize=True)
+    @settings(max_examples=500, database=None, deadline=None, derandomize=True)
     @given(kernels)
     def collect(kernel: Kernel) -> None:
         found.append(kernel)

@@ -344,6 +344,6 @@ def test_a_kernel_costs_the_same_in_any_company(name: str) -> None:
     for count in (2, 6, 300):
         together = price(chosen[:count], target, MODELS).seconds
         assert together.tolist() == alone[:count].tolist()
-    order = random.permutation(300)
+    order: list[int] = random.permutation(300).tolist()
     shuffled = price([chosen[i] for i in order], target, MODELS).seconds
     assert shuffled.tolist() == alone[order].tolist()
