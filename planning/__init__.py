@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfc.planning.beam_search import beam_search
 from perfc.planning.checks import check_plan, check_tables
 from perfc.planning.cost import PlanCost, Shard, Table
+from perfc.planning.drafts import Draft, Task
 from perfc.planning.evaluation import (
     SHARDING_TIMES,
     Choice,
@@ -20,7 +21,7 @@ from perfc.planning.exhaustive import count_plans, exhaustive
 from perfc.planning.greedy import BASELINES, greedy
 from perfc.planning.kendall import kendall_tau
 from perfc.planning.local_search import LocalSearch
-from perfc.planning.options import DEVICE_ONLY, MEMORIES, Draft, Option, Task, Tiers
+from perfc.planning.options import DEVICE_ONLY, MEMORIES, Option, Tiers
 from perfc.planning.part_prices import LookupOps, Part, PartPrices
 from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost, deals_of
 from perfc.planning.plan_json import plan_text
@@ -59,6 +60,7 @@ from perfc.planning.tasks import (
     drawn_tables,
     generate_tasks,
 )
+from perfc.planning.ties import most, ranking
 from perfc.planning.torchrec import TorchRecCost
 from perfc.planning.torchrec_perf import (
     CacheStats,
@@ -156,9 +158,11 @@ __all__ = [
     "least_memory",
     "least_share",
     "least_step_s",
+    "most",
     "plan_loads",
     "plan_text",
     "plan_times",
+    "ranking",
     "read_strategy",
     "read_times",
     "reduce_timeline",

@@ -13,7 +13,8 @@ from perfc.planning.changes import (
     keys_of_changes,
     seconds_of_ranks,
 )
-from perfc.planning.options import Draft, Task
+from perfc.planning.drafts import Draft, Task
+from perfc.planning.ties import grades, ranking
 
 _NEAREST = 6
 """Places that are tried for each way to cut a table."""
@@ -37,7 +38,7 @@ def beam_search(
     first = task.seconds
     if by_size:
         first = np.array([float(o[0].flat_bytes[:, 0].sum()) for o in task.options])
-    order = sorted(range(len(task.tables)), key=lambda t: (-first[t], t))
+    order = ranking(-first)
     beam = [Draft.empty(task)]
     for table in order:
         beam = _step(beam, table, 1 if stop() else width)
@@ -48,20 +49,21 @@ def beam_search(
 
 def _step(beam: Sequence[Draft], table: int, width: int) -> list[Draft]:
     """Place one more table in every way, and keep the best."""
-    found: list[tuple[float, int, Change]] = []
+    found: list[tuple[int, Change]] = []
+    keys: list[float] = []
     for number, draft in enumerate(beam):
-        changes = [((table, choice),) for choice in _choices(draft, table)]
-        keys = keys_of_changes(draft, changes).tolist()
-        found += [(k, number, c) for k, c in zip(keys, changes, strict=True)]
-    found.sort()
+        changes: list[Change] = [((table, c),) for c in _choices(draft, table)]
+        keys += keys_of_changes(draft, changes).tolist()
+        found += [(number, change) for change in changes]
+    graded = sorted(zip(grades(keys), found, keys, strict=True))
     kept: list[Draft] = []
-    seen: set[float] = set()
-    for key, number, change in found:
+    seen: set[int] = set()
+    for grade, (number, change), key in graded:
         if key == np.inf or len(kept) == width:
             break
-        if key in seen:  # the same plan with ranks renamed
+        if grade in seen:  # the same plan with ranks renamed
             continue
-        seen.add(key)
+        seen.add(grade)
         made = beam[number].copy()
         apply(made, change)
         if made.excess_bytes <= 0:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from perfc.planning.options import Choice, Draft, Floats, Option
+from perfc.planning.drafts import Draft, worth
+from perfc.planning.options import Choice, Floats, Option
+from perfc.planning.ties import ranking
 
 Change = tuple[tuple[int, Choice], ...]
 """Tables, and where each goes instead."""
@@ -46,10 +48,9 @@ def _priced(draft: Draft, changes: Sequence[Change]) -> Floats:
                 moved.add(row, options[old[0]], old[1], -1.0)
             moved.add(row, options[choice[0]], choice[1], 1.0)
     moved.apply(loads, used)
-    keys = draft.task.keys(np.maximum(loads, 0.0))
-    # Sums of floats: what was taken out may leave a trace.
+    keys = draft.task.keys(loads)
     limits = np.maximum(draft.task.room_bytes, draft.used_bytes.max(axis=0))
-    fits = (used <= limits * (1 + 1e-12)).all(axis=(-2, -1))
+    fits = (used <= limits).all(axis=(-2, -1))
     return np.where(fits, keys, np.inf)
 
 
@@ -121,7 +122,7 @@ class Room:
             cut = draft.task.options[table][old[0]]
             ranks = cut.ranks(old[1])
             seconds, free = seconds.copy(), free.copy()
-            seconds[ranks] -= cut.flat_loads @ draft.task.weights
+            seconds[ranks] -= worth(cut.flat_loads, draft.task.weights)
             free[ranks] += cut.flat_bytes
         return cls(draft, table, seconds, free)
 
@@ -140,10 +141,8 @@ class Room:
             by_place = self.seconds.reshape(found.places, -1).max(axis=1)
             by_rank = self.free_bytes.reshape(found.places, found.span, -1)
             free = by_rank.min(axis=1)
-        order = np.argsort(by_place, kind="stable")
-        roomy = order[(free[order] >= found.largest_bytes).all(axis=1)][:most]
-        listed: list[int] = roomy.tolist()
-        return listed
+        roomy = set(np.flatnonzero((free >= found.largest_bytes).all(axis=1)).tolist())
+        return [place for place in ranking(by_place) if place in roomy][:most]
 
 
 def chosen(draft: Draft, table: int) -> tuple[Option, tuple[int, ...]]:
@@ -162,5 +161,4 @@ def chosen(draft: Draft, table: int) -> tuple[Option, tuple[int, ...]]:
 
 def seconds_of_ranks(draft: Draft) -> Floats:
     """Return what each rank's loads are worth in seconds, [ranks]."""
-    found: Floats = draft.loads @ draft.task.weights
-    return found
+    return worth(draft.loads, draft.task.weights)

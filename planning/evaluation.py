@@ -17,6 +17,7 @@ from perfc.passes import Plan, World
 from perfc.planning.checks import check_plan
 from perfc.planning.cost import PlanCost, Table
 from perfc.planning.kendall import kendall_tau
+from perfc.planning.ties import is_less, least
 
 SCHEMA = "perfc.sharding-evaluation/1"
 
@@ -231,18 +232,21 @@ def _choices(chooser: Times, reference: Times) -> Iterator[Choice]:
 def _choice(
     task: str, guessed: Mapping[str, float], real: Mapping[str, float]
 ) -> Choice:
-    least = min(guessed[plan] for plan in real)
-    chosen = [plan for plan in real if guessed[plan] == least]
-    best = min(real, key=real.__getitem__)
-    fastest = real[best]
+    names, times = list(real), list(real.values())
+    least_s = min(guessed[plan] for plan in real)
+    chosen = [plan for plan in real if not is_less(least_s, guessed[plan])]
+    best = names[least(times)]
+    fastest_s = min(times)
+    late = [plan for plan in chosen if is_less(fastest_s, real[plan])]
+    lost = math.fsum(real[plan] / fastest_s - 1 for plan in late)
     return Choice(
         task=task,
         plans=len(real),
         chosen=chosen[0],
         best=best,
-        hit=sum(real[plan] == fastest for plan in chosen) / len(chosen),
-        regret=sum(real[plan] / fastest - 1 for plan in chosen) / len(chosen),
-        tau=kendall_tau([guessed[plan] for plan in real], list(real.values())),
+        hit=1 - len(late) / len(chosen),
+        regret=lost / len(chosen),
+        tau=kendall_tau([guessed[plan] for plan in real], times),
     )
 
 

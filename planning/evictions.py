@@ -14,7 +14,9 @@ import numpy as np
 
 from perfc.passes import HBM
 from perfc.planning.changes import Change, Room, chosen, seconds_of_ranks
-from perfc.planning.options import Choice, Draft, Floats, Option
+from perfc.planning.drafts import Draft
+from perfc.planning.options import Choice, Floats, Option
+from perfc.planning.ties import ranking
 
 _NEAREST = 4
 """Places that are tried for a table: those with the least load."""
@@ -37,7 +39,7 @@ def evictions(draft: Draft, tables: Iterable[int]) -> Iterator[Change]:
             if option.tier != HBM or option.parts > 1:
                 continue
             by_place = room.seconds.reshape(option.places, -1).max(axis=1)
-            for place in np.argsort(by_place, kind="stable")[:_NEAREST].tolist():
+            for place in ranking(by_place)[:_NEAREST]:
                 leaving = _leaving(room, option, place)
                 if leaving is not None:
                     yield ((table, (number, (place,))), *leaving)
@@ -66,7 +68,9 @@ def _leaving(room: Room, option: Option, place: int) -> Change | None:
     ranks = option.ranks((place,))
     missing = option.flat_bytes[:, 0] - room.free_bytes[ranks, 0]
     changes: dict[int, Choice] = {}
-    for one in sorted(_leavers(room, ranks), key=lambda one: (one.price, one.table)):
+    leavers = list(_leavers(room, ranks))
+    for number in ranking([one.price for one in leavers]):
+        one = leavers[number]
         if (missing <= 0).all():
             break
         if one.table not in changes:
@@ -85,10 +89,12 @@ def _leavers(room: Room, ranks: Sequence[int]) -> Iterator[_Leaver]:
             continue
         for number, other in enumerate(draft.task.options[table]):
             same = (other.kind, other.parts) == (now.kind, now.parts)
-            freed = now.flat_bytes[:, 0] - other.flat_bytes[:, 0]
-            if other.tier == HBM or not same or (freed <= 0).any():
+            if other.tier == HBM or not same:
                 continue
-            more = float(((other.flat_loads - now.flat_loads) @ weights).sum())
+            freed = now.flat_bytes[:, 0] - other.flat_bytes[:, 0]
+            if (freed <= 0).any():
+                continue
+            more = float(((other.flat_loads - now.flat_loads) * weights).sum())
             by_rank = np.zeros(draft.task.world.ranks)
             by_rank[on] = freed
             price = more / float(freed.sum())

@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from perfc.ir import UsageError
-from perfc.planning.options import Choice, Draft, Floats, Task
+from perfc.planning.drafts import Draft, Task
+from perfc.planning.options import Choice, Floats
+from perfc.planning.ties import is_less, least
 
 MOST_PLANS = 20_000_000
 """More than these are not tried."""
@@ -49,8 +51,8 @@ def exhaustive(task: Task) -> Draft | None:
         keys = task.keys(rows + tail_loads)
         too_full = full + tail_used > task.room_bytes
         keys[too_full.any(axis=(-2, -1))] = np.inf
-        at = int(np.argmin(keys))
-        if keys[at] < best_key:
+        at = least(keys)
+        if is_less(float(keys[at]), best_key):
             tail = np.unravel_index(at, sizes[split:]) if split < len(sizes) else ()
             best, best_key = (*head, *(int(c) for c in tail)), float(keys[at])
     if best is None:

@@ -14,7 +14,8 @@ from types import MappingProxyType
 import numpy as np
 
 from perfc.planning.cost import Table
-from perfc.planning.options import Draft, Task
+from perfc.planning.drafts import Draft, Task
+from perfc.planning.ties import grades, ranking
 
 
 def _dim(table: Table) -> float:
@@ -52,7 +53,7 @@ def greedy(task: Task, name: str) -> Draft | None:
     """
     cost = BASELINES[name]
     amounts = [cost(table) for table in task.tables]
-    order = sorted(range(len(amounts)), key=lambda t: (-amounts[t], t))
+    order = ranking([-amount for amount in amounts])
     sums = np.zeros(task.world.ranks)
     made = Draft.empty(task)
     for table in order:
@@ -70,7 +71,7 @@ def _put(
         room = np.all(free >= option.largest_bytes, axis=1)
         roomy = room.reshape(option.places, -1).all(axis=1)
         by_place = sums.reshape(option.places, -1).max(axis=1)
-        order = np.lexsort((by_place, ~roomy))[: option.parts]
+        order = np.lexsort((grades(by_place), ~roomy))[: option.parts]
         if not roomy[order].all():
             continue
         places = tuple(sorted(int(place) for place in order))

@@ -24,8 +24,10 @@ from perfc.planning.changes import (
     keys_of_changes,
     seconds_of_ranks,
 )
+from perfc.planning.drafts import Draft, worth
 from perfc.planning.evictions import evictions
-from perfc.planning.options import Draft, Floats, Option
+from perfc.planning.options import Floats, Option
+from perfc.planning.ties import TOLERANCE, is_less, least, most, ranking
 
 _NEAREST = 6
 """Places that are tried for a part: those with the least load."""
@@ -64,7 +66,7 @@ class LocalSearch:
         while not self.stop():
             changes = list(self._changes())
             keys = keys_of_changes(self.draft, changes)
-            best = int(np.argmin(keys)) if changes else -1
+            best = least(keys) if changes else -1
             if best < 0 or keys[best] >= key * (1 - _WORTH):
                 return
             apply(self.draft, changes[best])
@@ -83,7 +85,7 @@ class LocalSearch:
             self._shake(chance)
             self.improve()
             vain += 1
-            if self.draft.excess_bytes <= 0 and self.draft.key < key:
+            if self.draft.excess_bytes <= 0 and is_less(self.draft.key, key):
                 vain = 0 if self.draft.key < key * (1 - _AGAIN) else vain
                 best, key = self.draft.copy(), self.draft.key
             else:
@@ -121,14 +123,15 @@ class LocalSearch:
         Where several are as late, none is alone: then the one with the most to do.
         """
         draft, task = self.draft, self.draft.task
-        busiest = int(np.argmax(seconds_of_ranks(draft)))
+        busiest = most(seconds_of_ranks(draft))
         weighed = np.flatnonzero(task.weights * draft.loads.max(axis=0) > 0)
-        firsts = {int(np.argmax(draft.loads[:, resource])) for resource in weighed}
+        firsts = {most(draft.loads[:, resource]) for resource in weighed}
         found = sorted({busiest, *firsts})
         without = np.repeat(draft.loads[None], len(found), axis=0)
         without[range(len(found)), found] = 0.0
         saved_s = draft.step_s - task.cost.step_s(without)
-        late = [rank for rank, s in zip(found, saved_s, strict=True) if s > 0]
+        noticed_s = TOLERANCE * draft.step_s
+        late = [r for r, s in zip(found, saved_s, strict=True) if s > noticed_s]
         return frozenset({busiest, *late})
 
     def _is_on(self, table: int, ranks: frozenset[int]) -> bool:
@@ -167,16 +170,20 @@ class LocalSearch:
         spans = np.array([option.span for _, option, _ in single])
         at = spans * np.array([places[0] for _, _, places in single], dtype=np.intp)
         lists = [option.flat_loads[0] for _, option, _ in single]
-        seconds = np.array(lists) @ self.draft.task.weights if lists else np.zeros(0)
-        found: list[tuple[float, int, int]] = []
+        seconds = (
+            worth(np.array(lists), self.draft.task.weights) if lists else np.zeros(0)
+        )
+        scale = float(by_rank.max())
+        found: list[tuple[int, int]] = []
+        offs: list[float] = []
         for one in np.flatnonzero(np.isin(whole, tables)):
             gaps = by_rank[at[one]] - by_rank[at]
             off = np.abs(gaps - 2 * (seconds[one] - seconds))
             others = np.flatnonzero((at != at[one]) & (spans == spans[one]))
-            best = others[np.argsort(off[others], kind="stable")[:_SWAPS]]
-            found += [(float(off[n]), whole[one], whole[n]) for n in best]
-        found.sort()
-        yield from (self._swap(one, other) for _, one, other in found[:_SWAPS])
+            best = others[ranking(off[others], scale)[:_SWAPS]]
+            offs += off[best].tolist()
+            found += [(whole[one], whole[n]) for n in best]
+        yield from (self._swap(*found[n]) for n in ranking(offs, scale)[:_SWAPS])
 
     def _tables(self) -> range:
         return range(len(self.draft.choices))

@@ -12,10 +12,11 @@ import attrs
 from perfc.ir import PerfcError
 from perfc.passes import HBM, Plan
 from perfc.planning.beam_search import Stop, beam_search
+from perfc.planning.drafts import Draft, Task
 from perfc.planning.greedy import BASELINES, greedy
 from perfc.planning.local_search import LocalSearch
-from perfc.planning.options import Draft, Task
 from perfc.planning.sizes import size_text
+from perfc.planning.ties import grades
 
 SEARCHES = ("local", "beam", "greedy")
 """Ways to search: the first does all that the others do."""
@@ -96,14 +97,22 @@ def search(  # noqa: PLR0913 - the public call; all but one have defaults
         run = _Run(task, late, seed, say, list(found))
         run.search(improve=method == "local")
         if best := run.best:
-            found.append(Found(method, best.draft))
+            made = best.draft.copy()
+            made.sort()
+            found.append(Found(method, made))
     if not found:
         raise PerfcError(no_room(task))
-    return sorted(found, key=_order)
+    return _sorted(found)
 
 
-def _order(one: Found) -> tuple[float, bool, str]:
-    return one.draft.key, one.name in BASELINES, one.name
+def _sorted(found: Sequence[Found]) -> list[Found]:
+    """Return plans, the best first; of equals not a baseline's, then by name."""
+    numbers = grades([one.draft.key for one in found])
+    keys = [
+        (g, one.name in BASELINES, one.name)
+        for g, one in zip(numbers, found, strict=True)
+    ]
+    return [found[n] for n in sorted(range(len(found)), key=keys.__getitem__)]
 
 
 @attrs.define(eq=False)
@@ -128,7 +137,7 @@ class _Run:
     @property
     def best(self) -> Found | None:
         """The best plan so far."""
-        return min(self.plans, key=_order, default=None)
+        return next(iter(_sorted(self.plans)), None)
 
     def search(self, *, improve: bool) -> None:
         """Search until done, or told to stop."""
@@ -149,7 +158,7 @@ class _Run:
     def _improve(self) -> None:
         """Improve each plan; go on from the best with random moves."""
         most = len(self.plans) if len(self.task.tables) <= _SMALL else _STARTS
-        for start in sorted(self.plans, key=_order)[:most]:
+        for start in _sorted(self.plans)[:most]:
             self.say(f"local search from {start.name}")
             from_here = LocalSearch(start.draft.copy(), self.stop, self.seed)
             from_here.improve()

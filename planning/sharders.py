@@ -16,6 +16,7 @@ from perfc.ir import UsageError
 from perfc.passes import TABLE_WISE, Placement, Plan, World
 from perfc.planning.checks import check_tables, one_of
 from perfc.planning.cost import Table
+from perfc.planning.ties import least, ranking
 
 _CEILING = float("inf")
 
@@ -150,12 +151,13 @@ def _greedy(
     """Give each table, heaviest first, to the rank that carries least and has room."""
     carried, used = [0.0] * ranks, [0.0] * ranks
     places = [0] * len(tables)
-    for at in sorted(range(len(tables)), key=lambda at: -weight(tables[at])):
+    for at in ranking([-weight(table) for table in tables]):
         need = tables[at].bytes
         open_ = [rank for rank in range(ranks) if used[rank] + need <= memory_bytes]
         if not open_:
             return None
-        rank = min(open_, key=lambda rank: (carried[rank], used[rank]))
+        emptier = [open_[n] for n in ranking([used[rank] for rank in open_])]
+        rank = emptier[least([carried[rank] for rank in emptier])]
         places[at] = rank
         carried[rank] += weight(tables[at])
         used[rank] += need

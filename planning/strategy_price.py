@@ -9,6 +9,7 @@ from itertools import accumulate
 import attrs
 
 from perfc.planning.strategy import Strategy
+from perfc.planning.ties import grades
 
 THROUGHPUT, MEMORY = "throughput", "memory"
 
@@ -122,20 +123,20 @@ class Objective:
             return per_sample_s * strategy.ranks
         return per_sample_s
 
-    def key(self, price: StrategyPrice) -> tuple[float, float, float, float, str]:
-        """Return what strategies are sorted by: what fits first, the best first.
+    def ranked(self, prices: Sequence[StrategyPrice]) -> list[StrategyPrice]:
+        """Return strategies, what fits first, the best first.
 
         What does not fit comes in the order of what is missing. Of equals the faster
         comes first, then that of fewer GPUs, then by name.
         """
-        strategy = price.strategy
-        return (
-            price.missing_bytes,
-            self.cost(strategy, price),
-            price.step_s / price.samples,
-            strategy.ranks,
-            str(strategy),
+        found = sorted(prices, key=lambda one: (one.strategy.ranks, str(one.strategy)))
+        columns = (
+            grades([one.missing_bytes for one in found]),
+            grades([self.cost(one.strategy, one) for one in found]),
+            grades([one.step_s / one.samples for one in found]),
         )
+        rows = sorted(zip(*columns, range(len(found)), strict=True))
+        return [found[number] for *_, number in rows]
 
 
 def least_share(microbatches: int, stages: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -11,6 +11,7 @@ from perfc.ir import PerfcError
 from perfc.planning.strategy import Strategy
 from perfc.planning.strategy_price import Objective, StrategyBound, StrategyPrice
 from perfc.planning.strategy_space import Refused
+from perfc.planning.ties import is_less, ranking
 
 FAST = "fast"
 """The method that prices only what could be best."""
@@ -23,6 +24,9 @@ SLOWER = "cannot be better than the best"
 LARGER = "does not fit"
 LIMIT, INTERRUPTED = "--limit is reached", "interrupted"
 """Why a strategy has not been priced."""
+
+
+_Bounded: TypeAlias = tuple[Strategy, StrategyBound | None]
 
 
 class StrategyPricer(Protocol):
@@ -82,13 +86,13 @@ class Findings:
     @property
     def ranked(self) -> list[StrategyPrice]:
         """What fits first, the best first."""
-        return sorted(self.priced, key=self.objective.key)
+        return self.objective.ranked(self.priced)
 
     @property
     def best(self) -> StrategyPrice | None:
         """The best of those that fit, if any does."""
         fitting = [price for price in self.priced if not price.missing_bytes]
-        return min(fitting, key=self.objective.key, default=None)
+        return next(iter(self.objective.ranked(fitting)), None)
 
 
 @attrs.define(eq=False)
@@ -156,7 +160,7 @@ class Search:
                 if bounds[strategy] is None:
                     done(strategy)
         listed = [(s, b) for s, b in bounds.items() if s in waiting]
-        for strategy, bound in sorted(listed, key=self._order):
+        for strategy, bound in self._ordered(listed):
             reason = self._reason(found, strategy, bound)
             if reason:
                 found.left.append(Left(strategy, reason, bound))
@@ -175,12 +179,14 @@ class Search:
                 _refuse(found, strategy, error)
             self.progress(f"bounds of {number} of {len(strategies)} strategies")
 
-    def _order(
-        self, item: tuple[Strategy, StrategyBound | None]
-    ) -> tuple[float, int, str]:
-        strategy, bound = item
-        least = 0.0 if bound is None else self.objective.cost(strategy, bound)
-        return least, strategy.stages, str(strategy)
+    def _ordered(self, listed: Sequence[_Bounded]) -> list[_Bounded]:
+        """Return strategies, those that could be best first."""
+        found = sorted(listed, key=lambda item: (item[0].stages, str(item[0])))
+        costs = [
+            0.0 if bound is None else self.objective.cost(strategy, bound)
+            for strategy, bound in found
+        ]
+        return [found[n] for n in ranking(costs)]
 
     def _reason(
         self, found: Findings, strategy: Strategy, bound: StrategyBound | None
@@ -192,8 +198,10 @@ class Search:
             best, least = found.best, self.objective.cost(strategy, bound)
             families = {price.strategy.family for price in found.priced}
             known = strategy.family in families
-            if best and known and least > self.objective.cost(best.strategy, best):
-                return SLOWER
+            if best and known:
+                cost = self.objective.cost(best.strategy, best)
+                if is_less(cost, least):
+                    return SLOWER
         full = self.limit is not None and len(found.priced) >= self.limit
         return LIMIT if full else ""
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.passes import Placement, Plan, World
+from perfc.planning.ties import least
 from perfc.planning.torchrec_options import EVERYWHERE, ShardingOption
 
 Order = Literal["seconds", "memory_bytes"]
@@ -164,5 +165,5 @@ class _Deal:
             used = used + need[0]
         left = np.where(used <= self.memory_bytes, seconds, np.inf)
         left[taken] = np.inf
-        place = int(left.argmin())
+        place = least(left)
         return None if left[place] == np.inf else place

@@ -12,6 +12,7 @@ from perfc.passes import Plan, World
 from perfc.planning.checks import check_tables, one_of
 from perfc.planning.cost import PlanCost, Table
 from perfc.planning.sizes import size_text
+from perfc.planning.ties import is_less
 from perfc.planning.torchrec_options import KINDS, sharding_options
 from perfc.planning.torchrec_partitioners import PARTITIONERS
 from perfc.planning.torchrec_proposers import PROPOSERS, Options
@@ -110,7 +111,7 @@ class TorchRecPlanner:
                     continue
                 fitting += 1
                 step_s = float(self.cost.step_s(found.loads))
-                if best is None or step_s < best.step_s:
+                if best is None or is_less(step_s, best.step_s):
                     memory = tuple(float(each) for each in found.memory_bytes)
                     plan = {table.name: found.plan[table.name] for table in tables}
                     best = Planned(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -14,12 +13,21 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
 from perfc.passes import HBM, Placement, Plan
-from perfc.planning import MEMORIES, SEARCHES, PlanCost, Task, Tiers, search, size_text
+from perfc.planning import (
+    MEMORIES,
+    SEARCHES,
+    PlanCost,
+    Task,
+    Tiers,
+    most,
+    ranking,
+    search,
+    size_text,
+)
 from perfc.tools.report import Report
 from perfc.tools.shard_model import ShardModel
 
 Floats = NDArray[np.float64]
-_ByStep: TypeAlias = tuple[float, bool, str]
 
 LOOKUPS = "look-ups and updates"
 
@@ -150,9 +158,9 @@ class RankedPlan:
         """The rank that others wait for; None if the step is as long without any."""
         if float(np.ptp(self.alone_s)) < _NOTICED_S:
             return None
-        seconds = self._loads[:, self._columns(KINDS[LOOKUPS])].sum(axis=1)
-        order = np.lexsort((-seconds, -np.round(self.alone_s, 9)))
-        return int(order[0])
+        late = np.flatnonzero(self.alone_s >= self.alone_s.max() - _NOTICED_S)
+        seconds = self._loads[late][:, self._columns(KINDS[LOOKUPS])].sum(axis=1)
+        return int(late[most(seconds)])
 
     @functools.cached_property
     def slack_s(self) -> Floats:
@@ -314,7 +322,7 @@ def shard(
     ]
     plans = [*_analyzed(plans, request.full, say), *plans[request.full :]]
     plans += _analyzed(theirs, len(theirs), say)
-    plans.sort(key=_order if request.full else _order_by_step)
+    plans = _ranked(plans, whole_first=request.full > 0)
     return Sharding(
         model=model,
         request=request,
@@ -342,14 +350,14 @@ def _room_bytes(target: Target, dense_bytes: float) -> float:
     raise PerfcError(msg)
 
 
-def _order(one: RankedPlan) -> tuple[bool, _ByStep]:
-    """What is analyzed whole comes first: its step is no estimate of the search's."""
-    return one.report is None, _order_by_step(one)
+def _ranked(plans: Sequence[RankedPlan], *, whole_first: bool) -> list[RankedPlan]:
+    """Return plans, the fastest first; of equals the search's, then by name.
 
-
-def _order_by_step(one: RankedPlan) -> _ByStep:
-    """Of equal steps the search's."""
-    return round(one.step_s, 10), one.name not in SEARCHES, one.name
+    What is analyzed whole may come first: its step is no estimate of the search's.
+    """
+    found = sorted(plans, key=lambda one: (one.name not in SEARCHES, one.name))
+    found = [found[n] for n in ranking([one.step_s for one in found])]
+    return sorted(found, key=lambda one: whole_first and one.report is None)
 
 
 def _analyzed(

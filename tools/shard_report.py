@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.passes import HBM
-from perfc.planning import plan_text, size_text
+from perfc.planning import plan_text, ranking, size_text
 from perfc.tools.report_numbers import format_share, format_us
 from perfc.tools.shard import RankedPlan, Sharding
 from perfc.tools.texts import columns_text
@@ -190,9 +190,8 @@ def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
 
 def shown_ranks(plan: RankedPlan) -> Sequence[int]:
     """Return the ranks to show: all, or those with the most to do."""
-    seconds = (plan.seconds("lookup_s") + plan.seconds("update_s")).tolist()
-    order = sorted(range(len(seconds)), key=lambda rank: -seconds[rank])
-    return sorted(order[:_RANKS])
+    seconds = plan.seconds("lookup_s") + plan.seconds("update_s")
+    return sorted(ranking(-seconds)[:_RANKS])
 
 
 def shard_json(found: Sharding) -> str:
