@@ -147,8 +147,10 @@ class LookAhead:
     Attributes:
         fetched: Rows that no batch of the window before has brought.
         resident: Rows that it holds: those of the batch that the window uses again.
-        next_batch: Rows that the very next batch uses, too: synchronised at once.
-        once: Rows that are hit once in the batch: not shared, not synchronised.
+        next_batch: Rows of the batch that the very next one uses, too: synchronised
+            at once.
+        once: Those that are hit once in the batch, and not by the next one: not
+            shared, not synchronised.
         later: The others, synchronised behind the batch.
 
     """
@@ -164,16 +166,17 @@ def look_ahead(curve: RowCurve, lookups: float, window: float) -> LookAhead:
     """Return what a cache does that looks so many batches of so many look-ups ahead.
 
     With q the probability of a row to be in a batch: fetched are q (1 - q) ** W,
-    resident 1 - (1 - q) ** W (1 + W q), wanted by the next batch q ** 2.
+    resident 1 - (1 - q) ** W (1 + W q), wanted by the next batch q ** 2. Of n look-ups
+    that hit it with probability p each, one hits it and none of the next n with the
+    probability n p (1 - p) ** (2 n - 1), which is n U'(2 n) for all rows.
     """
     batch = curve.touched(lookups)
     within = curve.touched(window * lookups)
     fetched = curve.touched((window + 1) * lookups) - within
-    shared = max(2 * batch - curve.touched(2 * lookups), 0.0)
-    once = min(lookups * curve.novelty(lookups), batch)
-    later = max(batch - shared - once, 0.0)
+    left = min(curve.touched(2 * lookups) - batch, batch)
+    once = min(lookups * curve.slope(2 * lookups), left)
     resident = max(within - window * fetched, 0.0)
-    return LookAhead(fetched, resident, shared, once, later)
+    return LookAhead(fetched, resident, batch - left, once, left - once)
 
 
 def rows_for_hits(popularity: Popularity, rows: int, share: float) -> int:

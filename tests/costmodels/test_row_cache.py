@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import os
 import re
@@ -207,6 +208,50 @@ def test_simulated_batches() -> None:
         assert found == pytest.approx(float(row["simulated"]), rel=0.015), row
         checked += 1
     assert checked > 0
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(("rows", "size"), [(300, 100), (2000, 500), (20_000, 4000)])
+def test_batches_that_look_ahead(text: str, rows: int, size: int) -> None:
+    """Rows that the next batch wants, that are hit once, and the others: as drawn."""
+    batches = 200_000 // size
+    drawn_rows = drawn(parse_popularity(text), rows, size * (batches + 1), seed=3)
+    counts = [
+        np.bincount(batch, minlength=rows)
+        for batch in np.array(drawn_rows).reshape(batches + 1, size)
+    ]
+    found = look_ahead(row_curve(parse_popularity(text), rows), size, 8)
+    wanted = once = later = 0
+    for batch, following in itertools.pairwise(counts):
+        wanted += int(((batch > 0) & (following > 0)).sum())
+        once += int(((batch == 1) & (following == 0)).sum())
+        later += int(((batch > 1) & (following == 0)).sum())
+
+    said = (found.next_batch, found.once, found.later)
+    for one, seen in zip(said, (wanted, once, later), strict=True):
+        spread = 4 * math.sqrt(seen + 1) / batches
+        assert one == pytest.approx(seen / batches, rel=0.01, abs=spread)
+
+
+@given(
+    text=st.sampled_from(TEXTS),
+    rows=st.integers(1, 100_000),
+    lookups=st.floats(0.0, 1e6),
+    window=st.integers(0, 50),
+)
+def test_rows_of_a_batch_are_of_one_kind(
+    text: str, rows: int, lookups: float, window: int
+) -> None:
+    """The three kinds of rows add up to those that are touched; none is negative."""
+    curve = row_curve(parse_popularity(text), rows)
+    found = look_ahead(curve, lookups, window)
+    kinds = (found.next_batch, found.once, found.later)
+    further = look_ahead(curve, lookups, window + 1)
+
+    assert min(kinds) >= 0
+    assert sum(kinds) == pytest.approx(curve.touched(lookups), rel=1e-9)
+    assert further.fetched <= found.fetched + 1e-9 * rows
+    assert further.resident >= found.resident - 1e-9 * rows
 
 
 _OF_BATCHES = ("batch_lru_misses", "lookahead_fetch/batch", "lookahead_occupancy")
