@@ -46,6 +46,10 @@ SCRATCH = "scratch"
 FROM_SCRATCH = "from scratch"
 """Detail of a kernel that reads such a buffer, which a product in front has filled."""
 
+MAX_LAUNCHES = 10_000
+"""An op that would launch more, as its size goes, is one kernel that is costed by its
+bytes, and reported."""
+
 SCRATCHES = frozenset({SCRATCH, FROM_SCRATCH})
 """Details of kernels that need such a buffer."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from perfc.ir import AttrValue, TensorType, Work
 from perfc.passes.eager import (
+    MAX_LAUNCHES,
     SCRATCHES,
     Eager,
     Launch,
@@ -28,9 +29,6 @@ from perfc.passes.eager_cudnn import DATA, FORWARD, WEIGHT, Convolution, contigu
 from perfc.passes.eager_movement import same_copy_launch
 from perfc.passes.eager_product import gemm_launch
 from perfc.passes.eager_selection import kernel_launch
-
-MAX_TAPS = 10_000
-"""Longer windows of `conv_tbc` are one kernel that is costed by its bytes, and said."""
 
 _BIAS = 2
 """Operand of a convolution."""
@@ -140,7 +138,7 @@ def _conv_tbc(site: Site) -> Eager:
     `ConvolutionTBC.cpp` of ATen, as for the gradients.
     """
     x, weight, bias = site.operands
-    if weight.shape[0] > MAX_TAPS:
+    if weight.shape[0] > MAX_LAUNCHES:
         return Eager("aten::conv_tbc", (unmodelled_launch(site.op, site),))
     products = [
         gemm_launch(site, (1, rows, weight.shape[2], x.shape[2]), "nn")
@@ -164,7 +162,7 @@ def _rows_of_taps(site: Site, x: Tensor, made: int) -> list[int]:
 def _conv_tbc_backward(site: Site) -> Eager:
     """Zeros and a product a tap for each gradient; the bias is summed up twice."""
     grad, x, weight = site.operands
-    if weight.shape[0] > MAX_TAPS:
+    if weight.shape[0] > MAX_LAUNCHES:
         return Eager("aten::conv_tbc_backward", (unmodelled_launch(site.op, site),))
     inputs, outputs = weight.shape[1:]
     taps = _rows_of_taps(site, x, grad.shape[0])
@@ -219,6 +217,9 @@ def _deform_conv(site: Site) -> Eager:
     divisors = (d for d in range(min(images, _PARALLEL_IMAGES), 0, -1))
     together = next((d for d in divisors if images % d == 0), 1)
     groups = site.attributes.integer("groups", 1)
+    if (1 + groups) * (images // together) > MAX_LAUNCHES:
+        name = "torchvision::deform_conv2d"
+        return Eager(name, (unmodelled_launch(site.op, site),))
     pixels = math.prod(site.out.shape[2:]) * together
     depth = math.prod(weight.shape[1:])
     columns = depth * groups * pixels

@@ -20,6 +20,7 @@ import attrs
 
 from perfc.ir import FOREACH_FLOPS, OPTIMIZER_FLOPS, AttrValue, Work
 from perfc.passes.eager import (
+    MAX_LAUNCHES,
     Eager,
     Launch,
     Rule,
@@ -214,8 +215,20 @@ def _multi_tensor(
 ) -> tuple[Launch, ...]:
     own, _ = _lists(site)
     sizes = _sizes(own)
+    if _are_too_many(site, sizes):
+        return (_in_one(site, op),)
     lists = _Lists(site, op, sum(sizes), site.work, flops_each)
     return tuple(map(lists.launch, packed(sizes, depth, _capacity(site))))
+
+
+def _in_one(site: Site, op: str) -> Launch:
+    dtype = site.operands[0].type.dtype
+    return vector_launch(op, dtype, {}, site.work, known=False)
+
+
+def _are_too_many(site: Site, sizes: Sequence[int]) -> bool:
+    """Whether chunks alone fill more launches than an op may have."""
+    return sum(map(_chunks, sizes)) > MAX_LAUNCHES * _capacity(site).chunks
 
 
 def _norms(site: Site) -> tuple[Launch, ...]:
@@ -225,6 +238,8 @@ def _norms(site: Site) -> tuple[Launch, ...]:
     """
     own, _ = _lists(site)
     sizes = _sizes(own)
+    if _are_too_many(site, sizes):
+        return (_in_one(site, "foreach"),)
     most = max(map(_chunks, sizes), default=0)
     dtype = own[0].type.dtype
     partial = Tensor(attrs.evolve(own[0].type, shape=(len(own) * max(most, 1),)))

@@ -24,6 +24,7 @@ from perfc.ir import (
 )
 from perfc.passes.eager import (
     BYTE,
+    MAX_LAUNCHES,
     Eager,
     Launch,
     Rule,
@@ -38,9 +39,6 @@ from perfc.passes.eager import (
 from perfc.passes.eager_product import Sizes, gemm_launch
 from perfc.passes.eager_selection import kernel_launch
 
-MAX_STEPS = 10_000
-"""Longer sequences are one kernel that is costed by its bytes, and reported."""
-
 _NAMES = {"lstm": "aten::lstm", "gru": "aten::gru", "rnn": "aten::rnn_tanh"}
 
 
@@ -49,7 +47,7 @@ def _recurrent(site: Site) -> Eager:
     kind = site.attributes.text("kind")
     found = recurrent_sizes(site.attributes, x.type, recurrence.type)
     steps, batch, inputs, hidden, directions = cast("tuple[int, ...]", found)
-    if steps > MAX_STEPS:
+    if steps > MAX_LAUNCHES:
         return Eager(_NAMES[kind], (unmodelled_launch(kind, site),))
     columns = RECURRENT_GATES[kind] * hidden
     projected = gemm_launch(site, (1, steps * batch, columns, inputs), "nt")
@@ -92,7 +90,7 @@ def _recurrent_backward(site: Site) -> Eager:
     name = "aten::_cudnn_rnn_backward"
     found = recurrent_sizes(site.attributes, x.type, recurrence.type)
     steps, batch, inputs, hidden, directions = cast("tuple[int, ...]", found)
-    if steps > MAX_STEPS:
+    if steps > MAX_LAUNCHES:
         return Eager(name, (unmodelled_launch(kind, site),))
     columns = RECURRENT_GATES[kind] * hidden
     state = recurrence.shape[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir import AttrValue, TensorType, UnsupportedModelError, Value, ceil_div
-from perfc.passes.unrolling import Item, Rule, Site, Unroller
+from perfc.passes.unrolling import MAX_NODES, Item, Rule, Site, Unroller
 
 
 def _alias(unroller: Unroller, site: Site) -> Sequence[Item] | None:
@@ -124,7 +124,7 @@ def _sizes(
         msg = f"{site}: the length to split, {length}, has no number"
         raise UnsupportedModelError(msg)
     if len(site.operands) == 1:
-        return (1,) * length
+        return (1,) * _checked(site, length)
     wanted = site.tensor(1)
     known = unroller.known(wanted)
     if known is None or min(known) < 0:
@@ -133,8 +133,24 @@ def _sizes(
     if wanted.type is not None and wanted.type.rank:
         return known
     piece = max(1, known[0])
-    count: int = ceil_div(length, piece)
+    count = _checked(site, ceil_div(length, piece))
     return tuple(min(piece, length - i * piece) for i in range(count))
+
+
+def _checked(site: Site, pieces: int) -> int:
+    """Return how many pieces a tensor is split into, if a model can have as many.
+
+    Raises:
+        UnsupportedModelError: there are more than nodes that loops may unroll to.
+
+    """
+    if pieces > MAX_NODES:
+        msg = (
+            f"{site}: a sequence of {pieces:,} tensors, at most {MAX_NODES:,} can be; "
+            "export the model with larger pieces, or with vectorised ops"
+        )
+        raise UnsupportedModelError(msg)
+    return pieces
 
 
 def _concat(unroller: Unroller, site: Site) -> Sequence[Item] | None:

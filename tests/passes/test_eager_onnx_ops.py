@@ -118,6 +118,21 @@ def test_deformable_convolution() -> None:
     } == found
 
 
+def test_images_of_a_deformed_convolution_are_launched_up_to_a_limit() -> None:
+    """A batch of many images that cannot be taken together is one kernel, and said."""
+    node = "deform_conv(%x, %w, %o) {groups = 1}"
+    images = 5_003  # a prime number
+    arguments = "%x: f32[{0},4,8,8], %w: f32[4,4,1,1], %o: f32[{0},2,8,8]"
+    some = kernels(lower(one_op(arguments.format(4_999), node)))
+    (many,) = kernels(lower(one_op(arguments.format(images), node)))
+
+    assert 2 * 4_999 == len(some)
+    assert (False, 4 * (2 * 4 + 2) * 64 * images + 64) == (
+        many.known,
+        many.work.bytes_read + many.work.bytes_written,
+    )
+
+
 @pytest.mark.parametrize(
     ("equation", "sizes", "ops"),
     [

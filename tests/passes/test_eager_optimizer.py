@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.passes.lowering import kernels, launched, lower
+from tests.passes.lowering import kernels, launched, lower, one_op
 
 from perfc.passes import LowerKernels
+from perfc.passes.eager import MAX_LAUNCHES
 from perfc.passes.eager_optimizer import (
     CHUNK_ELEMENTS,
     LARGE_ARGUMENTS,
@@ -164,3 +165,26 @@ def test_the_packs_share_the_bytes() -> None:
     moved = sum(kernel.work.bytes for kernel in kernels(graph))
 
     assert 4 * 100 * 65536 * 4 == moved
+
+
+ROWS = 100_000_000_000
+"""Of a table that no memory holds: it would fill a hundred thousand packs."""
+
+
+@pytest.mark.parametrize("kind", ["sqrt", "norm"])
+def test_lists_of_too_many_packs_are_one_kernel(kind: str) -> None:
+    """It moves the bytes that they would, and is said to be priced by them."""
+    node = f'foreach(%x) {{lists = 1, kind = "{kind}"}}'
+    (found,) = kernels(lower(one_op(f"%x: f32[{ROWS},64]", node)))
+
+    assert (False, 64 * ROWS * 4) == (found.known, found.work.bytes_read)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_packs_up_to_the_limit_are_launched(more: int) -> None:
+    """A list that fills as many launches as an op may have is packed as any other."""
+    elements = MAX_LAUNCHES * SMALL_ARGUMENTS.chunks * CHUNK_ELEMENTS + more
+    node = 'foreach(%x) {lists = 1, kind = "sqrt"}'
+    found = kernels(lower(one_op(f"%x: f32[{elements}]", node)))
+
+    assert (1 if more else MAX_LAUNCHES) == len(found)
