@@ -32,15 +32,16 @@ from perfc.passes.facts import (
     Schedule,
 )
 from perfc.passes.faster_host import host_work
-from perfc.passes.retiming import Change, Question, Window, solve_many, times_of_windows
+from perfc.passes.op_times import solve_in_batches, times_of_ops
+from perfc.passes.retiming import Change
 from perfc.passes.timeline import TIMELINE, Timeline
 
 HALF = 0.5
 _ROUNDING = 1e-12
 """A saving below this share of the time is what sums of floats differ by."""
 
-_BATCH = 32
-"""Changes that are timed together."""
+_SITES = 16
+"""Sites that are timed together."""
 
 _CALLS = "T4"
 """What runtime calls are called among the host's times."""
@@ -213,33 +214,17 @@ class _Asker:
         for _, _, tasks in asked:
             three = (self.twice(tasks), self.at_bound(tasks), self.host(tasks, HALF))
             changes.append([c if self._shorter_s(c) else {} for c in three])
-        times = self._times([tasks for _, _, tasks in asked], changes)
+        of_ops = [tasks for _, _, tasks in asked]
+        questions = list(zip(of_ops, changes, strict=True))
+        times = times_of_ops(self.timeline, self.schedule, questions)
         found = [
             OpSaving(rank, op, *map(self._saved_s, times_s))
             for (rank, op, _), times_s in zip(asked, times, strict=True)
         ]
         return [s for s in found if s.twice_s or s.bound_s or s.host_twice_s]
 
-    def _times(
-        self, tasks: Sequence[Sequence[int]], changes: Sequence[Sequence[Change]]
-    ) -> Sequence[Sequence[float]]:
-        """Return the time under each change of each op's tasks."""
-        contiguous = all(t[-1] - t[0] + 1 == len(t) for t in tasks)
-        solved = chain.from_iterable(tasks for tasks, _ in self.timeline.stages)
-        in_flat_order = [*solved] == [*range(len(self.timeline))]
-        if contiguous and in_flat_order:
-            questions: list[Question] = [
-                (Window(t[0], t[-1]), c) for t, c in zip(tasks, changes, strict=True)
-            ]
-            return times_of_windows(self.timeline, self.schedule, questions)
-        times = iter(self._solved([change for three in changes for change in three]))
-        return [[next(times) for _ in three] for three in changes]
-
     def _solved(self, changes: Sequence[Change]) -> list[float]:
-        duration_s = self.schedule.duration_s
-        batches = (changes[i : i + _BATCH] for i in range(0, len(changes), _BATCH))
-        solved = (solve_many(self.timeline, duration_s, batch) for batch in batches)
-        return list(chain.from_iterable(solved))
+        return solve_in_batches(self.timeline, self.schedule, changes)
 
     def site_savings(self, most: int) -> list[SiteSaving]:
         """Time sites in the order of what they could save, till no other can.
@@ -255,8 +240,8 @@ class _Asker:
                 candidates.append((could_s, site, twice, bound))
         candidates.sort(key=lambda item: -item[0])
         found: list[SiteSaving] = []
-        for start in range(0, len(candidates), _BATCH // 2):
-            batch = candidates[start : start + _BATCH // 2]
+        for start in range(0, len(candidates), _SITES):
+            batch = candidates[start : start + _SITES]
             if len(found) >= most and found[most - 1].reachable_s >= batch[0][0]:
                 break
             times = self._solved([c for _, _, *two in batch for c in two])
