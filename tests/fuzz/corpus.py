@@ -17,6 +17,7 @@ from tests.fuzz.mutate import (
     damage_text,
     damage_toml,
 )
+from tests.fuzz.shardings import SHARDINGS, sharding
 
 ROOT = Path(__file__).parents[2]
 FIELDS: Mapping[str, Mutator] = {
@@ -112,17 +113,19 @@ def read(path: Path) -> bytes:
 
 
 def by_kind(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Sort files by what reads them: `.onnx`, `.perfc`, `targets`, `profiles`."""
+    """Sort files by what reads them; kinds that are made up have none."""
     kinds: dict[str, list[Path]] = {}
     for path in files:
         kind = path.parent.name if path.suffix == ".toml" else path.suffix
         kinds.setdefault(kind, []).append(path)
-    return kinds
+    return {**kinds, SHARDINGS: []}
 
 
 def make_input(rng: random.Random, kinds: Mapping[str, list[Path]]) -> Input:
-    """Damage one file; each kind is chosen as often as any other."""
+    """Damage or make up one input; each kind is chosen as often as any other."""
     kind = rng.choice([*kinds])
+    if kind == SHARDINGS:
+        return Input(SHARDINGS, ".json", *sharding(rng))
     path = rng.choice(kinds[kind])
     data, words = read(path), rng.choice(COMMANDS[kind])
     fields = rng.random() < _SHARE_OF_FIELDS

@@ -47,7 +47,7 @@ def test_damaged_files_end_in_one_clear_line(
     assert "" == trial.run(item, tmp_path).problem
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(kind for kind in KINDS if KINDS[kind]))
 def test_the_files_are_sound_before(tmp_path: Path, kind: str) -> None:
     """Most of what is damaged reads without an error, so damage has a way to go."""
     sound = 0

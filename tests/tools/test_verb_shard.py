@@ -237,6 +237,7 @@ def test_progress_goes_to_stderr(command: Command) -> None:
         (("--popularity", "a", "--popularity", "b"), 2, "each once"),
         (("--plan", "grid", "--plan", "grid"), 2, "--plan grid is given twice"),
         (("--mode", "inference", "--optimizer", "adam"), 2, "needs mode training"),
+        (("--optimizer", "adamw"), 2, "--optimizer adamw: takes no sparse gradients"),
         (("--ranks", "12"), 1, "12 ranks do not fill nodes of 8 GPUs"),
     ],
 )
