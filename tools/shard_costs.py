@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
+from perfc.ir import OPTIMIZER_STATES, UsageError
 from perfc.passes import Codec
 from perfc.planning import (
     CommBytes,
@@ -24,6 +25,19 @@ CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str], Tiers], PlanCost]
 
 
 def _physical(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost:
+    """Return perfc's own cost.
+
+    Raises:
+        UsageError: the optimizer updates whole tables, not the rows of a batch.
+
+    """
+    name = model.optimizer
+    if name is not None and name not in OPTIMIZER_STATES:
+        msg = (
+            f"--optimizer {name}: takes no sparse gradients, but updates whole tables; "
+            f"--cost physical prices updates by {', '.join(OPTIMIZER_STATES)}"
+        )
+        raise UsageError(msg)
     return model.cost(types, tiers)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.costmodels import UVM_CACHING
-from perfc.ir import OPTIMIZER_STATES, UsageError
+from perfc.ir import UsageError
 from perfc.passes import (
     DATA_PARALLEL,
     FULL_PRECISION,
@@ -253,7 +253,6 @@ def _model(text: str, options: dict[str, Any]) -> ShardModel:
     from perfc.tools.table_list import is_table_list, read_table_list  # noqa: PLC0415
 
     check_mode(options["mode"], options["optimizer"])
-    _check_optimizer(options["optimizer"])
     target = load_target(options["system"])
     check_world(options["ranks"], target)
     batch = options["batch"]
@@ -277,21 +276,6 @@ def _model(text: str, options: dict[str, Any]) -> ShardModel:
         qcomm_backward=options["qcomm_backward"] or "",
         popularity=_popularities(options["popularities"]),
     )
-
-
-def _check_optimizer(name: str | None) -> None:
-    """Refuse an optimizer that no rank can update its own tables with.
-
-    Raises:
-        UsageError: it takes no sparse gradients.
-
-    """
-    if name is not None and name not in OPTIMIZER_STATES:
-        msg = (
-            f"--optimizer {name}: takes no sparse gradients, but updates whole "
-            f"tables; shard prices updates by {', '.join(OPTIMIZER_STATES)}"
-        )
-        raise UsageError(msg)
 
 
 def _given(model: ShardModel, texts: Sequence[str]) -> dict[str, Plan]:
