@@ -23,7 +23,7 @@ import attrs
 
 from perfc.costmodels.calibration import PROFILE_TEXTS, check_profile, is_profile
 from perfc.costmodels.sheet_file import read_sheet
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import PerfcError, UsageError, parse_toml
 
 FOLDER = Path(__file__).with_name("profiles")
 
@@ -244,12 +244,7 @@ def parse_profile(text: str, where: str) -> HostProfile:
             not physical; the first problem is named, and how many more there are.
 
     """
-    try:
-        document: _Table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error).replace("\n", " ") or type(error).__name__
-        msg = f"{where}: not valid TOML: {reason}"
-        raise HostProfileError(msg) from error
+    document: _Table = parse_toml(text, HostProfileError, where)
     if is_profile(document):
         document = _host_of(document, where)
     problems = list(_problems(document))

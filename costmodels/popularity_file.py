@@ -10,13 +10,13 @@ A CSV file of the columns `hits` and `rows` is the histogram of one table.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from perfc.costmodels.popularity import Histogram, PopularityError
 from perfc.costmodels.popularity_text import is_popularity, parse_popularity
+from perfc.ir import damage_as, parse_json, read_text, spend
 
 POPULARITY_SCHEMA = "perfc.popularity/1"
 """Of the JSON file."""
@@ -40,11 +40,7 @@ def read_popularity(text: str) -> Mapping[str, str]:
     path = Path(text)
     if len(text) > _SHORT or not _is_file(path):
         parse_popularity(text)  # says what is expected
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path}: cannot be read ({error})"
-        raise PopularityError(message) from None
+    content = read_text(path, PopularityError, "a popularity")
     if path.suffix.lower() == ".csv":
         return {"": str(_histogram(path, content))}
     return _tables(path, content)
@@ -58,7 +54,12 @@ def _is_file(path: Path) -> bool:
 
 
 def _histogram(path: Path, content: str) -> Histogram:
-    reader = csv.DictReader(content.splitlines())
+    spend("values", sum(map(content.count, ",\n")), str(path))
+    with damage_as(PopularityError, str(path), ".csv"):
+        return _read_histogram(path, csv.DictReader(content.splitlines()))
+
+
+def _read_histogram(path: Path, reader: csv.DictReader[str]) -> Histogram:
     if not {"hits", "rows"} <= set(reader.fieldnames or ()):
         found = ", ".join(reader.fieldnames or ()) or "nothing"
         message = f"{path}: expected columns hits and rows, found {found}"
@@ -78,13 +79,8 @@ def _histogram(path: Path, content: str) -> Histogram:
 
 
 def _tables(path: Path, content: str) -> Mapping[str, str]:
-    try:
-        found: object = json.loads(content)
-    except (ValueError, RecursionError):
-        message = (
-            f"{path}: expected JSON of {POPULARITY_SCHEMA!r}, or a .csv of hits,rows"
-        )
-        raise PopularityError(message) from None
+    expected = f"JSON of {POPULARITY_SCHEMA!r}, or a .csv of hits,rows"
+    found = parse_json(content, PopularityError, str(path), expected)
     document = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     tables = document.get("tables")
     if document.get("schema") != POPULARITY_SCHEMA or not isinstance(tables, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias, cast
 
@@ -20,6 +19,7 @@ from perfc.costmodels.sheet_fields import (
 )
 from perfc.costmodels.sheet_physics import Problem, find_contradictions
 from perfc.costmodels.target import TargetError
+from perfc.ir import parse_toml
 
 Table: TypeAlias = Mapping[str, object]
 
@@ -29,12 +29,7 @@ TARGET = "target"
 
 def parse_sheet(text: str, where: str) -> Table:
     """Return the TOML tables of a sheet's text."""
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error).replace("\n", " ") or type(error).__name__
-        message = f"{where}: not valid TOML: {reason}"
-        raise TargetError(message) from error
+    return parse_toml(text, TargetError, where)
 
 
 def check_sheet(document: Table, where: str) -> None:

@@ -19,6 +19,7 @@ from perfc.ir import (
     Program,
     TensorType,
     UnsupportedModelError,
+    printable,
 )
 from perfc.traces import (
     UNRECORDED,
@@ -82,8 +83,14 @@ class ExecutionTraceFrontend:
             raise UnsupportedModelError(msg)
         trace = read_execution_trace(path)
         every = [op for ops in trace.threads.values() for op in ops]
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        name = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".et")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        name = (
+            printable(path.name)
+            .removesuffix(".gz")
+            .removesuffix(".json")
+            .removesuffix(".et")
+        )
         importing = _Importing(AtenBuilder(name), _sorted(every))
         importing.leave_out(trace.collectives)
         return importing.program(str(path), digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from perfc.ir import UnsupportedModelError
+from perfc.ir import UnsupportedModelError, read_whole
 
 
 def read_file(path: Path) -> bytes:
@@ -13,13 +13,10 @@ def read_file(path: Path) -> bytes:
 
     Raises:
         UnsupportedModelError: it cannot be read.
+        BudgetError: it is too long.
 
     """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise UnsupportedModelError(msg) from None
+    return read_whole(path, UnsupportedModelError)
 
 
 def digest(data: bytes) -> str:

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import attrs
 
-from perfc.frontends.files import digest, read_file
-from perfc.ir import BUILTIN_OPS, ParseError, PerfcError, Program, parse_program, verify
+from perfc.frontends.files import digest
+from perfc.ir import (
+    BUILTIN_OPS,
+    ParseError,
+    PerfcError,
+    Program,
+    UnsupportedModelError,
+    parse_program,
+    read_whole,
+    verify,
+)
 
 
 class TextFrontend:
@@ -21,7 +30,7 @@ class TextFrontend:
             VerifyError: a graph breaks an invariant.
 
         """
-        data = read_file(path)
+        data = read_whole(path, UnsupportedModelError, "text-bytes")
         try:
             program = parse_program(data.decode("utf-8"))
             for rank in program.classes:

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from perfc.ir.annotations import Anchor, AnnotationKey, Annotations, AnyKey, Scenario
+from perfc.ir.budgets import (
+    BUDGETS,
+    BudgetError,
+    budget,
+    parse_budgets,
+    raise_budgets,
+    raised_budgets,
+    spend,
+)
 from perfc.ir.collector import paused_collector
 from perfc.ir.communicator_verifier import verify_communicators
 from perfc.ir.copying import bind_record, bound_copy
@@ -33,6 +42,15 @@ from perfc.ir.errors import (
     VerifyError,
 )
 from perfc.ir.files import write_file
+from perfc.ir.input_files import (
+    damage_as,
+    parse_json,
+    parse_toml,
+    read_text,
+    read_unpacked,
+    read_whole,
+    reason_of,
+)
 from perfc.ir.launch import (
     BUSY_KINDS,
     HOST_KINDS,
@@ -90,6 +108,7 @@ from perfc.ir.plugins import (
 )
 from perfc.ir.printer import print_graph
 from perfc.ir.program import Program, RankClass, single
+from perfc.ir.quoting import printable
 from perfc.ir.record import (
     EMPTY,
     AttrValue,
@@ -115,6 +134,7 @@ __all__ = [
     "ACCUMULATE_GRAD",
     "ACTIVATIONS",
     "ACTIVATION_GRADIENTS",
+    "BUDGETS",
     "BUILTIN_OPS",
     "BUSY_KINDS",
     "COLLECTIVES",
@@ -146,6 +166,7 @@ __all__ = [
     "Annotations",
     "AnyKey",
     "AttrValue",
+    "BudgetError",
     "DType",
     "Diagnostic",
     "Dim",
@@ -188,8 +209,10 @@ __all__ = [
     "bind_record",
     "block_bytes",
     "bound_copy",
+    "budget",
     "ceil_div",
     "communicator_ranks",
+    "damage_as",
     "einsum_labels",
     "einsum_pairs",
     "einsum_sizes",
@@ -206,10 +229,13 @@ __all__ = [
     "load_plugin",
     "maximum",
     "normalize_axis",
+    "parse_budgets",
     "parse_dim",
     "parse_dtype",
     "parse_graph",
+    "parse_json",
     "parse_program",
+    "parse_toml",
     "parse_type",
     "paused_collector",
     "plugin_at_work",
@@ -217,13 +243,21 @@ __all__ = [
     "print_graph",
     "print_launches",
     "print_program",
+    "printable",
     "product",
+    "raise_budgets",
+    "raised_budgets",
+    "read_text",
+    "read_unpacked",
+    "read_whole",
+    "reason_of",
     "record_of",
     "recurrent_sizes",
     "reduced_axes",
     "register_plugin",
     "reserved_vectors",
     "single",
+    "spend",
     "state_types",
     "symbol",
     "symbols_of",

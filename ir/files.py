@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfc.ir.errors import PerfcError
+from perfc.ir.quoting import printable
 
 _CHUNK = 2**18
 _FASTEST = 1
@@ -18,13 +19,16 @@ _FASTEST = 1
 def write_file(path: Path, content: str | bytes) -> None:
     """Write *content* to *path* in one step: a reader never sees half a file.
 
-    Text is UTF-8. A file called `….gz` is compressed. What is there and no regular
-    file (a pipe, a device) is written to as it is.
+    Text is UTF-8, with control characters escaped. A file called `….gz` is
+    compressed. What is there and no regular file (a pipe, a device) is written to as
+    it is.
 
     Raises:
         PerfcError: the folder is absent, or the file cannot be written.
 
     """
+    if isinstance(content, str):
+        content = printable(content)
     if path.suffix == ".gz":
         data = content.encode() if isinstance(content, str) else content
         content = gzip.compress(data, _FASTEST, mtime=0)  # no clock time in results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from perfc.ir.budgets import budget, spend
 from perfc.ir.errors import ParseError
 from perfc.ir.quoting import PLAIN_NAME, PLAIN_WORD, STRING
 
@@ -35,11 +36,15 @@ def tokenize(text: str) -> tuple[list[str], list[str]]:
 
     Raises:
         ParseError: with the line number and the line.
+        BudgetError: there are too many tokens.
 
     """
     kinds: list[str] = []
     texts: list[str] = []
+    most = budget("values")
     for match in _TOKEN.finditer(text):
+        if len(texts) > most:
+            spend("values", len(texts))
         kind = str(match.lastgroup)
         kinds.append(kind)
         texts.append(match[kind])

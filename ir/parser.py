@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 
+from perfc.ir.budgets import spend
 from perfc.ir.collector import paused_collector
 from perfc.ir.core import Graph, Value
 from perfc.ir.dim_parser import parse_dims
@@ -149,6 +150,8 @@ def _value(reader: Reader, graph: Graph) -> Value:
 
 
 def _node(reader: Reader, graph: Graph) -> None:
+    reader.nodes += 1
+    spend("nodes", reader.nodes)
     results: list[str] = []
     if reader.at_kind("value"):
         results.append(reader.name("value"))

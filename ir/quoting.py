@@ -17,26 +17,50 @@ PLAIN_WORD = r"[A-Za-z_][A-Za-z0-9_.]*"
 PLAIN_SYMBOL = r"[A-Za-z_?][A-Za-z0-9_.?]*"
 """Names of dimensions without quotes."""
 
-_ESCAPE = re.compile(r"\\(.)")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|(.))")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Controls of terminals (C0 but for newline and tab, DEL, C1) and of the direction of
+text, separators of lines and paragraphs, and halves of characters."""
+
+_ASCII_CONTROLS = tuple(map(chr, (*range(9), *range(11, 32), 127)))
+
 _NAME = re.compile(PLAIN_NAME)
 _WORD = re.compile(PLAIN_WORD)
 _SYMBOL = re.compile(PLAIN_SYMBOL)
 _RESERVED = frozenset({"return", "region", "loc", "inf", "nan"})
 
 
+def printable(text: str) -> str:
+    r"""Write what would steer a terminal, or is no character, as `\u001b`.
+
+    So do JSON, TOML and perfc assembly in their strings: it can be done to a whole
+    document of them.
+    """
+    if text.isascii() and not any(control in text for control in _ASCII_CONTROLS):
+        return text
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def quote(text: str) -> str:
     """Write a string literal."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return f'"{escaped}"'
+    return f'"{printable(escaped)}"'
 
 
 def unquote(text: str) -> str:
     """Read a string literal, or a bare name as itself."""
     if not text.startswith('"'):
         return text
-    return _ESCAPE.sub(lambda m: _ESCAPED.get(m[1], m[1]), text[1:-1])
+    return _ESCAPE.sub(_unescaped, text[1:-1])
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, letter = match.groups()
+    return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
 
 
 def name_text(name: str) -> str:

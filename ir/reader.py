@@ -28,6 +28,7 @@ class Reader:
         self._kinds, self._texts = tokenize(text)
         self._position = 0
         self._depth = 0
+        self.nodes = 0
 
     def at(self, text: str) -> bool:
         """Whether *text* (a mark or a word) comes next."""

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.ir import PerfcError, damage_as
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices
@@ -102,9 +103,9 @@ def read_columns(path: str | Path) -> MeasuredColumns:
     columns_of = _from_csv if path.suffix == ".csv" else _from_parquet
     try:
         return columns_of(data, MEASUREMENTS)
-    except MeasurementError as error:
+    except PerfcError as error:
         msg = f"{path}: {error}"
-        raise MeasurementError(msg) from None
+        raise type(error)(msg) from None
 
 
 def _from_csv(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
@@ -162,9 +163,10 @@ def _coded_arrow(name: str, column: Any) -> tuple[list[object], Indices]:  # noq
         what = "a JSON object as text" if name == "params" else "text"
         msg = f"column {name} is {column.type}, expected {what}"
         raise MeasurementError(msg)
-    coded = column.dictionary_encode(null_encoding="encode").combine_chunks()
-    at = np.from_dlpack(coded.indices).astype(np.intp)
-    return coded.dictionary.to_pylist(), at
+    with damage_as(MeasurementError, f"column {name}", "a Parquet file"):
+        coded = column.dictionary_encode(null_encoding="encode").combine_chunks()
+        at = np.from_dlpack(coded.indices).astype(np.intp)
+        return coded.dictionary.to_pylist(), at
 
 
 def _checked(

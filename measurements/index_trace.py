@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import csv
 import importlib
-import zipfile
-import zlib
+import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import PerfcError
+from perfc.ir import PerfcError, damage_as, read_text, read_whole, spend
+from perfc.measurements.numpy_file import read_array, read_arrays
+from perfc.measurements.table import check_parquet
 
 Ints = NDArray[np.int64]
 
@@ -34,17 +36,6 @@ class IndexTraceError(PerfcError):
 
 _MOST = 2**63 - 1
 """Number of a row: what 64 bits with a sign hold."""
-
-_DAMAGED = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    csv.Error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What readers raise of files that are cut off, or are something else."""
 
 
 @attrs.frozen(eq=False)
@@ -73,6 +64,7 @@ def read_index_trace(path: Path) -> list[TableTrace]:
 
     Raises:
         IndexTraceError: it cannot be read, or is something else.
+        BudgetError: it holds too many numbers.
         PerfcError: what reads this kind of file is not installed.
 
     """
@@ -90,11 +82,7 @@ def read_index_trace(path: Path) -> list[TableTrace]:
         found = "a folder" if path.is_dir() else "no such file"
         message = f"{path}: {found}; expected an index trace"
         raise IndexTraceError(message)
-    try:
-        tables = reader(path)
-    except _DAMAGED as error:
-        message = f"{path}: cannot be read as {path.suffix} ({_line(error)})"
-        raise IndexTraceError(message) from None
+    tables = reader(path)
     _check_names(path, [table.name for table in tables])
     if not any(len(table.indices) for table in tables):
         message = f"{path}: there are no look-ups in it"
@@ -112,15 +100,10 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
     if "" in names:
         message = f"{path}: table {names.index('') + 1} has no name; expected one"
         raise IndexTraceError(message)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    twice, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
         message = f"{path}: two tables are called {twice!r}; expected a name for each"
         raise IndexTraceError(message)
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text[:120] or type(error).__name__
 
 
 def _table(path: Path, name: str, indices: Ints, lengths: Ints) -> TableTrace:
@@ -167,8 +150,10 @@ def _beyond(path: Path, name: str) -> IndexTraceError:
 
 
 def _npy(path: Path) -> list[TableTrace]:
-    with path.open("rb") as file:
-        return [_single(path, path.stem, np.load(file, allow_pickle=False))]
+    data = read_whole(path, IndexTraceError)
+    with damage_as(IndexTraceError, str(path), ".npy"):
+        array = read_array(io.BytesIO(data), str(path))
+    return [_single(path, path.stem, array)]
 
 
 def _single(path: Path, name: str, found: Any) -> TableTrace:  # noqa: ANN401 - whatever a file has
@@ -179,10 +164,9 @@ def _single(path: Path, name: str, found: Any) -> TableTrace:  # noqa: ANN401 - 
 
 
 def _npz(path: Path) -> list[TableTrace]:
-    with path.open("rb") as file:
-        archive: Any = np.load(file, allow_pickle=False)
-        names: list[str] = getattr(archive, "files", [])
-        arrays: dict[str, Any] = {name: archive[name] for name in names}
+    data = read_whole(path, IndexTraceError)
+    with damage_as(IndexTraceError, str(path), ".npz"):
+        arrays = read_arrays(data, str(path))
     if "indices" in arrays:
         return _joined(path, arrays)
     return _named(path, arrays)
@@ -246,10 +230,11 @@ def _named(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
 
 
 def _csv(path: Path) -> list[TableTrace]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
-        header: list[str] = []
-        names = next(reader, header)
+    text = read_text(path, IndexTraceError, ".csv")
+    spend("values", sum(map(text.count, ",\n| ")), str(path))
+    reader = csv.reader(io.StringIO(text, newline=""))
+    with damage_as(IndexTraceError, str(path), ".csv"):
+        names = next(reader, list[str]())
         if names and not any(name.strip(" |0123456789") for name in names):
             message = f"{path}: line 1 has no names of tables; found {names[0]!r}"
             raise IndexTraceError(message)
@@ -277,15 +262,17 @@ def _listed(path: Path, name: str, bags: list[list[int]]) -> TableTrace:
 
 def _parquet(path: Path) -> list[TableTrace]:
     found = _arrow_table(path)
-    tables: list[TableTrace] = []
-    for name in found.column_names:
-        column: Any = found.column(name).combine_chunks()
-        if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
-            tables.append(_single(path, name, _column(path, name, column)))
-            continue
-        rows = _integers(path, name, _column(path, name, column.flatten()), (1,))
-        tables.append(_table(path, name, rows, _bag_lengths(column)))
-    return tables
+    with damage_as(IndexTraceError, str(path), ".parquet"):
+        columns = zip(found.column_names, found.columns, strict=True)
+        return [_arrow_column(path, name, column) for name, column in columns]
+
+
+def _arrow_column(path: Path, name: str, chunked: Any) -> TableTrace:  # noqa: ANN401 - of pyarrow
+    column: Any = chunked.combine_chunks()
+    if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
+        return _single(path, name, _column(path, name, column))
+    rows = _integers(path, name, _column(path, name, column.flatten()), (1,))
+    return _table(path, name, rows, _bag_lengths(column))
 
 
 def _bag_lengths(column: Any) -> Ints:  # noqa: ANN401 - of pyarrow
@@ -308,13 +295,12 @@ def _column(path: Path, name: str, column: Any) -> Any:  # noqa: ANN401 - of pya
 
 def _arrow_table(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
     try:
-        pyarrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
         message = f"{path}: Parquet needs pyarrow: pip install 'perfc[measure]'"
         raise IndexTraceError(message) from None
-    try:
-        return parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        message = f"{path}: cannot be read as .parquet ({_line(error)})"
-        raise IndexTraceError(message) from None
+    data = read_whole(path, IndexTraceError)
+    with damage_as(IndexTraceError, str(path), ".parquet"):
+        file = parquet.ParquetFile(io.BytesIO(data))
+        check_parquet(file.metadata, str(path))
+        return file.read()

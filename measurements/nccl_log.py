@@ -19,6 +19,7 @@ lines.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,12 +28,12 @@ from pathlib import Path
 import attrs
 
 from perfc.costmodels import load_target, target_names, target_of_device
-from perfc.ir import PerfcError, record_of
+from perfc.ir import PerfcError, read_whole, record_of
 from perfc.measurements.row import Measurement
 from perfc.measurements.signature import BYTES
 
 _RANK = re.compile(
-    r"#\s*Rank\s+(?P<rank>\d+)\s.*?\son\s+(?P<host>\S+)\s+device\s+\S+\s+"
+    r"#\s*Rank\s+(?P<rank>[0-9]{1,9})\s.*?\son\s+(?P<host>\S+)\s+device\s+\S+\s+"
     r"\[[0-9a-fA-Fx:.]+\]\s+(?P<device>.+)"
 )
 _TABLE = re.compile(r"#\s*size\s+count\s")
@@ -41,7 +42,7 @@ _END = re.compile(r"#\s*Avg bus bandwidth\s*:")
 _TAG = re.compile(r"^(\[\d+,\d+\](<\w+>)?:|\s*\d+:)[ \t]?")
 _UNMODELLED = re.compile(r"\b(?:reduce|gather|scatter|hypercube)_perf\b")
 _VERSION = re.compile(r"NCCL version:?\s*(?P<version>[\d.]+)")
-_ITERATIONS = re.compile(r"(?<!warmup)\siters:\s*(?P<n>\d+)")
+_ITERATIONS = re.compile(r"(?<!warmup)\siters:\s*(?P<n>[0-9]{1,9})\b")
 
 _DTYPES: Mapping[str, str] = {
     "double": "fp64",
@@ -73,6 +74,9 @@ _TESTS: Mapping[str, str] = {
 """Ops by what the program, or the log that is named after it, is called."""
 
 _SUMS = frozenset({"all_reduce", "reduce_scatter"})
+
+_MOST_DIGITS = 18
+"""Of a whole number: what 64 bits with a sign hold."""
 
 _BUS_FACTOR_ERROR = 0.06
 """Bandwidths are printed to the hundredth of a GB/s: rates above 1 tell the factor."""
@@ -112,11 +116,8 @@ def read_nccl_log(path: Path, target: str | None = None) -> list[Measurement]:
         PerfcError: there is no such target.
 
     """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        msg = f"{path}: cannot read the log: {(error.strerror or '').lower()}"
-        raise NcclLogError(msg) from error
+    data = read_whole(path, NcclLogError, "text-bytes")
+    text = data.decode("utf-8", errors="replace")
     lines = [_TAG.sub("", line) for line in text.splitlines()]
     head = _head(lines)
     names, first = _columns(lines, path)
@@ -159,11 +160,12 @@ def _head(lines: Sequence[str]) -> _Head:
 
 def _check_ranks(head: _Head, path: Path) -> None:
     """Refuse ranks of which some are missing, or nodes that have unlike numbers."""
-    lost = sorted({*range(max(head.ranks) + 1)} - {*head.ranks})
-    if lost:
+    ranks = {*head.ranks}
+    lost = next(rank for rank in itertools.count() if rank not in ranks)
+    if lost < len(ranks):  # not one after the other
         msg = (
-            f"{path}: expected a line '# Rank …' for each of {max(head.ranks) + 1} "
-            f"GPUs, found none of rank {lost[0]}"
+            f"{path}: expected a line '# Rank …' for each of {max(ranks) + 1} "
+            f"GPUs, found none of rank {lost}"
         )
         raise NcclLogError(msg)
     counts = Counter(head.hosts)
@@ -213,8 +215,11 @@ def _cells(
     found: list[tuple[int, Mapping[str, str]]] = []
     for number, line in enumerate(lines[first:], first + 1):
         cells = line.split()
-        if not cells or not cells[0].isdigit():
+        if not cells or not re.fullmatch(r"[0-9]+", cells[0]):
             continue
+        if len(cells[0]) > _MOST_DIGITS:
+            msg = f"{path}: line {number}: expected bytes, found {cells[0][:40]}"
+            raise NcclLogError(msg)
         if len(cells) != len(names):
             msg = (
                 f"{path}: line {number}: expected {len(names)} columns as in the "
@@ -381,7 +386,8 @@ def _row(
 
 def _check_size(size: int, count: str, dtype: str, ranks: int, where: str) -> None:
     """Refuse a size that is neither that of a rank's elements nor that of all ranks."""
-    elements = int(count) if count.isdigit() else -1
+    known = re.fullmatch(rf"[0-9]{{1,{_MOST_DIGITS}}}", count)
+    elements = int(count) if known else -1
     possible = {elements * BYTES[dtype], elements * BYTES[dtype] * ranks}
     if size not in possible:
         msg = (

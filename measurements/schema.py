@@ -183,7 +183,7 @@ class Column:
             return self.default
         try:
             value = self.kind.read(cell)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             msg = f"{self.name} is {_short(cell)}, expected {self.kind.expected}"
             raise MeasurementError(msg) from None
         choices = _CHOICES.get(self.name)

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfc.ir import UsageError, write_file
+from perfc.ir import (
+    PerfcError,
+    UsageError,
+    damage_as,
+    read_whole,
+    spend,
+    write_file,
+)
 from perfc.measurements.schema import Cell, MeasurementError, Row, Schema
 
 Made = TypeVar("Made")
@@ -81,10 +88,13 @@ def _read(
     try:
         if path.suffix == ".csv":
             return made(csv_columns(data))
-        return made(parquet_table(data, schema.name).to_pydict())
-    except MeasurementError as error:
+        table = parquet_table(data, schema.name)
+        with damage_as(MeasurementError, "", "a Parquet file"):  # text, for one
+            columns = table.to_pydict()
+        return made(columns)
+    except PerfcError as error:
         msg = f"{path}: {error}"
-        raise MeasurementError(msg) from None
+        raise type(error)(msg) from None
 
 
 def read_data(path: Path) -> bytes:
@@ -96,11 +106,7 @@ def read_data(path: Path) -> bytes:
 
     """
     check_name(path)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise MeasurementError(msg) from None
+    return read_whole(path, MeasurementError)
 
 
 def write_rows(path: str | Path, rows: Sequence[Row], schema: Schema[Row]) -> None:
@@ -153,8 +159,10 @@ def coded_columns(data: bytes) -> Mapping[str, tuple[list[str], Sequence[int]]]:
 
     Raises:
         MeasurementError: it is none.
+        BudgetError: it has too many cells.
 
     """
+    spend("values", data.count(b",") + data.count(b"\n"))
     try:
         reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
         names = next(reader, list[str]())
@@ -226,17 +234,16 @@ def parquet_table(
 
     Raises:
         MeasurementError: it is none, or of another schema.
+        BudgetError: it has too many cells.
 
     """
     pyarrow, parquet = _pyarrow()
-    try:
+    with damage_as(MeasurementError, "", "a Parquet file"):
         file = parquet.ParquetFile(_copied(pyarrow, data))
+        check_parquet(file.metadata)
         names = file.schema_arrow.names
         kept = names if columns is None else [n for n in names if n in columns]
         table = file.read(kept)
-    except (pyarrow.ArrowException, OSError) as error:
-        msg = f"not a Parquet file: {' '.join(str(error).split())}"
-        raise MeasurementError(msg) from None
     metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
     named = metadata.get(_SCHEMA_KEY, schema.encode())
     if named != schema.encode():
@@ -254,3 +261,17 @@ def _copied(pyarrow: Any, data: bytes) -> Any:  # noqa: ANN401 - pyarrow has no 
     stream = pyarrow.BufferOutputStream()
     stream.write(data)
     return pyarrow.BufferReader(stream.getvalue())
+
+
+def check_parquet(metadata: Any, where: str = "") -> None:  # noqa: ANN401 - pyarrow's
+    """Refuse a Parquet file that unpacks to too much.
+
+    Raises:
+        BudgetError: there are too many bytes or numbers.
+
+    """
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    spend("unpacked-bytes", sum(group.total_byte_size for group in groups), where)
+    columns = range(metadata.num_columns)
+    counts = (group.column(n).num_values for group in groups for n in columns)
+    spend("elements", max(metadata.num_rows, sum(counts)), where)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, TensorType, Work
+from perfc.ir import AttrValue, TensorType, Work, spend
 from perfc.passes.eager import (
     MAX_LAUNCHES,
     SCRATCHES,
@@ -227,6 +227,7 @@ def _deform_conv(site: Site) -> Eager:
     sample = Work(8 * columns, sum(t.nbytes for t in (x, site.operands[2])), moved)
     sampled = kernel_launch(site, "deformable_im2col", sample)
     product = gemm_launch(site, (1, weight.shape[0] // groups, pixels, depth), "nn")
+    spend("launches", 2 * (1 + groups) * (images // together), "deform_conv")
     chunk = (sampled, *(product,) * groups)
     launches = [*chunk * (images // together)]
     if len(site.operands) > 3:  # noqa: PLR2004 - x, weight, offsets, bias

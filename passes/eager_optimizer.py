@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import FOREACH_FLOPS, OPTIMIZER_FLOPS, AttrValue, Work
+from perfc.ir import FOREACH_FLOPS, OPTIMIZER_FLOPS, AttrValue, Work, spend
 from perfc.passes.eager import (
     MAX_LAUNCHES,
     Eager,
@@ -83,6 +83,8 @@ class Pack:
 def packed(sizes: Sequence[int], depth: int, capacity: Capacity) -> Iterator[Pack]:
     """Yield the launches for tensors of these sizes; empty ones are in none."""
     most = capacity.tensors[min(depth, len(capacity.tensors)) - 1]
+    packs = sum(map(_chunks, sizes)) // capacity.chunks
+    spend("launches", 2 * packs, "the optimizer")
     parts: list[tuple[int, int, int]] = []
     room = capacity.chunks
     for index, size in enumerate(sizes):

@@ -16,6 +16,7 @@ from perfc.ir import (
     TensorType,
     Value,
     VerifyError,
+    spend,
 )
 from perfc.passes.communication import Communication, communicates
 from perfc.passes.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
@@ -210,6 +211,7 @@ class Lowering:
     def _emit(self, lowered: Lowered, name: str, outer: str = "") -> None:
         """Launch it, as a part of the op that *outer* names."""
         graph, thread, stream = self.graph, self._thread, self._stream
+        spend("launches", len(graph) + 2 * len(lowered.launches), name)
         op = graph.add_op(LaunchOp(outer or lowered.name, name))
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             if launch.op:

@@ -23,7 +23,6 @@ it is `fused`, or left out, tables stay in the tier that `place-embeddings` has 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -31,7 +30,7 @@ from typing import Any, NoReturn, cast
 import attrs
 
 from perfc.costmodels import UVM_CACHING
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import PerfcError, UsageError, parse_json, read_text
 from perfc.passes.table_tiers import CACHE, HBM, KERNELS, is_share
 
 TABLE_WISE = "table_wise"
@@ -165,17 +164,12 @@ def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
     if text.lstrip().startswith("{"):
         return read_plan(text, tables, world, "plan")
     path = Path(text)
-    if not path.is_file():
+    if "\0" in text or not path.is_file():
         known = ", ".join(NAMED)
         msg = f"plan {text!r} is neither a file nor one of {known}"
         raise UsageError(msg)
-    name = f"plan {path}"
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        msg = f"{name}: not a JSON file: {error}"
-        raise PerfcError(msg) from None
-    return read_plan(content, tables, world, name)
+    content = read_text(path, PerfcError, "a plan in JSON")
+    return read_plan(content, tables, world, f"plan {path}")
 
 
 def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -> Plan:
@@ -240,10 +234,8 @@ class _PlanFile:
 
     def _tables(self, names: Sequence[str]) -> Mapping[str, object]:
         """Return what is said of each table, in either format."""
-        try:
-            document = _fields(json.loads(self.text))
-        except (ValueError, RecursionError) as error:
-            self._refuse(f"not a JSON file: {error}")
+        text = self.text
+        document = _fields(parse_json(text, PerfcError, self.name, "a JSON file"))
         modules = _fields(document.get("plan")) or document
         if not modules or not all(isinstance(v, dict) for v in modules.values()):
             msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'

@@ -19,11 +19,9 @@ from perfc.ir import (
     Value,
     VerifyError,
     Work,
+    spend,
 )
 from perfc.passes.inference import Inference
-
-MAX_NODES = 100_000
-"""Loops that unroll to more nodes than this are refused."""
 
 Item: TypeAlias = "Value | tuple[Item, ...] | None"
 """A tensor, a sequence, or the absence of an optional one."""
@@ -219,16 +217,11 @@ class Unroller:
         """Count a node, or a turn of a loop.
 
         Raises:
-            UnsupportedModelError: there are too many.
+            BudgetError: there are too many.
 
         """
         self._count += 1
-        if self._count > MAX_NODES:
-            msg = (
-                f"{source}: the model's loops unroll to more than {MAX_NODES:,} nodes; "
-                "export it with fewer iterations, or with vectorised ops"
-            )
-            raise UnsupportedModelError(msg)
+        spend("nodes", self._count, f"{source}: the model's loops, unrolled")
 
     def _infer(self, node: Node) -> None:
         for value in node.results:

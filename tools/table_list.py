@@ -10,8 +10,8 @@ file of several such lists by name is read too: `FILE:NAME` says which.
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,6 +30,8 @@ from perfc.ir import (
     Record,
     TensorType,
     UsageError,
+    parse_json,
+    read_text,
 )
 
 _TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
@@ -143,14 +145,11 @@ def read_table_list(text: str) -> TableList:
 
     """
     path, name = _parts(text)
-    try:
-        document: object = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         msg = f"no file {path!r}"
-        raise UsageError(msg) from None
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"{path}: not a JSON file: {error}"
-        raise PerfcError(msg) from None
+        raise UsageError(msg)
+    content = read_text(Path(path), PerfcError, "a JSON file")
+    document = parse_json(content, PerfcError, path, "a JSON file")
     return _Reader(path).read(_fields(document), name)
 
 

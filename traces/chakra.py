@@ -22,7 +22,7 @@ import attrs
 
 from perfc.traces.events import TraceError
 
-_LONGEST = 1 << 26
+_LONGEST = 1 << 24
 """Bytes that one message may have; a longer one is none."""
 
 _GZIP = b"\x1f\x8b"

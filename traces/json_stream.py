@@ -15,13 +15,17 @@ from typing import IO, Any
 
 import attrs
 
+from perfc.ir import spend
 from perfc.traces.events import TraceError
 
 _CHUNK = 1 << 22
 """Characters read at a time."""
 
-_LONGEST = 1 << 26
-"""Characters that one value may have; after as many without an end it is damaged."""
+_SHORTEST = 2
+"""Characters that a value and what is after it have at least."""
+
+_USUAL_RATIO = 100
+"""Text is unpacked to so many times its size; what unpacks to more is no trace."""
 
 _EVENTS = "traceEvents"
 _GZIP = b"\x1f\x8b"
@@ -65,7 +69,7 @@ class EventFile:
 
         """
         with self._opened() as chunks:
-            yield from self._parsed(_Reader(chunks))
+            yield from self._parsed(_Reader(chunks, str(self.path)))
 
     def chunks(self) -> Iterator[str]:
         """Yield the text, some megabytes at a time.
@@ -103,8 +107,11 @@ class EventFile:
             raise TraceError(msg) from None
 
     def _read(self, raw: io.BufferedReader, stream: IO[str]) -> Iterator[str]:
-        size = os.fstat(raw.fileno()).st_size
+        size, unpacked = os.fstat(raw.fileno()).st_size, 0
         while chunk := stream.read(_CHUNK):
+            unpacked += len(chunk)
+            if unpacked > _USUAL_RATIO * raw.tell():
+                spend("unpacked-bytes", unpacked, str(self.path))
             if self.progress is not None and size:
                 self.progress(min(1.0, raw.tell() / size))
             yield chunk
@@ -121,7 +128,7 @@ class EventFile:
             msg = f"{self.path}: expected a JSON object with {self.listed!r}"
             raise TraceError(msg)
         reader.take("{")
-        found = False
+        found, held = False, 0
         while reader.peek() != "}":
             key = reader.value()
             reader.take(":")
@@ -129,7 +136,10 @@ class EventFile:
                 found = True
                 yield from self._elements(reader)
             else:
+                begin = reader.passed
                 self.header[str(key)] = reader.value()
+                held += reader.passed - begin  # events one by one, these all together
+                spend("values", held // _SHORTEST, str(self.path))
             if reader.peek() == ",":
                 reader.take(",")
         reader.take("}")
@@ -172,11 +182,18 @@ class _Reader:
     """A text file, decoded value by value."""
 
     chunks: Iterator[str]
+    where: str
     text: str = attrs.field(default="", init=False)
     at: int = attrs.field(default=0, init=False)
+    before: int = attrs.field(default=0, init=False)
     _decode: Any = attrs.field(
         factory=lambda: json.JSONDecoder().raw_decode, init=False
     )
+
+    @property
+    def passed(self) -> int:
+        """How many characters were read before the next one."""
+        return self.before + self.at
 
     def peek(self) -> str:
         """Return the next character that is no space.
@@ -220,6 +237,7 @@ class _Reader:
 
         Raises:
             ValueError: there is none.
+            BudgetError: it is too long.
 
         """
         self.peek()
@@ -227,7 +245,8 @@ class _Reader:
             try:
                 value, end = self._decode(self.text, self.at)
             except ValueError:
-                if len(self.text) - self.at > _LONGEST or not self._more():
+                spend("values", (len(self.text) - self.at) // _SHORTEST, self.where)
+                if not self._more():
                     raise
                 continue
             # A number at the end of what was read may go on.
@@ -267,6 +286,7 @@ class _Reader:
         chunk = next(self.chunks, "")
         if not chunk:
             return False
+        self.before += self.at
         self.text = self.text[self.at :] + chunk
         self.at = 0
         return True

@@ -30,6 +30,7 @@ from perfc.ir import (
     UnsupportedModelError,
     Value,
     single,
+    spend,
     verify,
 )
 
@@ -64,6 +65,7 @@ class AtenBuilder:
 
     name: str
     _graph: Graph = attrs.field(init=False)
+    _calls: int = attrs.field(default=0, init=False)
     _known: dict[str, _Known] = attrs.field(factory=dict[str, "_Known"], init=False)
     _templates: dict[object, Template] = attrs.field(
         factory=dict[object, Template], init=False
@@ -111,8 +113,11 @@ class AtenBuilder:
         Raises:
             UnsupportedModelError: it reads a tensor that nothing defines.
             VerifyError: a result has the name of another tensor.
+            BudgetError: there are too many calls.
 
         """
+        self._calls += 1
+        spend("nodes", self._calls)
         operands: list[Value] = []
         given = tuple(
             (name, self._signature(argument, operands, call))

@@ -7,7 +7,7 @@ from pathlib import Path
 from perfc.frontends.files import digest, read_file
 from perfc.frontends.onnx.importer import import_model
 from perfc.frontends.onnx.reader import parse_model
-from perfc.ir import PerfcError, Program
+from perfc.ir import PerfcError, Program, printable
 
 __all__ = ["OnnxFrontend"]
 
@@ -25,7 +25,7 @@ class OnnxFrontend:
         """
         data = read_file(path)
         try:
-            return import_model(parse_model(data), path.stem, digest(data))
+            return import_model(parse_model(data), printable(path.stem), digest(data))
         except PerfcError as error:
             msg = f"{path}: {error}"
             raise type(error)(msg) from None

@@ -11,12 +11,10 @@ import attrs
 from perfc.frontends.onnx.opsets import DEFAULT_DOMAINS
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import utf8
-from perfc.ir import UnsupportedModelError
+from perfc.ir import UnsupportedModelError, spend
 
 MAX_CALLS = 100
 """Functions that call each other deeper than this are refused."""
-MAX_NODES = 100_000
-"""So is a model that has more nodes once its functions are inlined."""
 
 FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain, name, overload."""
@@ -62,14 +60,12 @@ def check_calls(
     """Refuse calls that *nodes* and *functions* cannot be rid of by inlining.
 
     Raises:
-        UnsupportedModelError: a function calls itself, calls are too deep, or
-            inlined they are too many nodes.
+        UnsupportedModelError: a function calls itself, or calls are too deep.
+        BudgetError: there are too many nodes once functions are inlined.
 
     """
-    total = _Sizes(functions).of(nodes, ())[0] if functions else 0
-    if total > MAX_NODES:
-        msg = f"inlining its functions makes {total:,} nodes of it, over {MAX_NODES:,}"
-        raise UnsupportedModelError(msg)
+    where = "its functions inlined" if functions else ""
+    spend("nodes", _Sizes(functions).of(nodes, ())[0], where)
 
 
 @attrs.define(eq=False)

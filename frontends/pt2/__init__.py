@@ -7,7 +7,7 @@ from pathlib import Path
 from perfc.frontends.files import digest, read_file
 from perfc.frontends.pt2.archive import parse_model, read_model
 from perfc.frontends.pt2.importer import import_model
-from perfc.ir import PerfcError, Program
+from perfc.ir import PerfcError, Program, printable
 
 __all__ = ["Pt2Frontend", "read_description"]
 
@@ -42,7 +42,7 @@ class Pt2Frontend:
         """
         data = read_file(path)
         try:
-            return import_model(read_model(data), path.stem, digest(data))
+            return import_model(read_model(data), printable(path.stem), digest(data))
         except PerfcError as error:
             msg = f"{path}: {error}"
             raise type(error)(msg) from None

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
-import zlib
 
 from perfc.frontends.pt2.fields import Fields
-from perfc.ir import UnsupportedModelError
-
-MAX_JSON_BYTES = 2**30
-"""A description of more than this is a mistake: the largest models take megabytes."""
+from perfc.ir import UnsupportedModelError, damage_as, parse_json, read_unpacked
 
 SCHEMAS = range(5, 9)
 """Major versions whose graphs have the fields that are read here: PyTorch 2.3 wrote
@@ -28,18 +23,19 @@ def read_model(data: bytes) -> Fields:
 
     Raises:
         UnsupportedModelError: it is no such archive, or of an unknown schema.
+        BudgetError: its description is too long.
 
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            text = _read(archive, _member(archive))
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        msg = f"not an archive that torch.export.save writes: {error}"
-        raise UnsupportedModelError(msg) from None
-    except (NotImplementedError, RuntimeError) as error:  # compressed oddly, encrypted
-        msg = f"cannot unpack the archive: {error}"
-        raise UnsupportedModelError(msg) from None
+    with damage_as(UnsupportedModelError, "", "an archive of torch.export.save"):
+        text = _description(data)
     return parse_model(text)
+
+
+def _description(data: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        member = _member(archive)
+        with archive.open(member) as file:
+            return read_unpacked(file, member.filename)
 
 
 def parse_model(text: bytes) -> Fields:
@@ -47,9 +43,11 @@ def parse_model(text: bytes) -> Fields:
 
     Raises:
         UnsupportedModelError: it is no JSON, or of an unknown schema.
+        BudgetError: it has too many values.
 
     """
-    model = _parsed(text)
+    found = parse_json(text, UnsupportedModelError, "", "a model in JSON")
+    model = Fields({"model": found}, "the file").record("model")
     _check_schema(model)
     return model
 
@@ -74,26 +72,6 @@ def _member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         "torch.export.save has written"
     )
     raise UnsupportedModelError(msg)
-
-
-def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    if member.file_size > MAX_JSON_BYTES:
-        msg = f"{member.filename} claims {member.file_size} bytes: too many"
-        raise UnsupportedModelError(msg)
-    with archive.open(member) as file:
-        return file.read(MAX_JSON_BYTES)
-
-
-def _parsed(text: bytes) -> Fields:
-    try:
-        model = json.loads(text)
-    except RecursionError:
-        msg = "its JSON is nested too deep"
-        raise UnsupportedModelError(msg) from None
-    except ValueError as error:  # so is an integer of too many digits, or no UTF-8
-        msg = f"its JSON is damaged: {error}"
-        raise UnsupportedModelError(msg) from None
-    return Fields({"model": model}, "the file").record("model")
 
 
 def _check_schema(model: Fields) -> None:

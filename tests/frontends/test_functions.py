@@ -203,10 +203,8 @@ def test_calls_that_grow_without_limit(tmp_path: Path) -> None:
     functions += f"{_FUNCTION} f30 (a) => (b) {{ b = Relu(a) }}"
     text = CALL.replace("local.f(", "local.f0(") + functions
 
-    assert (
-        "inlining its functions makes 1,073,741,824 nodes of it, over 100,000"
-        == _problem(_text(text), tmp_path)
-    )
+    found = _problem(_text(text), tmp_path)
+    assert found.startswith("its functions inlined: 1,073,741,824 nodes of a graph")
 
 
 def test_calls_too_deep(tmp_path: Path) -> None:

@@ -266,16 +266,16 @@ def test_damaged_descriptions(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not an archive"),
-        (b"PK\x03\x04 nothing", "not an archive"),
+        (b"", "cannot be read as an archive"),
+        (b"PK\x03\x04 nothing", "cannot be read as an archive"),
         (archive({}, "small/other.json"), "has no models/model.json"),
-        (archive(b"{"), "its JSON is damaged"),
-        (archive(b"\xff\xfe\xff"), "its JSON is damaged"),
-        (archive(b"[" * 200_000), "nested too deep"),
-        (archive(b'{"a": ' * 200_000), "nested too deep"),
-        (archive(b"1" * 5000), "its JSON is damaged"),
+        (archive(b"{"), "cannot be read as a model in JSON"),
+        (archive(b"\xff\xfe\xff"), "cannot be read as a model in JSON"),
+        (archive(b"[" * 200_000), "nested too deeply"),
+        (archive(b'{"a": ' * 200_000), "nested too deeply"),
+        (archive(b"1" * 5000), "cannot be read as a model in JSON"),
         (archive([1]), "'model' is [1], expected an object"),
-        (archive(small_model())[:-40], "not an archive"),
+        (archive(small_model())[:-40], "cannot be read as an archive"),
     ],
 )
 def test_damaged_archives(data: bytes, message: str, tmp_path: Path) -> None:

@@ -76,5 +76,7 @@ def test_a_plan_that_is_no_json(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text("{")
 
-    with pytest.raises(PerfcError, match=r"plan .*plan\.json: not a JSON file"):
+    with pytest.raises(
+        PerfcError, match=r"plan .*plan\.json: cannot be read as a JSON file"
+    ):
         _shard(path)

@@ -114,7 +114,7 @@ def test_hits_and_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("p.json", "", "expected JSON of 'perfc.popularity/1'"),
+        ("p.json", "", "cannot be read as JSON of 'perfc.popularity/1'"),
         ("p.json", "[1]", "expected schema 'perfc.popularity/1'"),
         ("p.json", '{"schema": "perfc.popularity/1"}', "tables by name"),
         ("p.json", '{"schema": "perfc.popularity/1", "tables": {}}', "no tables"),

@@ -185,9 +185,9 @@ def test_kernels_that_are_none(text: str, problem: str) -> None:
     ("text", "problem"),
     [
         ("[]", "expected {"),
-        ("{", "not a JSON file"),
+        ("{", "cannot be read as a JSON file"),
         ('{"tables": 3}', "expected {"),
-        ("[" * 100_000, "not a JSON file"),
+        ("[" * 100_000, "cannot be read as a JSON file"),
         ('{"a": {}}', "nothing is said of the tables t0"),
         ('{"a": {"t0": {}, "x": {}}}', "no table 'x'"),
         (

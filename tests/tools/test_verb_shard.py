@@ -271,7 +271,7 @@ def test_a_plan_that_is_too_full(command: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "code", "problem"),
     [
-        ("", 1, "not a JSON file"),
+        ("", 1, "cannot be read as a JSON file"),
         ("[]", 1, 'expected {"tables"'),
         ('{"tables": []}', 1, "no list with tables in it"),
         ('{"tables": [3]}', 1, "table 0 is no object"),
