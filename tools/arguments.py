@@ -8,6 +8,7 @@ import click
 
 from perfc.ir import UsageError
 from perfc.passes import Timing
+from perfc.tools.files import tell
 
 MAX_DIM = 2**40
 """No dimension is larger."""
@@ -80,4 +81,4 @@ def integers(texts: Sequence[str], option: str) -> dict[str, int]:
 def log_timing(timing: Timing) -> None:
     """Write the time of each pass on stderr."""
     for name, seconds in timing.seconds:
-        click.echo(f"perfc: {name}: {seconds * 1e3:.2f} ms", err=True)
+        tell(f"perfc: {name}: {seconds * 1e3:.2f} ms")

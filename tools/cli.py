@@ -2,21 +2,38 @@
 
 Results go to stdout, everything else to stderr. Exit codes are a contract:
 0 ok, 1 the input or the analysis is at fault, 2 usage, 4 `--strict` and
-something was not modelled, 5 `--strict` and out of memory.
+something was not modelled, 5 `--strict` and out of memory, 128 + N ended by signal N:
+130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
+import contextvars
 import difflib
+import errno
 import importlib
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 import click
 
-from perfc.ir import PerfcError, paused_collector
+from perfc.ir import PerfcError, paused_collector, printable
+from perfc.tools.budget_option import add_budget_option, stop_clock
+from perfc.tools.files import (
+    finish,
+    give_up_stdout,
+    lost_output,
+    print_line,
+    tell,
+    use_plain_text,
+    write_result,
+)
 
 _VERBS = {
     "analyze": "perfc.tools.verb_analyze:analyze",
@@ -52,7 +69,11 @@ _SUMMARIES = {
 }
 _LISTED = ", ".join(_VERBS)
 _USAGE = 2
-_INTERRUPTED = 130
+_ENDED = 128
+"""What a shell adds to the number of a signal."""
+
+_ENDING = ("SIGTERM", "SIGHUP")
+"""Signals that would end the process as it stands, with files half written."""
 
 
 class _LazyGroup(click.Group):
@@ -68,7 +89,7 @@ class _LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(cmd_name)
-        return command
+        return add_budget_option(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -91,7 +112,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     if value:
         import perfc  # noqa: PLC0415 - the facade, only for its version
 
-        click.echo(f"perfc {perfc.__version__}")
+        print_line(f"perfc {perfc.__version__}")
         ctx.exit()
 
 
@@ -115,32 +136,79 @@ def perfc_command(ctx: click.Context) -> int:
     """Tell how long a deep-learning model takes on a GPU, and why, without one."""
     if ctx.invoked_subcommand is not None:
         return 0
-    click.echo(ctx.get_help(), err=True)
+    tell(ctx.get_help())
     return _USAGE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the console script."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    use_plain_text()
+    _end_in_order()
     try:
-        # One command makes objects, and then ends: there is nothing to collect.
-        with paused_collector():
-            code = _invoke(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (head, less) has gone: nothing to tell anyone.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        code = _run(arguments)
     except (PerfcError, click.ClickException) as error:
-        return _fail(_message(error), error.exit_code, arguments)
+        code = _fail(_message(error), error.exit_code, arguments)
     except KeyboardInterrupt:
-        return _fail("interrupted", _INTERRUPTED, ())
+        code = _fail("interrupted", _ENDED + signal.SIGINT, ())
+    except _EndedError as error:
+        code = _fail("terminated", _ENDED + error.number, ())
+    except (MemoryError, RecursionError) as error:
+        code = _fail(_too_much(error), 1, arguments)
     except Exception as error:
         if "PYTEST_CURRENT_TEST" in os.environ:
             raise
         problem = f"this is a bug of perfc ({type(error).__name__}: {error})"
-        return _fail(f"{problem}; --debug shows where", 1, arguments)
+        code = _fail(f"{problem}; --debug shows where", 1, arguments)
+    finally:
+        stop_clock()
     return code
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the verb, and see its result off."""
+    try:
+        # One command makes objects, and then ends: there is nothing to collect.
+        with paused_collector():
+            # Budgets that it raises end with it.
+            code = contextvars.copy_context().run(_invoke, arguments)
+        finish()
+    except BrokenPipeError:
+        give_up_stdout()  # the reader (head, less) has gone: nothing to tell anyone
+        return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise lost_output(error) from None  # what click prints itself
+    return code
+
+
+class _EndedError(BaseException):
+    """A signal asks the process to end: what is half done is undone on the way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _end_in_order() -> None:
+    """Make signals that end the process unwind it, unless somebody else has them."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in _ENDING:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise _EndedError(number)
+
+
+def _too_much(error: MemoryError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply"
+    return "it needs more memory than there is; make the model or the batch smaller"
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -149,6 +217,7 @@ def _invoke(arguments: list[str]) -> int:
         with perfc_command.make_context("perfc", arguments) as ctx:
             result = perfc_command.invoke(ctx)
     except click.exceptions.Exit as done:  # --help, --version
+        write_result("", None)  # which says if there is no stdout
         return done.exit_code
     return result if isinstance(result, int) else 0
 
@@ -167,8 +236,7 @@ def _message(error: PerfcError | click.ClickException) -> str:
 def _fail(message: str, code: int, arguments: Sequence[str]) -> int:
     if "--debug" in arguments:
         traceback.print_exc()
-    line = " ".join(message.split())
-    click.echo(f"perfc: error: {line}", err=True)
+    tell(f"perfc: error: {' '.join(printable(message).split())}")
     return code
 
 

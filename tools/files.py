@@ -1,23 +1,153 @@
-"""Writing results: on stdout, or in a file that is whole or not there."""
+"""Everything that the command line says: results, and lines beside them.
+
+Nothing else writes to stdout or stderr, so that what must hold of all text is done
+here: names cannot steer a terminal, and what an encoding lacks is written otherwise.
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
-from perfc.ir import write_file
+from perfc.ir import PerfcError, printable, write_file
+
+_PLAIN = {
+    "·": "-",
+    "\u00d7": "x",
+    "µ": "u",
+    "█": "#",
+    "…": "...",
+    "→": "->",
+    "±": "+-",
+    "²": "2",
+    "³": "3",
+    "√": "sqrt",
+}
+"""What perfc's own text becomes where the encoding lacks it."""
+
+_HANDLER = "perfc.plain"
 
 
-def write_result(content: str | bytes, path: Path | None) -> None:
+def write_result(
+    content: str | bytes, path: Path | None, *, document: bool = False
+) -> None:
     """Write *content* to *path*, or to stdout if there is none.
 
+    Args:
+        content: Text, or the bytes of a file.
+        path: Where to; stdout if None.
+        document: Whether the text is a document for programs, which is UTF-8 wherever
+            it goes; other text has the encoding of stdout.
+
     Raises:
-        PerfcError: the file cannot be written.
+        PerfcError: it cannot be written.
 
     """
     if path is not None:
         write_file(path, content)
-    elif isinstance(content, str):
-        sys.stdout.write(content)
-    else:
-        sys.stdout.buffer.write(content)
+        return
+    stream = _stdout()
+    if isinstance(content, str):
+        content = printable(content)
+        if document and codecs.lookup(stream.encoding or "utf-8").name != "utf-8":
+            content = content.encode()
+    try:
+        if isinstance(content, str):
+            stream.write(content)
+        else:
+            stream.buffer.write(content)
+    except OSError as error:
+        raise lost_output(error) from None
+
+
+def print_line(text: str = "") -> None:
+    """Write lines to stdout.
+
+    Raises:
+        PerfcError: they cannot be written.
+
+    """
+    write_result(f"{text}\n", None)
+
+
+def tell(text: str) -> None:
+    """Write a line to stderr; if there is no stderr, nobody wants to know."""
+    _to_stderr(f"{printable(text)}\n")
+
+
+def overwrite(text: str) -> None:
+    """Write over the line of a terminal that stderr is at."""
+    _to_stderr(f"\r{printable(text)}\x1b[K")
+
+
+def is_terminal() -> bool:
+    """Whether somebody looks at stderr."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def finish() -> None:
+    """Make sure that what was written to stdout has arrived.
+
+    Raises:
+        PerfcError: it has not: the disk is full.
+
+    """
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise lost_output(error) from None
+
+
+def use_plain_text() -> None:
+    """Write what the encodings of stdout and stderr lack as something close to it."""
+    codecs.register_error(_HANDLER, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def give_up_stdout() -> None:
+    """Send what is left of stdout nowhere: Python would fail over it at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    written = "".join(_PLAIN.get(letter) or ascii(letter)[1:-1] for letter in text)
+    return written, error.end
+
+
+def _stdout() -> TextIO:
+    # Python has none where the shell has closed it.
+    if sys.stdout is None:
+        message = "cannot write to standard output: it is closed; name a file with -o"
+        raise PerfcError(message)
+    return sys.stdout
+
+
+def lost_output(error: OSError) -> Exception:
+    """Return what to raise where stdout takes no more; nothing else is written to it.
+
+    Where the reader of a pipe has gone, it is *error* itself.
+    """
+    if isinstance(error, BrokenPipeError):
+        return error
+    give_up_stdout()
+    message = f"cannot write to standard output: {error.strerror or error}"
+    return PerfcError(message)
+
+
+def _to_stderr(text: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):  # full, or gone
+            sys.stderr.write(text)
+            sys.stderr.flush()

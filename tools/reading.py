@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
+from perfc.tools.files import is_terminal, overwrite
 
 _SILENT_S = 2.0
 """What is read sooner says nothing."""
@@ -27,7 +26,7 @@ def reading(
         no terminal.
 
     """
-    if not sys.stderr.isatty():
+    if not is_terminal():
         yield None
         return
     begun_s = shown_s = time.monotonic()
@@ -39,10 +38,10 @@ def reading(
         if now_s - begun_s < _SILENT_S or now_s - shown_s < _EVERY_S:
             return
         shown_s, shown = now_s, True
-        click.echo(f"\rperfc: {what} {path.name}: {part:.0%}\x1b[K", err=True, nl=False)
+        overwrite(f"perfc: {what} {path.name}: {part:.0%}")
 
     try:
         yield progress
     finally:
         if shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            overwrite("")

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from perfc.costmodels import Device, Target
-from perfc.ir import Diagnostic, Level, PerfcError, paused_collector, write_file
+from perfc.ir import (
+    Diagnostic,
+    Level,
+    PerfcError,
+    paused_collector,
+    printable,
+    write_file,
+)
 from perfc.passes import (
     MEMORY,
     WHAT_IF,
@@ -327,6 +334,8 @@ class Report:
         file = None if path is None else Path(path)
         alone: list[Any] = [self]  # pyright knows this module by two names
         document = find_exporter(format, path=file).export(alone, file)
+        if isinstance(document, str):
+            document = printable(document)
         if file is not None:
             write_file(file, document)
         return document
@@ -357,7 +366,7 @@ class Report:
         return report_table.report_tables(*self._told)
 
     def __str__(self) -> str:
-        return report_table.format_report(*self._told)
+        return printable(report_table.format_report(*self._told))
 
     @property
     def _told(self) -> tuple[Json, Device, float]:

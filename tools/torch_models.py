@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from perfc.ir import PerfcError, Program, UsageError
 from perfc.passes import Instrument, Pass, Training, is_training_step
 from perfc.tools.analyzer import DTYPES, analyze, check_known, conversions
 from perfc.tools.binding import Dimensions
+from perfc.tools.files import tell
 from perfc.tools.model import Model, prepare
 from perfc.tools.modes import TRAINING, training_passes
 from perfc.tools.torch_source import require_torch
@@ -167,6 +167,6 @@ def compile_backend(
         text = str(analyze(model, **chosen))
     except (PerfcError, TypeError) as error:
         text = f"perfc: error: {error}"
-    sys.stderr.write(f"{text}\n")
+    tell(text)
     forward: Callable[..., Any] = graph.forward
     return forward

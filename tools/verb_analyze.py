@@ -139,7 +139,8 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     output, targets = options["output"], len(options["targets"])
     exporter = find_exporter(options["form"], reports=targets, path=output)
     reports = _analyze_all(model, options)
-    write_result(exporter.export(reports, output), output)
+    document = options["form"] != "table"
+    write_result(exporter.export(reports, output), output, document=document)
     return _exit_code(reports) if options["strict"] else 0
 
 

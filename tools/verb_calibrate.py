@@ -18,6 +18,7 @@ from perfc.measurements import (
     read_usable_rows,
 )
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.files import print_line, tell
 from perfc.tools.number_option import NumberRange
 from perfc.tools.output_options import max_events_option
 from perfc.tools.steps_option import Steps
@@ -122,7 +123,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
         text, lines = _from_traces(traces, steps, max_events, output.stem)
         _write(output, text)
         for line in lines if not quiet else ():
-            click.echo(line)
+            print_line(line)
         return 0
     if target is not None and not any(map(is_nccl_log, tables)):
         msg = "--target says what logs of nccl-tests ran on; give logs with --from"
@@ -136,7 +137,7 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     found = calibrate_rows(rows, unread)
     _write(output, profile_of(found, output, rows))
     for line in summary(found) if not quiet else ():
-        click.echo(line)
+        print_line(line)
     return 0
 
 
@@ -217,4 +218,4 @@ def _measured(
 
 
 def _say(line: str) -> None:
-    click.echo(f"perfc: {line}", err=True)
+    tell(f"perfc: {line}")

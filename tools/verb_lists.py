@@ -17,6 +17,7 @@ from perfc.costmodels import (
 from perfc.frontends import WORKLOADS
 from perfc.ir import BUILTIN_OPS, PerfcError
 from perfc.passes import Transform, pass_class, pass_names
+from perfc.tools.files import print_line, tell
 from perfc.tools.plugin_option import plugin_option
 from perfc.tools.texts import columns_text
 
@@ -32,7 +33,7 @@ def _usable(
         try:
             yield row(name)
         except PerfcError as error:
-            click.echo(f"perfc: left out: {error}", err=True)
+            tell(f"perfc: left out: {error}")
 
 
 @click.group(
@@ -47,10 +48,10 @@ def targets(ctx: click.Context, *, debug: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
-    click.echo(columns_text([head, *_usable(_target_row, target_names())]))
+    print_line(columns_text([head, *_usable(_target_row, target_names())]))
     titles = ("system", "aliases", "a node's GPUs", "joined by", "network of a node")
-    click.echo()
-    click.echo(columns_text([titles, *_usable(_system_row, system_names())]))
+    print_line()
+    print_line(columns_text([titles, *_usable(_system_row, system_names())]))
 
 
 def _target_row(name: str) -> tuple[str, ...]:
@@ -88,15 +89,15 @@ def _system_row(name: str) -> tuple[str, ...]:
 def show(target: str, *, debug: bool) -> None:
     """Print every field of TARGET (a name or a sheet file) with its source."""
     loaded = load_target(target)
-    click.echo(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
-    click.echo(columns_text([[str(cell) for cell in row] for row in describe(loaded)]))
+    print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
+    print_line(columns_text([[str(cell) for cell in row] for row in describe(loaded)]))
 
 
 @click.command(epilog="Example: perfc ops", context_settings=_HELP)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def ops(*, debug: bool) -> None:
     """List the ops of perfc's vocabulary."""
-    click.echo(
+    print_line(
         columns_text(
             (op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)
         )
@@ -109,7 +110,7 @@ def ops(*, debug: bool) -> None:
 def passes(*, debug: bool) -> None:
     """List the passes, with the facts each needs and provides."""
     head = ("name", "kind", "requires", "provides", "does")
-    click.echo(columns_text([head, *_usable(_pass_row, pass_names())]))
+    print_line(columns_text([head, *_usable(_pass_row, pass_names())]))
 
 
 def _pass_row(name: str) -> tuple[str, ...]:
@@ -132,7 +133,7 @@ def models(*, debug: bool) -> None:
         lines = [workload.summary, *_wrapped(workload.usage), f"from {workload.source}"]
         names = (workload.name, *[""] * (len(lines) - 1))
         rows += zip(names, lines, strict=True)
-    click.echo(columns_text(rows))
+    print_line(columns_text(rows))
 
 
 def _wrapped(usage: str) -> list[str]:

@@ -12,6 +12,7 @@ from perfc.ir import write_file
 from perfc.passes import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM
+from perfc.tools.files import tell
 from perfc.tools.modes import INFERENCE, MODES, TRAINING, check_mode
 from perfc.tools.number_option import NumberRange
 from perfc.tools.torch_source import start_torch
@@ -273,7 +274,7 @@ def _settings(options: dict[str, Any]) -> list[Setting]:
 
 
 def _say(line: str) -> None:
-    click.echo(f"perfc: {line}", err=True)
+    tell(f"perfc: {line}")
 
 
 def _silent(line: str) -> None:

@@ -91,7 +91,7 @@ def opt(  # noqa: PLR0913 - one argument per option
             format_pipeline(passes),
         )
     analysis = PassManager(passes, instruments).run(program, system, scenario)
-    write_result(print_analysis(analysis), output)
+    write_result(print_analysis(analysis), output, document=True)
     if verbose:
         log_timing(timing)
     return 0

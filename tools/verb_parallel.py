@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from typing import Any
 
@@ -13,7 +12,7 @@ from perfc.ir import UsageError
 from perfc.planning import FAST, METHODS, OBJECTIVES
 from perfc.tools.analyzer import RUNTIMES, split_passes
 from perfc.tools.arguments import MAX_DIM, counts, integers, pairs
-from perfc.tools.files import write_result
+from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.model_options import (
     dims_option,
     dtype_option,
@@ -294,8 +293,8 @@ class _Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         """Begin."""
-        self._quiet, self._shown = quiet, ""
-        self._terminal = sys.stderr.isatty()
+        self._quiet, self._shown = quiet, False
+        self._terminal = is_terminal()
         self._said_s = time.monotonic()
 
     def __call__(self, text: str) -> None:
@@ -305,13 +304,13 @@ class _Progress:
             return
         line = f"perfc: {text}"
         if self._terminal:
-            click.echo(f"\r{line:<{len(self._shown)}}", nl=False, err=True)
-            self._shown = line
+            overwrite(line)
+            self._shown = True
             return
         self._said_s = now_s
-        click.echo(line, err=True)
+        tell(line)
 
     def end(self) -> None:
         """Clear the line."""
         if self._shown:
-            click.echo(f"\r{' ' * len(self._shown)}\r", nl=False, err=True)
+            overwrite("")

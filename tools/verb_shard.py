@@ -26,7 +26,7 @@ from perfc.passes import (
 )
 from perfc.tools.analyzer import check_world
 from perfc.tools.arguments import MAX_DIM
-from perfc.tools.files import write_result
+from perfc.tools.files import tell, write_result
 from perfc.tools.model_options import (
     dtype_option,
     optimizer_option,
@@ -355,7 +355,7 @@ def _popularities(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _say(line: str) -> None:
-    click.echo(f"perfc: {line}", err=True)
+    tell(f"perfc: {line}")
 
 
 def _silent(line: str) -> None:

@@ -1,0 +1,63 @@
+"""The option `--budget` of every verb, and the clock that one of the budgets needs."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from perfc.ir import BUDGETS, budget, parse_budgets, raise_budgets, spend
+
+_NAME = "--budget"
+
+
+def add_budget_option(command: click.Command) -> click.Command:
+    """Give a verb and the verbs under it the option; return the verb."""
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            add_budget_option(inner)
+    elif all(_NAME not in parameter.opts for parameter in command.params):
+        command.params.append(_option())
+    return command
+
+
+def _option() -> click.Option:
+    return click.Option(
+        [_NAME, "budgets"],
+        multiple=True,
+        expose_value=False,
+        callback=_raise_budgets,
+        metavar="NAME=VALUE",
+        help=f"How much the input may take: {', '.join(BUDGETS)}.",
+    )
+
+
+def _raise_budgets(
+    ctx: click.Context, param: click.Parameter, texts: Sequence[str]
+) -> None:
+    raise_budgets(parse_budgets(texts, _NAME))
+    seconds = budget("seconds")
+    if math.isfinite(seconds) and _has_clock():
+        signal.signal(signal.SIGALRM, _time_is_up)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _time_is_up(number: int, frame: FrameType | None) -> None:
+    spend("seconds", math.nextafter(budget("seconds"), math.inf))
+
+
+def stop_clock() -> None:
+    """Forget about the seconds: the command has ended."""
+    if _has_clock() and signal.getsignal(signal.SIGALRM) is _time_is_up:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def _has_clock() -> bool:
+    """Whether the system can interrupt this thread; Windows has no such clock."""
+    main = threading.current_thread() is threading.main_thread()
+    return main and hasattr(signal, "setitimer")
