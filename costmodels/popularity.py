@@ -203,17 +203,17 @@ class Histogram(Popularity):
     @property
     def lookups(self) -> float:
         """Of all rows."""
-        return sum(hits * rows for hits, rows in self.counts)
+        return math.fsum(hits * rows for hits, rows in self.counts)
 
     @property
     def touched(self) -> float:
         """Rows that were hit at all."""
-        return sum(rows for _, rows in self.counts)
+        return math.fsum(rows for _, rows in self.counts)
 
     @property
     def once(self) -> float:
         """Rows that were hit once; of a group of few hits its share."""
-        return sum(rows * max(2 - hits, 0.0) for hits, rows in self.counts)
+        return math.fsum(rows * max(2 - hits, 0.0) for hits, rows in self.counts)
 
     def within(self, rows: int) -> Histogram:
         """Return the share that a table of so many rows has of it."""

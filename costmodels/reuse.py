@@ -48,13 +48,13 @@ class ReuseHistogram:
     @property
     def touched(self) -> float:
         """Different rows."""
-        return sum(self.rows)
+        return math.fsum(self.rows)
 
     @property
     def factor(self) -> float:
         """Look-ups of a row that is touched, on average."""
         touched = self.touched
-        return sum(self.lookups) / touched if touched > 0 else 0.0
+        return math.fsum(self.lookups) / touched if touched > 0 else 0.0
 
     @property
     def row_shares(self) -> tuple[float, ...]:
@@ -180,8 +180,8 @@ def published_histogram(
         )
         raise PopularityError(message)
     groups = zip(pairwise(REUSE_EDGES), row_shares, lookup_shares, strict=True)
-    each_row = touched / (sum(row_shares) or 1.0)
-    each_lookup = lookups / (sum(lookup_shares) or 1.0)
+    each_row = touched / (math.fsum(row_shares) or 1.0)
+    each_lookup = lookups / (math.fsum(lookup_shares) or 1.0)
     pairs = [
         _group(low, high, row_share * each_row, share * each_lookup)
         for (low, high), row_share, share in groups

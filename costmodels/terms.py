@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -53,6 +54,8 @@ def _of_cpu(kernels: KernelTable, target: Target) -> Terms:
     shipped = [shipped_terms(family_of(kernel)) for kernel in kernels.kernels]
     # The model has no more terms than it ships: streams have no slowdown.
     names = tuple(name for name in amounts if any(name in terms for terms in shipped))
-    mean = [sum(t.get(name, 0.0) for t in shipped) / len(shipped) for name in names]
+    mean = [
+        math.fsum(t.get(name, 0.0) for t in shipped) / len(shipped) for name in names
+    ]
     amounts_s: Floats = np.stack([amounts[name] for name in names], axis=1)
     return Terms(names, amounts_s, np.array(mean))

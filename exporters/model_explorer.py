@@ -7,6 +7,7 @@ the least to the greatest. Load it over the open model with "Add per-node data".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -54,4 +55,4 @@ def _of_onnx(report: Report) -> Iterator[tuple[str, float]]:
     model, _ = read_onnx(report, "model-explorer")
     for number, entries in OnnxNodes.match(report, model.graph).entries.items():
         node = model.graph.node[number]
-        yield node.name or node.output[0], sum(e["duration_us"] for e in entries)
+        yield node.name or node.output[0], math.fsum(e["duration_us"] for e in entries)

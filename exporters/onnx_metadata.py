@@ -6,6 +6,7 @@ beside its inputs and outputs.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
@@ -124,7 +125,7 @@ def _about_node(
     """Return what there is to say of the op, or ops, that a node stands for."""
     main = max(entries, key=_duration_us)
     yield "op", " ".join(entry["op"] for entry in entries)
-    yield "time_us", sum(map(_duration_us, entries))
+    yield "time_us", math.fsum(map(_duration_us, entries))
     yield "runs_on", main["stream"] or "host"
     yield "start_us", min(entry["start_us"] for entry in entries)
     yield "kernels", sum(work.kernels.get(entry["id"], 0) for entry in entries)

@@ -240,7 +240,7 @@ def _interval(time_s: float, shared: _Effects, host: _Own, device: _Own) -> Inte
     logs = [math.log1p(effect / time_s) for effect in up]
     down = [shared.down_s, host.down_s, device.down_s]
     low = math.hypot(*(math.log1p(-min(d / time_s, _MOST)) for d in down))
-    variance = sum(log * log for log in logs)
+    variance = math.fsum(log * log for log in logs)
     return Interval(
         time_s * math.exp(-low),
         time_s * math.exp(math.sqrt(variance)),

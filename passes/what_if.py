@@ -258,8 +258,8 @@ class _Asker:
     def _site_saving(
         self, site: _Site, twice: Change, bound: Change, twice_s: float, bound_s: float
     ) -> SiteSaving:
-        seconds = sum(map(self._seconds, twice))
-        least_s = sum(bound.get(task, self._seconds(task)) for task in twice)
+        seconds = math.fsum(map(self._seconds, twice))
+        least_s = math.fsum(bound.get(task, self._seconds(task)) for task in twice)
         return SiteSaving(site.name, site.ops, twice_s, bound_s, seconds, least_s)
 
     def host_savings(self) -> list[HostSaving]:
@@ -306,7 +306,9 @@ class _Asker:
 
     def _shorter_s(self, change: Change) -> float:
         """Return by how much the critical path gets shorter."""
-        return sum(self._seconds(t) - s for t, s in change.items() if t in self.on_path)
+        return math.fsum(
+            self._seconds(t) - s for t, s in change.items() if t in self.on_path
+        )
 
     @property
     def graphs(self) -> Sequence[LaunchGraph]:

@@ -13,6 +13,7 @@ The ops are lowered and priced as those of a whole model are.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -177,8 +178,8 @@ class PartPrices:
                 [others, *((*others, part) for part in others)]
             )
             margins = [_more(total, among) for total in totals]
-            lookup_s = sum(part.lookup_s for part in margins)
-            added = PartPrice(lookup_s, sum(part.update_s for part in margins))
+            lookup_s = math.fsum(part.lookup_s for part in margins)
+            added = PartPrice(lookup_s, math.fsum(part.update_s for part in margins))
             self._known[others] = among, added
         return self._known[others]
 

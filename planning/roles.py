@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -188,10 +189,10 @@ def slice_seconds(graph: LaunchGraph, duration_s: Sequence[float]) -> float:
         for number, op in enumerate(graph.op)
         if op in sliced and graph.kind[number] in HOST_KINDS
     ]
-    return sum(seconds) / len(sliced) if sliced else 0.0
+    return math.fsum(seconds) / len(sliced) if sliced else 0.0
 
 
 def _longest(tasks: Sequence[Task]) -> Task:
     longest = max(tasks, key=lambda task: task.seconds)
-    rest_s = sum(task.seconds for task in tasks) - longest.seconds
+    rest_s = math.fsum(task.seconds for task in tasks) - longest.seconds
     return attrs.evolve(longest, rest_s=rest_s)

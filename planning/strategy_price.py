@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -220,7 +221,7 @@ def least_memory(
         kept: k_s of each stage, at least 1.
 
     """
-    weights = sum(1 / count for count in kept)
+    weights = math.fsum(1 / count for count in kept)
     return max(
         (lasting_bytes + saved_bytes * min(kept)) / len(kept),
         (saved_bytes + lasting_bytes / max(kept)) / weights,

@@ -242,7 +242,7 @@ def drawn_tables(year: int) -> tuple[Table, ...]:
     data = DATA_SETS[year]
     chance = random.Random(_POOL_SEED)  # noqa: S311 - no secret
     tables = [_table(chance, data, at) for at in range(data.tables)]
-    drawn = sum(table.pooling for table in tables) / data.tables
+    drawn = math.fsum(table.pooling for table in tables) / data.tables
     scale = data.pooling_mean / drawn
     return tuple(attrs.evolve(t, pooling=t.pooling * scale) for t in tables)
 

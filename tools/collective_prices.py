@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -132,7 +133,7 @@ def _remarks(
 ) -> Iterator[Diagnostic]:
     stated_s, file = recorded.graph.stated_s, recorded.trace.file
     for reason, tasks in refused.items():
-        total_ms = sum(stated_s[task] for task in tasks) * 1e3
+        total_ms = math.fsum(stated_s[task] for task in tasks) * 1e3
         message = (
             f"{len(tasks)} collectives ({total_ms:,.2f} ms) keep what they took, waits "
             f"for other ranks included: {reason}"
@@ -140,8 +141,8 @@ def _remarks(
         yield Diagnostic(Level.NOTE, "collectives-measured", message, file)
     if not sent:
         return
-    total_ms = sum(stated_s[task] for task in sent) * 1e3
-    sent_ms = sum(one.seconds for one in sent.values()) * 1e3
+    total_ms = math.fsum(stated_s[task] for task in sent) * 1e3
+    sent_ms = math.fsum(one.seconds for one in sent.values()) * 1e3
     system = target.once(assumed_system)
     where = f"a node of {system.gpus_per_node} {target.name}"
     message = (

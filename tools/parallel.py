@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -43,7 +44,7 @@ class Outcome:
     @property
     def exposed_s(self) -> float:
         """Communication that no computation hides."""
-        return self.step_s - sum(self.seconds[name] for name in _COMPUTE)
+        return self.step_s - math.fsum(self.seconds[name] for name in _COMPUTE)
 
     @property
     def samples_per_s(self) -> float:
@@ -120,8 +121,8 @@ def parallel_text(outcomes: Sequence[Outcome]) -> str:
 
 
 def _row(one: Outcome) -> tuple[str, ...]:
-    computes_s = sum(one.seconds[name] for name in _COMPUTE)
-    sends_s = sum(one.seconds[name] for name in _COLLECTIVES)
+    computes_s = math.fsum(one.seconds[name] for name in _COMPUTE)
+    sends_s = math.fsum(one.seconds[name] for name in _COLLECTIVES)
     weights = f"{one.weight_bytes / 1e9:,.1f} GB"
     return (
         str(one.step.strategy),

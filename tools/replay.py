@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
@@ -215,7 +216,7 @@ def _own(cause: int, first: int, count: int) -> int:
 
 def _mean(values: Iterator[float]) -> float:
     found = list(values)
-    return sum(found) / len(found)
+    return math.fsum(found) / len(found)
 
 
 def host_seconds(recorded: Recorded, host: HostProfile | None) -> list[float]:
@@ -271,8 +272,8 @@ def _replayed(
         )
         raise PerfcError(message)
     else:
-        measured_us = sum(step.measured_us for step in times)
-        simulated_us = sum(step.simulated_us for step in times)
+        measured_us = math.fsum(step.measured_us for step in times)
+        simulated_us = math.fsum(step.simulated_us for step in times)
         window = (start_us[marks[0].first], start_us[marks[0].first] + simulated_us)
     busy = _spans(recorded, start_us, end_us, BUSY_KINDS, window)
     work = _spans(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -117,7 +118,7 @@ def places_text(replayed: Sequence[Replayed]) -> str:
 def _table(
     key: str, times: Mapping[str, PlaceTime], counts: Mapping[str, Collection[str]]
 ) -> str:
-    total_us = sum(time.device_us for time in times.values())
+    total_us = math.fsum(time.device_us for time in times.values())
     several = key == MODULE
     header = (key, *(("n",) if several else ()), "launches", "device", "share", "host")
     named = [name for name in times if name != ELSEWHERE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,7 +109,7 @@ def _overheads(times: Sequence[HostTime]) -> dict[str, Any]:
         if kind in _BY_NAME:
             found[kind][_BY_NAME[kind]] = _by_name(kinds[kind])
     found["stalls"] = {
-        cause: {"n": len(own), "total_us": sum(t.us for t in own)}
+        cause: {"n": len(own), "total_us": math.fsum(t.us for t in own)}
         for cause, own in sorted(stalls.items())
     }
     return found
@@ -247,7 +248,7 @@ def _longest(times: Sequence[HostTime]) -> list[tuple[str, ...]]:
     for time in times:
         if time.stall is None and _BY_NAME.get(time.kind) == "per_op":
             ops[time.name].append(time)
-    totals = sorted(ops, key=lambda name: -sum(t.us for t in ops[name]))
+    totals = sorted(ops, key=lambda name: -math.fsum(t.us for t in ops[name]))
     rows: list[tuple[str, ...]] = [("op", "in all", "T2", "T3", "T5", "T0")]
     for name in totals[:_ROWS]:
         own = {
@@ -255,6 +256,6 @@ def _longest(times: Sequence[HostTime]) -> list[tuple[str, ...]]:
             for kind in ("T2", "T3", "T5", "T0")
         }
         means = [f"{statistics.fmean(us):.1f} us" if us else "-" for us in own.values()]
-        total = sum(t.us for t in ops[name])
+        total = math.fsum(t.us for t in ops[name])
         rows.append((name, f"{total / 1e3:,.2f} ms", *means))
     return rows

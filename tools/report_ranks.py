@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -72,7 +73,7 @@ def comm_s(results: Results, number: int) -> float:
     """Seconds of the collectives of a rank class, without what it waits for others."""
     chosen = task_mask(results.hosted[number].graph, _COLLECTIVE)
     own_s = results.class_tasks(results.schedule.durations_s, number)
-    return sum(own_s[chosen].tolist(), start=0.0)
+    return math.fsum(own_s[chosen].tolist())
 
 
 def exposed_s(results: Results, number: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from typing import Any, TypeAlias
 
@@ -46,7 +47,7 @@ def _host_s(results: Results, number: int) -> float:
     """Return the seconds that the host of a rank class works."""
     shown = task_mask(results.hosted[number].graph, HOST_KINDS - {TaskKind.SYNC})
     own_s = results.class_tasks(results.schedule.durations_s, number)
-    return sum(own_s[shown].tolist(), start=0.0)
+    return math.fsum(own_s[shown].tolist())
 
 
 def breakdown(results: Results) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -213,7 +214,7 @@ def _memory(memory: Json) -> str:
 
 def _provenance(coverage: Json) -> str:
     times: dict[str, float] = coverage["time_by_provenance"]
-    total_us = sum(times.values())
+    total_us = math.fsum(times.values())
     ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
     parts = [f"{format_share(time_us, total_us)} {name}" for name, time_us in ranked]
     unknown = sum(coverage["unknown_ops"].values())
@@ -245,7 +246,7 @@ def _bars(
         return
     shown, rest = list(rows[:_ROWS]), rows[_ROWS:]
     if rest:
-        shown.append((f"{len(rest)} more", sum(amount for _, amount in rest)))
+        shown.append((f"{len(rest)} more", math.fsum(amount for _, amount in rest)))
     longest = max(amount for _, amount in shown)
     for label, amount in shown:
         bar = "█" * round(_BAR_WIDTH * amount / longest)

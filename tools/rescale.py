@@ -214,7 +214,7 @@ class Rescaling:
             tasks = [task for task, one in scaled.items() if one.method is method]
             if not tasks or (method is Method.WAVE and self.method is Method.WAVE):
                 continue
-            total_ms = sum(recorded.graph.stated_s[task] for task in tasks) * 1e3
+            total_ms = math.fsum(recorded.graph.stated_s[task] for task in tasks) * 1e3
             message = f"{len(tasks)} launches ({total_ms:,.2f} ms) {what}"
             level = Level.WARNING if method is Method.KEPT else Level.NOTE
             yield Diagnostic(
@@ -294,7 +294,7 @@ def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
         own[calls.get(task) or works[task].signature or task] += (
             one.moved * one.sigma_own
         )
-    moved_s = sum(one.moved for one in scaled.values())
+    moved_s = math.fsum(one.moved for one in scaled.values())
     return math.hypot(*shared.values(), *own.values()) / moved_s if moved_s else 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -164,14 +165,14 @@ def _speedup(measured_us: float, predicted_us: float) -> float | None:
 def _methods(rescaling: Rescaling, one: Rescaled) -> dict[str, dict[str, float]]:
     """Return launches, times and share of the predicted device time by method."""
     stated_s = rescaling.ops.recorded.graph.stated_s
-    total_s = sum(task.seconds for task in one.scaled.values())
+    total_s = math.fsum(task.seconds for task in one.scaled.values())
     found: dict[str, dict[str, float]] = {}
     for method in Method:
         own = {t: s for t, s in one.scaled.items() if s.method is method}
-        predicted_s = sum(s.seconds for s in own.values())
+        predicted_s = math.fsum(s.seconds for s in own.values())
         found[method.value] = {
             "launches": len(own),
-            "measured_us": sum(stated_s[task] for task in own) * 1e6,
+            "measured_us": math.fsum(stated_s[task] for task in own) * 1e6,
             "predicted_us": predicted_s * 1e6,
             "share": predicted_s / total_s if total_s else 0.0,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -201,7 +202,7 @@ class RankedPlan:
             loads = loads.copy()
             loads[:, self._columns(measures)] *= _NEXT_TO_NOTHING
             found[name] = max(0.0, before_s - float(self.cost.step_s(loads)))
-        found[REST] = max(0.0, whole_s - sum(found.values()))
+        found[REST] = max(0.0, whole_s - math.fsum(found.values()))
         return found
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import Any
 
 import attrs
@@ -243,12 +244,12 @@ def _part_of(report: Report) -> _Part:
     """Return what a report says of one replica."""
     phases: dict[str, Any] = {entry["phase"]: entry for entry in report.phases}
     step = [entry for name, entry in phases.items() if name in _STEP]
-    device_us = sum(entry["device_us"] for entry in step)
+    device_us = math.fsum(entry["device_us"] for entry in step)
     optimizer = phases.get("optimizer", {"device_us": 0.0})
     kinds = report.memory["by_kind"]
     return _Part(
         device_s=(device_us - report.summary["comm_us"]) / _US,
-        host_s=sum(entry["host_us"] for entry in step) / _US,
+        host_s=math.fsum(entry["host_us"] for entry in step) / _US,
         optimizer_s=optimizer["device_us"] / _US,
         lasting_bytes=kinds["parameters"] + kinds["optimizer_state"],
         saved_bytes=kinds["saved_for_backward"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ Stretches: TypeAlias = NDArray[np.float64]
 def total_s(stretches: Stretches) -> float:
     """Return how long any of some stretches lasts."""
     found = disjoint(stretches)
-    return sum((found[:, 1] - found[:, 0]).tolist(), start=0.0)
+    return math.fsum((found[:, 1] - found[:, 0]).tolist())
 
 
 def disjoint(stretches: Stretches) -> Stretches:

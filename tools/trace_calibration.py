@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -89,9 +90,9 @@ def _speed(times: Sequence[HostTime], base: HostProfile) -> Iterator[str]:
     """Say how fast the host is beside the base, for others like it."""
     apart = {gap.value for gap in BETWEEN_GAPS}
     usual = [time for time in times if time.stall is None and time.kind not in apart]
-    took_us = sum(time.us for time in usual)
+    took_us = math.fsum(time.us for time in usual)
     if took_us:
-        speed = sum(profile_seconds(time, base) for time in usual) * 1e6 / took_us
+        speed = math.fsum(profile_seconds(time, base) for time in usual) * 1e6 / took_us
         yield f"speed beside {_BASE}: {speed:.2f} (--set host.speed={speed:.2f})"
 
 

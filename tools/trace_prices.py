@@ -158,16 +158,16 @@ def _matched(
     ops: TraceOps, tasks: Sequence[int], kernels: Sequence[ExpectedKernel]
 ) -> Iterator[tuple[int, Price]]:
     """Yield tasks with their prices, by order or by their measured shares."""
-    total_s = sum(one.row.seconds for one in kernels)
+    total_s = math.fsum(one.row.seconds for one in kernels)
     if len(tasks) == len(kernels):
         for task, one in zip(tasks, kernels, strict=True):
             yield task, Price(*one.row, total_s, False, By.MODEL, one.kernel.work)
         return
     stated_s = ops.recorded.graph.stated_s
-    measured_s = sum(stated_s[task] for task in tasks)
+    measured_s = math.fsum(stated_s[task] for task in tasks)
     whole = ModelRow(
         total_s,
-        sum(one.row.seconds * one.row.sigma_shared for one in kernels) / total_s,
+        math.fsum(one.row.seconds * one.row.sigma_shared for one in kernels) / total_s,
         math.hypot(*(one.row.seconds * one.row.sigma_own for one in kernels)) / total_s,
         "+".join(dict.fromkeys(one.row.model for one in kernels)),
     )
@@ -277,16 +277,17 @@ def _missing(
     by_reason: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     counts: Counter[str] = Counter()
     for (op, reason), tasks in reasons.items():
-        by_reason[reason][op] += sum(stated_s[task] for task in tasks)
+        by_reason[reason][op] += math.fsum(stated_s[task] for task in tasks)
         counts[reason] += len(tasks)
-    for reason, named in sorted(by_reason.items(), key=lambda i: -sum(i[1].values())):
+    totals = {reason: math.fsum(named.values()) for reason, named in by_reason.items()}
+    for reason, named in sorted(by_reason.items(), key=lambda i: -totals[i[0]]):
         if not counts[reason]:
             continue
         longest = sorted(named, key=lambda op: -named[op])
         shown = ", ".join(op for op in longest[:_NAMED] if op)
         rest = len(named) - _NAMED
         more = f" and {rest} more" if rest > 0 else ""
-        total_ms = sum(named.values()) * 1e3
+        total_ms = math.fsum(named.values()) * 1e3
         message = (
             f"{counts[reason]} launches ({total_ms:,.2f} ms) keep what they took: "
             f"{reason}{': ' + shown + more if shown else ''}"

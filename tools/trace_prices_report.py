@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,7 +74,7 @@ def kernels_json(prices: TracePrices) -> dict[str, Any]:
 def kernels_text(prices: TracePrices) -> str:
     """Return a table of the same."""
     sums = _sums(prices)
-    total_us = sum(s.measured_us for s in sums.values()) or 1.0
+    total_us = math.fsum(s.measured_us for s in sums.values()) or 1.0
     header = (f"kernels on {prices.target.name}", "share", "measured", "predicted")
     rows: list[tuple[str, ...]] = [(*header, "error", "")]
     for by, own in sums.items():

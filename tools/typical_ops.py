@@ -106,7 +106,9 @@ def typical_ratios(
         turning = tf32_convolutions and dtype == DTYPES["f32"]
         for launches in every:
             here, there = launches.uses_tf32, launches.takes_tf32(convolutions=turning)
-            measured_s = sum(ops.recorded.graph.stated_s[t] for t in launches.tasks)
+            measured_s = math.fsum(
+                ops.recorded.graph.stated_s[t] for t in launches.tasks
+            )
             ratio = ladder.ratio(measured_s, (here, there))
             one = Typical(kind, ratio, turns_to_tf32=there and not here)
             found |= dict.fromkeys(launches.tasks, one)
@@ -153,14 +155,17 @@ class _Ladder:
         modes = (False, True)
         totals: list[dict[tuple[str, bool], float]] = [
             {
-                call: sum(one.row.seconds for one in kernels)
+                call: math.fsum(one.row.seconds for one in kernels)
                 for call, kernels in expected_kernels(program, target, modes)[0].items()
             }
             for target in targets
         ]
         return cls(
             [
-                [{m: sum(one[k, m] for k in rung) for m in modes} for one in totals]
+                [
+                    {m: math.fsum(one[k, m] for k in rung) for m in modes}
+                    for one in totals
+                ]
                 for rung in rungs
             ]
         )

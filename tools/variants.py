@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -112,7 +113,7 @@ def _waits(results: Results, _: Phases) -> bool:
 
 
 def _has_optimizer(results: Results, phases: Phases) -> bool:
-    time_us = sum(p["time_us"] for p in phases if p["phase"] == "optimizer")
+    time_us = math.fsum(p["time_us"] for p in phases if p["phase"] == "optimizer")
     return bool(time_us > LEAST_SHARE * results.path.time_s * 1e6)
 
 
