@@ -81,6 +81,8 @@ SYSTEM_ALIASES: Mapping[str, str] = {
 _FOLDER = Path(__file__).with_name("targets")
 _SYSTEMS = Path(__file__).with_name("systems")
 _SUFFIX = ".toml"
+_LONGEST_NAME = 100
+"""Characters of a target's name; systems refuse to look for files of longer ones."""
 
 SheetText = str | Mapping[str, object]
 """A sheet before it is read: TOML text, or tables that a plugin made."""
@@ -105,7 +107,7 @@ def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     name = SYSTEM_ALIASES.get(name, name)
     for folder, what in ((_FOLDER, "target"), (_SYSTEMS, "system")):
         path = folder / f"{name}{_SUFFIX}"
-        if name and path.is_file():
+        if 0 < len(name) <= _LONGEST_NAME and path.is_file():
             return f"{what} {name}", _read(path)
     return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
 

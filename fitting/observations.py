@@ -158,7 +158,9 @@ def _offsets_s(
 
     What is around event pairs the rows to fit say, of an op without any the others.
     """
-    events = [r for r in rows if r.timing == "event" and r.target == target.device.name]
+    of_target = [row for row in rows if row.target == target.device.name]
+    # Rows of a system are of its GPUs, too.
+    events = [row for row in (*kept, *of_target) if row.timing == "event"]
     held_out, fitted = (
         _shortest_us(row for row in events if is_fitted(row) is wanted)
         for wanted in (False, True)

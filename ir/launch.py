@@ -208,9 +208,15 @@ class LaunchGraph:
         return len(self.ops) - 1
 
     def intern(self, kernel: Kernel) -> int:
-        """Return the index of *kernel*, adding it the first time."""
+        """Return the index of *kernel*, adding it the first time.
+
+        Raises:
+            VerifyError: its work is no amount.
+
+        """
         index = self._kernel_index.get(kernel)
         if index is None:
+            _check_work(kernel)
             index = self._kernel_index[kernel] = len(self.kernels)
             self.kernels.append(kernel)
         return index
@@ -316,6 +322,17 @@ class LaunchGraph:
         self.group += ("", "")
         self.stated_s += (math.nan, stated_s)
         return index + 1
+
+
+def _check_work(kernel: Kernel) -> None:
+    work = kernel.work
+    for amount in (work.flops, work.bytes_read, work.bytes_written):
+        if not 0 <= amount < math.inf:
+            msg = (
+                f"a kernel of {kernel.op} has work of {amount}, expected a finite "
+                "number that is not negative"
+            )
+            raise VerifyError(msg)
 
 
 def verify_launches(graph: LaunchGraph) -> None:

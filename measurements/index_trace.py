@@ -34,6 +34,7 @@ class IndexTraceError(PerfcError):
     """A file is no index trace."""
 
 
+_ITEM_BYTES = 8
 _MOST = 2**63 - 1
 """Number of a row: what 64 bits with a sign hold."""
 
@@ -295,6 +296,7 @@ def _column(path: Path, name: str, column: Any) -> Any:  # noqa: ANN401 - of pya
 
 def _arrow_table(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
     try:
+        pyarrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
         message = f"{path}: Parquet needs pyarrow: pip install 'perfc[measure]'"
@@ -303,4 +305,10 @@ def _arrow_table(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
     with damage_as(IndexTraceError, str(path), ".parquet"):
         file = parquet.ParquetFile(io.BytesIO(data))
         check_parquet(file.metadata, str(path))
-        return file.read()
+        batches: list[Any] = []
+        held = 0
+        for batch in file.iter_batches():  # lists may be longer than rows are many
+            held += batch.nbytes
+            spend("elements", held // _ITEM_BYTES, str(path))
+            batches.append(batch)
+        return pyarrow.Table.from_batches(batches, schema=file.schema_arrow)

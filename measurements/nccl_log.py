@@ -33,7 +33,7 @@ from perfc.measurements.row import Measurement
 from perfc.measurements.signature import BYTES
 
 _RANK = re.compile(
-    r"#\s*Rank\s+(?P<rank>[0-9]{1,9})\s.*?\son\s+(?P<host>\S+)\s+device\s+\S+\s+"
+    r"#\s*Rank\s+(?P<rank>[0-9]+)\s.*?\son\s+(?P<host>\S+)\s+device\s+\S+\s+"
     r"\[[0-9a-fA-Fx:.]+\]\s+(?P<device>.+)"
 )
 _TABLE = re.compile(r"#\s*size\s+count\s")
@@ -147,7 +147,10 @@ def _head(lines: Sequence[str]) -> _Head:
     version, iterations = "", None
     for line in lines:
         if found := _RANK.search(line):
-            ranks[int(found["rank"])] = (found["host"], found["device"].strip())
+            ranks[int(found["rank"][:_MOST_DIGITS])] = (
+                found["host"],
+                found["device"].strip(),
+            )
         if found := _VERSION.search(line):
             version = version or found["version"].rstrip(".")
         if found := _ITERATIONS.search(line):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -69,6 +69,7 @@ def kernel_of(row: Measurement) -> Kernel:
 
 
 def _signature(op: str, dtype: str, params: Record) -> Kernel:
+    _check_amounts(op, params)
     if op in FLAT_WORK:
         return Kernel(
             op, _stored(dtype), _mode(op, dtype), params, _flat_work(op, dtype, params)
@@ -80,10 +81,23 @@ def _signature(op: str, dtype: str, params: Record) -> Kernel:
     size = bytes_of(dtype)
     try:
         work = work_of(params, size, dtype)
-    except (PerfcError, KeyError, TypeError, ValueError) as error:
+    except (PerfcError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         msg = f"{op} {params}: {error}"
         raise MeasurementError(msg) from None
     return Kernel(op, _stored(dtype), _mode(op, dtype), params, work)
+
+
+def _check_amounts(op: str, value: object, name: str = "") -> None:
+    """Refuse numbers that are no sizes: negative, infinite, beyond 64 bits."""
+    if isinstance(value, Record):
+        for key, inner in value.items():
+            _check_amounts(op, inner, key)
+    elif isinstance(value, tuple):
+        for item in cast("tuple[object, ...]", value):
+            _check_amounts(op, item, name)
+    elif isinstance(value, int | float) and not 0 <= value < _TOO_MANY:
+        msg = f"{op}: {name} is {value:.6g}, expected a number from 0 to 2**63"
+        raise MeasurementError(msg)
 
 
 def _flat_work(op: str, dtype: str, params: Record) -> Work:
@@ -136,6 +150,7 @@ def _stored(dtype: str) -> str:
 
 
 _PRODUCTS = frozenset({"gemm", "conv2d", "attention"})
+_TOO_MANY = 2.0**63
 
 KERNEL_OPS = (*FLAT_WORK, *NESTED_WORK)
 """Ops of measured rows that are kernels, copies or collectives."""

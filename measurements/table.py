@@ -270,8 +270,7 @@ def check_parquet(metadata: Any, where: str = "") -> None:  # noqa: ANN401 - pya
         BudgetError: there are too many bytes or numbers.
 
     """
-    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    groups = (metadata.row_group(n) for n in range(metadata.num_row_groups))
     spend("unpacked-bytes", sum(group.total_byte_size for group in groups), where)
-    columns = range(metadata.num_columns)
-    counts = (group.column(n).num_values for group in groups for n in columns)
-    spend("elements", max(metadata.num_rows, sum(counts)), where)
+    # What a column says of itself ends the process where it is damaged (Arrow 26).
+    spend("elements", metadata.num_rows * max(1, metadata.num_columns), where)

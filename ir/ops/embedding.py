@@ -7,6 +7,7 @@ One op class carries what recommendation models need: each table is a record of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, Expr
@@ -51,11 +52,13 @@ def dim_of(table: Record, name: str) -> Dim:
     raise VerifyError(msg)
 
 
-def require_mode(attributes: Record) -> None:
+def require_bag(attributes: Record) -> None:
     """Raise `VerifyError` unless rows are pooled in a way that there is."""
     if attributes.text("mode") not in MODES:
         msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
         raise VerifyError(msg)
+    for table in attributes.records("tables"):
+        _check_lookups(table)
 
 
 def _expected_operands(attributes: Record, tables: int) -> int:
@@ -79,13 +82,28 @@ def bags(attributes: Record, operands: Sequence[TensorType]) -> Dim:
     return offsets // tables
 
 
+def _check_lookups(table: Record) -> None:
+    """Refuse what no table can say of its lookups."""
+    pooling = table.get("pooling")
+    if isinstance(pooling, bool) or not isinstance(pooling, int | float | Expr | None):
+        msg = f"pooling of table {table} is no number"
+        raise VerifyError(msg)
+    if isinstance(pooling, int | float) and not 0 <= pooling < math.inf:
+        msg = f"pooling of table {table} is {pooling}"
+        raise VerifyError(msg)
+    for name in ("popularity", "tier"):
+        if not isinstance(table.get(name), str | None):
+            msg = f"{name} of table {table} is no text"
+            raise VerifyError(msg)
+
+
 def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     tables = attributes.records("tables")
     types = [operand.type for operand in operands]
     if not tables or len(types) != _expected_operands(attributes, len(tables)):
         msg = f"{len(types)} operands do not fit {len(tables)} tables"
         raise VerifyError(msg)
-    require_mode(attributes)
+    require_bag(attributes)
     for table, weight in zip(tables, types, strict=False):
         if weight.shape != (dim_of(table, "rows"), dim_of(table, "dim")):
             msg = f"table {table} does not describe weight {weight}"

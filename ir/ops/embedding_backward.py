@@ -23,7 +23,7 @@ from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.embedding import BAG_ATTRIBUTES, dim_of, require_mode
+from perfc.ir.ops.embedding import BAG_ATTRIBUTES, dim_of, require_bag
 from perfc.ir.ops.optimizer import OPTIMIZER_FLOPS, check_states, state_types
 from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, OPTIONAL_TEXT
 from perfc.ir.record import Record
@@ -94,7 +94,7 @@ def inputs_of_backward(attributes: Record) -> int:
 
 
 def _infer_bag(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-    require_mode(attributes)
+    require_bag(attributes)
     types = [operand.type for operand in operands]
     kind, first = attributes.text("optimizer", ""), inputs_of_backward(attributes)
     weights = [
@@ -171,12 +171,17 @@ EMBEDDING_BAG_BACKWARD = OpDef(
 def _infer_weights(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    require_mode(attributes)
+    require_bag(attributes)
     tables = attributes.records("tables")
     given = 2 + len(tables) + attributes.flag("has_offsets")
     if not tables or len(operands) != given:
         msg = f"{len(operands)} operands do not fit {len(tables)} tables"
         raise VerifyError(msg)
+    weights = [operand.type for operand in operands[1 : 1 + len(tables)]]
+    for table, weight in zip(tables, weights, strict=True):
+        if weight.shape != (dim_of(table, "rows"), dim_of(table, "dim")):
+            msg = f"table {table} does not describe weight {weight}"
+            raise VerifyError(msg)
     grad, indices = operands[0].type, operands[1 + len(tables)].type
     return [Abstract(attrs.evolve(indices, dtype=grad.dtype))]
 

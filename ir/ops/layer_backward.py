@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfc.ir.dims import product
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, InferRule, OpDef
 from perfc.ir.ops.attention import ATTENTION_RANKS
 from perfc.ir.ops.gradient import (
     GradientType,
@@ -34,12 +34,29 @@ WANTS = {"wants": (tuple,)}
 _NORM: Mapping[str, GradientType] = {"x": like(1), "weight": like(2), "bias": like(2)}
 
 
-def _norm(name: str, flops: int, **attributes: tuple[type, ...]) -> OpDef:
+def _of_rank(least: int, operands: int, rule: InferRule) -> InferRule:
+    """Return *rule* for first operands of so many axes at least."""
+
+    def infer(
+        attributes: Record, found: Sequence[Abstract]
+    ) -> Sequence[Abstract | None]:
+        for operand in found[:operands]:
+            if operand.type.rank < least:
+                msg = f"expected tensors of {least} axes at least, got {operand.type}"
+                raise VerifyError(msg)
+        return rule(attributes, found)
+
+    return infer
+
+
+def _norm(
+    name: str, flops: int, least: int = 1, **attributes: tuple[type, ...]
+) -> OpDef:
     return OpDef(
         name=f"{name}_backward",
         arity=(2, 3),
         results=None,
-        infer=infer_wanted(_NORM),
+        infer=_of_rank(least, 2, infer_wanted(_NORM)),
         work=per_element(flops, operand=1),
         attributes={**WANTS, **attributes},
         summary=f"gradients of {name}: of its result, the input, and the scale",
@@ -71,7 +88,7 @@ CONV_BACKWARD = OpDef(
     name="conv_backward",
     arity=(3, 3),
     results=None,
-    infer=infer_wanted(_CONV),
+    infer=_of_rank(3, 3, infer_wanted(_CONV)),
     work=_work_conv,
     attributes={
         **WANTS,
@@ -257,8 +274,8 @@ WEIGHT_NORM_BACKWARD = OpDef(
 OPS = (
     _norm("layer_norm", 12, axis=(int,)),
     _norm("rms_norm", 9, axis=(int,)),
-    _norm("group_norm", 12, groups=OPTIONAL_INT),
-    _norm("batch_norm", 10, training=OPTIONAL_BOOL),
+    _norm("group_norm", 12, 2, groups=OPTIONAL_INT),
+    _norm("batch_norm", 10, 2, training=OPTIONAL_BOOL),
     *(
         CONV_BACKWARD,
         CONV_TBC_BACKWARD,

@@ -45,6 +45,9 @@ def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstrac
         for wanted, size in zip(gates.shape, product_.shape, strict=True):
             require_equal("gates", wanted, size)
     for bias in biases:
+        if not bias.rank:
+            msg = "a bias of a cell is a number"
+            raise VerifyError(msg)
         require_equal("biases", gates.shape[-1], bias.shape[-1])
     states = 2 if kind == "lstm" else 1
     own = Abstract(TensorType(state.dtype, state.shape))

@@ -145,6 +145,8 @@ def _infer_cumulative(name: str) -> InferRule:
 
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         x = operands[0]
+        if x.type.rank:
+            normalize_axis(attributes.integer("axis", -1), x.type.rank)
         plain = not (attributes.flag("exclusive") or attributes.flag("reverse"))
         type_ = converted(attributes, x.type)
         if x.elements is None or x.type.rank != 1 or not plain:

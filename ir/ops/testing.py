@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
-from perfc.ir.opdef import OpDef
+from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import OPTIONAL_INT
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
+
+
+def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    for name in ("us", "flops", "bytes"):
+        amount = attributes.get(name)
+        if isinstance(amount, int | float) and not 0 <= amount < math.inf:
+            msg = f"{name} is {amount}, expected a finite number that is not negative"
+            raise VerifyError(msg)
+    return []
 
 
 def _work(
@@ -21,7 +32,7 @@ TEST_OP = OpDef(
     name="test.op",
     arity=(0, None),
     results=None,
-    infer=lambda attributes, operands: [],
+    infer=_infer,
     work=_work,
     attributes={
         "us": (float, int, type(None)),

@@ -173,7 +173,7 @@ def test_a_damaged_parquet_file(tmp_path: Path) -> None:
     write_rows(path, [ROW] * 50, MEASUREMENTS)
     path.write_bytes(path.read_bytes()[:-20])
 
-    with pytest.raises(MeasurementError, match="not a Parquet file"):
+    with pytest.raises(MeasurementError, match="cannot be read as a Parquet file"):
         read_rows(path, MEASUREMENTS)
 
 
