@@ -6,7 +6,7 @@ PYTHON ?= python3
 DEMO_MODEL ?= examples/models/dlrm_mlperf.onnx
 DEMO_ARGS ?= --batch 2048 --target a100
 PYTEST_ARGS ?=
-FUZZ_ARGS ?= --inputs 100000
+FUZZ_ARGS ?= --inputs 300000
 DEVICE ?= cpu
 OUT ?= build/collected-$(DEVICE)
 COLLECT_ARGS ?= --window --seconds 1500
@@ -31,7 +31,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo install test lint types unit selfcheck selfcheck-short slow fuzz docs
-.PHONY: bench collect rehearse fit fixtures format clean
+.PHONY: bench collect rehearse compat fit fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ slow: $(TEST) ## Run the slow tests
 
 fuzz: $(TEST) ## Try damaged inputs by the thousand: make fuzz FUZZ_ARGS="--seed 1"
 	$(BIN)/python -m tests.fuzz.run $(FUZZ_ARGS)
+
+compat: $(TEST) ## Try other Pythons and the oldest dependencies: make compat PYTHONS="..."
+	$(BIN)/python -m tests.compat $(PYTHONS)
 
 docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs

@@ -182,6 +182,8 @@ class ColumnTable(KernelTable):
         column = self.columns.params.get(name)
         if column is None:
             return np.zeros(len(self), dtype=np.bool_)
+        if column.dtype.kind == "U":  # which NumPy 1 reads as numbers
+            return np.asarray(column != "", dtype=np.bool_)
         return column.astype(np.bool_)
 
     def peak_flops_per_s(self, target: Target) -> Floats:

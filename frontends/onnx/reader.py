@@ -40,7 +40,6 @@ _DTYPES: Mapping[int, DType] = {
     _T.FLOAT8E4M3FNUZ: DTYPES["f8e4m3"],
     _T.FLOAT8E5M2: DTYPES["f8e5m2"],
     _T.FLOAT8E5M2FNUZ: DTYPES["f8e5m2"],
-    _T.FLOAT4E2M1: DTYPES["f4e2m1"],
     _T.INT64: DTYPES["i64"],
     _T.INT32: DTYPES["i32"],
     _T.INT16: DTYPES["i16"],
@@ -56,6 +55,7 @@ _DTYPES: Mapping[int, DType] = {
     _T.COMPLEX128: DTYPES["c128"],
     _T.STRING: DTYPES["string"],
     # By number: an older `onnx` has no names for them.
+    23: DTYPES["f4e2m1"],
     24: DTYPES["f8e8m0"],
     25: DTYPES["u2"],
     26: DTYPES["i2"],
