@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import attrs
 from onnx.backend.test.case.test_case import TestCase
+from tests.fuzz.generate import FILE, GENERATORS, MODEL, Input
 from tests.fuzz.mutate import (
     Mutator,
     damage_bytes,
@@ -17,7 +17,7 @@ from tests.fuzz.mutate import (
     damage_text,
     damage_toml,
 )
-from tests.fuzz.shardings import SHARDINGS, sharding
+from tests.fuzz.semantics import damage_meaning
 
 ROOT = Path(__file__).parents[2]
 FIELDS: Mapping[str, Mutator] = {
@@ -25,55 +25,36 @@ FIELDS: Mapping[str, Mutator] = {
     ".pt2": damage_pt2,
     ".toml": damage_toml,
     ".perfc": damage_text,
+    "meaning": damage_meaning,
 }
-"""The mutator of fields, by suffix."""
-
-MODEL = "dlrm-ddp:tables=2,rows=1000"
-"""What sheets and profiles are tried on."""
+"""The mutator of fields, by suffix or by kind."""
 
 _TARGET = ("--target", "v100")
-_FILE = "FILE"
+_JSON = ("--format", "json")
 COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ".onnx": (
-        ("analyze", _FILE, *_TARGET),
-        ("analyze", _FILE, *_TARGET, "--batch", "8"),
-        ("opt", "-p", "raise-embedding-bag,shape-inference,fold-shapes", _FILE),
+        ("analyze", FILE, *_TARGET),
+        ("analyze", FILE, *_TARGET, "--batch", "8"),
+        ("opt", "-p", "raise-embedding-bag,shape-inference,fold-shapes", FILE),
     ),
     ".pt2": (
-        ("analyze", _FILE, *_TARGET),
-        ("analyze", _FILE, *_TARGET, "--batch", "8"),
+        ("analyze", FILE, *_TARGET),
+        ("analyze", FILE, *_TARGET, "--batch", "8"),
     ),
     ".perfc": (
-        ("analyze", _FILE, *_TARGET),
-        ("analyze", _FILE, *_TARGET, "--batch", "8"),
-        ("opt", "-p", "shape-inference,fold-shapes", _FILE),
+        ("analyze", FILE, *_TARGET),
+        ("analyze", FILE, *_TARGET, "--batch", "8"),
+        ("opt", "-p", "shape-inference,fold-shapes", FILE),
     ),
-    "targets": (("analyze", MODEL, "--batch", "64", "--target", _FILE),),
-    "profiles": (("analyze", MODEL, "--batch", "64", *_TARGET, "--overheads", _FILE),),
+    "meaning": (
+        ("analyze", FILE, *_TARGET, *_JSON),
+        ("analyze", FILE, *_TARGET, "--batch", "8", *_JSON),
+        ("analyze", FILE, *_TARGET, "--batch", "8", "--mode", "training", *_JSON),
+    ),
+    "targets": (("analyze", MODEL, "--batch", "64", "--target", FILE),),
+    "profiles": (("analyze", MODEL, "--batch", "64", *_TARGET, "--overheads", FILE),),
 }
 _SHARE_OF_FIELDS = 0.7
-
-
-@attrs.frozen
-class Input:
-    """One damaged file and the command that reads it.
-
-    Attributes:
-        source: The valid file it was made from.
-        suffix: Its suffix.
-        data: Its bytes.
-        words: The command, `FILE` standing for the path.
-
-    """
-
-    source: str
-    suffix: str
-    data: bytes
-    words: tuple[str, ...]
-
-    def command(self, path: Path) -> list[str]:
-        """Return the command with the file at *path*."""
-        return [str(path) if word == _FILE else word for word in self.words]
 
 
 def project_files() -> list[Path]:
@@ -118,16 +99,19 @@ def by_kind(files: Iterable[Path]) -> dict[str, list[Path]]:
     for path in files:
         kind = path.parent.name if path.suffix == ".toml" else path.suffix
         kinds.setdefault(kind, []).append(path)
-    return {**kinds, SHARDINGS: []}
+        if kind == ".perfc":
+            kinds.setdefault("meaning", []).append(path)
+    return {**kinds, **{kind: [] for kind in GENERATORS}}
 
 
 def make_input(rng: random.Random, kinds: Mapping[str, list[Path]]) -> Input:
     """Damage or make up one input; each kind is chosen as often as any other."""
     kind = rng.choice([*kinds])
-    if kind == SHARDINGS:
-        return Input(SHARDINGS, ".json", *sharding(rng))
+    if kind in GENERATORS:
+        return GENERATORS[kind](rng)
     path = rng.choice(kinds[kind])
     data, words = read(path), rng.choice(COMMANDS[kind])
     fields = rng.random() < _SHARE_OF_FIELDS
-    damage = FIELDS[path.suffix] if fields else damage_bytes
+    by_field = FIELDS.get(kind) or FIELDS[path.suffix]
+    damage = by_field if fields else damage_bytes
     return Input(path.name, path.suffix, damage(rng, data), words)

@@ -1,16 +1,16 @@
 """`make fuzz`: many damaged inputs; none may end in anything but a clear line.
 
-    python -m tests.fuzz.run --inputs 100000 [--from N] [--seed S] [--jobs J]
+    python -m tests.fuzz.run --inputs 300000 [--seed S] [--jobs J] [--seconds T]
 
 Input N of seed S is the same on every run of one revision. What fails is kept in
-the folder `fuzz/` with the command to run it again. An interrupted run says how
-to go on.
+the folder `fuzz/` with the command to run it again. What was tried is kept there, too:
+a run that was interrupted, or was given `--seconds`, goes on when it is started again
+with the same sources.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import json
 import selectors
 import shlex
@@ -26,6 +26,7 @@ from typing import Any
 
 import attrs
 from tests.fuzz.corpus import ROOT, by_kind, project_files, write_node_models
+from tests.fuzz.state import State, Tally
 from tests.fuzz.trial import MAX_SECONDS
 from tests.fuzz.worker import numbered_input
 
@@ -40,37 +41,6 @@ GRACE_S = 50.0
 """What an input may wait for a processor before its worker is killed."""
 
 _EVERY_S = 2.0
-
-
-@attrs.define(eq=False)
-class Tally:
-    """What came of the inputs so far; shared by the threads."""
-
-    total: int
-    done: int = 0
-    slowest_s: float = 0.0
-    slowest: int = -1
-    codes: collections.Counter[int] = attrs.field(factory=collections.Counter[int])
-    failures: list[tuple[int, str]] = attrs.field(factory=list[tuple[int, str]])
-    lock: Lock = attrs.field(factory=Lock)
-
-    def add(self, number: int, answer: dict[str, Any]) -> None:
-        """Count one answer."""
-        with self.lock:
-            self.done += 1
-            self.codes[answer["code"]] += 1
-            if answer["seconds"] > self.slowest_s:
-                self.slowest_s, self.slowest = answer["seconds"], number
-            if answer["problem"]:
-                self.failures.append((number, answer["problem"]))
-
-    def line(self) -> str:
-        """Say how far it is."""
-        codes = ", ".join(f"exit {c}: {n}" for c, n in sorted(self.codes.items()))
-        return (
-            f"{self.done}/{self.total} inputs, {len(self.failures)} failures, "
-            f"slowest {self.slowest_s:.2f} s: number {self.slowest} ({codes})"
-        )
 
 
 @attrs.define(eq=False)
@@ -132,7 +102,7 @@ def _lost(problem: str) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the inputs asked for; 0 if none failed."""
+    """Run the inputs asked for that were not run before; 0 if none has failed."""
     options = _parser().parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         files = [*project_files(), *write_node_models(Path(folder))]
@@ -141,30 +111,36 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         corpus = Path(folder) / "corpus.txt"
         corpus.write_text("\n".join(map(str, files)), encoding="utf-8")
-        tally = _run_all(options, corpus, by_kind(files))
+        state = State.of(KEPT, ROOT, options.seed)
+        tally = Tally(options.inputs) if options.anew else state.load(options.inputs)
+        _run_all(options, corpus, by_kind(files), (state, tally))
     print(tally.line())
     if tally.done < tally.total:
-        again = max(options.first, options.first + tally.done - options.jobs)
-        print(f"interrupted; go on with --from {again}")
+        print("interrupted; the same command goes on")
         return 130
     return 1 if tally.failures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Try damaged inputs.")
-    parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser = argparse.ArgumentParser(description="Try odd inputs.")
+    parser.add_argument("--inputs", type=int, default=300_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, help="Stop after so many seconds.")
+    parser.add_argument("--anew", action="store_true", help="Forget what was tried.")
     parser.add_argument("--keep", type=int, help="Only write input KEEP into fuzz/.")
     return parser
 
 
 def _run_all(
-    options: argparse.Namespace, corpus: Path, kinds: Mapping[str, list[Path]]
-) -> Tally:
-    tally, shown = Tally(options.inputs - options.first), 0
-    numbers, stop = _Shared(iter(range(options.first, options.inputs))), Event()
+    options: argparse.Namespace,
+    corpus: Path,
+    kinds: Mapping[str, list[Path]],
+    kept: tuple[State, Tally],
+) -> None:
+    state, tally = kept
+    shown, begun_s = len(tally.failures), time.monotonic()
+    numbers, stop = _Shared(tally.left()), Event()
     with ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
             pool.submit(_drain, Worker(options.seed, corpus), numbers, tally, stop)
@@ -174,14 +150,17 @@ def _run_all(
             while not all(job.done() for job in jobs):
                 time.sleep(_EVERY_S)
                 shown = _show_failures(options.seed, kinds, tally, shown)
+                state.save(tally)
                 print(f"\r{tally.line()}", end="", file=sys.stderr, flush=True)
+                if options.seconds and time.monotonic() - begun_s > options.seconds:
+                    stop.set()
         except KeyboardInterrupt:
             stop.set()
     print(file=sys.stderr)
     _show_failures(options.seed, kinds, tally, shown)
+    state.save(tally)
     for job in jobs:
         job.result()
-    return tally
 
 
 @attrs.define(eq=False)

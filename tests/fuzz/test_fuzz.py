@@ -17,12 +17,13 @@ from tests.fuzz import trial
 from tests.fuzz.corpus import (
     COMMANDS,
     ROOT,
-    Input,
     by_kind,
     make_input,
     project_files,
     read,
 )
+from tests.fuzz.generate import GENERATORS, Input
+from tests.fuzz.state import State, Tally
 from tests.fuzz.trial import Verdict
 from tests.fuzz.worker import numbered_input
 
@@ -47,7 +48,7 @@ def test_damaged_files_end_in_one_clear_line(
     assert "" == trial.run(item, tmp_path).problem
 
 
-@pytest.mark.parametrize("kind", sorted(kind for kind in KINDS if KINDS[kind]))
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - GENERATORS.keys()))
 def test_the_files_are_sound_before(tmp_path: Path, kind: str) -> None:
     """Most of what is damaged reads without an error, so damage has a way to go."""
     sound = 0
@@ -221,7 +222,53 @@ def test_a_failing_input_is_kept_with_its_command(
 
     code = fuzz.main(["--inputs", "1", "--jobs", "1"])
 
-    (kept,) = (p for p in (tmp_path / "kept").iterdir() if p.suffix != ".txt")
+    kept_files = [*(tmp_path / "kept").iterdir()]
+    (kept,) = (p for p in kept_files if p.suffix not in {".txt", ".json"})
     assert 1 == code
     assert f"input 0 ({kept}): bad" in capsys.readouterr().out
     assert f"{kept} " in kept.with_suffix(".txt").read_text(encoding="utf-8")
+
+
+def _fine(seconds: float = 0.1) -> dict[str, object]:
+    return {"problem": "", "code": 0, "seconds": seconds}
+
+
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    """What was tried is not tried again; other sources or another seed begin anew."""
+    state, tally = State(tmp_path / "fuzz" / "s.json", "0/a"), Tally(6)
+    for number in (0, 1, 4):
+        tally.add(number, _fine(number))
+    tally.add(3, {"problem": "bad", "code": 1, "seconds": 0.5})
+    state.save(tally)
+
+    again = state.load(6)
+    assert ([2, 5], 4, [(3, "bad")]) == ([*again.left()], again.done, again.failures)
+    assert tally.line() == again.line()
+    assert 6 == len([*State(state.path, "0/b").load(6).left()])
+
+
+@pytest.mark.parametrize(
+    ("out", "problem"),
+    [
+        ('{"time_us": 1.0, "error": -0.5}', ""),
+        ('{"a": [{"time_us": -1.0}]}', "time_us is -1.0"),
+        ('{"flops": -1}', "flops is -1"),
+        ('{"x": NaN}', "x is nan"),
+        ('{"x": Infinity}', "x is inf"),
+        ("graph \x1b[31m", "the control character '\\x1b' in the output"),
+    ],
+)
+def test_results_are_judged(out: str, problem: str) -> None:
+    """Numbers that cannot be, and what steers a terminal, are failures."""
+    assert problem == trial.judge(0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("relation", "other_us", "holds"),
+    [("slower", 100.5, True), ("slower", 102, False), ("faster", 90, False)],
+)
+def test_relations_are_judged(relation: str, other_us: float, *, holds: bool) -> None:
+    """The second command must not be slower, or faster, than the first."""
+    base, other = (f'{{"summary": {{"time_us": {us}}}}}' for us in (100, other_us))
+
+    assert holds == (trial.compare(base, other, relation) == "")

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.fuzz.corpus import Input
+from tests.fuzz.generate import Input
 from tests.fuzz.shardings import COSTS, RANKS, SHARDINGS, TIERS, plain_sharding
 from tests.fuzz.trial import run
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import math
+import re
 import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import attrs
-from tests.fuzz.corpus import Input
+from tests.fuzz.generate import Input
 
 from perfc.tools.cli import main
 
@@ -25,6 +30,13 @@ waited for a processor, and time slices
 MAX_BYTES = 10**9
 _CODES = frozenset({0, 1, 2})
 _PREFIX = "perfc: error: "
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
+_SIGNED = frozenset({"error", "bias", "saved_us", "imbalance"})
+"""Numbers of JSON that may be negative: differences."""
+
+TOLERANCE = {"slower": 0.01, "faster": 0.05}
+"""Of relations between two commands, as a share of the time: larger batches may do with
+fewer launches."""
 
 
 @attrs.frozen
@@ -50,15 +62,25 @@ def run(item: Input, folder: Path) -> Verdict:
     """Write *item* into *folder*, run its command, and judge what comes back."""
     path = folder / f"input{item.suffix}"
     path.write_bytes(item.data)
-    out, err = io.StringIO(), io.StringIO()
     started_s = _own_time_s()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(item.command(path))
+    code, out, err = _ran(item.command(path))
+    problem = judge(code, out, err)
+    if not problem and code == 0 and item.relation:
+        other, other_out, other_err = _ran([*item.other])
+        problem = judge(other, other_out, other_err)
+        if not problem and other == 0:
+            problem = compare(out, other_out, item.relation)
     seconds = _own_time_s() - started_s
-    problem = judge(code, out.getvalue(), err.getvalue())
     if not problem and seconds > MAX_SECONDS:
         problem = f"took {seconds:.1f} s"
     return Verdict(problem, code, seconds)
+
+
+def _ran(words: list[str]) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    return code, out.getvalue(), err.getvalue()
 
 
 def _own_time_s() -> float:
@@ -71,15 +93,58 @@ def _own_time_s() -> float:
 
 def judge(code: int, out: str, err: str) -> str:
     """Say what a user could complain of: anything but a result or one clear line."""
-    if code not in _CODES:
-        return f"exit code {code}"
     if "Traceback" in err or "bug of perfc" in err:
         return err.strip()
+    if control := _CONTROL.search(out + err):
+        return f"the control character {control[0]!r} in the output"
     if code == 0:
-        return "" if out else "exit code 0, and nothing printed"
+        return _judge_result(out)
+    return f"exit code {code}" if code not in _CODES else _judge_error(code, out, err)
+
+
+def _judge_error(code: int, out: str, err: str) -> str:
     if out:
         return f"exit code {code}, and a result of {len(out)} characters"
     lines = err.splitlines()
     if len(lines) != 1 or not lines[0].startswith(_PREFIX):
         return f"{len(lines)} lines on stderr: {err[:200]!r}"
     return "" if lines[0] != _PREFIX else "an empty message"
+
+
+def _judge_result(out: str) -> str:
+    if not out:
+        return "exit code 0, and nothing printed"
+    if not out.startswith("{"):
+        return ""
+    try:
+        document: object = json.loads(out)
+    except ValueError:
+        return ""  # perfc assembly begins so, too
+    return next(_odd_numbers(document), "")
+
+
+def _odd_numbers(value: object, key: str = "") -> Iterator[str]:
+    """Yield what is wrong with the numbers of a document."""
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, object]", value).items():
+            yield from _odd_numbers(inner, name)
+    elif isinstance(value, list):
+        for inner in cast("list[object]", value):
+            yield from _odd_numbers(inner, key)
+    elif isinstance(value, int | float) and _is_odd(value, key):
+        yield f"{key} is {value}"
+
+
+def _is_odd(value: float, key: str) -> bool:
+    return not math.isfinite(value) or (value < 0 and key not in _SIGNED)
+
+
+def compare(base: str, other: str, relation: str) -> str:
+    """Say how the second command breaks the relation to the first."""
+    first_us, second_us = (json.loads(t)["summary"]["time_us"] for t in (base, other))
+    ratio = second_us / first_us
+    if relation == "slower" and ratio > 1 + TOLERANCE[relation]:
+        return f"takes {ratio:.4f} times what it took before, expected no more"
+    if relation == "faster" and ratio < 1 - TOLERANCE[relation]:
+        return f"takes {ratio:.4f} times what it took before, expected no less"
+    return ""

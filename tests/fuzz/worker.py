@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
-from tests.fuzz.corpus import Input, by_kind, make_input
+from tests.fuzz.corpus import by_kind, make_input
+from tests.fuzz.generate import Input
 from tests.fuzz.trial import limit_memory, run
 
 
