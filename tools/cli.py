@@ -17,7 +17,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -144,9 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the console script."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     use_plain_text()
-    _end_in_order()
     try:
-        code = _run(arguments)
+        with _ending_in_order():
+            code = _run(arguments)
     except (PerfcError, click.ClickException) as error:
         code = _fail(_message(error), error.exit_code, arguments)
     except KeyboardInterrupt:
@@ -191,14 +192,20 @@ class _EndedError(BaseException):
         self.number = number
 
 
-def _end_in_order() -> None:
-    """Make signals that end the process unwind it, unless somebody else has them."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for name in _ENDING:
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _end)
+@contextmanager
+def _ending_in_order() -> Generator[None, None, None]:
+    """Let signals that end the process unwind it, unless somebody else has them."""
+    taken: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        known = [getattr(signal, name, None) for name in _ENDING]  # not all on Windows
+        taken = [n for n in known if n and signal.getsignal(n) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
