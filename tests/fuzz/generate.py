@@ -265,8 +265,8 @@ def kineto(rng: random.Random) -> Input:
             made.add("kernel", "k", at + 100 * op + 30, 40.0, **args)
     for _ in range(rng.choice((0, 1, 2, 5))):
         event: Any = rng.choice(made.events)
-        place: Any = event if rng.random() < 0.6 else event["args"]
-        if place:
+        place: Any = event if rng.random() < 0.6 else event.get("args")
+        if place and isinstance(place, dict):
             key = rng.choice([*place])
             place[key] = rng.choice((number(rng), *_NAMES[:5], None, [], {}, -5.0))
     head: dict[str, Any] = {"schemaVersion": 1, "traceEvents": made.events}

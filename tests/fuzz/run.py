@@ -200,6 +200,8 @@ def _keep(seed: int, number: int, kinds: Mapping[str, list[Path]]) -> Path:
     path = KEPT / f"{seed}-{number}{item.suffix}"
     path.write_bytes(item.data)
     command = shlex.join(["perfc", *item.command(path), "--debug"])
+    if item.relation:
+        command += f"\n{shlex.join(['perfc', *item.other])} must not be {item.relation}"
     path.with_suffix(".txt").write_text(
         f"{command}\nmade from {item.source}\n", encoding="utf-8"
     )
