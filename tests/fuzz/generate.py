@@ -10,7 +10,7 @@ import random
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -267,11 +267,13 @@ def kineto(rng: random.Random) -> Input:
         event: Any = rng.choice(made.events)
         place: Any = event if rng.random() < 0.6 else event.get("args")
         if place and isinstance(place, dict):
-            key = rng.choice([*place])
-            place[key] = rng.choice((number(rng), *_NAMES[:5], None, [], {}, -5.0))
+            fields = cast("dict[str, Any]", place)
+            odd: list[Any] = [number(rng), *_NAMES[:5], None, [], {}, -5.0]
+            fields[rng.choice([*fields])] = rng.choice(odd)
     head: dict[str, Any] = {"schemaVersion": 1, "traceEvents": made.events}
     if rng.random() < 0.2:
-        head["deviceProperties"] = rng.choice(([], [{"name": "x"}], {}, "x", None))
+        properties: list[Any] = [[], [{"name": "x"}], {}, "x", None]
+        head["deviceProperties"] = rng.choice(properties)
     words: tuple[str, ...] = ("replay", FILE, "--format", "json")
     if rng.random() < 0.4:
         words = ("rescale", FILE, "--from", "a100", "--to", "h100", "--format", "json")
