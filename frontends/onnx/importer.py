@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 import attrs
 
+from perfc.frontends.onnx.conversion import function_opset, modernised
 from perfc.frontends.onnx.functions import (
     Function,
     FunctionKey,
@@ -24,13 +25,7 @@ from perfc.frontends.onnx.node import OnnxNode
 from perfc.frontends.onnx.op_map import is_known, lower_node
 from perfc.frontends.onnx.op_map_control import REGIONS
 from perfc.frontends.onnx.op_map_shapes import constant_attributes
-from perfc.frontends.onnx.opsets import (
-    DEFAULT_DOMAINS,
-    OLDEST_OPSET,
-    check_ir_version,
-    check_opset,
-    read_opsets,
-)
+from perfc.frontends.onnx.opsets import DEFAULT_DOMAINS, check_ir_version
 from perfc.frontends.onnx.order import in_dependency_order, names_captured
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import (
@@ -43,6 +38,7 @@ from perfc.frontends.onnx.reader import (
     utf8,
 )
 from perfc.frontends.onnx.scope import Attribute, Call, Scope
+from perfc.frontends.onnx.weights import is_weight, numbers_of
 from perfc.ir import (
     BUILTIN_OPS,
     Graph,
@@ -61,6 +57,8 @@ _ASKS_FOR_SHAPES = frozenset({"Shape", "Size"})
 def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     """Return *model* as a program for rank 0.
 
+    One of an older opset than are read is converted, with a remark.
+
     Raises:
         UnsupportedModelError: the model contradicts itself, or needs an opset
             that is not supported.
@@ -68,7 +66,7 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
 
     """
     check_ir_version(model.ir_version)
-    opset = _opset(model)
+    model, opset, remarks = modernised(model)
     if not model.graph.output:
         msg = "the graph has no outputs, so there is nothing to compute"
         raise UnsupportedModelError(msg)
@@ -77,20 +75,8 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     check_calls(file.functions, model.graph.node)
     _Importer(graph, file, Scope(opset)).read(model.graph)
     verify(graph, BUILTIN_OPS)
-    return attrs.evolve(single(graph), sha256=sha256, types_are_hints=True)
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    """Return the opset of the default domain; any will do where nothing uses it."""
-    version = read_opsets(model.opset_import).get("")
-    if version is None and not any(map(_uses_default_domain, model.graph.node)):
-        return OLDEST_OPSET
-    return check_opset(version, "the model")
-
-
-def _uses_default_domain(node: onnx.NodeProto) -> bool:
-    inner = (other for graph in graphs_of(node) for other in graph.node)
-    return node.domain in DEFAULT_DOMAINS or any(map(_uses_default_domain, inner))
+    program = attrs.evolve(single(graph), sha256=sha256, types_are_hints=True)
+    return attrs.evolve(program, diagnostics=remarks)
 
 
 @attrs.define(eq=False)
@@ -119,7 +105,7 @@ class _Importer:
 
     def read(self, proto: onnx.GraphProto) -> None:
         """Write inputs, initializers, nodes and outputs."""
-        numbers = _numbers(proto)
+        numbers = numbers_of(proto)
         initializers = [*proto.initializer, *map(dense, proto.sparse_initializer)]
         for tensor in initializers:
             self._add_initializer(tensor, numbers)
@@ -145,15 +131,8 @@ class _Importer:
     def _add_input(self, info: onnx.ValueInfoProto) -> None:
         is_model_input = self.graph.parent is None
         type_ = convert_type(info, name_open_dims=is_model_input)
-        if is_model_input:
-            if type_ is None:
-                raise UnsupportedModelError(_not_a_tensor(info))
-            if any(isinstance(dim, int) and dim == 0 for dim in type_.shape):
-                msg = (
-                    f"input {info.name!r} has no elements ({type_}); "
-                    "export the model with a positive size"
-                )
-                raise UnsupportedModelError(msg)
+        if is_model_input and type_ is None:
+            raise UnsupportedModelError(_not_a_tensor(info))
         name = self.scope.new_name(info.name, self.graph)
         self.scope.define(info.name, self.graph.add_input(name, type_))
 
@@ -164,7 +143,7 @@ class _Importer:
         name = self.scope.new_name(tensor.name, self.graph)
         constant = convert_tensor(tensor, f"initializer {utf8(tensor.name)!r}")
         is_number = tensor.name in numbers and constant.value is not None
-        if _is_weight(constant) and not is_number and self.graph.parent is None:
+        if is_weight(constant) and not is_number and self.graph.parent is None:
             value = self.graph.add_parameter(name, constant.type)
         else:
             attributes = constant_attributes(constant)
@@ -258,8 +237,7 @@ class _Importer:
             {**defaults, **attributes},
             results,
         )
-        version = read_opsets(body.opset_import).get("", self.scope.opset)
-        scope = Scope(check_opset(version, where), call, ChainMap({}))
+        scope = Scope(function_opset(body, self.scope.opset, where), call, ChainMap({}))
         operands = self._operands(proto)
         for formal, actual in zip_longest(body.input, operands):
             scope.define(formal, actual)
@@ -360,39 +338,6 @@ def _not_a_tensor(info: onnx.ValueInfoProto) -> str:
             "tensors; export the model with the tensors as inputs of their own"
         )
     return f"input {info.name!r} has no tensor type with a known rank"
-
-
-def _is_weight(constant: Constant) -> bool:
-    """Whether a tensor lies in device memory: shape arithmetic does not.
-
-    Weights are floats, or quantised to at most 8 bits, with a scale beside them;
-    an integer tensor too large to be shape arithmetic is a buffer.
-    """
-    type_ = constant.type
-    if not type_.rank or type_.dtype.kind == "string":
-        return False
-    if type_.dtype.is_float:
-        return not _is_neutral(constant)
-    quantised = type_.dtype.kind in ("int", "uint") and type_.dtype.bits <= 8  # noqa: PLR2004
-    return constant.elements is None or (quantised and type_.rank > 1)
-
-
-_SCALING = frozenset({"Mul", "Div", "Pow"})
-
-
-def _numbers(proto: onnx.GraphProto) -> AbstractSet[str]:
-    """Names of one-element tensors that factors or exponents are read from.
-
-    PyTorch's exporter writes `x * 0.125` with an initializer of shape [1].
-    """
-    one = {t.name for t in proto.initializer if tuple(t.dims) == (1,)}
-    scaling = (node.input for node in proto.node if node.op_type in _SCALING)
-    return one.intersection(name for names in scaling for name in names)
-
-
-def _is_neutral(constant: Constant) -> bool:
-    """Whether it is the column of ones that stands for absent sample weights."""
-    return constant.value == 1.0 and constant.type.shape[-1] == 1
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:

@@ -10,13 +10,11 @@ from perfc.ir import UnsupportedModelError
 
 DEFAULT_DOMAINS = ("", "ai.onnx")
 OLDEST_OPSET = 11
-"""The first with Loop, If and Scan as they are today, and dynamic slices."""
+"""The first with Loop, If and Scan as they are today, and dynamic slices; files of
+older ones are converted to it."""
 _KNOWN_TO_ALL = 21
 """Opset of the oldest `onnx` that perfc can be installed with (1.16)."""
-_ADVICE = (
-    f"convert the file with onnx.version_converter, or export it again with "
-    f"opset_version {OLDEST_OPSET} or later"
-)
+_ADVICE = f"export it again with opset_version {OLDEST_OPSET} or later"
 
 
 def check_ir_version(version: int) -> None:
@@ -61,8 +59,8 @@ def check_opset(version: int | None, where: str) -> int:
     """Return the opset of the default domain that *where* imports.
 
     Raises:
-        UnsupportedModelError: it is absent, too old, or newer than the installed
-            onnx.
+        UnsupportedModelError: it is absent, no opset at all, or newer than the
+            installed onnx.
 
     """
     if version is None:
@@ -71,17 +69,17 @@ def check_opset(version: int | None, where: str) -> int:
             f"{OLDEST_OPSET} or later; {_ADVICE}"
         )
         raise UnsupportedModelError(msg)
-    if OLDEST_OPSET <= version <= _KNOWN_TO_ALL:
+    if 1 <= version <= _KNOWN_TO_ALL:
         return version
     newest = newest_opset()
-    if OLDEST_OPSET <= version <= newest:
+    if 1 <= version <= newest:
         return version
     advice = _ADVICE
     if version > newest:
         advice = "install a newer onnx, or export the model with an older opset_version"
     msg = (
         f"{where} imports opset {version} of the default domain; supported are "
-        f"{OLDEST_OPSET} to {newest}; {advice}"
+        f"1 to {newest}; {advice}"
     )
     raise UnsupportedModelError(msg)
 

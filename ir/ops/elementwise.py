@@ -60,6 +60,16 @@ def _infer_binary(fold: _Fold | None, result: DType | None) -> InferRule:
     return infer
 
 
+def _infer_prelu(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Slopes broadcast to x, or are a list of one for each channel."""
+    x, slope = operands[0].type, operands[1].type
+    if slope.rank != 1 or slope.shape != x.shape[1:2]:
+        broadcast([x.shape, slope.shape])
+    return [Abstract(converted(attributes, x))]
+
+
 def _folded(fold: _Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...] | None:
     """Fold two operands of equal length, or a single element against many."""
     if fold is None or len(operands) != 2:  # noqa: PLR2004 - a binary op
@@ -280,7 +290,14 @@ _BINARY = (
     _binary("copysign", 1, None, None, "x with the sign of y"),
     _binary("logaddexp", 10, None, None, "log(exp(x) + exp(y))"),
     _binary("xlogy", 4, None, None, "x * log(y), 0 where x is 0"),
-    _binary("prelu", 2, None, None, "x, or y times it where it is negative"),
+    OpDef(
+        name="prelu",
+        arity=(2, 2),
+        infer=_infer_prelu,
+        work=per_result(2),
+        attributes=_ATTRIBUTES,
+        summary="x, or y times it where it is negative",
+    ),
     _binary("bit_shift", 1, None, None, "the bits of x moved by y places"),
     _binary("bitwise_and", 1, None, None, "the bits that both have"),
     _binary("bitwise_or", 1, None, None, "the bits that one of both has"),
