@@ -70,6 +70,7 @@ from perfc.ir.opdef import Abstract, OpDef, OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
 from perfc.ir.ops.activation_backward import KINDS as ACTIVATION_GRADIENTS
+from perfc.ir.ops.attention import full_mask
 from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM, communicator_ranks
 from perfc.ir.ops.einsum import einsum_labels, einsum_pairs, einsum_sizes
 from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
@@ -222,6 +223,7 @@ __all__ = [
     "floor_div",
     "format_attribute",
     "format_items",
+    "full_mask",
     "inputs_of_backward",
     "is_built_in",
     "is_somebody_elses",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, Kernel, Record, TensorType
+from perfc.ir import AttrValue, Kernel, Record, TensorType, full_mask
 from perfc.passes import eager_product, eager_reduction
 from perfc.passes.eager import (
     Eager,
@@ -38,11 +38,13 @@ _PRODUCTS = {**eager_product.RULES, **eager_reduction.RULES}
 
 
 def _attention(site: Site) -> Eager:
-    if calls_of(site):
-        return spelled_out(site, _letters(site), _PRODUCTS)
     q, k = site.operands[:2]
-    flash = is_flash(site)
     grouped = q.shape[:-2] != k.shape[:-2]
+    if calls_of(site):
+        repeats, plain = _with_own_heads(site) if grouped else ((), site)
+        eager = spelled_out(plain, _letters(plain), _PRODUCTS)
+        return attrs.evolve(eager, launches=(*repeats, *eager.launches))
+    flash = is_flash(site)
     if grouped and not flash:
         return _with_copied_heads(site)
     kernel = Kernel(
@@ -104,25 +106,30 @@ def _turned(site: Site) -> tuple[Launch, ...]:
 
 def _with_copied_heads(site: Site) -> Eager:
     """The math path for grouped queries: `repeat_interleave`, then products."""
-    q, *rest = site.operands[:3]
-    copies = [
-        attrs.evolve(t, layout=Layout.CONTIGUOUS, type=_repeated(t.type, q.shape[1]))
-        for t in rest
-    ]
+    repeats, plain = _with_own_heads(site)
     calls = ("mul(q)", "mul(k)", "matmul(q, k)", *_masking(site), "softmax(s)")
     plain = attrs.evolve(
-        site,
-        operands=(q, *copies, *site.operands[3:]),
+        plain,
         attributes=site.attributes.updated(spelled_out=(*calls, "matmul(s, v)")),
         settings=attrs.evolve(site.settings, spelled_out=True),
     )
     eager = spelled_out(plain, _letters(plain), _PRODUCTS)
     inner = tuple(attrs.evolve(launch, op="") for launch in eager.launches)
+    return Eager(_NAME, (*repeats, *inner))
+
+
+def _with_own_heads(site: Site) -> tuple[tuple[Launch, ...], Site]:
+    """Copy keys and values for each head that shares them."""
+    q, *rest = site.operands[:3]
+    copies = [
+        attrs.evolve(t, layout=Layout.CONTIGUOUS, type=_repeated(t.type, q.shape[1]))
+        for t in rest
+    ]
     repeats = tuple(
         elementwise_launch("copy", (source,), copy)
         for source, copy in zip(rest, copies, strict=True)
     )
-    return Eager(_NAME, (*repeats, *inner))
+    return repeats, attrs.evolve(site, operands=(q, *copies, *site.operands[3:]))
 
 
 def _masking(site: Site) -> tuple[str, ...]:
@@ -140,6 +147,8 @@ def _letters(site: Site) -> dict[str, Tensor]:
     q, k, v, *masks = site.operands
     square = TensorType(q.type.dtype, (q.shape[-2], k.shape[-2]))
     mask = max(masks, key=lambda t: t.numel) if masks else Tensor(square)
+    shown = full_mask(mask.shape, k.shape[-2])
+    mask = attrs.evolve(mask, type=attrs.evolve(mask.type, shape=shown))
     shape = (*k.shape[:-2], k.shape[-1], k.shape[-2])
     turned = Layout.TRANSPOSED if k.contiguous else Layout.STRIDED
     kt = attrs.evolve(k, type=attrs.evolve(k.type, shape=shape), layout=turned)

@@ -58,7 +58,7 @@ def _group_norm(site: Site) -> Eager:
         )
         return Eager("aten::instance_norm", (*copies, *repeats, norm))
     rows = batch * groups
-    read = Work(x.numel * 4, x.nbytes, 2 * factors.nbytes * groups // channels)
+    read = Work(x.numel * 4, x.nbytes, 2 * factors.nbytes * groups // max(channels, 1))
     params: dict[str, AttrValue] = {
         "rows": rows,
         "cols": x.numel // max(rows, 1),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
+
 from perfc.frontends.onnx.node import Handler, OnnxNode, plain
-from perfc.ir import AttrValue
+from perfc.ir import AttrValue, Value
 
 _SAME: Mapping[str, str] = {
     **{
@@ -66,9 +68,26 @@ def _clip(node: OnnxNode) -> bool:
     return True
 
 
+def _swished(node: OnnxNode) -> Value:
+    """Write `x * sigmoid(alpha * x)`, SiLU where alpha is 1, and return it."""
+    alpha, x = node.number("alpha", 1.0), node.required(0)
+    if alpha == 1:
+        return node.emit("silu", (x,)).results[0]
+    scaled = node.emit_helper("mul", (x, node.number_constant(alpha)))
+    gate = node.emit_helper("sigmoid", (scaled,))
+    return node.emit("mul", (x, gate)).results[0]
+
+
+def _swish(node: OnnxNode) -> bool:
+    _swished(node)
+    return True
+
+
 def _swiglu(node: OnnxNode) -> bool:
-    gate, value = node.present
-    node.emit("mul", (node.emit_helper("silu", (gate,)), value))
+    """A swish of the first, times the second."""
+    name = node.graph.fresh_name(f"{node.results[0]}.silu")
+    gate = _swished(attrs.evolve(node, results=(name,)))
+    node.emit("mul", (gate, node.required(1)))
     return True
 
 
@@ -77,5 +96,6 @@ ELEMENTWISE_HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(_CHAINS, _chain),
     "Clip": _clip,
     "HardSigmoid": plain("hardsigmoid", alpha=0.2, beta=0.5),
+    "Swish": _swish,
     "SwiGLU": _swiglu,
 }

@@ -59,7 +59,7 @@ def _image_rank(node: OnnxNode) -> int:
     window = node.integers("kernel_shape")
     if window is not None:
         return len(window) + 2
-    declared = max(node.rank(index) or 0 for index in range(len(node.operands)))
+    declared = max((node.rank(i) or 0 for i in range(len(node.operands))), default=0)
     return declared if declared > 2 else _IMAGE_RANK  # noqa: PLR2004 - n, c and an axis
 
 

@@ -139,7 +139,7 @@ def _nll_loss(node: OnnxNode) -> bool:
 
 def _softmax_cross_entropy(node: OnnxNode) -> bool:
     """`log_softmax` over the classes, then `nll_loss`, as in PyTorch."""
-    scores, *others = node.present
+    scores, others = node.required(0), node.present[1:]
     log, axis = node.results[1:], {"axis": 1}
     if log:
         value = node.emit("log_softmax", (scores,), axis, results=log).results[0]

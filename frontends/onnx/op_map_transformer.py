@@ -8,7 +8,6 @@ from perfc.frontends.onnx.heads import (
     defined,
     extended,
     is_flat,
-    listed,
     merged_heads,
     split_heads,
 )
@@ -137,18 +136,6 @@ def _gelu(node: OnnxNode) -> bool:
     return True
 
 
-def _swish(node: OnnxNode) -> bool:
-    """`x * sigmoid(alpha * x)`: SiLU where alpha is 1."""
-    alpha, x = node.number("alpha", 1.0), node.required(0)
-    if alpha == 1:
-        node.emit("silu")
-        return True
-    scaled = node.emit_helper("mul", (x, listed(node, alpha)), {})
-    gate = node.emit_helper("sigmoid", (scaled,), {})
-    defined(node, 0, "mul", (x, gate), {})
-    return True
-
-
 def _plain(op: str) -> Handler:
     def handler(node: OnnxNode) -> bool:
         node.emit(op, node.present[:1])
@@ -166,7 +153,6 @@ TRANSFORMER_HANDLERS: Mapping[str, Handler] = {
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
     "Gelu": _gelu,
-    "Swish": _swish,
     "HardSwish": _plain("hardswish"),
     "Mish": _plain("mish"),
 }

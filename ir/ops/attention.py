@@ -43,10 +43,20 @@ def _infer_attention(
         _check_groups(q.shape[1], k.shape[1])
     scores = (*q.shape[:-1], k.shape[-2])
     for mask in masks:
-        if len(broadcast([scores, mask.shape])) != q.rank:
+        if len(broadcast([scores, full_mask(mask.shape, k.shape[-2])])) != q.rank:
             msg = f"mask {mask} has more axes than the scores"
             raise VerifyError(msg)
     return [Abstract(attrs.evolve(q, shape=(*q.shape[:-1], v.shape[-1])))]
+
+
+def full_mask(shape: tuple[Dim, ...], keys: Dim) -> tuple[Dim, ...]:
+    """Return the shape of a mask that says something of all *keys*.
+
+    One of fewer keys hides those behind: what a cache has room for, and does not hold.
+    """
+    last = shape[-1] if shape else 1
+    shorter = isinstance(last, int) and isinstance(keys, int) and 1 < last < keys
+    return (*shape[:-1], keys) if shorter else shape
 
 
 def _check_groups(heads: Dim, kv_heads: Dim) -> None:

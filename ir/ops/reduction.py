@@ -19,7 +19,6 @@ from perfc.ir.ops.rules import (
     UNKNOWN_DIM,
     as_int,
     converted,
-    first_operand,
     normalize_axis,
     per_element,
     same_rank_axis,
@@ -219,10 +218,20 @@ def _work_local_response(
     return Work(flops, x.nbytes, results[0].nbytes)
 
 
+def _infer_local_response(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0].type
+    if x.rank < 2:  # noqa: PLR2004 - batch and channels
+        msg = f"expected [batch, channels, ...], got {x}"
+        raise VerifyError(msg)
+    return [Abstract(x)]
+
+
 LOCAL_RESPONSE_NORM = OpDef(
     name="local_response_norm",
     arity=(1, 1),
-    infer=first_operand,
+    infer=_infer_local_response,
     work=_work_local_response,
     attributes={"size": (int,)},
     summary="division by a power of the squares summed over neighbouring channels",

@@ -22,6 +22,7 @@ from tests.frontends.onnx_models import (
 )
 
 import perfc
+from perfc.frontends.onnx.op_map import HANDLERS
 from perfc.tools.cli import main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
@@ -100,9 +101,13 @@ MODELS: dict[str, tuple[onnx.ModelProto, str]] = {
         model([RELU], inputs=[info("x", [2**40, 2**40])]),
         f"declared type of 'x': shape overflows: f32[{2**40},{2**40}]{_TOO_LARGE}",
     ),
-    "no elements": (
-        model([RELU], inputs=[info("x", [0, 8])]),
-        "input 'x' has no elements (f32[0,8]); export the model with a positive size",
+    "too few inputs": (
+        model([node("SwiGLU", "x", "y")]),
+        "SwiGLU 'y' has no input 1",
+    ),
+    "no inputs": (
+        model([node("SoftmaxCrossEntropyLoss", "", "y")]),
+        "SoftmaxCrossEntropyLoss 'y' has no input 0",
     ),
     "untyped input": (
         model([RELU], inputs=[onnx.ValueInfoProto(name="x")]),
@@ -220,6 +225,51 @@ def test_names_what_is_wrong(case: str, tmp_path: Path) -> None:
     broken, expected = MODELS[case]
 
     assert expected == _problem_of(broken.SerializeToString(), tmp_path)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_any_number_of_inputs(count: int, tmp_path: Path) -> None:
+    """No op trips over operands that it lacks, or over more than it has."""
+    path = tmp_path / "model.onnx"
+    names = " ".join("x" * count)
+    for op in HANDLERS:
+        domain, _, name = op.rpartition("::")
+        proto = model([node(name, names, "y z", domain=domain)])
+        path.write_bytes(proto.SerializeToString())
+        with contextlib.suppress(perfc.PerfcError):
+            perfc.load(path, batch=2)
+
+
+_EMPTY = ("0 3 4 4", "2 0 4 4", "2 3 0 4", "0 8", "8 0", "0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", _EMPTY)
+def test_tensors_without_elements(sizes: str, tmp_path: Path) -> None:
+    """Every op takes them, or says in one line what it expects."""
+    path = tmp_path / "model.onnx"
+    shape = [*map(int, sizes.split())]
+    for op in HANDLERS:
+        domain, _, name = op.rpartition("::")
+        for count in range(1, 5):
+            called = node(name, " ".join("x" * count), "y", domain=domain)
+            proto = model([called], inputs=[info("x", shape)])
+            proto.graph.output[0].type.Clear()
+            path.write_bytes(proto.SerializeToString())
+            with contextlib.suppress(perfc.PerfcError):
+                perfc.analyze(str(path), "a100")
+
+
+def test_no_elements_at_all(tmp_path: Path) -> None:
+    """An op on nothing costs the host only."""
+    path = tmp_path / "model.onnx"
+    inputs = [info("x", [0, 8]), info("w", [8, 4])]
+    proto = model([node("MatMul", "x w", "m"), node("Relu", "m", "y")], inputs=inputs)
+    path.write_bytes(proto.SerializeToString())
+    summary = perfc.analyze(str(path), "a100", inputs="device").to_dict()["summary"]
+
+    assert (0, 0.0) == (summary["launches"], summary["gpu_active_us"])
+    assert summary["host_us"] > 0
 
 
 @pytest.mark.parametrize("case", ["cycle", "declared of other kind", "too few bytes"])

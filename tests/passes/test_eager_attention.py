@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.passes.lowering import kernels, launched, lower, names, one_op, record
 
+from perfc.ir import VerifyError
 from perfc.passes import LowerKernels
 
 HALF = "%q: f16[2,8,64,32], %k: f16[2,8,64,32], %v: f16[2,8,64,32]"
@@ -68,6 +69,26 @@ def test_spelled_out_attention_is_launched_call_by_call() -> None:
     assert (2 * 8, 64, 64, 32) == tuple(product.params[n] for n in "bmnk")
     assert (2 * scores, 2 * scores + mask) == (scaled.work.bytes, masked.work.bytes)
     assert 2 * scores == softmax.work.bytes
+
+
+def test_grouped_queries_spelled_out() -> None:
+    """Products have no grouped queries either: heads are copied in front of them."""
+    node = f"attention(%q, %k, %v, %m) {{{CALLS}}}"
+    graph = lower(one_op(f"{GROUPED}, %m: f32[64,64]", node))
+
+    assert [*["elementwise"] * 2, "gemm", *["elementwise"] * 2, "softmax", "gemm"] == (
+        [kernel.op for kernel in kernels(graph)]
+    )
+
+
+def test_a_mask_may_end_with_what_the_cache_holds() -> None:
+    """One of fewer keys hides those behind; one of more is refused."""
+    node = "attention(%q, %k, %v, %m)"
+    (kernel,) = kernels(lower(one_op(f"{FULL}, %m: f32[64,48]", node)))
+
+    assert 64 == kernel.params["kv_len"]
+    with pytest.raises(VerifyError, match="cannot broadcast 64 with 80"):
+        lower(one_op(f"{FULL}, %m: f32[64,80]", node))
 
 
 def test_spelled_out_may_be_fused() -> None:
