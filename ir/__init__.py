@@ -66,7 +66,7 @@ from perfc.ir.launch import (
 )
 from perfc.ir.launch_printer import print_launches, print_program
 from perfc.ir.location import ACCUMULATE_GRAD, NOWHERE, Location
-from perfc.ir.opdef import Abstract, OpDef, OpRegistry
+from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS
 from perfc.ir.ops.activation_backward import KINDS as ACTIVATION_GRADIENTS
@@ -190,6 +190,7 @@ __all__ = [
     "PipelineError",
     "Program",
     "RankClass",
+    "Ratio",
     "Record",
     "Replacement",
     "Resource",

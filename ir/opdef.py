@@ -20,6 +20,9 @@ from perfc.ir.launch import Work
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
+Ratio: TypeAlias = tuple[tuple[Dim, ...], int]
+"""Numerators, and the denominator that they share."""
+
 
 @attrs.frozen
 class Abstract:
@@ -28,11 +31,14 @@ class Abstract:
     Attributes:
         type: Element type and shape.
         elements: For shape arithmetic, the elements in row-major order.
+        ratio: For floats of it that are no whole numbers, numerators in that order
+            and their denominator.
 
     """
 
     type: TensorType
     elements: tuple[Dim, ...] | None = None
+    ratio: Ratio | None = None
 
 
 InferRule: TypeAlias = Callable[

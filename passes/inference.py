@@ -17,6 +17,7 @@ from perfc.ir import (
     OpDef,
     OpRegistry,
     PerfcError,
+    Ratio,
     TensorType,
     Value,
     VerifyError,
@@ -67,6 +68,9 @@ class Inference:
     symbols: frozenset[str] = attrs.field(factory=frozenset[str], init=False)
     elements: dict[Value, tuple[Dim, ...]] = attrs.field(
         factory=dict["Value", "tuple[Dim, ...]"], init=False
+    )
+    _ratios: dict[Value, Ratio] = attrs.field(
+        factory=dict["Value", "Ratio"], init=False
     )
     _types: dict[TensorType, TensorType] = attrs.field(
         factory=dict[TensorType, TensorType], init=False
@@ -125,6 +129,8 @@ class Inference:
                 value.type = self._merged(value, result.type)
                 if result.elements is not None:
                     self.elements[value] = result.elements
+                if result.ratio is not None:
+                    self._ratios[value] = result.ratio
             elif value.type is None:
                 value.type = self._assumed(node, value)
                 self.guessed.add(value)
@@ -160,7 +166,11 @@ class Inference:
     def _rule(
         self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
     ) -> Sequence[Abstract | None]:
-        key = (node.op, node.attributes, *((o.type, o.elements) for o in operands))
+        key = (
+            node.op,
+            node.attributes,
+            *((o.type, o.elements, o.ratio) for o in operands),
+        )
         found = self._memo.get(key)
         if found is None:
             results = opdef.infer(node.attributes, operands)
@@ -174,13 +184,13 @@ class Inference:
         type_ = self._types.get(result.type)
         if type_ is None:
             type_ = self._types[result.type] = result.type.checked()
-        return Abstract(type_, result.elements)
+        return Abstract(type_, result.elements, result.ratio)
 
     def _abstract(self, value: Value) -> Abstract:
         if value.type is None:
             msg = f"operand {value} has no type"
             raise VerifyError(msg)
-        return Abstract(value.type, self.elements.get(value))
+        return Abstract(value.type, self.elements.get(value), self._ratios.get(value))
 
     def _assumed(self, node: Node, value: Value) -> TensorType:
         """No rule, nothing declared: ask a reader, else take the first operand's."""

@@ -156,6 +156,8 @@ def _clip(node: AtenNode) -> None:
         limit = node.arguments.get(name)
         if isinstance(limit, int | float):
             attributes[name] = float(limit)
+        elif limit is not None:
+            attributes["open"] = True
     node.emit("clip", (node.tensor("self"),), attributes)
 
 

@@ -19,7 +19,7 @@ _SAME: Mapping[str, str] = {
             *("Ceil", "Floor", "Round", "IsNaN", "IsInf", "Not"),
             *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
             *("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
-            *("Add", "Sub", "Mul", "Div", "Pow", "Mod"),
+            *("Add", "Sub", "Mul", "Div", "Pow"),
             *("Equal", "Less", "Greater", "And", "Or", "Xor", "Where"),
         )
     },
@@ -56,14 +56,22 @@ def _chain(node: OnnxNode) -> bool:
     return True
 
 
+def _mod(node: OnnxNode) -> bool:
+    node.emit("fmod" if node.integer("fmod", 0) else "mod")
+    return True
+
+
 def _clip(node: OnnxNode) -> bool:
     """The limits are attributes before opset 11, operands after; noted if known."""
     attributes: dict[str, AttrValue] = {}
     for index, name in enumerate(("min", "max"), start=1):
         limit = node.attributes.get(name)
         limit = node.constant_number(index) if limit is None else limit
-        if limit is not None:
-            attributes[name] = limit
+        limit = node.constant_integer(index) if limit is None else limit
+        if isinstance(limit, int | float):
+            attributes[name] = float(limit)
+        elif node.operand(index) is not None:
+            attributes["open"] = True
     node.emit("clip", node.present[:1], attributes)
     return True
 
@@ -94,6 +102,7 @@ def _swiglu(node: OnnxNode) -> bool:
 ELEMENTWISE_HANDLERS: Mapping[str, Handler] = {
     **{name: plain(op) for name, op in _SAME.items()},
     **dict.fromkeys(_CHAINS, _chain),
+    "Mod": _mod,
     "Clip": _clip,
     "HardSigmoid": plain("hardsigmoid", alpha=0.2, beta=0.5),
     "Swish": _swish,

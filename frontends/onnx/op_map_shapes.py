@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode, plain
 from perfc.frontends.onnx.protobuf import onnx
-from perfc.frontends.onnx.reader import Constant, convert_dtype, convert_tensor
+from perfc.frontends.onnx.reader import (
+    MAX_ELEMENTS,
+    Constant,
+    convert_dtype,
+    convert_tensor,
+)
+from perfc.frontends.onnx.weights import is_weight
 from perfc.ir import DTYPES, AttrValue, TensorType, Value
 
 _FAR = 2**63 - 1
@@ -159,16 +165,37 @@ def _shape(node: OnnxNode) -> bool:
 
 
 def _constant_of_shape(node: OnnxNode) -> bool:
-    attributes: dict[str, AttrValue] = {"dtype": DTYPES["f32"], "value": 0.0}
+    dtype = DTYPES["f32"]
+    number: float | None = 0.0
     if "value" in node.tensors:
         value: onnx.TensorProto = node.tensors["value"]
         constant = convert_tensor(value, f"constant {node.results[0]!r}")
-        attributes["dtype"] = constant.type.dtype
-        attributes["value"] = constant.value
+        dtype, number = constant.type.dtype, constant.value
         if constant.elements:
-            attributes["value"] = constant.elements[0]
-    node.emit("fill", attributes=attributes)
+            number = constant.elements[0]
+    shape = node.constant_integers(0)
+    if shape is None or node.location.origin:
+        node.emit("fill", attributes={"dtype": dtype, "value": number})
+    else:
+        _write_out(node, TensorType(dtype, shape).checked(), number)
     return True
+
+
+def _write_out(node: OnnxNode, type_: TensorType, number: float | None) -> None:
+    """Make the weight or the constant that an exporter wrote as a number repeated.
+
+    Where the file notes a call of the model, that is what makes it when it runs.
+    """
+    constant = Constant(type_, value=number)
+    if not type_.dtype.is_float:
+        known = number is not None and type_.numel <= MAX_ELEMENTS
+        elements = (int(number or 0),) * type_.numel if known else None
+        constant = Constant(type_, elements)
+    if is_weight(constant) and node.graph.parent is None:
+        made = node.graph.add_parameter(node.results[0], type_)
+    else:
+        made = node.emit("constant", (), constant_attributes(constant)).results[0]
+    node.constants[made] = constant
 
 
 SHAPE_HANDLERS: Mapping[str, Handler] = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops.ratios import rounded, truncated
 from perfc.ir.ops.rules import OPTIONAL_TEXT, no_work, require_equal, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import MAX_RANK, DType, TensorType
@@ -15,7 +16,12 @@ def _infer_cast(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
     x = operands[0]
     dtype = attributes.dtype("dtype")
     type_ = TensorType(dtype, x.type.shape, x.type.space)
-    return [Abstract(type_, _cast_elements(x, dtype))]
+    if x.ratio is None:
+        return [Abstract(type_, _cast_elements(x, dtype))]
+    if dtype.is_float:
+        return [Abstract(type_, None, x.ratio)]
+    whole = dtype.kind in ("int", "uint")
+    return [rounded(type_, x, truncated) if whole else Abstract(type_)]
 
 
 def _cast_elements(x: Abstract, dtype: DType) -> tuple[Dim, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div, maximum
@@ -21,6 +22,9 @@ from perfc.ir.ops.rules import (
 from perfc.ir.record import AttrValue, Record
 from perfc.ir.types import I64, MAX_RANK, DType, MemorySpace, TensorType
 
+_FINEST = 1024
+"""Constants of shape arithmetic are halves, quarters and so on, down to this."""
+
 
 def _infer_constant(
     attributes: Record, operands: Sequence[Abstract]
@@ -29,18 +33,27 @@ def _infer_constant(
     space = MemorySpace.HOST if attributes.flag("host") else MemorySpace.DEVICE
     type_ = TensorType(attributes.dtype("dtype"), shape, space).checked()
     if attributes.get("elements") is None:
-        return [Abstract(type_, _whole(type_, attributes.get("value")))]
+        return [_repeated(type_, attributes.get("value"))]
     elements = attributes.dims("elements")
     if len(elements) != type_.numel:
         require_equal(f"elements and size of {type_}", len(elements), type_.numel)
     return [Abstract(type_, elements)]
 
 
-def _whole(type_: TensorType, value: AttrValue) -> tuple[Dim, ...] | None:
-    """Return the elements of a few floats that all are one whole number."""
-    if not isinstance(value, float) or not value.is_integer():
-        return None
-    return (int(value),) * type_.numel if type_.numel <= MAX_RANK else None
+def _repeated(type_: TensorType, value: AttrValue) -> Abstract:
+    """Return a few floats that all are one number, which shape arithmetic scales by.
+
+    Products of other fractions than these are rounded, and may end below a size.
+    """
+    if not isinstance(value, float) or not math.isfinite(value):
+        return Abstract(type_)
+    numerator, denominator = value.as_integer_ratio()
+    if type_.numel > MAX_RANK or denominator > _FINEST:
+        return Abstract(type_)
+    numerators = (numerator,) * type_.numel
+    if denominator == 1:
+        return Abstract(type_, numerators)
+    return Abstract(type_, None, (numerators, denominator))
 
 
 CONSTANT = OpDef(

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.dims import Dim, Expr, maximum, product
+from perfc.ir.dims import Dim, Expr, ceil_div, floor_div, maximum
 from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, InferRule, OpDef
+from perfc.ir.ops.folding import (
+    Fold,
+    UnaryFold,
+    Undecided,
+    compare,
+    number_of,
+    power,
+    product_of,
+    remainder,
+    truncated_remainder,
+    whole_quotient,
+)
+from perfc.ir.ops.ratios import (
+    Rounding,
+    nearest,
+    quotient,
+    rounded,
+    scaled,
+    truncated,
+)
 from perfc.ir.ops.rules import (
     IN_PLACE,
     MAX_ELEMENTS,
@@ -25,39 +45,61 @@ from perfc.ir.record import Record
 from perfc.ir.types import BOOL, DType, TensorType
 
 _TOO_LARGE = 2**63
-_MAX_POWER = 64
 _ATTRIBUTES = {**IN_PLACE, **RESULT_DTYPE}
-_UnaryFold = Callable[[Dim], Dim]
-_Fold = Callable[[Dim, Dim], Dim]
 
 
-def _infer_unary(fold: _UnaryFold | None, result: DType | None) -> InferRule:
+def _infer_unary(
+    fold: UnaryFold | None, result: DType | None, rounding: Rounding | None = None
+) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         x = operands[0]
         type_ = x.type
         if result is not None:
             type_ = TensorType(result, type_.shape, type_.space)
         type_ = converted(attributes, type_)
+        if rounding is not None and x.ratio is not None:
+            return [rounded(type_, x, rounding)]
         if fold is None or x.elements is None:
             return [Abstract(type_)]
         try:
             return [Abstract(type_, tuple(map(fold, x.elements)))]
-        except _Undecided:
+        except Undecided:
             return [Abstract(type_)]
 
     return infer
 
 
-def _infer_binary(fold: _Fold | None, result: DType | None) -> InferRule:
+def _infer_binary(fold: Fold | None, result: DType | None) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         shape = broadcast([operand.type.shape for operand in operands])
         dtype = result or promoted([operand.type for operand in operands])
         type_ = TensorType(dtype, shape, operands[0].type.space)
         type_ = converted(attributes, type_)
-        exact = fold is _quotient and dtype.is_float
-        return [_checked(type_, _folded(_ratio if exact else fold, operands))]
+        if dtype.is_float and fold in _OF_FLOATS:
+            found = _OF_FLOATS[fold](type_, operands)
+            if found.ratio is not None:
+                return [found]
+            return [_checked(type_, found.elements)]
+        return [_checked(type_, _folded(fold, operands))]
 
     return infer
+
+
+def _infer_clip(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    """Fold whole numbers between limits that are whole, too."""
+    x = operands[0]
+    type_ = converted(attributes, x.type)
+    low, high = attributes.get("min"), attributes.get("max")
+    limits = [n for n in (low, high) if isinstance(n, float)]
+    whole = bool(limits) and all(n.is_integer() for n in limits)
+    if x.elements is None or not whole or attributes.flag("open"):
+        return [Abstract(type_)]
+    elements = x.elements
+    if isinstance(low, float):
+        elements = tuple(maximum(n, int(low)) for n in elements)
+    if isinstance(high, float):
+        elements = tuple(n + int(high) - maximum(n, int(high)) for n in elements)
+    return [_checked(type_, elements)]
 
 
 def _infer_prelu(
@@ -70,7 +112,7 @@ def _infer_prelu(
     return [Abstract(converted(attributes, x))]
 
 
-def _folded(fold: _Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...] | None:
+def _folded(fold: Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...] | None:
     """Fold two operands of equal length, or a single element against many."""
     if fold is None or len(operands) != 2:  # noqa: PLR2004 - a binary op
         return None
@@ -83,7 +125,7 @@ def _folded(fold: _Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...]
         left, right = left * len(right), right * len(left)
     try:
         return tuple(map(fold, left, right))
-    except (ZeroDivisionError, VerifyError, _Undecided):
+    except (ZeroDivisionError, VerifyError, Undecided):
         return None
 
 
@@ -96,70 +138,15 @@ def _checked(type_: TensorType, elements: tuple[Dim, ...] | None) -> Abstract:
     return Abstract(type_, elements)
 
 
-class _Undecided(Exception):  # noqa: N818 - never leaves this module
-    """A comparison of symbols has no answer yet."""
-
-
-def _compare(test: Callable[[int], bool]) -> _Fold:
-    def fold(left: Dim, right: Dim) -> Dim:
-        difference = left - right
-        if isinstance(difference, Expr):
-            return int(test(_sign(difference)))
-        return int(test(difference))
-
-    return fold
-
-
-def _sign(difference: Expr) -> int:
-    """Tell the sign where sizes, which are not negative, cannot change it."""
-    signs = {coefficient > 0 for _, coefficient in difference.terms}
-    if len(signs) > 1 or not any(not monomial for monomial, _ in difference.terms):
-        raise _Undecided
-    return 1 if signs.pop() else -1
-
-
-def _number(dim: Dim) -> int:
-    """Return a known number: what follows cannot be said of a symbol."""
-    if isinstance(dim, Expr):
-        raise _Undecided
-    return dim
-
-
-def _quotient(left: Dim, right: Dim) -> Dim:
-    """Divide integers as ONNX does: towards zero."""
-    if isinstance(left, int) and isinstance(right, int) and left * right < 0:
-        return -(-left // right)
-    return left // right
-
-
-def _ratio(left: Dim, right: Dim) -> Dim:
-    """Divide floats that are whole numbers; the quotient has to be one, too."""
-    quotient = left // right
-    if quotient * right != left:
-        raise _Undecided
-    return quotient
-
-
-def _remainder(left: Dim, right: Dim) -> Dim:
-    """Fold where C and Python agree on the sign: `Mod` has both meanings."""
-    if isinstance(left, int) and isinstance(right, int) and min(left, right) < 0:
-        raise _Undecided
-    return left - left // right * right
-
-
-def _power(left: Dim, right: Dim) -> Dim:
-    exponent = _number(right)
-    if not 0 <= exponent <= _MAX_POWER:
-        raise _Undecided
-    power: Dim = product([_number(left)] * exponent)
-    return power
+_OF_FLOATS = {whole_quotient: quotient, product_of: scaled}
+"""Folds of floats, which may leave no whole numbers."""
 
 
 def _unary(
     name: str,
     flops: int,
     summary: str,
-    fold: _UnaryFold | None = None,
+    fold: UnaryFold | None = None,
     result: DType | None = None,
 ) -> OpDef:
     return OpDef(
@@ -172,8 +159,13 @@ def _unary(
     )
 
 
+def _rounding(name: str, rounding: Rounding, summary: str) -> OpDef:
+    rule = _infer_unary(_same, None, rounding)
+    return attrs.evolve(_unary(name, 1, summary), infer=rule)
+
+
 def _binary(
-    name: str, flops: int, fold: _Fold | None, result: DType | None, summary: str
+    name: str, flops: int, fold: Fold | None, result: DType | None, summary: str
 ) -> OpDef:
     return OpDef(
         name=name,
@@ -203,7 +195,7 @@ def _same(x: Dim) -> Dim:
 # Flops per element: 1 for what is one instruction; for the others the number of
 # arithmetic instructions of the usual fp32 device routines, rounded.
 _UNARY = (
-    _unary("relu", 1, "max(x, 0)", lambda x: max(_number(x), 0)),
+    _unary("relu", 1, "max(x, 0)", lambda x: max(number_of(x), 0)),
     _unary("leaky_relu", 2, "x, or a share of it where it is negative"),
     _unary("thresholded_relu", 1, "x where it is above a threshold, else 0"),
     attrs.evolve(
@@ -256,34 +248,45 @@ _UNARY = (
     _unary("atanh", 12, "inverse hyperbolic tangent"),
     _unary("square", 1, "x * x"),
     _unary("neg", 1, "-x", lambda x: -x),
-    _unary("abs", 1, "absolute value", lambda x: abs(_number(x))),
-    _unary("sign", 2, "-1, 0 or 1", lambda x: (_number(x) > 0) - (_number(x) < 0)),
-    _unary("ceil", 1, "x rounded up", _same),
-    _unary("floor", 1, "x rounded down", _same),
-    _unary("round", 1, "x rounded to the nearest, halves to even", _same),
-    _unary("trunc", 1, "x rounded towards 0", _same),
+    _unary("abs", 1, "absolute value", lambda x: abs(number_of(x))),
+    _unary("sign", 2, "-1, 0 or 1", lambda x: (number_of(x) > 0) - (number_of(x) < 0)),
+    _rounding("ceil", ceil_div, "x rounded up"),
+    _rounding("floor", floor_div, "x rounded down"),
+    _rounding("round", nearest, "x rounded to the nearest, halves to even"),
+    _rounding("trunc", truncated, "x rounded towards 0"),
     _unary("frac", 2, "x without what is before the point"),
-    attrs.evolve(
-        _unary("clip", 2, "x limited to a range"),
-        attributes={"min": OPTIONAL_FLOAT, "max": OPTIONAL_FLOAT, **_ATTRIBUTES},
+    OpDef(
+        name="clip",
+        arity=(1, 1),
+        infer=_infer_clip,
+        work=per_result(2),
+        attributes={
+            "min": OPTIONAL_FLOAT,
+            "max": OPTIONAL_FLOAT,
+            "open": OPTIONAL_BOOL,  # there is a limit that is not noted
+            **_ATTRIBUTES,
+        },
+        summary="x limited to a range",
     ),
     _unary("bitwise_not", 1, "each bit negated"),
     _unary("isnan", 1, "whether each element is not a number", None, BOOL),
     _unary("isinf", 1, "whether each element is infinite", None, BOOL),
     _unary("isfinite", 1, "whether each element is a finite number", None, BOOL),
-    _unary("not", 1, "logical negation", lambda x: 1 - _number(x), BOOL),
+    _unary("not", 1, "logical negation", lambda x: 1 - number_of(x), BOOL),
 )
 
 _BINARY = (
     _binary("add", 1, lambda a, b: a + b, None, "x + y"),
     _binary("sub", 1, lambda a, b: a - b, None, "x - y"),
-    _binary("mul", 1, lambda a, b: a * b, None, "x * y"),
-    _binary("div", 1, _quotient, None, "x / y"),
-    _binary("pow", 4, _power, None, "x to the power y"),
+    _binary("mul", 1, product_of, None, "x * y"),
+    _binary("div", 1, whole_quotient, None, "x / y"),
+    _binary("pow", 4, power, None, "x to the power y"),
     _binary("maximum", 1, maximum, None, "the larger of x and y"),
     _binary("minimum", 1, lambda a, b: a + b - maximum(a, b), None, "the smaller"),
-    _binary("mod", 2, _remainder, None, "remainder of x / y"),
-    _binary("fmod", 2, None, None, "remainder of x / y, with the sign of x"),
+    _binary("mod", 2, remainder, None, "remainder of x / y"),
+    _binary(
+        "fmod", 2, truncated_remainder, None, "remainder of x / y, with the sign of x"
+    ),
     _binary("floor_divide", 2, None, None, "x / y rounded down"),
     _binary("atan2", 14, None, None, "angle of the point (y, x)"),
     _binary("hypot", 5, None, None, "sqrt(x * x + y * y)"),
@@ -302,15 +305,15 @@ _BINARY = (
     _binary("bitwise_and", 1, None, None, "the bits that both have"),
     _binary("bitwise_or", 1, None, None, "the bits that one of both has"),
     _binary("bitwise_xor", 1, None, None, "the bits that differ"),
-    _binary("equal", 1, _compare(lambda d: d == 0), BOOL, "x == y"),
-    _binary("not_equal", 1, _compare(lambda d: d != 0), BOOL, "x != y"),
-    _binary("less", 1, _compare(lambda d: d < 0), BOOL, "x < y"),
-    _binary("less_equal", 1, _compare(lambda d: d <= 0), BOOL, "x <= y"),
-    _binary("greater", 1, _compare(lambda d: d > 0), BOOL, "x > y"),
-    _binary("greater_equal", 1, _compare(lambda d: d >= 0), BOOL, "x >= y"),
+    _binary("equal", 1, compare(lambda d: d == 0), BOOL, "x == y"),
+    _binary("not_equal", 1, compare(lambda d: d != 0), BOOL, "x != y"),
+    _binary("less", 1, compare(lambda d: d < 0), BOOL, "x < y"),
+    _binary("less_equal", 1, compare(lambda d: d <= 0), BOOL, "x <= y"),
+    _binary("greater", 1, compare(lambda d: d > 0), BOOL, "x > y"),
+    _binary("greater_equal", 1, compare(lambda d: d >= 0), BOOL, "x >= y"),
     _binary("and", 1, lambda a, b: a * b, BOOL, "logical and"),
     _binary("or", 1, maximum, BOOL, "logical or"),
-    _binary("xor", 1, _compare(lambda d: d != 0), BOOL, "logical exclusive or"),
+    _binary("xor", 1, compare(lambda d: d != 0), BOOL, "logical exclusive or"),
 )
 
 
