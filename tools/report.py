@@ -264,17 +264,21 @@ class Report:
 
     def to_dict(self) -> Json:
         """Return the report as `perfc.report/1`."""
-        return {**self._sections(), "what_if": self.what_if}
+        sections = self._sections()
+        return {
+            **sections,
+            "critical_path": self.critical_path,
+            "what_if": self.what_if,
+        }
 
     def _sections(self) -> Json:
-        """Return everything but the what-if, most of which the table leaves out."""
+        """Return what tables are made of: nothing is as long as the critical path."""
         return {
             "schema": "perfc.report/1",
             **self.header,
             "ranks": self.ranks,
             "breakdown": self.breakdown,
             "nodes": self.nodes,
-            "critical_path": self.critical_path,
             "memory": self.memory,
             "phases": self.phases,
             "coverage": self.coverage,

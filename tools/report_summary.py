@@ -53,9 +53,9 @@ def _host_s(results: Results, number: int) -> float:
 def breakdown(results: Results) -> list[Json]:
     """Return where the time goes along the critical path, largest first."""
     sums_s: dict[tuple[str, str], float] = defaultdict(float)
-    for segment in results.path.segments:
-        key = (segment.kind.value, results.detail(segment.task))
-        sums_s[key] += segment.duration_s
+    kinds, tasks, _, durations_s = map(np.ndarray.tolist, results.path.segment_table)
+    for kind, task, duration_s in zip(kinds, tasks, durations_s, strict=True):
+        sums_s[SEGMENT_KINDS[kind].value, results.detail(task)] += duration_s
     rows = sorted(sums_s.items(), key=lambda item: (-item[1], item[0]))
     return [
         {"kind": kind, "detail": detail, "time_us": seconds * US}

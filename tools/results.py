@@ -164,7 +164,7 @@ class Results:
     @functools.cached_property
     def on_path(self) -> frozenset[int]:
         """Flat numbers of the tasks on the critical path."""
-        return frozenset(segment.task for segment in self.path.segments)
+        return frozenset(self.path.segment_table.task.tolist())
 
 
 def lone_id(graph: LaunchGraph, task: int) -> str:

@@ -160,7 +160,8 @@ class _Importer:
             msg = f"node {proto.name!r} has no op type"
             raise UnsupportedModelError(msg)
         attributes = dict(self.scope.attributes(proto))
-        function = self.file.functions.get(call_key(proto))
+        functions = self.file.functions
+        function = functions.get(call_key(proto)) if functions else None
         if function is None:
             self._add_op(proto, attributes)
         else:
@@ -265,10 +266,11 @@ class _Importer:
         return location_of(proto, None if call is None else call.location)
 
     def _operands(self, proto: onnx.NodeProto) -> Iterator[Value | None]:
-        reader = f"{proto.op_type} {proto.name!r}"
         for name in proto.input:
-            absent = self.scope.is_absent(name)
-            yield None if absent else self._value(name, reader)
+            value = self.scope.find(name, self.graph) if name else None
+            if value is None and not self.scope.is_absent(name):
+                value = self._value(name, f"{proto.op_type} {proto.name!r}")
+            yield value
 
     def _captured(self, proto: onnx.NodeProto) -> Iterator[Value]:
         """Values of this graph that graphs of *proto* read."""
