@@ -393,7 +393,7 @@ def _run(
         )
         remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
         analysis = attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
-    dtype = model.dtype or ("tf32" if tf32 else "fp32")
+    dtype = model.dtype or ("tf32" if tf32 else "")
     changes = () if _is_given(model) else _variants(model, target, passes)
     profile = profile or load_profile(target.host.overheads).name
     placed = "" if _is_given(model) else _inputs_from(target, passes)

@@ -51,6 +51,7 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.loading import Again, by_pass
 from perfc.tools.modes import (
     INFERENCE,
     TRAINING,
@@ -109,6 +110,7 @@ class Model:
         late: What runs after binding, where the ops depend on the numbers.
         dtype: What it was converted to; empty for what the source says.
         recipe: How to load it again; None if it cannot be.
+        again: Loads it once more with a conversion, at the bound dimensions.
 
     """
 
@@ -120,6 +122,7 @@ class Model:
     late: _Late | None = None
     dtype: str = ""
     recipe: _Recipe | None = None
+    again: Again | None = attrs.field(default=None, repr=False)
 
     def changed(self, change: Change) -> Model | None:
         """Load the model once more, with other transforms.
@@ -139,9 +142,12 @@ class Model:
     def converted(self, conversion: ConvertDtype) -> Model:
         """Return a copy of the model that computes in another type.
 
+        A training step is loaded once more: autocast comes before its backward pass,
+        and gradients of other sizes are sent in other buckets.
+
         Raises:
             UsageError: it has been converted before, is given as launches, or is a
-                training step already, in which autocast comes before backward.
+                training step that cannot be loaded again.
 
         """
         if self.dtype:
@@ -150,6 +156,8 @@ class Model:
         if any(rank.ops is None for rank in self.program.classes):
             msg = f"{self.name} is a launch graph: its kernels have their types"
             raise UsageError(msg)
+        if self.again is not None and self.mode == TRAINING:
+            return self.again.converted(conversion, self.program.bindings)
         classes = tuple(
             attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
             for rank in self.program.classes
@@ -256,6 +264,15 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
 
     """
     wanted = Dimensions(batch, pooling, dims or {})
+    asked = {
+        "model": model,
+        "mode": mode,
+        "optimizer": optimizer,
+        "ranks": ranks,
+        "transforms": tuple(transforms),
+        "instruments": instruments,
+    }
+    again = Again(load, asked, by_pass)
     if not isinstance(model, str | Path) or is_factory(str(model)):
         check_mode(mode, optimizer)
         dtype = _dtype_of(transforms)
@@ -266,7 +283,7 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
             transforms = parallel_passes(ranks, transforms)
             made = prepare(program, wanted, None, transforms, instruments)
             check_ranks(ranks, made.ranks)
-            return attrs.evolve(made, dtype=dtype)
+            return attrs.evolve(made, dtype=dtype, again=again)
     else:
         program = read_program(str(model))
     transforms = training_passes(mode, optimizer, transforms)
@@ -277,8 +294,10 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
     made = prepare(program, wanted, source, transforms, instruments)
     check_ranks(ranks, made.ranks)
     if not isinstance(model, str | Path) or is_factory(str(model)):
-        return made
-    return attrs.evolve(made, recipe=_Recipe(str(model), source, tuple(transforms)))
+        return attrs.evolve(made, again=again)
+    return attrs.evolve(
+        made, again=again, recipe=_Recipe(str(model), source, tuple(transforms))
+    )
 
 
 @attrs.frozen

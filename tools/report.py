@@ -66,7 +66,8 @@ class Report:
         model: The model.
         target: The target.
         runtime: `eager`, `cudagraph` or `compiled`.
-        dtype: What the model computes in, as `--dtype` says it.
+        asked: What the model was converted to, as `--dtype` says it; empty for what
+            its source says.
         profile: Name of the host profile.
         analysis: The facts it is made from.
         variants: What could be changed, and analyzed again.
@@ -77,7 +78,7 @@ class Report:
     model: Model
     target: Target
     runtime: str
-    dtype: str
+    asked: str
     profile: str
     analysis: Analysis
     variants: Sequence[Variant] = attrs.field(default=(), repr=False)
@@ -87,6 +88,14 @@ class Report:
     def results(self) -> Results:
         """The facts, typed."""
         return Results.of(self.analysis)
+
+    @functools.cached_property
+    def dtype(self) -> str:
+        """What the model computes in, as `--dtype` says it."""
+        if self.asked not in {"", "tf32"}:
+            return self.asked
+        own = report_summary.computed_in(self.results)
+        return self.asked if self.asked and own == "fp32" else own
 
     @property
     def time_us(self) -> float:

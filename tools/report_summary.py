@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
-from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, TaskKind
+from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, LaunchGraph, TaskKind
 from perfc.passes import SEGMENT_KINDS, SegmentKind, kernel_numbers, task_mask
 from perfc.tools.report_ranks import busy_s, comm_s, exposed_s
 from perfc.tools.results import Results
@@ -19,6 +20,7 @@ Json: TypeAlias = dict[str, Any]
 US = 1e6
 _LIMITS = ("host", "compute", "memory", "network")
 _HOST = _LIMITS.index("host")
+_FLOATS = ("fp", "bf", "nvfp")
 _ON_DEVICE = frozenset({SegmentKind.KERNEL, SegmentKind.COPY, SegmentKind.IDLE})
 
 
@@ -27,10 +29,7 @@ def totals(results: Results) -> Json:
     number = results.critical
     graph = results.hosted[number].graph
     active_s = busy_s(results, number, BUSY_KINDS)
-    launched = kernel_numbers(graph)
-    launches = np.bincount(launched[launched >= 0], minlength=len(graph.kernels))
-    works = [kernel.work for kernel in graph.kernels]
-    counted = list(zip(works, launches.tolist(), strict=True))
+    counted = [(kernel.work, count) for kernel, count in _launched(graph)]
     return {
         "gpu_active_us": active_s * US,
         "gpu_idle_us": max(0.0, results.path.time_s - active_s) * US,
@@ -50,12 +49,36 @@ def _host_s(results: Results, number: int) -> float:
     return math.fsum(own_s[shown].tolist())
 
 
+def computed_in(results: Results) -> str:
+    """Return the float type that most arithmetic is done in, else most bytes are of."""
+    done: dict[str, tuple[float, float]] = {}
+    for kernel, count in _launched(results.hosted[results.critical].graph):
+        if kernel.dtype.startswith(_FLOATS):
+            flops, moved = done.get(kernel.dtype, (0.0, 0.0))
+            flops, moved = (
+                flops + count * kernel.work.flops,
+                moved + count * kernel.work.bytes,
+            )
+            done[kernel.dtype] = (flops, moved)
+    return max(done, key=done.__getitem__, default="fp32")
+
+
+def _launched(graph: LaunchGraph) -> Iterator[tuple[Kernel, int]]:
+    """Yield each signature, and how often it is launched."""
+    numbers = kernel_numbers(graph)
+    launched: NDArray[np.int64] = numbers[numbers >= 0]
+    counts: list[int] = np.bincount(launched, minlength=len(graph.kernels)).tolist()
+    yield from zip(graph.kernels, counts, strict=True)
+
+
 def breakdown(results: Results) -> list[Json]:
     """Return where the time goes along the critical path, largest first."""
     sums_s: dict[tuple[str, str], float] = defaultdict(float)
-    kinds, tasks, _, durations_s = map(np.ndarray.tolist, results.path.segment_table)
-    for kind, task, duration_s in zip(kinds, tasks, durations_s, strict=True):
-        sums_s[SEGMENT_KINDS[kind].value, results.detail(task)] += duration_s
+    kinds, tasks, _, durations_s = results.path.segment_table
+    columns = (kinds.tolist(), tasks.tolist(), durations_s.tolist())
+    names = [kind.value for kind in SegmentKind]
+    for kind, task, duration_s in zip(*columns, strict=True):
+        sums_s[names[kind], results.detail(task)] += duration_s
     rows = sorted(sums_s.items(), key=lambda item: (-item[1], item[0]))
     return [
         {"kind": kind, "detail": detail, "time_us": seconds * US}

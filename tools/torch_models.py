@@ -12,6 +12,7 @@ from perfc.passes import Instrument, Pass, Training, is_training_step
 from perfc.tools.analyzer import DTYPES, analyze, check_known, conversions
 from perfc.tools.binding import Dimensions
 from perfc.tools.files import tell
+from perfc.tools.loading import Again, by_name
 from perfc.tools.model import Model, prepare
 from perfc.tools.modes import TRAINING, training_passes
 from perfc.tools.torch_source import require_torch
@@ -89,12 +90,26 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
     from perfc import frontends  # noqa: PLC0415 - imports PyTorch
 
     wanted = Dimensions(batch, pooling, dims or {})
+    asked = {
+        "module": module,
+        "args": args,
+        "kwargs": kwargs,
+        "mode": mode,
+        "optimizer": optimizer,
+        "loss": loss,
+        "step": step,
+        "name": name,
+        "transforms": transforms,
+        "instruments": instruments,
+    }
+    again = Again(from_torch, asked, by_name)
     if frontends.is_exported(module):
         sizes = frontends.given_sizes(module, args, kwargs)
         wanted = attrs.evolve(wanted, dims={**sizes, **wanted.dims})
         made = frontends.read_exported(module, name)
         changes = _changes(made, mode, optimizer, loss, step, dtype)
-        return prepare(made, wanted, None, [*changes, *transforms], instruments)
+        model = prepare(made, wanted, None, [*changes, *transforms], instruments)
+        return attrs.evolve(model, again=again)
     program = frontends.capture_module(
         module,
         args,
@@ -107,7 +122,8 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         name=name,
     )
     model = prepare(program, wanted, None, transforms, instruments)
-    return attrs.evolve(model, dtype="" if dtype in {None, "fp32"} else dtype)
+    computed_in = "" if dtype in {None, "fp32"} else dtype
+    return attrs.evolve(model, dtype=computed_in, again=again)
 
 
 def _changes(  # noqa: PLR0913, PLR0917 - options of the public call

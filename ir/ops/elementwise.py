@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -75,8 +75,9 @@ def _infer_binary(fold: Fold | None, result: DType | None) -> InferRule:
         dtype = result or promoted([operand.type for operand in operands])
         type_ = TensorType(dtype, shape, operands[0].type.space)
         type_ = converted(attributes, type_)
-        if dtype.is_float and fold in _OF_FLOATS:
-            found = _OF_FLOATS[fold](type_, operands)
+        of_floats = None if fold is None else _OF_FLOATS.get(fold)
+        if dtype.is_float and of_floats is not None:
+            found = of_floats(type_, operands)
             if found.ratio is not None:
                 return [found]
             return [_checked(type_, found.elements)]
@@ -138,7 +139,10 @@ def _checked(type_: TensorType, elements: tuple[Dim, ...] | None) -> Abstract:
     return Abstract(type_, elements)
 
 
-_OF_FLOATS = {whole_quotient: quotient, product_of: scaled}
+_OF_FLOATS: Mapping[Fold, Callable[[TensorType, Sequence[Abstract]], Abstract]] = {
+    whole_quotient: quotient,
+    product_of: scaled,
+}
 """Folds of floats, which may leave no whole numbers."""
 
 

@@ -34,12 +34,12 @@ def _padding(length: Any, size: int, stride: int) -> Any:  # noqa: ANN401 - trac
 class _SameConv(nn.Conv2d):
     """A convolution that computes what it pads by, as `timm` has it."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Pad both sides, and convolve."""
-        high, wide = (_padding(length, 3, 2) for length in x.size()[-2:])
+        high, wide = (_padding(length, 3, 2) for length in input.size()[-2:])
         sides = (wide // 2, wide - wide // 2, high // 2, high - high // 2)
         return functional.conv2d(
-            functional.pad(x, sides), self.weight, self.bias, self.stride
+            functional.pad(input, sides), self.weight, self.bias, self.stride
         )
 
 
@@ -62,7 +62,8 @@ class _ToMultiples(nn.Module):
 
 def _launched(source: Any, **given: Any) -> tuple[int, Counter[str]]:  # noqa: ANN401
     report = perfc.analyze(perfc.load(source, **given), "a100").to_dict()
-    ops = Counter(_SAME.get(node["op"], node["op"]) for node in report["nodes"])
+    names: list[str] = [node["op"] for node in report["nodes"]]
+    ops = Counter(_SAME.get(name, name) for name in names)
     return report["summary"]["launches"], ops
 
 
