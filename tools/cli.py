@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -35,6 +35,9 @@ from perfc.tools.files import (
     use_plain_text,
     write_result,
 )
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _VERBS = {
     "analyze": "perfc.tools.verb_analyze:analyze",
@@ -92,11 +95,20 @@ class _LazyGroup(click.Group):
             raise TypeError(cmd_name)
         return add_budget_option(command)
 
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - seldom used
+
+        verbs = [name for name in _VERBS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_SUMMARIES[name]) for name in verbs]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        if verb not in _VERBS:
+        if verb not in _VERBS and not ctx.resilient_parsing:
             close = difflib.get_close_matches(verb, _VERBS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"verbs: {_LISTED}"
             ctx.fail(f"no verb {verb!r}; {hint}")
@@ -220,6 +232,10 @@ def _too_much(error: MemoryError | RecursionError) -> str:
 
 def _invoke(arguments: list[str]) -> int:
     """Run the verb; unlike click's own `main`, leave every exception alone."""
+    if asked := os.environ.get("_PERFC_COMPLETE"):
+        from perfc.tools.completion import complete  # noqa: PLC0415 - seldom used
+
+        return complete(perfc_command, asked)
     try:
         with perfc_command.make_context("perfc", arguments) as ctx:
             result = perfc_command.invoke(ctx)
