@@ -15,7 +15,7 @@ from perfc.ir.budgets import (
 from perfc.ir.collector import paused_collector
 from perfc.ir.communicator_verifier import verify_communicators
 from perfc.ir.copying import bind_record, bound_copy
-from perfc.ir.core import Graph, Node, Replacement, Use, Value
+from perfc.ir.core import BUFFER, CONST, PARAM, Graph, Node, Replacement, Use, Value
 from perfc.ir.diagnostics import Diagnostic, Level
 from perfc.ir.dim_parser import parse_dim
 from perfc.ir.dims import (
@@ -136,10 +136,12 @@ __all__ = [
     "ACTIVATIONS",
     "ACTIVATION_GRADIENTS",
     "BUDGETS",
+    "BUFFER",
     "BUILTIN_OPS",
     "BUSY_KINDS",
     "COLLECTIVES",
     "COMM_STREAM",
+    "CONST",
     "COST_MODELS",
     "DTYPES",
     "ELEMENTWISE_OPS",
@@ -153,6 +155,7 @@ __all__ = [
     "NO_WORK",
     "OPTIMIZER_FLOPS",
     "OPTIMIZER_STATES",
+    "PARAM",
     "PASSES",
     "RECURRENT_FLOPS",
     "RECURRENT_GATES",

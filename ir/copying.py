@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir.core import Graph, Value
+from perfc.ir.core import PARAM, Graph, Value
 from perfc.ir.dims import Dim, Expr, evaluate
 from perfc.ir.record import AttrValue, Record
 from perfc.ir.types import TensorType
@@ -37,14 +37,15 @@ class _Copy:
         for value in graph.inputs:
             type_ = self._bound(value.type)
             self.values[value] = made.add_input(value.name, type_)
-        for kept, add in (
-            (graph.parameters, made.add_parameter),
-            (graph.states, made.add_state),
-        ):
-            for value in kept:
-                type_ = self._bound(value.type)
-                if type_ is not None:
-                    self.values[value] = add(value.name, type_)
+        for value in graph.parameters:
+            type_ = self._bound(value.type)
+            if type_ is not None:
+                kind = graph.untrained.get(value, PARAM)
+                self.values[value] = made.add_parameter(value.name, type_, kind)
+        for value in graph.states:
+            type_ = self._bound(value.type)
+            if type_ is not None:
+                self.values[value] = made.add_state(value.name, type_)
         for node in graph:
             regions: list[Graph] = []
             for region in node.regions:

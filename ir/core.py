@@ -81,18 +81,26 @@ class _Nest:
     version: int = 0
 
 
+PARAM, BUFFER, CONST = "param", "buffer", "const"
+"""Kinds of parameters, as printed."""
+
+
 @attrs.define(eq=False)
 class Graph:
     """A named list of nodes in program order, with inputs, parameters and states.
 
     A region (the body of a loop or a branch) is a graph with a `parent`, whose
     values it may read. All graphs of one nest share one table of uses.
+    `untrained` has the parameters that are no weights, and what they are.
     """
 
     name: str
     parent: Graph | None = attrs.field(default=None, repr=False)
     inputs: list[Value] = attrs.field(factory=list[Value], init=False)
     parameters: list[Value] = attrs.field(factory=list[Value], init=False)
+    untrained: dict[Value, str] = attrs.field(
+        factory=dict[Value, str], init=False, repr=False
+    )
     states: list[Value] = attrs.field(factory=list[Value], init=False)
     outputs: list[Value] = attrs.field(factory=list[Value], init=False)
     _nodes: list[Node] = attrs.field(factory=list[Node], init=False)
@@ -189,10 +197,20 @@ class Graph:
         self.inputs.append(value)
         return value
 
-    def add_parameter(self, name: str, type: TensorType) -> Value:
-        """Declare one parameter: a weight that stays on the device."""
+    def add_parameter(self, name: str, type: TensorType, kind: str = PARAM) -> Value:
+        """Declare one parameter: a weight that stays on the device.
+
+        Args:
+            name: Its name.
+            type: Its type.
+            kind: `param`, or what the source says it is instead, which training leaves
+                as it is: a `buffer` of a module, or a tensor `const`.
+
+        """
         value = self._define(Value(name, type))
         self.parameters.append(value)
+        if kind != PARAM:
+            self.untrained[value] = kind
         return value
 
     def add_state(self, name: str, type: TensorType) -> Value:

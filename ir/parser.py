@@ -14,7 +14,7 @@ import re
 
 from perfc.ir.budgets import spend
 from perfc.ir.collector import paused_collector
-from perfc.ir.core import Graph, Value
+from perfc.ir.core import BUFFER, CONST, PARAM, Graph, Value
 from perfc.ir.dim_parser import parse_dims
 from perfc.ir.errors import ParseError, PerfcError
 from perfc.ir.launch_parser import parse_launches
@@ -24,7 +24,7 @@ from perfc.ir.reader import Reader
 from perfc.ir.record import EMPTY
 from perfc.ir.types import MAX_RANK, MemorySpace, TensorType, parse_dtype
 
-_LASTING = {"param": "parameter", "state": "state"}
+_LASTING = {PARAM: "parameter", BUFFER: "buffer", CONST: "const", "state": "state"}
 """What stays from iteration to iteration, by its keyword."""
 _TYPE = re.compile(r"([a-z0-9.]+)\[(.*)\](?:@([a-z]+))?")
 
@@ -116,10 +116,10 @@ def _arguments(reader: Reader, graph: Graph) -> None:
             graph.add_input(name, type_)
         elif type_ is None:
             reader.fail(f"{_LASTING[kind]} %{name} needs a type")
-        elif kind == "param":
-            graph.add_parameter(name, type_)
-        else:
+        elif kind == "state":
             graph.add_state(name, type_)
+        else:
+            graph.add_parameter(name, type_, kind)
         if not reader.accept(","):
             reader.expect(")")
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from perfc.ir.core import Graph, Node, Value
+from perfc.ir.core import PARAM, Graph, Node, Value
 from perfc.ir.location import LOCATION_FIELDS, NOWHERE, Location
 from perfc.ir.quoting import name_text, quote, word_text
 from perfc.ir.record import format_items
@@ -41,7 +41,11 @@ def comment_text(note: str) -> str:
 
 def _arguments(graph: Graph) -> str:
     inputs = [f"{_value(v)}: {_type(v.type)}" for v in graph.inputs]
-    parameters = [f"param {_value(v)}: {_type(v.type)}" for v in graph.parameters]
+    kinds = [graph.untrained.get(value, PARAM) for value in graph.parameters]
+    parameters = [
+        f"{kind} {_value(v)}: {_type(v.type)}"
+        for kind, v in zip(kinds, graph.parameters, strict=True)
+    ]
     states = [f"state {_value(v)}: {_type(v.type)}" for v in graph.states]
     return ", ".join(inputs + parameters + states)
 

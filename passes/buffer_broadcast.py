@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, Graph, Location, Node, TensorType, Value
+from perfc.ir import CONST, AttrValue, Graph, Location, Node, TensorType, Value
 from perfc.passes.gradient import BACKWARD
 from perfc.passes.gradient_buckets import Bucket, Limits, fill_buckets
 from perfc.passes.tape import typed
@@ -26,13 +26,18 @@ _HERE = Location(name="broadcast_buffers")
 
 
 def buffers_of(graph: Graph) -> list[Value]:
-    """Return the parameters of a training step that want no gradients, in order.
+    """Return the buffers of a training step, in order.
 
+    Where the source does not name any, those are parameters that want no gradients.
     Those alone that forward reads. Which ones a step that runs them as constants has
     lost, nobody knows.
     """
-    wanted = frozenset(trained(graph))
-    return [v for v in graph.parameters if v not in wanted and _in_forward(graph, v)]
+    wanted, kinds = frozenset(trained(graph)), graph.untrained
+    return [
+        v
+        for v in graph.parameters
+        if v not in wanted and kinds.get(v) != CONST and _in_forward(graph, v)
+    ]
 
 
 def _in_forward(graph: Graph, value: Value) -> bool:

@@ -9,6 +9,7 @@ import attrs
 from perfc.ir import (
     ACCUMULATE_GRAD,
     COLLECTIVES,
+    PARAM,
     AttrValue,
     Graph,
     Location,
@@ -131,7 +132,9 @@ class StageWriter:
         read.update(value for update in updates for value in update.operands)
         for value in source.parameters:
             if value in read:
-                self._resident[value] = graph.add_parameter(value.name, typed(value))
+                kind = source.untrained.get(value, PARAM)
+                made = graph.add_parameter(value.name, typed(value), kind)
+                self._resident[value] = made
         for value in source.states:
             if value in read:
                 self._resident[value] = graph.add_state(value.name, typed(value))

@@ -101,14 +101,15 @@ def _give_own(graph: Graph, vector: Value, module: str, uses: Sequence[Use]) -> 
 def trained(graph: Graph) -> list[Value]:
     """Return the parameters that want gradients, in order.
 
-    Integers do not, nor running statistics, nor what the exporter notes as a
+    Buffers and constants do not. Where the source does not tell those from weights,
+    integers are taken for them, running statistics, and what the exporter notes as a
     buffer (`%b_name`).
     """
     return [value for value in graph.parameters if _is_trained(graph, value)]
 
 
 def _is_trained(graph: Graph, value: Value) -> bool:
-    if not typed(value).dtype.is_float:
+    if value in graph.untrained or not typed(value).dtype.is_float:
         return False
     uses = graph.uses(value)
     noted = f"%b_{re.sub(r'[^a-z0-9]', '_', value.name.lower())}"

@@ -19,6 +19,7 @@ from perfc.frontends.aten.template import (
 )
 from perfc.ir import (
     BUILTIN_OPS,
+    PARAM,
     Diagnostic,
     Graph,
     Level,
@@ -89,9 +90,10 @@ class AtenBuilder:
         """
         self._known[tensor.name] = self._graph.add_input(tensor.name, tensor.type)
 
-    def parameter(self, tensor: AtenTensor) -> None:
-        """Declare a weight, a buffer or a constant tensor: it is on the device."""
-        self._known[tensor.name] = self._graph.add_parameter(tensor.name, tensor.type)
+    def parameter(self, tensor: AtenTensor, kind: str = PARAM) -> None:
+        """Declare a weight, a `buffer` or a `const` tensor: it is on the device."""
+        made = self._graph.add_parameter(tensor.name, tensor.type, kind)
+        self._known[tensor.name] = made
 
     def state(self, tensor: AtenTensor) -> None:
         """Declare state of an optimizer.

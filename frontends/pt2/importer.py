@@ -12,6 +12,9 @@ from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
 from perfc.ir import (
     ACCUMULATE_GRAD,
+    BUFFER,
+    CONST,
+    PARAM,
     Diagnostic,
     Level,
     Location,
@@ -48,6 +51,9 @@ _PARAMETERS: Mapping[str, str] = {
     _CONSTANT: "tensor_constant_name",
 }
 """Kinds of inputs that are there before, and what names them."""
+
+_KINDS: Mapping[str, str] = {"parameter": PARAM, "buffer": BUFFER, _CONSTANT: CONST}
+"""What they are called in a graph."""
 
 _LOSS = "loss_output"
 _GRADIENT = "gradient_to_parameter"
@@ -122,7 +128,7 @@ class _Importer:
                 tensor = values.tensor(name)
                 if kind == _CONSTANT and tensor.type.dtype.kind == "int":
                     tensor = self._left_on_host(tensor)
-                self.builder.parameter(tensor)
+                self.builder.parameter(tensor, _KINDS[kind])
 
     def _left_on_host(self, tensor: AtenTensor) -> AtenTensor:
         """Note a tensor that is on the host.

@@ -28,7 +28,14 @@ from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.traced import noted_arguments
 from perfc.frontends.torch.weightless import META, Copier, from_shapes
-from perfc.ir import Program, UnsupportedModelError, UsageError, paused_collector
+from perfc.ir import (
+    BUFFER,
+    PARAM,
+    Program,
+    UnsupportedModelError,
+    UsageError,
+    paused_collector,
+)
 
 Source: TypeAlias = (
     "torch.nn.Module | torch.export.ExportedProgram | Callable[[], torch.nn.Module]"
@@ -195,9 +202,14 @@ class _Step:
         return copied
 
     def _declare(self, model: torch.nn.Module, pieces: Container[int]) -> None:
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            if id(tensor) not in pieces:
-                self._builder.parameter(self._recorder.christen(tensor, name))
+        for kind, tensors in (
+            (PARAM, model.named_parameters()),
+            (BUFFER, model.named_buffers()),
+        ):
+            for name, tensor in tensors:
+                if id(tensor) not in pieces:
+                    named = self._recorder.christen(tensor, name)
+                    self._builder.parameter(named, kind)
 
     @contextmanager
     def _recording(

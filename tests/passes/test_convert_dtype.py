@@ -8,7 +8,7 @@ import pytest
 
 import perfc
 from perfc.ir import BUILTIN_OPS, Level, UnsupportedModelError, UsageError
-from perfc.passes import ConvertDtype
+from perfc.passes import ConvertDtype, Training
 from perfc.passes.autocast import COMPUTES_IN_FP32, FP32, LOW_PRECISION
 from perfc.tools import Report
 
@@ -126,6 +126,6 @@ def test_autocast_comes_before_backward() -> None:
     }
 
     assert phases >= {"forward", "backward"}
-    step = perfc.load("dlrm-ddp", batch=8, mode="training")
+    late = [Training(), convert]
     with pytest.raises(UsageError, match="autocast comes before its backward pass"):
-        perfc.analyze(step, "a100", dtype="amp-bf16")
+        perfc.load("dlrm-ddp", batch=8, mode="training", transforms=late)
