@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from perfc.frontends.onnx.functions import graphs_of
 from perfc.frontends.onnx.opsets import (
     DEFAULT_DOMAINS,
@@ -19,6 +21,8 @@ from perfc.ir import Diagnostic, Level, UnsupportedModelError, product
 
 _UNDEFINED = "perfc.undefined"
 """Domain, while converting, of ops of the default domain that ONNX does not define."""
+
+_FAILURES = (RuntimeError, ValueError, TypeError, DecodeError)
 
 
 def modernised(
@@ -88,7 +92,7 @@ def _converted(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
     inference: Any = importlib.import_module("onnx.shape_inference")
     try:
         made: onnx.ModelProto = converter.convert_version(model, OLDEST_OPSET)
-    except (RuntimeError, ValueError, TypeError, inference.InferenceError) as error:
+    except (*_FAILURES, converter.ConvertError, inference.InferenceError) as error:
         msg = (
             f"the model imports opset {version} of the default domain, which onnx "
             f"cannot convert to opset {OLDEST_OPSET} ({_reason(error)}); export it "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -243,3 +244,42 @@ def test_slopes_of_channels(tmp_path: Path) -> None:
     )
 
     assert 2 == perfc.load(_write(tmp_path, proto), batch=2).batch
+
+
+_DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
+
+
+def _damaged(proto: onnx.ModelProto, numbers: random.Random) -> None:
+    """Change a node, or an input, as no exporter would."""
+    called = numbers.choice(proto.graph.node)
+    match numbers.randrange(6):
+        case 0:
+            called.op_type = numbers.choice(
+                ["Foo", "Upsample", "Slice", "Gemm", "Scan"]
+            )
+        case 1:
+            called.input.append(numbers.choice(["", "nothing", *called.output]))
+        case 2:
+            called.input[:] = called.input[1:]
+        case 3:
+            called.output.append(numbers.choice(["", *called.input]))
+        case 4:
+            proto.graph.input[0].type.Clear()
+        case _:
+            del called.attribute[:]
+
+
+def test_damaged_old_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What onnx's converter trips over ends in one line, as what perfc does."""
+    numbers = random.Random(1)
+    folders = ("pytorch-operator", "pytorch-converted")
+    paths = [
+        path for name in folders for path in sorted((_DATA / name).rglob("*.onnx"))
+    ]
+    for _ in range(60):
+        proto = onnx.load(numbers.choice(paths))
+        _damaged(proto, numbers)
+        code = main(["analyze", str(_write(tmp_path, proto)), "--target", "a100"])
+        printed = capsys.readouterr().err
+
+        assert (code, code) == (int(bool(printed)), len(printed.splitlines()))
