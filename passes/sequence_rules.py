@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.ir import AttrValue, TensorType, UnsupportedModelError, Value, ceil_div
-from perfc.passes.unrolling import MAX_NODES, Item, Rule, Site, Unroller
+from perfc.ir import (
+    AttrValue,
+    TensorType,
+    UnsupportedModelError,
+    Value,
+    ceil_div,
+    spend,
+)
+from perfc.passes.unrolling import Item, Rule, Site, Unroller
 
 
 def _alias(unroller: Unroller, site: Site) -> Sequence[Item] | None:
@@ -141,15 +148,10 @@ def _checked(site: Site, pieces: int) -> int:
     """Return how many pieces a tensor is split into, if a model can have as many.
 
     Raises:
-        UnsupportedModelError: there are more than nodes that loops may unroll to.
+        BudgetError: there are more than nodes that a model may have.
 
     """
-    if pieces > MAX_NODES:
-        msg = (
-            f"{site}: a sequence of {pieces:,} tensors, at most {MAX_NODES:,} can be; "
-            "export the model with larger pieces, or with vectorised ops"
-        )
-        raise UnsupportedModelError(msg)
+    spend("nodes", pieces, f"{site}: a sequence of tensors")
     return pieces
 
 
