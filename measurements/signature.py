@@ -95,9 +95,14 @@ def _check_amounts(op: str, value: object, name: str = "") -> None:
     elif isinstance(value, tuple):
         for item in cast("tuple[object, ...]", value):
             _check_amounts(op, item, name)
-    elif isinstance(value, int | float) and not 0 <= value < _TOO_MANY:
+    elif isinstance(value, int | float) and not _least(name) <= value < _TOO_MANY:
         msg = f"{op}: {name} is {value:.6g}, expected a number from 0 to 2**63"
         raise MeasurementError(msg)
+
+
+def _least(name: str) -> float:
+    """Return the least that a parameter can be: axes may count from the last."""
+    return -_TOO_MANY if name in {"axis", "axes", "perm"} else 0
 
 
 def _flat_work(op: str, dtype: str, params: Record) -> Work:

@@ -10,7 +10,14 @@ from types import FrameType
 
 import click
 
-from perfc.ir import BUDGETS, budget, parse_budgets, raise_budgets, spend
+from perfc.ir import (
+    BUDGETS,
+    BudgetError,
+    budget,
+    parse_budgets,
+    raise_budgets,
+    spend,
+)
 
 _NAME = "--budget"
 
@@ -46,8 +53,25 @@ def _raise_budgets(
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
+class TimeIsUpError(BaseException):
+    """The seconds of a command are over: no search goes on with its next plan.
+
+    Attributes:
+        error: What the user is told.
+
+    """
+
+    def __init__(self, error: BudgetError) -> None:
+        """Carry the error that is told."""
+        super().__init__(str(error))
+        self.error = error
+
+
 def _time_is_up(number: int, frame: FrameType | None) -> None:
-    spend("seconds", math.nextafter(budget("seconds"), math.inf))
+    try:
+        spend("seconds", math.nextafter(budget("seconds"), math.inf))
+    except BudgetError as error:
+        raise TimeIsUpError(error) from None
 
 
 def stop_clock() -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from perfc.ir import PerfcError, paused_collector, printable
-from perfc.tools.budget_option import add_budget_option, stop_clock
+from perfc.tools.budget_option import TimeIsUpError, add_budget_option, stop_clock
 from perfc.tools.files import (
     finish,
     give_up_stdout,
@@ -162,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run(arguments)
     except (PerfcError, click.ClickException) as error:
         code = _fail(_message(error), error.exit_code, arguments)
+    except TimeIsUpError as late:
+        code = _fail(str(late), late.error.exit_code, arguments)
     except KeyboardInterrupt:
         code = _fail("interrupted", _ENDED + signal.SIGINT, ())
     except _EndedError as error:

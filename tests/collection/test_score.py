@@ -333,4 +333,4 @@ def test_a_damaged_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert 1 == command.main([rows, *made])
 
-    assert "workloads.parquet: not a Parquet file" in capsys.readouterr().err
+    assert "workloads.parquet: cannot be read as a Parquet file" in capsys.readouterr().err

@@ -155,7 +155,7 @@ def _floats(name: str, *values: float) -> onnx.TensorProto:
             node("Mod", "x x", "y", fmod=1),
             [],
             11,
-            "mod",
+            "fmod",
             "f32[batch,4,8,8]",
         ),
     ],

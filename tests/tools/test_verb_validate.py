@@ -363,7 +363,7 @@ def test_a_parquet_file_that_is_none(command: Command, tmp_path: Path) -> None:
     """Damaged bytes are one clear line."""
     table = _write(tmp_path / "rows.parquet", "PAR1 or not")
 
-    assert "not a Parquet file" in command.refused(["validate", table], 1)
+    assert "cannot be read as a Parquet file" in command.refused(["validate", table], 1)
 
 
 def test_rows_of_others_are_warm(command: Command, tmp_path: Path) -> None:
