@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     try:
         if options.dry_run:
-            from collection.estimate import print_estimate  # noqa: PLC0415 - no torch
+            from collection.estimate import print_estimate  # noqa: PLC0415 - PyTorch
 
             print_estimate(options.target, options.seconds)
             return 0
