@@ -23,20 +23,14 @@ from perfc.passes import (
     TYPED,
     Analysis,
     ConvertDtype,
-    FoldShapes,
     Fsdp,
     Instrument,
     Pass,
     PassManager,
     RaiseActivation,
     RaiseAttention,
-    RaiseEmbeddingBag,
-    RaiseGradient,
-    RaiseIndex,
-    RaiseLinear,
     RaiseNorm,
     RaiseRotary,
-    ResolveControlFlow,
     ShapeInference,
     Training,
     Transform,
@@ -51,6 +45,7 @@ from perfc.tools.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.front_pipeline import FRONT_PIPELINE, RECORDED_PIPELINE
 from perfc.tools.loading import Again, by_pass
 from perfc.tools.modes import (
     INFERENCE,
@@ -70,31 +65,8 @@ if TYPE_CHECKING:
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
 
-FRONT_PIPELINE: tuple[Pass, ...] = (
-    RaiseEmbeddingBag(),
-    ResolveControlFlow(),
-    ShapeInference(),
-    FoldShapes(),
-    RaiseGradient(),
-    RaiseLinear(),
-    RaiseActivation(),
-    RaiseNorm(),
-    RaiseAttention(),
-    RaiseRotary(),
-    RaiseIndex(),
-)
-"""What every op graph goes through before anything is asked of it.
-
-The first needs neither types nor numbers. Where control flow may depend on the
-numbers of symbols, these are bound after it, and each binding runs the others.
-"""
-
-
 Change: TypeAlias = Callable[[Sequence[Pass]], Sequence[Pass]]
 """What else could have been done to a model; nothing if it does not apply."""
-
-RECORDED_PIPELINE: tuple[Pass, ...] = (ShapeInference(),)
-"""What the op graph of a recording goes through."""
 
 
 @attrs.frozen(eq=False)

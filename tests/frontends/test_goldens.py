@@ -9,7 +9,7 @@ import pytest
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import print_graph
 from perfc.passes import PassManager, VerifyEach
-from perfc.tools.model import FRONT_PIPELINE
+from perfc.tools.front_pipeline import FRONT_PIPELINE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 GOLDENS = Path(__file__).parent / "goldens"
