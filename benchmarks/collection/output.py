@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -140,11 +141,17 @@ class Output:
         if size + len(packed) + 2 * tarfile.BLOCKSIZE > MOST_BYTES - tarfile.RECORDSIZE:
             self.traces_left_out += 1
             return
-        path = self.scratch / "trace.tmp"
-        path.write_bytes(packed)
-        with tarfile.open(archive, "a") as opened:
-            opened.add(path, arcname=name)
-        path.unlink()
+        member = tarfile.TarInfo(name)
+        member.size, member.mtime = len(packed), int(time.time())
+        longer = self.scratch / f"{TRACES}.tmp"
+        try:  # in one step: an interrupt would leave half an archive, which cannot grow
+            if size:
+                shutil.copy(archive, longer)
+            with tarfile.open(longer, "a") as opened:
+                opened.addfile(member, io.BytesIO(packed))
+            longer.replace(archive)
+        finally:
+            longer.unlink(missing_ok=True)
 
     def due(self) -> bool:
         """Whether the folder is older than it should be."""

@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import importlib
+import io
 import json
 import os
 import sys
@@ -105,6 +106,28 @@ def test_traces_end_where_a_file_may_not_grow(
         assert ["small.json.gz"] == archive.getnames()
     assert 1 == made.traces_left_out
     assert (tmp_path / "out" / "traces.tar").stat().st_size <= 30_000
+
+
+def test_an_interrupt_leaves_a_whole_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes in the midst of a trace loses that trace only: others can follow."""
+    made = _opened(tmp_path / "out")
+    made.add_trace("one.json.gz", "{}")
+
+    class Torn(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(io, "BytesIO", Torn)
+        made.add_trace("torn.json.gz", "{}")
+    made.add_trace("two.json.gz", "{}")
+
+    with tarfile.open(made.scratch / "traces.tar") as archive:
+        assert ["one.json.gz", "two.json.gz"] == archive.getnames()
+    assert ["traces.tar"] == [path.name for path in made.scratch.iterdir()]
+    made.close()
 
 
 def test_a_second_start_into_the_same_folder(tmp_path: Path) -> None:
