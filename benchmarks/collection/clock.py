@@ -49,21 +49,26 @@ def hard_end(end: float) -> Generator[None]:
 
 
 def end_when_asked() -> None:
-    """Turn SIGTERM into `Terminated`, and ask for one when the parent ends.
+    """Turn SIGTERM into `Terminated`, and the end of the parent process.
 
     SIGINT is taken, too: a process that is started in the background ignores it.
     """
+    parent = os.getppid()
 
     def terminate(*_: object) -> None:
         raise Terminated
 
+    def orphaned(*_: object) -> None:
+        """The kernel also says so when a thread of the parent ends that started us."""
+        if os.getppid() != parent:
+            raise Terminated
+
     signal.signal(signal.SIGTERM, terminate)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended before it was watched
-            raise Terminated
+        signal.signal(signal.SIGUSR1, orphaned)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
+        orphaned()  # it ended before it was watched
 
 
 def watch(end: float, last_words: Callable[[], None]) -> None:

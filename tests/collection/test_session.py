@@ -238,7 +238,7 @@ def test_a_gpu_that_failed_is_tried_in_a_new_context(
 
 def test_sigterm_ends_a_run() -> None:
     """Also one that was started in the background, where SIGINT is ignored."""
-    before = {number: signal.getsignal(number) for number in (15, 2)}
+    before = {number: signal.getsignal(number) for number in (15, 2, signal.SIGUSR1)}
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         clock.end_when_asked()
@@ -246,6 +246,22 @@ def test_sigterm_ends_a_run() -> None:
             signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_thread_of_the_parent_that_ends_does_not_end_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Linux tells of the end of the thread that started a process; the process counts."""
+    before = {number: signal.getsignal(number) for number in (15, 2, signal.SIGUSR1)}
+    try:
+        clock.end_when_asked()
+        signal.raise_signal(signal.SIGUSR1)
+        monkeypatch.setattr(os, "getppid", lambda: 1)
+        with pytest.raises(clock.Terminated):
+            signal.raise_signal(signal.SIGUSR1)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
