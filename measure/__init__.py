@@ -5,17 +5,18 @@ Importing this package imports PyTorch.
 
 from __future__ import annotations
 
-from perfc.measure.call_profile import profiled_calls
+from perfc.measure.call_profile import profiled_calls, times_of
 from perfc.measure.capture import captured
 from perfc.measure.case import DTYPES as DTYPES_OF_TENSORS
-from perfc.measure.case import Case, Family, Tensors
+from perfc.measure.case import Call, Case, Family, Tensors
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.design import SEED, Choice, Size, Space, points
 from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.embedding_bag import row_indices
-from perfc.measure.fatal import DeviceFailedError
+from perfc.measure.fatal import DeviceFailedError, Fatal
 from perfc.measure.for_fit import measure_for_fit
 from perfc.measure.given import triangle_side
+from perfc.measure.host_floors import host_us_of_an_op
 from perfc.measure.iteration import Iteration
 from perfc.measure.kernel_run import KernelRun, check_source
 from perfc.measure.overheads import SMALL_MODELS, OverheadRun
@@ -38,6 +39,7 @@ __all__ = [
     "SMALL_MODELS",
     "SUITES",
     "WORKLOAD_TABLE",
+    "Call",
     "Case",
     "Choice",
     "Clock",
@@ -45,6 +47,7 @@ __all__ = [
     "Device",
     "DeviceFailedError",
     "Family",
+    "Fatal",
     "Iteration",
     "Keep",
     "KernelRun",
@@ -61,6 +64,7 @@ __all__ = [
     "captured",
     "check_source",
     "find_subject",
+    "host_us_of_an_op",
     "measure_for_fit",
     "open_device",
     "percentiles",
@@ -70,6 +74,7 @@ __all__ = [
     "runs",
     "suite",
     "target_of",
+    "times_of",
     "triangle_side",
     "workload_table",
 ]

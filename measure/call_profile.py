@@ -17,7 +17,10 @@ from perfc.measure.device import Device
 from perfc.measure.profiled import DEVICE_WORK, Trace, trace_of
 from perfc.measure.timing import Timed
 
-_TIMES = 5
+MOST_TIMES, LONGEST_SECONDS = 5, 0.05
+"""How often a call is made, and how long all of that may take: it is made thrice as
+often, for the profiler warms up."""
+
 _MARK = "perfc::"
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})
 
@@ -26,26 +29,39 @@ Work = list[tuple[str, float]]
 
 
 def profiled_calls(
-    calls: Sequence[Call], device: Device, clock: Clock
+    calls: Sequence[Call], device: Device, clock: Clock, times: Sequence[int] = ()
 ) -> list[Timed | None]:
     """Return what the kernels of each call take, None where it has none.
 
     The mean of a few calls: which kernel is of which repetition is not told.
 
+    Args:
+        calls: What is profiled.
+        device: Where they run.
+        clock: Of the device, for the rows.
+        times: How often each is made, as `times_of` says; five times without.
+
     Raises:
         RuntimeError: a call fails.
 
     """
+    counts = times or [MOST_TIMES] * len(calls)
 
     def once() -> None:
-        for number, call in enumerate(calls):
+        for number, (call, count) in enumerate(zip(calls, counts, strict=True)):
             with record_function(f"{_MARK}{number}"):
-                for _ in range(_TIMES):
+                for _ in range(count):
                     call()
             device.synchronize()
 
     work = work_of(trace_of(once, device, 1, shapes=False), len(calls))
-    return [_timed(found, clock) if found else None for found in work]
+    found = zip(work, counts, strict=True)
+    return [_timed(done, clock, count) if done else None for done, count in found]
+
+
+def times_of(seconds: float) -> int:
+    """Return how often a call is made that takes so long: a pageable copy but once."""
+    return max(1, min(MOST_TIMES, int(LONGEST_SECONDS / max(seconds, 1e-9))))
 
 
 def work_of(trace: Trace, calls: int) -> list[Work]:
@@ -80,8 +96,8 @@ def _correlation(event: Mapping[str, Any]) -> object:
     return event.get("args", {}).get("correlation")
 
 
-def _timed(work: Work, clock: Clock) -> Timed:
-    each = sum(us for _, us in work) / _TIMES
+def _timed(work: Work, clock: Clock, times: int) -> Timed:
+    each = sum(us for _, us in work) / times
     names = {name for name, _ in work}
     kernel = names.pop() if len(names) == 1 else ""
-    return Timed("kernel", each, None, None, _TIMES, clock, kernel=kernel)
+    return Timed("kernel", each, None, None, times, clock, kernel=kernel)

@@ -1,4 +1,9 @@
-"""What calls of the CUDA runtime take on an idle device, unprofiled."""
+"""What calls of the CUDA runtime take on an idle device, unprofiled.
+
+Once PyTorch's profiler has run, calls stay slower for as long as CUPTI is attached,
+which it is to the end of the process unless `TEARDOWN_CUPTI` is 1: what is profiled
+comes last.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from perfc.measure.timing import US
 
 _TIMES = 200
 _WARM_UP = 20
+_CHAINS = 20
 _NODES = (1, 32, 256)
 """Kernels of the CUDA graphs that are launched: the launch grows with them."""
 
@@ -29,7 +35,6 @@ def floors(device: Device) -> list[Sample]:
     if not device.is_cuda:
         return []
     return [
-        ({"type": "launch", "op": ""}, _launch_latencies(device)),
         *_waits(),
         *(
             _copy(kind, pinned=pinned)
@@ -37,6 +42,7 @@ def floors(device: Device) -> list[Sample]:
             for pinned in (True, False)
         ),
         *(_graph(nodes) for nodes in _NODES),
+        ({"type": "launch", "op": ""}, _launch_latencies(device)),
     ]
 
 
@@ -50,6 +56,19 @@ def _sampled(call: Callable[[], object]) -> list[float]:
         samples.append((time.perf_counter() - start) * US)
     torch.cuda.synchronize()
     return samples[_WARM_UP:]
+
+
+def host_us_of_an_op(device: Device) -> float:
+    """Return what the host takes for a short op, one behind the other, at least."""
+    one = torch.zeros(1, device=device.kind)
+    took: list[float] = []
+    for _ in range(_CHAINS):
+        device.synchronize()
+        start = time.perf_counter()
+        for _ in range(_TIMES):
+            one.add_(1)
+        took.append((time.perf_counter() - start) * US / _TIMES)
+    return min(took)
 
 
 def _launch_latencies(device: Device) -> list[float]:
@@ -106,6 +125,7 @@ def _copy(kind: str, *, pinned: bool) -> Sample:
 def _graph(nodes: int) -> Sample:
     """Launch a captured graph of so many kernels."""
     one, graph = torch.zeros(1, device="cuda"), torch.cuda.CUDAGraph()
+    one.add_(1)  # loads the kernel, which a capture cannot
     torch.cuda.synchronize()
     with captured(graph):
         for _ in range(nodes):

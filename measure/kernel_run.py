@@ -11,7 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import PerfcError
-from perfc.measure.call_profile import profiled_calls
+from perfc.measure.call_profile import profiled_calls, times_of
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.design import SEED
 from perfc.measure.device import Device
@@ -19,7 +19,7 @@ from perfc.measure.fatal import Fatal
 from perfc.measure.heap import heap_results, mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suite import SUITES, suite
-from perfc.measure.timing import Timed, Timer, in_turn
+from perfc.measure.timing import Timed, Timer
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,
@@ -230,8 +230,9 @@ class KernelRun:
         if not missing:
             return
         try:
-            calls = [in_turn(one.calls) for one in missing]
-            found = profiled_calls(calls, self.device, self._timer.clock())
+            calls = [one.profiled() for one in missing]
+            times = [times_of(one.call_seconds) for one in missing]
+            found = profiled_calls(calls, self.device, self._timer.clock(), times)
         except _NOT_RUN as error:
             first = missing[0].case
             self._fatal.check(str(first), _said(error), _line(first))

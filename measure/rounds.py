@@ -15,7 +15,7 @@ import torch
 
 from perfc.measure.case import Call, Case, Family, Tensors, math_of
 from perfc.measure.device import Device
-from perfc.measure.timing import Timed, Timer, mean_of
+from perfc.measure.timing import US, Timed, Timer, in_turn, mean_of
 
 _MAX_SETS = 128
 """Sets of operands: small ones stay in the L2 as they do in a model."""
@@ -94,6 +94,21 @@ class Prepared:
         with torch.no_grad(), math_of(self.case.dtype):
             self.rounds.append(timer.time(self.calls, capturable=self.capturable))
         self.spent_s += time.perf_counter() - begin
+
+    def profiled(self) -> Call:
+        """Return a call on the next operands each time, computed as it was timed."""
+        following = in_turn(self.calls)
+
+        def call() -> None:
+            with torch.no_grad(), math_of(self.case.dtype):
+                following()
+
+        return call
+
+    @property
+    def call_seconds(self) -> float:
+        """What a call took when it was timed last, its launch included."""
+        return self.rounds[-1][0].median_us / US
 
     def needs_profiler(self, device: Device) -> bool:
         """Whether it was timed on a GPU, but by no graph."""

@@ -152,9 +152,11 @@ class WorkloadRun:
         self._writer.append([row])
         if self.keep is not None:
             self.keep(row, found.trace)
+        blind = self.device.is_cuda and row.gpu_active_us is None
         say(
             f"{row.model}, {setting}: {row.time_us:,.0f} us "
             f"({row.p10_us:,.0f} to {row.p90_us:,.0f}, {row.n} iterations)"
+            + (": the profiler saw no kernel" if blind else "")
         )
 
     def _timed(self, iteration: Iteration, setting: Setting) -> _Found:
@@ -202,7 +204,7 @@ class WorkloadRun:
             time_us=middle,
             p10_us=low,
             p90_us=high,
-            gpu_active_us=found.trace.active_us() if self.device.is_cuda else None,
+            gpu_active_us=found.gpu_active_us,
             peak_memory_bytes=found.peak_bytes,
             torch=torch.__version__,
             source=self.device.source,
@@ -235,6 +237,11 @@ class _Found:
     reserved_bytes: int | None
     clock: Clock
     trace: Trace
+
+    @property
+    def gpu_active_us(self) -> float | None:
+        """How long the GPU was busy; None on a CPU, and where no kernel was seen."""
+        return self.trace.active_us() or None
 
 
 def _key(row: WorkloadMeasurement) -> Key:

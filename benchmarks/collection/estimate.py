@@ -23,7 +23,7 @@ from perfc.costmodels import (
     price_table,
 )
 from perfc.ir import Kernel, UsageError
-from perfc.measure import Case, Device, Family, suite
+from perfc.measure import Case, Device, Family, suite, times_of
 from perfc.measurements import Measurement, MeasurementError, kernel_of
 
 _IMPORT_SECONDS = 10.0
@@ -228,7 +228,7 @@ def _seconds_of(one: float, sets: int, *, graph: bool) -> float:
     each = one + _HOST_SECONDS
     timed += min(max(5 * each, min(0.02, 200 * each)), max(0.3, each))
     if not graph:
-        return timed + _PROFILED_SHAPE_SECONDS + 15 * each
+        return timed + _PROFILED_SHAPE_SECONDS + 3 * times_of(each) * each
     nodes = min(max(int(200e-6 / one), sets), 256)
     replay = nodes * one
     return timed + nodes * _NODE_SECONDS + min(max(5 * replay, 0.02), 11 * replay)

@@ -10,7 +10,9 @@ import pytest
 import torch
 from tests.measure.test_design import GPU
 
+from perfc.ir import Record
 from perfc.measure import (
+    Case,
     Clock,
     KernelRun,
     Prepared,
@@ -18,6 +20,7 @@ from perfc.measure import (
     Trace,
     profiled_calls,
     suite,
+    times_of,
 )
 from perfc.measure.call_profile import work_of  # not public
 from perfc.measure.fatal import DeviceFailedError
@@ -87,6 +90,49 @@ def test_a_call_takes_the_mean_of_its_repetitions(
     assert ["first"] * 5 + ["second"] * 5 == made
     assert Timed("kernel", 7.0, None, None, 5, Clock(1980.0), kernel="sgemm") == first
     assert second is None
+
+
+def test_what_takes_long_is_profiled_fewer_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pageable copy of a gigabyte once, a short kernel five times."""
+    made: list[str] = []
+
+    def traced(once: Any, *_: object, **__: object) -> Trace:  # noqa: ANN401 - a call
+        once()
+        return _trace(
+            _event("user_annotation", "perfc::0", 0.0, 50.0),
+            _event("cuda_runtime", "cudaMemcpyAsync", 1.0, 9.0, 1),
+            _event("gpu_memcpy", "Memcpy DtoH", 2.0, 8.0, 1),
+        )
+
+    monkeypatch.setattr("perfc.measure.call_profile.trace_of", traced)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    times = [times_of(seconds) for seconds in (0.3, 0.02, 1e-6)]
+    calls = [lambda n=n: made.append(n) for n in "abc"]
+    copy, *_ = profiled_calls(calls, GPU, Clock(), times)
+
+    assert [1, 2, 5] == times
+    assert "abbccccc" == "".join(made)
+    assert copy is not None
+    assert (8.0, 1) == (copy.median_us, copy.n)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision"), [("tf32", "high"), ("fp32", "highest")]
+)
+def test_a_profiled_call_computes_as_it_was_timed(dtype: str, precision: str) -> None:
+    """In TF32 only where the row says so, without gradients."""
+    found: list[tuple[str, bool]] = []
+
+    def call() -> None:
+        grad = torch.is_grad_enabled()
+        found.append((torch.get_float32_matmul_precision(), grad))
+
+    case = Case("gemm", dtype, Record({"b": 1, "m": 8, "n": 8, "k": 8}))
+    Prepared(case, [call], False, 0, 0).profiled()()
+
+    assert [(precision, False)] == found
 
 
 @pytest.fixture(name="on_gpu")

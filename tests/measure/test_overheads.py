@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.measure.test_design import GPU
 
 from perfc.ir import PerfcError
-from perfc.measure import OverheadRun, open_device
+from perfc.measure import OverheadRun, host_floors, open_device
 from perfc.measure.host_floors import latencies  # not public
 from perfc.measure.host_times import host_events, host_times  # not public
 from perfc.measure.overheads import profiler_tax_us  # not public
@@ -255,3 +256,29 @@ def test_a_profiler_starts_up_before_its_window() -> None:
 
     recorded = [event for event in trace.events if event.get("name") == "one"]
     assert (5, 3, 3) == (len(runs), len(recorded), len(trace.walls_us))
+
+
+def test_floors_are_measured_before_the_profiler_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It leaves calls of the runtime slower, which floors would then be of."""
+    order: list[str] = []
+
+    def noted(name: str, found: object) -> Callable[..., object]:
+        def measure(*_: object, **__: object) -> object:
+            order.append(name)
+            return found
+
+        return measure
+
+    for name, found in (
+        ("_waits", []),
+        ("_copy", ({}, [])),
+        ("_graph", ({}, [])),
+        ("_launch_latencies", []),
+    ):
+        monkeypatch.setattr(host_floors, name, noted(name, found))
+
+    assert 8 == len(host_floors.floors(GPU))
+    assert ["_launch_latencies"] == order[-1:]
+    assert 1 == order.count("_launch_latencies")

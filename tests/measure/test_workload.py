@@ -15,8 +15,16 @@ from torch import nn
 from torch.nn.attention import SDPBackend
 
 from perfc.ir import PerfcError, UnsupportedModelError, UsageError
-from perfc.measure import Setting, WorkloadRun, find_subject, open_device
+from perfc.measure import (
+    Clock,
+    Setting,
+    Trace,
+    WorkloadRun,
+    find_subject,
+    open_device,
+)
 from perfc.measure.failure import explained  # not public
+from perfc.measure.workload import _Found  # not public
 from perfc.measurements import TEST, WORKLOADS, read_rows
 from perfc.tools.cli import main
 
@@ -391,3 +399,12 @@ def test_only_uniform_look_ups_are_run() -> None:
 
     with pytest.raises(UnsupportedModelError, match="draws them uniform"):
         subject.make(open_device("cpu"), _setting(batch=4))
+
+
+def test_a_profiler_that_saw_nothing_says_nothing_of_the_gpu() -> None:
+    """A GPU that launched kernels was not busy for no time."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1.0, "dur": 2.0}
+    seen, unseen = (Trace("", events, [9.0]) for events in ([kernel], []))
+
+    assert 2.0 == _Found([1.0], 0, None, Clock(), seen).gpu_active_us
+    assert _Found([1.0], 0, None, Clock(), unseen).gpu_active_us is None
