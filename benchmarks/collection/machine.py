@@ -41,6 +41,7 @@ _VARIABLES = (
     *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
     *("TORCH_CUDNN_SDPA_DEPRIORITIZED", "TORCH_BLAS_PREFER_CUBLASLT"),
     *("MKL_NUM_THREADS", "OMP_NUM_THREADS"),
+    *("TEARDOWN_CUPTI", "DISABLE_CUPTI_LAZY_REINIT"),
 )
 """Of the environment: what changes which kernels run, and how quickly."""
 

@@ -34,6 +34,7 @@ from perfc.measure import (
     Trace,
     WorkloadRun,
     find_subject,
+    host_us_of_an_op,
     suite,
 )
 from perfc.measurements import WorkloadMeasurement
@@ -275,7 +276,12 @@ def with_flush(run: Run, *flush: Callable[[], None]) -> None:
 
 
 def ceilings_of(device: Device) -> dict[str, object]:
-    """Return the rate of a large copy and of a large GEMM, and the clock there."""
+    """Return the rate of a large copy and of a large GEMM, and the clock there.
+
+    Beside them, what the host takes for an op: more once the profiler has run, and
+    CUPTI stays attached.
+    """
+    host_us = host_us_of_an_op(device)
     nbytes = _COPY_BYTES if device.is_cuda else _CPU_COPY_BYTES
     side = _SIDE if device.is_cuda else _CPU_SIDE
     dtype = "bf16" if device.is_cuda else "fp32"
@@ -296,6 +302,7 @@ def ceilings_of(device: Device) -> dict[str, object]:
         "gemm_us": product[0],
         "gemm_tflops": 2 * side**3 / product[0] / 1e6,
         "sm_clock_mhz": product[1],
+        "host_us_of_an_op": host_us,
     }
 
 

@@ -83,7 +83,9 @@ class Session:
         """Try one case of everything; return whether the device failed on the way."""
         chosen = probes(self._run)
         last = self.end - _LEAST_CLOSING
-        return self._measured(chosen, [last] * len(chosen))
+        kept = itertools.accumulate(part.seconds for part in reversed(chosen))
+        behind = [0.0, *kept][-2::-1]
+        return self._measured(chosen, [last - seconds for seconds in behind])
 
     def _measured(self, chosen: Sequence[Part], ends: Sequence[float]) -> bool:
         try:

@@ -166,7 +166,7 @@ def run(
                 seconds = _seconds(todo[place:], deadline)
                 try:
                     said = bench.measure(load, seconds, deadline, rows)
-                except (RuntimeError, MemoryError) as error:
+                except Exception as error:  # noqa: BLE001 - others are measured
                     said = f"skipped: {(str(error).splitlines() or [repr(error)])[0]}"
                 finally:
                     kept.put(load.name, rows)

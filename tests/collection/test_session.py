@@ -254,7 +254,7 @@ def test_sigterm_ends_a_run() -> None:
 def test_a_thread_of_the_parent_that_ends_does_not_end_a_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Linux tells of the end of the thread that started a process; the process counts."""
+    """Linux tells of the end of the thread that started it; the process counts."""
     before = {number: signal.getsignal(number) for number in (15, 2, signal.SIGUSR1)}
     try:
         clock.end_when_asked()
