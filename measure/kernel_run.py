@@ -50,9 +50,12 @@ _BATCH_SHARE = 2
 """Their operands take no more than this part of the free memory."""
 
 _SAY_SECONDS = 5.0
-_NOT_RUN = (RuntimeError, AttributeError, TypeError, MemoryError)
-"""What PyTorch raises for an op that this build, or this device, does not have, and
-where memory does not suffice."""
+_NOT_RUN = (
+    *(RuntimeError, AttributeError, TypeError, ValueError, LookupError),
+    *(AssertionError, MemoryError),
+)
+"""What PyTorch raises for an op that this build, or this device, does not have, for
+arguments that it does not take, and where memory does not suffice."""
 
 _UNSAID: Mapping[type[Exception], str] = {MemoryError: "Python can't allocate memory"}
 """What errors without a text mean."""

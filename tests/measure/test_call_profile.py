@@ -108,7 +108,7 @@ def test_what_takes_long_is_profiled_fewer_times(
 
     monkeypatch.setattr("perfc.measure.call_profile.trace_of", traced)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    times = [times_of(seconds) for seconds in (0.3, 0.02, 1e-6)]
+    times = [times_of(seconds) for seconds in (0.3, 0.004, 1e-6)]
     calls = [lambda n=n: made.append(n) for n in "abc"]
     copy, *_ = profiled_calls(calls, GPU, Clock(), times)
 
