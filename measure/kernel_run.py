@@ -245,10 +245,12 @@ class KernelRun:
             one.rounds[-1] = [*one.rounds[-1], *([timed] if timed else [])]
 
     def _keep(self, batch: Sequence[Prepared]) -> None:
-        for prepared in batch:
-            if ways := prepared.result():
-                self._writer.append([self._row(prepared, way) for way in ways])
-                self.left -= 1
+        """Write what was found, in one go: the disk is waited for."""
+        found = [(one, ways) for one in batch if (ways := one.result())]
+        if found:
+            rows = [self._row(one, way) for one, ways in found for way in ways]
+            self._writer.append(rows)
+            self.left -= len(found)
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,21 @@ def test_the_profiler_starts_once_for_many_shapes(
     assert {"event", "graph"} == set(timings.get("gather", ["event", "graph"]))
     assert 0 == run.left
     assert all((r.rotated_bytes or 0) > 0 for r in run.rows)
+
+
+def test_the_disk_is_waited_for_once_a_batch(
+    tmp_path: Path, on_gpu: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six shapes, the first of them alone: two writes, whatever a flush takes."""
+    del on_gpu
+    waits: list[int] = []
+    monkeypatch.setattr(os, "fsync", waits.append)
+    run = _run(tmp_path / "rows.csv")
+
+    run.measure(60.0, _silent)
+
+    assert 6 == len({(row.op, row.params) for row in run.rows})
+    assert 2 == len(waits)
 
 
 def _ops(run: KernelRun) -> set[str]:
