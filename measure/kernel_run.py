@@ -245,12 +245,14 @@ class KernelRun:
             one.rounds[-1] = [*one.rounds[-1], *([timed] if timed else [])]
 
     def _keep(self, batch: Sequence[Prepared]) -> None:
-        """Write what was found, in one go: the disk is waited for."""
+        """Write what was found; that of a GPU in one go, for the disk is waited for."""
         found = [(one, ways) for one in batch if (ways := one.result())]
-        if found:
-            rows = [self._row(one, way) for one, ways in found for way in ways]
+        size = _GPU_BATCH if self.device.is_cuda else 1
+        for start in range(0, len(found), size):
+            some = found[start : start + size]
+            rows = [self._row(one, way) for one, ways in some for way in ways]
             self._writer.append(rows)
-            self.left -= len(found)
+            self.left -= len(some)
 
     def _skip(self, case: Case, error: Exception, say: Say) -> None:
         """Note a case that cannot be run; a device that has failed is an error."""
