@@ -159,7 +159,7 @@ class WorkloadRun:
             + (": the profiler saw no kernel" if blind else "")
         )
 
-    def _timed(self, iteration: Iteration, setting: Setting) -> _Found:
+    def _timed(self, iteration: Iteration, setting: Setting) -> Found:
         """Warm up, time, count memory, profile."""
         iteration.prepare()
         with iteration.running():
@@ -173,7 +173,7 @@ class WorkloadRun:
             budget = self.seconds * _PROFILED_SHARE / percentiles(samples)[0] * US
             count = max(1, min(self.profiled, int(budget)))
             trace = trace_of(iteration, self.device, count)
-        return _Found(samples, peak, reserved, clock, trace)
+        return Found(samples, peak, reserved, clock, trace)
 
     def _memory(self, iteration: Iteration) -> tuple[int, int | None]:
         """Return the peak of what tensors take, and of what the allocator holds."""
@@ -189,7 +189,7 @@ class WorkloadRun:
         self.skipped.append((setting, why))
         say(f"skipped {self.subject.name}, {setting}: {why}")
 
-    def _row(self, setting: Setting, found: _Found) -> WorkloadMeasurement:
+    def _row(self, setting: Setting, found: Found) -> WorkloadMeasurement:
         middle, low, high = percentiles(found.samples_us)
         params = self.subject.params_on(self.device, setting)
         batch = setting.batch or self.subject.default_batch
@@ -220,7 +220,7 @@ class WorkloadRun:
 
 
 @attrs.frozen
-class _Found:
+class Found:
     """What iterations of one setting took.
 
     Attributes:

@@ -47,8 +47,12 @@ def test_later_parts_have_their_seconds(
         return False
 
     names_seconds = (("kernels", 0.0), ("workloads", 15.0), ("profiler", 4.0))
-    listed = [parts.Part(*one, lambda *_: None) for one in names_seconds]
-    monkeypatch.setattr(session, "probes", lambda _: listed)
+    listed = [parts.Part(*one, print) for one in names_seconds]
+
+    def probes(_: object) -> list[object]:
+        return listed
+
+    monkeypatch.setattr(session, "probes", probes)
     monkeypatch.setattr(session.Session, "_measured", measured)
     made = output.Output(tmp_path, "cpu")
     made.open()
@@ -73,7 +77,7 @@ def test_what_made_the_gpu_fail_is_tried_once(
 
     run = SimpleNamespace(
         device=SimpleNamespace(is_cuda=True),
-        output=SimpleNamespace(table=lambda name: tmp_path / f"{name}.csv"),
+        output=SimpleNamespace(table=tmp_path.joinpath),
         say=said.append,
         log=said.append,
         failures=list[str](),
@@ -92,8 +96,12 @@ def test_a_profiler_that_sees_nothing_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Rows would come back without kernels, and nobody would know."""
-    monkeypatch.setattr(probe, "profiled_calls", lambda *_: [None])
+
+    def blind(*_: object) -> list[None]:
+        return [None]
+
+    monkeypatch.setattr(probe, "profiled_calls", blind)
     run = SimpleNamespace(device=None)
 
     with pytest.raises(RuntimeError, match="the profiler saw no kernel"):
-        probe._profiled(run, lambda: None, None)  # noqa: SLF001 - of a script
+        probe._profiled(run, print, None)  # noqa: SLF001 - of a script

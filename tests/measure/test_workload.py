@@ -24,7 +24,7 @@ from perfc.measure import (
     open_device,
 )
 from perfc.measure.failure import explained  # not public
-from perfc.measure.workload import _Found  # not public
+from perfc.measure.workload import Found  # not public
 from perfc.measurements import TEST, WORKLOADS, read_rows
 from perfc.tools.cli import main
 
@@ -406,5 +406,5 @@ def test_a_profiler_that_saw_nothing_says_nothing_of_the_gpu() -> None:
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1.0, "dur": 2.0}
     seen, unseen = (Trace("", events, [9.0]) for events in ([kernel], []))
 
-    assert 2.0 == _Found([1.0], 0, None, Clock(), seen).gpu_active_us
-    assert _Found([1.0], 0, None, Clock(), unseen).gpu_active_us is None
+    assert 2.0 == Found([1.0], 0, None, Clock(), seen).gpu_active_us
+    assert Found([1.0], 0, None, Clock(), unseen).gpu_active_us is None
