@@ -333,4 +333,5 @@ def test_a_damaged_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert 1 == command.main([rows, *made])
 
-    assert "workloads.parquet: cannot be read as a Parquet file" in capsys.readouterr().err
+    said = "workloads.parquet: cannot be read as a Parquet file"
+    assert said in capsys.readouterr().err
