@@ -429,6 +429,7 @@ class _Recording:
             doubled=self._doubled,
             lost=len(self.trace.works) - sum(map(len, self._works.values())),
             unresolved=self._waits.unresolved,
+            refuted=self._waits.refuted,
         )
 
 

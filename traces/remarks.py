@@ -9,6 +9,7 @@ from perfc.ir import Diagnostic, Level
 from perfc.traces.clock import overlaps
 from perfc.traces.events import Trace
 from perfc.traces.runtime import runs_kernels
+from perfc.traces.stream_waits import CLOCKS_US
 
 _TOLD_OVERLAP = 1e-3
 """Part of a trace's time by which work of one stream overlaps, to be told."""
@@ -32,6 +33,7 @@ def remarks(  # noqa: PLR0913 - one argument per finding
     doubled: int,
     lost: int,
     unresolved: Mapping[str, int],
+    refuted: Mapping[str, int],
 ) -> Iterator[Diagnostic]:
     """Yield what was found while a trace was read, and while it was taken apart.
 
@@ -42,6 +44,7 @@ def remarks(  # noqa: PLR0913 - one argument per finding
         doubled: Launches of which an earlier one has the correlation.
         lost: Pieces of device work without a call.
         unresolved: Waits of streams without an effect, by reason.
+        refuted: Guessed waits that the recording refutes, by what waits.
 
     """
 
@@ -86,3 +89,10 @@ def remarks(  # noqa: PLR0913 - one argument per finding
     for what, times in sorted(unresolved.items()):
         message = f"{times} waits of streams without an effect: {what}"
         yield said(Level.NOTE, "trace-waits", message)
+    for who, times in sorted(refuted.items()):
+        if times:
+            message = (
+                f"{times} guesses of what {who} waited for are dropped: that ended "
+                f"over {CLOCKS_US:.0f} us after the wait was over"
+            )
+            yield said(Level.NOTE, "trace-refuted", message)

@@ -3,7 +3,7 @@
 Traces of 2024 and later name streams and events of waiting calls, if they were asked
 to: an event stands for what its stream had been given when it was recorded. Of others
 it is known that `cudaStreamWaitEvent` was called, not by which stream nor for what.
-These rules say it; none of them looks at when device work ran:
+These rules guess it; none of them looks at when device work ran:
 
 - the stream that waits is the one that the thread launches to next;
 - a collective waits for the stream that its thread launched to last, which is what
@@ -17,12 +17,16 @@ These rules say it; none of them looks at when device work ran:
 - any other wait is for the side stream launched to most recently that the waiting
   stream has not waited for since, streams of collectives left out. The stream that
   computes is waited for only if an event was recorded right after work of it.
+
+A guess that the recording refutes is dropped, and nothing is guessed in its place: what
+began before something else had ended did not wait for it, nor did a call of the host's
+that returned before. What a trace names is never dropped.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -31,6 +35,23 @@ from perfc.traces.runtime import is_record, is_stream_wait
 
 _BOOKKEEPING = ("record_param_comms", "c10d_functional::wait_tensor")
 _BACKWARD = "autograd::engine::evaluate_function"
+
+
+CLOCKS_US = 50.0
+"""How long after a wait was over that which was waited for may have ended, as measured.
+
+Clocks of a host and of its devices disagree by up to as much (`traces/clock.py`), and
+older traces are in whole microseconds. Guesses of public traces are off by less than 7
+or by more than 150.
+"""
+
+
+@attrs.frozen
+class _Awaited:
+    """A task that something waits for; guessed, or as the trace names it."""
+
+    task: int
+    told: bool = False
 
 
 @attrs.define(eq=False)
@@ -52,6 +73,8 @@ class StreamWaits:
     trace: Trace
     works: Mapping[int, Sequence[DeviceWork]]
     unresolved: Counter[str] = attrs.field(factory=Counter[str])
+    refuted: Counter[str] = attrs.field(factory=Counter[str])
+    """Guesses that are dropped, by what was guessed to wait."""
     inner: dict[int, HostOp] = attrs.field(init=False)
     """The innermost op around each call, by the identity of the call."""
     _next: dict[int, Stream] = attrs.field(init=False)
@@ -80,14 +103,16 @@ class StreamWaits:
     """The streams of events that somebody waits for, by the call that records them."""
     _is_told: bool = attrs.field(init=False)
     """Whether the trace names what streams wait for."""
-    _recorded: dict[int, tuple[int, ...]] = attrs.field(
-        factory=dict[int, "tuple[int, ...]"], init=False
+    _recorded: dict[int, tuple[_Awaited, ...]] = attrs.field(
+        factory=dict[int, "tuple[_Awaited, ...]"], init=False
     )
     """What events stand behind, by the call that records them."""
     _event: dict[Thread, Stream] = attrs.field(factory=dict[Thread, Stream], init=False)
-    _pending: dict[Stream, list[int]] = attrs.field(
-        factory=dict[Stream, list[int]], init=False
+    _pending: dict[Stream, list[_Awaited]] = attrs.field(
+        factory=dict[Stream, list[_Awaited]], init=False
     )
+    _ended_us: dict[int, float] = attrs.field(factory=dict[int, float], init=False)
+    """When the work of each task had ended, as measured."""
 
     def __attrs_post_init__(self) -> None:
         """Look ahead: what lies in which op, and what each thread launches next."""
@@ -132,15 +157,16 @@ class StreamWaits:
         alone = len(self.works[call.correlation]) == 1  # not one of a CUDA graph
         by_rule = work.is_collective and untold and alone
         if by_rule and current is not None and current != work.stream:
-            waited.append(self._last[current])
+            waited.append(_Awaited(self._last[current]))
             self._seen[work.stream, current] = self._last[current]
             self._untold.discard(call.thread)
-        return tuple(sorted(set(waited)))
+        return tuple(self._possible(waited, work.start_us, "device work"))
 
     def issued(self, call: RuntimeCall | None, work: DeviceWork, task: int) -> None:
         """Remember that *work* is *task* of the launch graph."""
         stream = work.stream
         self._last[stream] = task
+        self._ended_us[task] = work.end_us
         if call is not None:
             self._devices.setdefault(call.thread[0], set()).add(stream[0])
         if not self._order or self._order[-1] != stream:
@@ -164,8 +190,7 @@ class StreamWaits:
             current = self._current.get(call.thread)
             stream = self._recorded_on.get(call.correlation, current)
             if stream is not None:
-                last = [self._last[stream]] if stream in self._last else []
-                behind = (*last, *self._pending.get(stream, ()))
+                behind = (*self._end(stream, told=True), *self._pending.get(stream, ()))
                 self._recorded[call.correlation] = behind
             if stream is not None and stream == current:
                 self._event[call.thread] = stream
@@ -176,16 +201,16 @@ class StreamWaits:
         """Return the tasks that the event a host waits for stands behind, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.record in self._recorded:
-            return self._recorded[told.record]
+            return self._until(call, self._recorded[told.record])
         stream = told.awaited if told is not None else self._event.get(call.thread)
-        return self._end(stream)
+        return self._until(call, self._end(stream))
 
     def stream_tasks(self, call: RuntimeCall) -> Sequence[int]:
         """Return the last task of the stream that a host waits for, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.stream is not None:
-            return self._end(told.stream)
-        return self._end(self._current.get(call.thread))
+            return self._until(call, self._end(told.stream, told=True))
+        return self._until(call, self._end(self._current.get(call.thread)))
 
     def device_tasks(self, call: RuntimeCall) -> Sequence[int]:
         """Return the last task of every stream of the devices of a process.
@@ -194,10 +219,25 @@ class StreamWaits:
         """
         own = self._devices.get(call.thread[0])
         every = self._last.items()
-        return sorted(task for (n, _), task in every if own is None or n in own)
+        last = [_Awaited(task) for (n, _), task in every if own is None or n in own]
+        return self._until(call, last)
 
-    def _end(self, stream: Stream | None) -> Sequence[int]:
-        return [self._last[stream]] if stream in self._last else []
+    def _end(self, stream: Stream | None, *, told: bool = False) -> list[_Awaited]:
+        return [_Awaited(self._last[stream], told)] if stream in self._last else []
+
+    def _until(self, call: RuntimeCall, waited: Iterable[_Awaited]) -> list[int]:
+        return self._possible(waited, call.end_us, "calls of the host")
+
+    def _possible(
+        self, waited: Iterable[_Awaited], went_on_us: float, who: str
+    ) -> list[int]:
+        """Return the tasks but for guesses that *who* cannot have waited for."""
+        latest_us = went_on_us + CLOCKS_US
+        told = {one.task for one in waited if one.told}
+        guessed = {one.task for one in waited} - told
+        kept = {task for task in guessed if self._ended_us[task] <= latest_us}
+        self.refuted[who] += len(guessed) - len(kept)
+        return sorted(told | kept)
 
     def _wait(self, call: RuntimeCall) -> None:
         told = self.trace.syncs.get(call.correlation)
@@ -217,8 +257,8 @@ class StreamWaits:
             self._side(call, stream)
 
     def _told(self, stream: Stream, awaited: Stream, record: int) -> None:
-        for task in self._recorded.get(record, self._end(awaited)):
-            self._let_wait(stream, awaited, task)
+        for one in self._recorded.get(record, self._end(awaited)):
+            self._let_wait(stream, awaited, one)
 
     def _collective(self, call: RuntimeCall, stream: Stream) -> None:
         last = len(self._flying) - 1
@@ -227,31 +267,32 @@ class StreamWaits:
             self.unresolved["collective before the trace began"] += 1
             return
         flying = self._flying.pop(next(own, last))
-        self._pending.setdefault(stream, []).append(flying.task)
+        self._pending.setdefault(stream, []).append(_Awaited(flying.task))
 
     def _bucket(self, op: HostOp | None, stream: Stream) -> bool:
         if not self._buckets or op is not None:
             return False
-        self._pending.setdefault(stream, []).append(self._buckets.pop(0).task)
+        bucket = self._buckets.pop(0)
+        self._pending.setdefault(stream, []).append(_Awaited(bucket.task))
         return True
 
     def _side(self, call: RuntimeCall, stream: Stream) -> None:
         recorded = self._event.pop(call.thread, None)
         if recorded is not None and recorded != stream:
-            self._let_wait(stream, recorded, self._last[recorded])
+            self._let_wait(stream, recorded, _Awaited(self._last[recorded]))
             return
         for other in reversed(self._order):
             task = self._last[other]
             if other in (stream, self._compute) or other in self._collectives:
                 continue
             if self._seen.get((stream, other), -1) < task:
-                self._let_wait(stream, other, task)
+                self._let_wait(stream, other, _Awaited(task))
                 return
         self.unresolved["stream with nothing to wait for"] += 1
 
-    def _let_wait(self, stream: Stream, awaited: Stream, task: int) -> None:
-        self._seen[stream, awaited] = task
-        self._pending.setdefault(stream, []).append(task)
+    def _let_wait(self, stream: Stream, awaited: Stream, one: _Awaited) -> None:
+        self._seen[stream, awaited] = one.task
+        self._pending.setdefault(stream, []).append(one)
 
 
 def innermost(trace: Trace) -> dict[int, HostOp]:

@@ -59,10 +59,10 @@ def test_traces_of_one_stream(name: str) -> None:
     "name", [*SEVERAL, *PARAM, *TORCHREC[0], *TORCHREC[1], CONTENDED]
 )
 def test_traces_of_several_streams(name: str) -> None:
-    """Which stream waits for which is told by rules, not by when work began."""
+    """Which stream waits for which is guessed by rules; times only refute guesses."""
     (again,) = replay_alone([_recorded(name)])
 
-    assert abs(again.error) < 0.03
+    assert abs(again.error) < 0.01
 
 
 def test_streams_that_do_not_hinder_each_other() -> None:
@@ -70,7 +70,7 @@ def test_streams_that_do_not_hinder_each_other() -> None:
     found = [_recorded(CONTENDED)]
     (without,) = replay_alone(found, contention=False)
 
-    assert -0.055 < without.error < -0.04
+    assert -0.08 < without.error < -0.06
 
 
 @pytest.mark.parametrize("left_out", range(4))
@@ -90,7 +90,7 @@ def test_ranks_together(names: list[str]) -> None:
     """Collectives begin when the last rank is there, and take what is left."""
     again = replay_joint(read_ranks([_path(name) for name in names]))
 
-    assert max(abs(one.error) for one in again) < 0.025
+    assert max(abs(one.error) for one in again) < 0.01
 
 
 @pytest.mark.parametrize(

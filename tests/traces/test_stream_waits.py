@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.traces.synthetic import AUTOGRAD, MAIN, Made
 
 from perfc.ir import TaskKind
 from perfc.traces import Recorded, read_trace, record
+from perfc.traces.stream_waits import CLOCKS_US
 
 COMPUTE, COMM, SIDE = 7, 20, 22
 BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
@@ -37,7 +39,7 @@ def _collective(made: Made, start: float, name: str, *, tid: object = MAIN) -> N
     made.call("cudaStreamWaitEvent", start + 2, 1, tid=tid)
     made.label("nccl:all_to_all", start + 5, 30, tid=tid)
     made.call("cudaStreamWaitEvent", start + 6, 1, tid=tid)
-    made.launch(start + 10, 5, start + 300, 200, stream=COMM, tid=tid, name=name)
+    made.launch(start + 10, 5, start + 20, 30, stream=COMM, tid=tid, name=name)
     made.call("cudaStreamWaitEvent", start + 18, 1, tid=tid)
 
 
@@ -130,7 +132,7 @@ def test_collectives_wait_only_for_what_is_told(tmp_path: Path) -> None:
     _kernel(made, 0, "a")
     made.op("record_param_comms", 30, 40)
     made.call("cudaStreamWaitEvent", 32, 1)
-    made.launch(40, 5, 300, 9, stream=COMM, name="ncclKernel_AllReduce")
+    made.launch(40, 5, 60, 9, stream=COMM, name="ncclKernel_AllReduce")
     _told_wait(made, 80, COMPUTE, COMM, -1)
     _kernel(made, 90, "b")
     made.op("c10d::allreduce_", 120, 20)
@@ -234,3 +236,123 @@ def test_the_computing_stream_is_waited_for_if_an_event_says_so(tmp_path: Path) 
     _kernel(made, 180, "bound", stream=SIDE)
 
     assert {"bound": ["last"]} == _awaited(_recorded(made, tmp_path))
+
+
+def _side_copy(end: float) -> Made:
+    """Return a copy that is guessed to be waited for by what began at 105."""
+    made = Made()
+    _kernel(made, 0, "main")
+    _kernel(made, 30, "main")
+    made.copy(60, 5, 70, end - 70, stream=SIDE, name="Memcpy HtoD (Pinned -> Device)")
+    made.call("cudaStreamWaitEvent", 80, 1)
+    _kernel(made, 90, "needs")
+    return made
+
+
+def _remarks(found: Recorded) -> list[str]:
+    return [d.message for d in found.diagnostics if d.code == "trace-refuted"]
+
+
+def test_work_did_not_wait_for_what_ended_later(tmp_path: Path) -> None:
+    """A guess that the times of the recording refute is dropped, and counted."""
+    found = _recorded(_side_copy(105 + CLOCKS_US + 1), tmp_path)
+
+    assert {} == _awaited(found)
+    message = (
+        "1 guesses of what device work waited for are dropped: that ended over 50 us "
+        "after the wait was over"
+    )
+    assert [message] == _remarks(found)
+
+
+def test_clocks_may_disagree_on_what_was_waited_for(tmp_path: Path) -> None:
+    """A guess is kept if clocks that disagree as they do explain the times."""
+    found = _recorded(_side_copy(105 + CLOCKS_US), tmp_path)
+
+    assert {"needs": ["memcpy"]} == _awaited(found)
+    assert [] == _remarks(found)
+
+
+def test_a_refuted_guess_leaves_the_others(tmp_path: Path) -> None:
+    """Of two streams that work is guessed to wait for, one had ended."""
+    made = Made()
+    for start in (0, 30, 60):
+        _kernel(made, start, "main")
+    for start, length, stream in ((90, 10, SIDE), (100, 900, SIDE + 1)):
+        name = "Memcpy HtoD (Pinned -> Device)"
+        made.copy(start, 2, start + 5, length, stream=stream, name=name)
+    made.call("cudaStreamWaitEvent", 120, 1)
+    made.call("cudaStreamWaitEvent", 122, 1)
+    _kernel(made, 130, "needs")
+
+    found = _recorded(made, tmp_path)
+
+    graph = found.graph
+    awaited = [
+        graph.resources[graph.resource[after]].name
+        for task, kind in enumerate(graph.kind)
+        if kind is TaskKind.WAIT
+        for after in graph.after[task]
+    ]
+    assert [f"d0s{SIDE}"] == awaited
+    assert ["1 guesses"] == [message[:9] for message in _remarks(found)]
+
+
+def test_collectives_that_began_before_did_not_wait(tmp_path: Path) -> None:
+    """What a collective is guessed to wait for is dropped in the same way."""
+    made = Made()
+    made.op("aten::mm", 0, 20)
+    made.launch(5, 5, 15, 900, name="long")
+    _collective(made, 30, "ncclSendRecv")
+
+    found = _recorded(made, tmp_path)
+
+    assert {} == _awaited(found)
+    assert 1 == len(_remarks(found))
+
+
+def test_waits_that_a_trace_names_are_never_dropped(tmp_path: Path) -> None:
+    """What is told is in the program, whatever its clocks say."""
+    made = Made()
+    made.op("aten::mm", 0, 20)
+    made.launch(5, 5, 15, 900, stream=SIDE, name="long")
+    record_call = made.call("cudaEventRecord", 22, 1)
+    _told_wait(made, 60, COMPUTE, SIDE, record_call)
+    _kernel(made, 70, "b")
+
+    found = _recorded(made, tmp_path)
+
+    assert {"b": ["long"]} == _awaited(found)
+    assert [] == _remarks(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "returned_us", "waits"),
+    [
+        ("cudaStreamSynchronize", 500 - CLOCKS_US, ["long"]),
+        ("cudaStreamSynchronize", 500 - CLOCKS_US - 1, []),
+        ("cudaEventSynchronize", 500 - CLOCKS_US, ["long"]),
+        ("cudaEventSynchronize", 500 - CLOCKS_US - 1, []),
+        ("cudaDeviceSynchronize", 500 - CLOCKS_US - 1, []),
+    ],
+)
+def test_a_call_that_returned_before_did_not_wait(
+    tmp_path: Path, call: str, returned_us: float, waits: list[str]
+) -> None:
+    """Nor is the host held up by work that ended long after it went on."""
+    made = Made()
+    made.op("aten::mm", 0, 20)
+    made.launch(5, 5, 15, 485, name="long")
+    made.call("cudaEventRecord", 21, 1)
+    made.call(call, 25, returned_us - 25)
+
+    graph = (found := _recorded(made, tmp_path)).graph
+
+    awaited = [
+        graph.kernels[graph.kernel[after]].op
+        for task, kind in enumerate(graph.kind)
+        if kind is TaskKind.SYNC
+        for after in graph.after[task]
+    ]
+    assert waits == awaited
+    assert (0 if waits else 1) == len(_remarks(found))
