@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TypeAlias
 
 import attrs
@@ -15,7 +14,8 @@ from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import BUSY_KINDS, PerfcError, TaskKind
 from perfc.passes import TimeConstants, Timeline, link_graphs, solve, solve_contended
 from perfc.tools.room import full_shares, urgent_kernels
-from perfc.traces import Gap, Recorded, StepMark, align_collectives, covered
+from perfc.tools.step_times import StepTimes, relative_error, step_times
+from perfc.traces import Gap, Recorded, align_collectives, covered
 
 
 class Idle(enum.Enum):
@@ -26,26 +26,6 @@ class Idle(enum.Enum):
     OTHER_STREAM = "other_stream"
     OTHER_RANK = "other_rank"
     GAP = "gap"
-
-
-@attrs.frozen
-class StepTimes:
-    """An iteration, measured and simulated, microseconds."""
-
-    name: str
-    number: int
-    measured_us: float
-    simulated_us: float
-
-    @property
-    def error(self) -> float:
-        """Simulated / measured - 1."""
-        return relative_error(self.measured_us, self.simulated_us)
-
-
-def relative_error(measured_us: float, simulated_us: float) -> float:
-    """Return simulated / measured - 1; 0 where nothing was measured."""
-    return simulated_us / measured_us - 1 if measured_us else 0.0
 
 
 @attrs.frozen(eq=False)
@@ -258,14 +238,13 @@ def _replayed(
     cause: Sequence[int],
     steps: Collection[int] | None,
 ) -> Replayed:
-    marks = [s for s in recorded.steps if steps is None or s.number in steps]
-    times = tuple(_step_times(recorded, marks, start_us, end_us))
+    times = step_times(recorded, start_us, end_us, steps)
     if steps is None:
         begin_us = recorded.begin_us
         end = max(end_us, default=begin_us)
         measured_us, simulated_us = recorded.measured_us, end - begin_us
         window = (begin_us, end)
-    elif not marks:
+    elif not times:
         message = (
             f"{recorded.trace.file}: nothing was launched in the steps that are asked "
             "for, on the thread that runs the model"
@@ -274,7 +253,7 @@ def _replayed(
     else:
         measured_us = math.fsum(step.measured_us for step in times)
         simulated_us = math.fsum(step.simulated_us for step in times)
-        window = (start_us[marks[0].first], start_us[marks[0].first] + simulated_us)
+        window = (times[0].began_us, times[0].began_us + simulated_us)
     busy = _spans(recorded, start_us, end_us, BUSY_KINDS, window)
     work = _spans(
         recorded, start_us, end_us, BUSY_KINDS - {TaskKind.COLLECTIVE}, window
@@ -292,25 +271,6 @@ def _replayed(
         _idle(recorded, start_us, end_us, cause, window),
         window,
     )
-
-
-def _step_times(
-    recorded: Recorded,
-    marks: Sequence[StepMark],
-    start_us: Sequence[float],
-    end_us: Sequence[float],
-) -> Iterator[StepTimes]:
-    """Yield steps: up to the beginning of the next one, the last one up to its end."""
-    following = {id(a): b for a, b in pairwise(recorded.steps)}
-    for mark in marks:
-        after = following.get(id(mark))
-        if after is None:
-            measured_us = mark.end_us - mark.start_us
-            simulated_us = end_us[mark.last] - start_us[mark.first]
-        else:
-            measured_us = after.start_us - mark.start_us
-            simulated_us = start_us[after.first] - start_us[mark.first]
-        yield StepTimes(mark.name, mark.number, measured_us, simulated_us)
 
 
 _Span = tuple[float, float]

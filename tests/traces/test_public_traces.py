@@ -73,6 +73,16 @@ def test_streams_that_do_not_hinder_each_other() -> None:
     assert -0.08 < without.error < -0.06
 
 
+def test_steps_of_a_host_that_runs_ahead() -> None:
+    """Cut by the device, which is never idle, all but the first take as long."""
+    (again,) = replay_alone([_recorded("resnet50_v100_hta_ns")])
+
+    lengths = [step.measured_us for step in again.steps[1:]]
+    marked = [mark.end_us - mark.start_us for mark in again.recorded.steps[1:]]
+    assert max(lengths) < 1.005 * min(lengths)
+    assert max(marked) > 1.3 * min(marked)
+
+
 @pytest.mark.parametrize("left_out", range(4))
 def test_a_rank_with_the_host_of_the_others(left_out: int) -> None:
     """DLRM on eight V100: overheads of three ranks predict the fourth within 3 %."""
