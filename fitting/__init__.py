@@ -33,6 +33,7 @@ from perfc.fitting.trace_host import (
     fit_trace_host,
     host_times,
     op_name,
+    session_sigma,
 )
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "op_name",
     "profile_text",
     "score",
+    "session_sigma",
     "stack_distances",
     "write_networks",
 ]

@@ -260,7 +260,7 @@ def fit_trace_host(
             for gap, name in BETWEEN_GAPS.items()
             if kinds[gap.value]
         },
-        sigma_shared=_shared(recorded, steps),
+        sigma_shared=session_sigma(recorded, steps),
         sigma_scaled=None,  # that is the base's
         sigma_independent=_independent(kinds),
     )
@@ -295,15 +295,35 @@ def _independent(kinds: dict[str, list[HostTime]]) -> float:
     return min(max(spread, _LEAST_INDEPENDENT), _MOST)
 
 
-def _shared(recorded: Sequence[Recorded], steps: Collection[int] | None) -> float:
-    """Return how far steps, or traces if there are several, differ from each other."""
-    lengths = [
-        [s.end_us - s.start_us for s in one.steps if steps is None or s.number in steps]
-        for one in recorded
-    ]
-    means = [statistics.fmean(found) for found in lengths if found]
-    many = means if len(means) > 1 else [us for found in lengths for us in found]
+def session_sigma(
+    recorded: Sequence[Recorded], steps: Collection[int] | None = None
+) -> float:
+    """Return how far the host times of a trace may be off on another day.
+
+    That is how far those of steps, or of traces if there are several, differ from each
+    other, stalls left out: a relative standard deviation of 0.1 at least.
+
+    Args:
+        recorded: Traces of one host.
+        steps: Numbers of the steps to look at; all if None.
+
+    """
+    host_us = [_host_us(one, steps) for one in recorded]
+    means = [statistics.fmean(found) for found in host_us if found]
+    many = means if len(means) > 1 else [us for found in host_us for us in found]
     if len(many) < _FEWEST_STEPS - 1:
         return _LEAST_SHARED
     spread = statistics.pstdev(many) / statistics.fmean(many)
     return min(max(spread, _LEAST_SHARED), _MOST)
+
+
+def _host_us(recorded: Recorded, steps: Collection[int] | None) -> list[float]:
+    """Return what the host itself took in each step in which it was not held up."""
+    marks = [s for s in recorded.steps if steps is None or s.number in steps]
+    starts = [mark.start_us for mark in marks]
+    sums = [0.0] * len(marks)
+    for time in host_times(recorded, steps):
+        at = bisect_right(starts, recorded.start_us[time.task]) - 1
+        if at >= 0 and time.stall is None:
+            sums[at] += time.us
+    return [us for us in sums if us > 0]

@@ -101,7 +101,7 @@ from perfc.passes.table_tiers import CACHE as USUAL_CACHE
 from perfc.passes.table_tiers import HBM, KERNELS, TIERS, in_tier, is_share
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.tensor_parallel import TensorParallel
-from perfc.passes.time_interval import TimeInterval
+from perfc.passes.time_interval import TimeInterval, interval_of, shared_effects
 from perfc.passes.timeline import (
     TIMELINE,
     TimeConstants,
@@ -241,6 +241,7 @@ __all__ = [
     "host_launches",
     "in_tier",
     "integers",
+    "interval_of",
     "is_share",
     "is_training_step",
     "kernel_numbers",
@@ -252,6 +253,7 @@ __all__ = [
     "print_analysis",
     "read_pipeline",
     "read_plan",
+    "shared_effects",
     "solve",
     "solve_contended",
     "task_mask",

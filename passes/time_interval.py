@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
 
 import attrs
@@ -80,12 +80,12 @@ class TimeInterval(Pass):
         host = _host(timeline, hosted, found)
         costs = ctx.get(KERNEL_COST, program)
         device = _device(timeline, costs, found)
-        shared = _shared_effects(timeline, path.time_s, duration_s, host, device)
+        shared = _moved_timeline(timeline, path.time_s, duration_s, host, device)
         on_path = np.zeros(len(duration_s), dtype=np.bool_)
         on_path[list(path.tasks)] = True
         host_own = _own_effects(host, duration_s, on_path)
         device_own = _own_effects(device, duration_s, on_path)
-        interval = _interval(path.time_s, shared, host_own, device_own)
+        interval = interval_of(path.time_s, shared, host_own, device_own)
         ctx.set(INTERVAL, program, interval)
 
 
@@ -110,8 +110,8 @@ class _Estimated:
 
 
 @attrs.frozen
-class _Effects:
-    """By how many seconds the errors that are shared move the time, each at least 0.
+class SharedEffects:
+    """By how many seconds the errors that are shared move a time, each at least 0.
 
     Attributes:
         host_up_s: Later, if the host is slower.
@@ -131,6 +131,9 @@ class _Own:
 
     up_s: float
     down_s: float
+
+
+_NONE = _Own(0.0, 0.0)
 
 
 def _host(
@@ -180,34 +183,47 @@ def _numbers(known: dict[T, int], items: Sequence[T]) -> Indices:
     return np.array([known.setdefault(i, len(known)) for i in items], dtype=np.intp)
 
 
-def _shared_effects(
+def _moved_timeline(
     timeline: Timeline,
     time_s: float,
     duration_s: Floats,
     host: _Estimated,
     device: _Estimated,
-) -> _Effects:
+) -> SharedEffects:
     host_sigma = _design_point(host, duration_s)
     device_sigma = _design_point(device, duration_s)
 
-    def moved(sigma: Floats) -> float:
+    def moved(host_z: float, device_z: float) -> float:
+        sigma = host_z * host_sigma + device_z * device_sigma
         if not sigma.any():
             return 0.0
-        moved_s: list[float] = (duration_s * np.exp(_Z * sigma)).tolist()
+        moved_s: list[float] = (duration_s * np.exp(sigma)).tolist()
         return max(solve(timeline, moved_s)[1]) - time_s
 
-    host_up, device_up = moved(host_sigma), moved(device_sigma)
-    # The time is a maximum of sums, so it is convex: what raising does not show,
+    return shared_effects(moved)
+
+
+def shared_effects(moved: Callable[[float, float], float]) -> SharedEffects:
+    """Return how errors that are shared move a time.
+
+    Args:
+        moved: By how many seconds the time changes if what all host times share is off
+            by so many sigmas, and what all device times share; it is asked five times
+            at most.
+
+    """
+    # A time is a maximum of sums, so it is convex: what raising does not show,
     # lowering does not show either.
-    host_down = -moved(-host_sigma) if host_up else 0.0
-    device_down = -moved(-device_sigma) if device_up else 0.0
+    host_up, device_up = max(moved(_Z, 0.0), 0.0), max(moved(0.0, _Z), 0.0)
+    host_down = max(-moved(-_Z, 0.0), 0.0) if host_up else 0.0
+    device_down = max(-moved(0.0, -_Z), 0.0) if device_up else 0.0
     if not (host_up or device_up):
-        return _Effects(0.0, 0.0, 0.0)
+        return SharedEffects(0.0, 0.0, 0.0)
     if not (host_up and device_up):
-        return _Effects(host_up, device_up, host_down + device_down)
-    both = -moved(-host_sigma - device_sigma)
+        return SharedEffects(host_up, device_up, host_down + device_down)
+    both = max(-moved(-_Z, -_Z), 0.0)
     down = max(math.hypot(host_down, device_down), both / math.sqrt(2))
-    return _Effects(host_up, device_up, min(down, both))
+    return SharedEffects(host_up, device_up, min(down, both))
 
 
 def _design_point(rows: _Estimated, duration_s: Floats) -> Floats:
@@ -235,7 +251,10 @@ def _own_effects(
     return _Own(math.sqrt(up @ up), math.sqrt(down @ down))
 
 
-def _interval(time_s: float, shared: _Effects, host: _Own, device: _Own) -> Interval:
+def interval_of(
+    time_s: float, shared: SharedEffects, host: _Own = _NONE, device: _Own = _NONE
+) -> Interval:
+    """Return the 90 % interval of a time above 0, effects added in quadrature."""
     up = [shared.host_up_s, host.up_s, shared.device_up_s, device.up_s]
     logs = [math.log1p(effect / time_s) for effect in up]
     down = [shared.down_s, host.down_s, device.down_s]

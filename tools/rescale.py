@@ -17,7 +17,13 @@ import attrs
 from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
 from perfc.ir import BUSY_KINDS, Diagnostic, Level, PerfcError
 from perfc.tools.collective_prices import SentPrice
-from perfc.tools.replay import Replayed, replay_alone
+from perfc.tools.replay import KernelSeconds, Replayed, replay_alone
+from perfc.tools.rescale_interval import (
+    Intervals,
+    find_intervals,
+    host_uncertainty,
+    own_seconds,
+)
 from perfc.tools.trace_ops import TraceOps
 from perfc.tools.trace_prices import (
     By,
@@ -26,9 +32,6 @@ from perfc.tools.trace_prices import (
     trace_prices,
 )
 from perfc.tools.typical_ops import SIGMA_OWN, SIGMA_SHARED, Typical, typical_ratios
-
-_Z = 1.6448536269514722
-"""95th percentile of the standard normal distribution."""
 
 
 class Method(enum.Enum):
@@ -76,15 +79,16 @@ class Rescaled:
     Attributes:
         target: The other GPU.
         scaled: Its device tasks there, by task.
-        replayed: The trace run again with them, and with them at the ends of the 90 %
-            interval of the device's time: expected, fast, slow.
+        replayed: The trace run again with them.
+        intervals: How far off its times may be.
         diagnostics: What is not rescaled, or not by a model.
 
     """
 
     target: Target
     scaled: Mapping[int, Scaled]
-    replayed: tuple[Replayed, Replayed, Replayed]
+    replayed: Replayed
+    intervals: Intervals
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -103,6 +107,8 @@ class Rescaling:
             on the other GPU.
         tf32: Whether convolutions of fp32 use TF32 on a GPU that has it, if the trace
             is of one that has not: PyTorch's default.
+        same_host: Whether the other GPUs are in the machine that the trace was measured
+            on; the GPU of the trace itself always is.
 
     """
 
@@ -113,6 +119,7 @@ class Rescaling:
     steps: Collection[int] | None = None
     contention: bool = True
     tf32: bool = True
+    same_host: bool = False
 
     def to(self, target: Target) -> Rescaled:
         """Return the trace on *target*.
@@ -123,22 +130,39 @@ class Rescaling:
         """
         there, typical = self._priced(target)
         scaled = dict(self._scaled(there, typical))
-        sigma = _sigma(self.ops, scaled)
-        replayed = tuple(
-            replay_alone(
-                [self.ops.recorded],
-                self.host,
-                self.steps,
-                [seconds],
-                contention=self.contention,
-                device=target.device,
-            )[0]
-            for seconds in (_moved(scaled, factor * sigma) for factor in (0, -_Z, _Z))
-        )
+        expected = self._run(target, _moved(scaled, 0.0))
+        intervals = self._intervals(target, scaled, expected)
         turned = there.turned + sum(one.turns_to_tf32 for one in typical.values())
         remarks = tuple(self._remarks(there, scaled, turned))
-        expected, fast, slow = replayed
-        return Rescaled(target, scaled, (expected, fast, slow), remarks)
+        return Rescaled(target, scaled, expected, intervals, remarks)
+
+    def _run(self, target: Target, seconds: KernelSeconds) -> Replayed:
+        (again,) = replay_alone(
+            [self.ops.recorded],
+            self.host,
+            self.steps,
+            [seconds],
+            contention=self.contention,
+            device=target.device,
+        )
+        return again
+
+    def _intervals(
+        self, target: Target, scaled: Mapping[int, Scaled], expected: Replayed
+    ) -> Intervals:
+        """Return them: errors of the host's times, and of the device's."""
+        recorded = self.ops.recorded
+        own_s = own_seconds(recorded, self.host)
+
+        def again(host_log: float, device_log: float) -> Replayed:
+            factor = math.exp(host_log)
+            host = {task: seconds * factor for task, seconds in own_s.items()}
+            return self._run(target, _moved(scaled, device_log) | host)
+
+        same = self.same_host or target.name == self.origin.target.name
+        unknown = host_uncertainty(recorded, self.host, same_host=same)
+        sigma = _sigma(self.ops, scaled)
+        return find_intervals(expected, unknown, sigma, again)
 
     def _priced(self, target: Target) -> tuple[TracePrices, dict[int, Typical]]:
         """Return prices there, and the ratios of typical ops."""

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from perfc.ir import Diagnostic
+from perfc.passes import Interval
 from perfc.tools.replay_report import diagnostic_json
 from perfc.tools.rescale import Method, Rescaled, Rescaling
 from perfc.tools.texts import columns_text
@@ -51,14 +52,18 @@ def rescale_json(
 
 
 def _target(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
-    expected, fast, slow = one.replayed
-    steps = zip(*(replayed.steps for replayed in one.replayed), strict=True)
+    expected, intervals = one.replayed, one.intervals
     return {
         "target": one.target.name,
         "measured_us": expected.measured_us,
         "predicted_us": expected.simulated_us,
-        "predicted_us_p05": fast.simulated_us,
-        "predicted_us_p95": slow.simulated_us,
+        **_ends_json(intervals.total),
+        "uncertainty": {
+            "session": intervals.host.session,
+            "machine": intervals.host.machine,
+            "device": intervals.device_sigma,
+            "device_share": intervals.total.device_share,
+        },
         "speedup": _speedup(expected.measured_us, expected.simulated_us),
         "gpu_active_us": expected.gpu_active_us,
         "methods": _methods(rescaling, one),
@@ -67,11 +72,17 @@ def _target(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
                 "name": step.name,
                 "measured_us": step.measured_us,
                 "predicted_us": step.simulated_us,
-                "predicted_us_p05": low.simulated_us,
-                "predicted_us_p95": high.simulated_us,
+                **_ends_json(interval),
             }
-            for step, low, high in steps
+            for step, interval in zip(expected.steps, intervals.steps, strict=True)
         ],
+    }
+
+
+def _ends_json(interval: Interval) -> dict[str, float]:
+    return {
+        "predicted_us_p05": interval.low_s * 1e6,
+        "predicted_us_p95": interval.high_s * 1e6,
     }
 
 
@@ -225,22 +236,18 @@ def _times_text(rescaling: Rescaling, found: Sequence[Rescaled]) -> str:
     header = ("target", "step", f"on {origin}", "predicted", "90 %", "speed-up")
     rows: list[tuple[str, ...]] = [header]
     for one in found:
-        expected, fast, slow = one.replayed
+        expected, intervals = one.replayed, one.intervals
         whole = (expected.measured_us, expected.simulated_us)
-        ends = (fast.simulated_us, slow.simulated_us)
-        rows.append((one.target.name, "all", *_cells(whole, ends)))
-        for step, low, high in zip(*(r.steps for r in one.replayed), strict=True):
+        rows.append((one.target.name, "all", *_cells(whole, intervals.total)))
+        for step, interval in zip(expected.steps, intervals.steps, strict=True):
             times = (step.measured_us, step.simulated_us)
-            step_ends = (low.simulated_us, high.simulated_us)
-            rows.append(("", step.name, *_cells(times, step_ends)))
+            rows.append(("", step.name, *_cells(times, interval)))
     return columns_text(rows)
 
 
-def _cells(
-    times_us: tuple[float, float], ends_us: tuple[float, float]
-) -> Iterator[str]:
+def _cells(times_us: tuple[float, float], interval: Interval) -> Iterator[str]:
     yield from (f"{us / 1e3:,.2f} ms" for us in times_us)
-    yield f"{ends_us[0] / 1e3:,.2f} to {ends_us[1] / 1e3:,.2f} ms"
+    yield f"{interval.low_s * 1e3:,.2f} to {interval.high_s * 1e3:,.2f} ms"
     speedup = _speedup(*times_us)
     yield "-" if speedup is None else f"{speedup:.2f}x"
 

@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     help="Host times of this profile; those of the trace if not given.",
 )
 @click.option(
+    "--same-host",
+    is_flag=True,
+    help="The GPU is in the machine that the trace was measured on, so that another "
+    "host is no part of the interval.",
+)
+@click.option(
     "--tf32/--no-tf32",
     default=True,
     show_default=True,
@@ -83,6 +89,7 @@ def rescale(  # noqa: PLR0913 - one argument per option
     origin: str | None,
     method: str,
     overheads: str | None,
+    same_host: bool,
     tf32: bool,
     steps: range | None,
     max_events: int,
@@ -124,7 +131,9 @@ def rescale(  # noqa: PLR0913 - one argument per option
     for target in targets:
         _check_kind(measured_on, target)
     here = trace_prices(ops, measured_on)
-    rescaling = Rescaling(ops, here, Method(method), host, steps, contention, tf32)
+    rescaling = Rescaling(
+        ops, here, Method(method), host, steps, contention, tf32, same_host
+    )
     found = [rescaling.to(target) for target in targets]
     if format_ == "json":
         write_result(rescale_json(rescaling, found, verbose=verbose), output)

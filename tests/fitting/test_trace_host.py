@@ -15,6 +15,7 @@ from perfc.fitting import (
     host_times,
     op_name,
     profile_text,
+    session_sigma,
 )
 from perfc.traces import Recorded, read_trace, record
 
@@ -206,3 +207,51 @@ def test_a_wait_for_work_of_before_the_trace_is_a_stall(tmp_path: Path) -> None:
 
     waits = {t.us: t.stall for t in times if t.name == "cudaDeviceSynchronize"}
     assert {15_000: Stall.UNSEEN, 5: None} == waits
+
+
+def _steps(*host_us: float, hold_up_us: float = 0.0) -> Made:
+    """Make steps of one op, which take the host so long."""
+    made = Made()
+    now = 0.0
+    for number, us in enumerate(host_us):
+        made.label(f"ProfilerStep#{number}", now, us)
+        made.op("aten::mm", now, us)
+        made.launch(now + us - 10, 4, now + us, 2)
+        if number == 1 and hold_up_us:
+            made.call("cudaMalloc", now + us + 1, hold_up_us)
+            now += hold_up_us + 2
+        now += us
+    return made
+
+
+def test_steps_tell_how_far_a_host_may_be_off(tmp_path: Path) -> None:
+    """That is how far the host times of steps differ, 0.1 at least."""
+    wide = session_sigma([_recorded(_steps(500, 1000, 500, 1000), tmp_path)])
+    narrow = session_sigma([_recorded(_steps(1000, 1001, 1000), tmp_path)])
+    one = session_sigma([_recorded(_steps(1000), tmp_path)])
+
+    assert wide == pytest.approx(1 / 3, rel=0.02)
+    assert 0.1 == narrow == one
+
+
+def test_only_the_steps_that_are_asked_for_tell(tmp_path: Path) -> None:
+    """Others may have been disturbed."""
+    found = _recorded(_steps(1000, 1000, 1000, 5000), tmp_path)
+
+    assert session_sigma([found]) > 0.5
+    assert 0.1 == session_sigma([found], [0, 1, 2])
+
+
+def test_a_host_that_was_held_up_is_not_another_host(tmp_path: Path) -> None:
+    """Memory from the driver, and other stalls, do not count."""
+    found = _recorded(_steps(1000, 1000, 1000, hold_up_us=5000), tmp_path)
+
+    assert 0.1 == session_sigma([found])
+
+
+def test_traces_tell_by_their_means(tmp_path: Path) -> None:
+    """Of several runs the steps of each count as one."""
+    slow = _recorded(_steps(1000, 1000), tmp_path)
+    fast = _recorded(_steps(250, 750), tmp_path)
+
+    assert session_sigma([slow, fast]) == pytest.approx(1 / 3, rel=0.02)

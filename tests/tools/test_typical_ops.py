@@ -75,14 +75,15 @@ def test_other_ops_without_sizes_go_by_waves(
 def test_typical_ones_keep_the_time_on_the_same_gpu(
     command: Command, tmp_path: Path
 ) -> None:
-    """And nothing is uncertain."""
+    """And nothing of the device is uncertain."""
     path = _without_sizes(tmp_path, "aten::mm", "volta_sgemm_128x64_nn", 3000)
 
     (one,) = command("rescale", path, "--to", "v100", "--format", "json").report[
         "targets"
     ]
 
-    assert one["predicted_us_p05"] == pytest.approx(one["predicted_us_p95"])
+    assert one["predicted_us"] == pytest.approx(one["measured_us"], rel=0.01)
+    assert 0 == one["uncertainty"]["device"]
 
 
 @pytest.mark.parametrize(

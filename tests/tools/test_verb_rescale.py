@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,11 @@ import pytest
 from tests.tools.command import Command
 from tests.tools.traced_ops import MIB, TracedOps
 from tests.traces.executed import Executed
+
+from perfc.costmodels import load_profile
+
+Z = 1.6448536269514722
+"""95th percentile of the standard normal distribution."""
 
 
 def _trace(tmp_path: Path, **header: object) -> str:
@@ -60,7 +66,7 @@ def test_a_trace_goes_to_several_gpus(command: Command, tmp_path: Path) -> None:
 def test_the_gpu_it_was_measured_on(
     command: Command, tmp_path: Path, method: str
 ) -> None:
-    """There it takes what it took, and nothing is uncertain."""
+    """There it takes what it took, and only the host may be otherwise another day."""
     path = _trace(tmp_path)
     replayed = command("replay", path, "--format", "json").report["traces"][0]
     options = ("--to", "v100", "--method", method, "--format", "json")
@@ -68,7 +74,10 @@ def test_the_gpu_it_was_measured_on(
     (one,) = command("rescale", path, *options).report["targets"]
 
     assert one["predicted_us"] == pytest.approx(replayed["simulated_us"])
-    assert one["predicted_us_p05"] == pytest.approx(one["predicted_us_p95"])
+    assert {"session": 0.1, "machine": 0, "device": 0, "device_share": 0} == one[
+        "uncertainty"
+    ]
+    assert one["predicted_us_p05"] < one["predicted_us"] < one["predicted_us_p95"]
 
 
 def test_kernels_are_multiplied_by_the_ratio_of_prices(
@@ -85,6 +94,79 @@ def test_kernels_are_multiplied_by_the_ratio_of_prices(
         factors.append(one["methods"]["model"]["predicted_us"] / dur_us)
 
     assert factors[0] == pytest.approx(factors[1])
+
+
+def _bound(tmp_path: Path, host_us: float, kernel_us: float) -> str:
+    """Return a trace of ops that take the host so long, and kernels the device."""
+    made = TracedOps()
+    for _ in range(10):
+        made.product(512, kernel_us)
+        made.at_us += host_us - 1000
+    return str(made.write(tmp_path / "t.json"))
+
+
+def test_a_host_that_decides_the_time_decides_the_interval(
+    command: Command, tmp_path: Path
+) -> None:
+    """Another GPU may be in another machine; `--same-host` says that it is not."""
+    path = _bound(tmp_path, 1000, 5)
+    options = ("--to", "a100", "--format", "json")
+    machine = load_profile("shared").sigma_shared
+
+    (other,) = command("rescale", path, *options).report["targets"]
+    (same,) = command("rescale", path, *options, "--same-host").report["targets"]
+
+    for one, sigma in ((other, math.hypot(0.1, machine)), (same, 0.1)):
+        slower = one["predicted_us_p95"] / one["predicted_us"]
+        faster = one["predicted_us_p05"] / one["predicted_us"]
+        assert slower == pytest.approx(math.exp(Z * sigma), rel=0.01)
+        assert faster == pytest.approx(math.exp(-Z * sigma), rel=0.01)
+        assert one["uncertainty"]["device_share"] < 0.01
+    assert 0 == same["uncertainty"]["machine"]
+
+
+def test_a_host_that_runs_ahead_adds_little(command: Command, tmp_path: Path) -> None:
+    """Where the device decides the time, it decides the interval, too."""
+    path = _bound(tmp_path, 200, 4000)
+    options = ("--to", "t4", "--format", "json")
+
+    (one,) = command("rescale", path, *options).report["targets"]
+
+    assert one["uncertainty"]["device_share"] > 0.95
+    assert one["predicted_us_p95"] / one["predicted_us"] == pytest.approx(
+        math.exp(Z * one["uncertainty"]["device"]), rel=0.05
+    )
+
+
+def test_a_profile_brings_its_own_uncertainty(command: Command, tmp_path: Path) -> None:
+    """Of a host that is named it is known how far its profile may be off."""
+    path = _bound(tmp_path, 1000, 5)
+    options = ("--to", "a100", "--format", "json", "--overheads", "lin-v100")
+
+    (one,) = command("rescale", path, *options).report["targets"]
+
+    assert {"session": 0, "machine": 0.1} == {
+        key: one["uncertainty"][key] for key in ("session", "machine")
+    }
+
+
+def test_steps_have_intervals(command: Command, tmp_path: Path) -> None:
+    """Each step lies within its own, which is as wide as that of them all."""
+    made = TracedOps()
+    for number in range(3):
+        made.made.label(f"ProfilerStep#{number}", 1000 * number, 1000)
+        made.product(512, 5)
+    path = str(made.write(tmp_path / "t.json"))
+
+    report = command("rescale", path, "--to", "a100", "--format", "json").report
+
+    (one,) = report["targets"]
+    widths = [
+        time["predicted_us_p95"] / time["predicted_us_p05"]
+        for time in (one, *one["steps"])
+    ]
+    assert 4 == len(widths)
+    assert widths == pytest.approx([widths[0]] * 4, rel=0.02)
 
 
 def test_another_host(command: Command, tmp_path: Path) -> None:
