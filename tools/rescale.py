@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 
 from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
-from perfc.ir import BUSY_KINDS, Diagnostic, Level, PerfcError
+from perfc.ir import BUSY_KINDS, Diagnostic, Level
 from perfc.tools.collective_prices import SentPrice
 from perfc.tools.replay import KernelSeconds, Replayed, replay_alone
 from perfc.tools.rescale_interval import (
@@ -29,6 +29,7 @@ from perfc.tools.trace_prices import (
     By,
     Price,
     TracePrices,
+    naming,
     trace_prices,
 )
 from perfc.tools.typical_ops import SIGMA_OWN, SIGMA_SHARED, Typical, typical_ratios
@@ -168,16 +169,13 @@ class Rescaling:
         """Return prices there, and the ratios of typical ops."""
         tf32 = self._changes_to_tf32(target)
         origin, by_model = self.origin.target, self.method is Method.MODEL
-        try:
-            there = trace_prices(self.ops, target, tf32_convolutions=tf32)
-            if not by_model or origin.name == target.name:
-                return there, {}
+        there = trace_prices(self.ops, target, tf32_convolutions=tf32)
+        if not by_model or origin.name == target.name:
+            return there, {}
+        with naming(self.ops, target):
             return there, typical_ratios(
                 self.ops, origin, target, tf32_convolutions=tf32
             )
-        except PerfcError as error:
-            msg = f"{self.ops.recorded.trace.file} on {target.name}: {error}"
-            raise PerfcError(msg) from error
 
     def _changes_to_tf32(self, target: Target) -> bool:
         """Whether cuDNN computes convolutions there in what it has not got here."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import attrs
 
@@ -118,6 +119,21 @@ def trace_prices(
         PerfcError: a kernel computes in a mode that the target has not.
 
     """
+    with naming(ops, target):
+        return _prices(ops, target, tf32_convolutions=tf32_convolutions)
+
+
+@contextmanager
+def naming(ops: TraceOps, target: Target) -> Generator[None]:
+    """Let errors name the trace, and the GPU that it is priced on."""
+    try:
+        yield
+    except PerfcError as error:
+        msg = f"{ops.recorded.trace.file} on {target.name}: {error}"
+        raise PerfcError(msg) from error
+
+
+def _prices(ops: TraceOps, target: Target, *, tf32_convolutions: bool) -> TracePrices:
     found = {**dict(_by_signature(ops, target)), **dict(_by_facts(ops, target))}
     reasons: dict[tuple[str, str], list[int]] = defaultdict(list)
     tf32 = [one.takes_tf32(convolutions=tf32_convolutions) for one in ops.launches]
@@ -236,7 +252,7 @@ def _by_signature(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
     try:
         yield from _one_by_one(kernels, target, By.MODEL)
     except PerfcError as error:
-        msg = f"{ops.recorded.trace.file}: a kernel that it states: {error}"
+        msg = f"a kernel that the trace states: {error}"
         raise PerfcError(msg) from error
 
 

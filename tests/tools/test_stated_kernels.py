@@ -154,4 +154,6 @@ def test_a_signature_that_no_model_can_price(command: Command, own: Path) -> Non
     outcome = command("replay", str(own), "--kernels", "predicted")
 
     assert (1, "") == (outcome.code, outcome.out)
-    assert outcome.error.startswith(f"{own}: a kernel that it states: ")
+    assert outcome.error.startswith(
+        f"{own} on v100-sxm2-16g: a kernel that the trace states: "
+    )

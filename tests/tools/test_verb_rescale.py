@@ -282,6 +282,28 @@ def test_a_gpu_without_the_types_of_the_trace(command: Command, tmp_path: Path) 
     assert "no math mode 'bf16'" in outcome.error
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rescale", "--from", "v100", "--to", "h100"),
+        ("replay", "--kernels", "predicted", "--target", "v100"),
+    ],
+)
+def test_a_gpu_that_cannot_have_run_the_trace(
+    command: Command, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """The line names trace and GPU, too, where the user says what it ran on."""
+    made = TracedOps()
+    types = ["c10::BFloat16"] * 2
+    made.op("aten::mm", [[512, 512]] * 2, [("gemm", 20)], types=types)
+    path = str(made.write(tmp_path / "t.json"))
+
+    outcome = command(words[0], path, *words[1:])
+
+    assert outcome.code == 1
+    assert outcome.error.startswith(f"{path} on v100-sxm2-16g: target v100-sxm2-16g ")
+
+
 def test_what_collectives_send_is_rescaled(command: Command, tmp_path: Path) -> None:
     """How long they wait for other ranks stays as measured."""
     made = TracedOps()
