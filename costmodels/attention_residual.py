@@ -35,6 +35,9 @@ ATTENTION_TYPE = "bf16"
 _TILES = (64, 128, 192)
 """Tiles of queries whose waves it sees, where one runs on an SM at a time, and two."""
 
+_AT_WAVES = (5, 8, 11)
+"""Where among the logarithms theirs are."""
+
 _HEIGHTS = (64, 128, 144, 192)
 """Tiles whose padding it sees."""
 
@@ -128,23 +131,19 @@ def _features(
     ceil, least, most = maths.ceil, maths.least, maths.most
     batch, heads, q_len, head_dim = sizes
     walks, sm_count = batch * heads, target.device.sm_count
-    amounts: list[Number] = [batch, heads, walks, q_len, seconds * 1e6]
-    waves: list[Number] = []
-    for tile in _TILES:
-        count = ceil(q_len / tile) * walks / sm_count
-        waves += (count, count * 0.5)
-    padded: list[Number] = [
-        ceil(q_len / height) * height / q_len for height in _HEIGHTS
-    ]
-    whole_waves: list[Number] = [ceil(wave) for wave in waves]
-    logs: list[Number] = maths.logs2(amounts + waves + whole_waves + padded)
-    at, number = len(amounts), len(waves)
-    full, whole = logs[at : at + number], logs[at + number : at + 2 * number]
-    found: list[Any] = logs[:at]
+    logs: list[Number] = [batch, heads, walks, q_len, seconds * 1e6]
+    waves: list[Number] = [ceil(q_len / tile) * walks / sm_count for tile in _TILES]
+    for wave in waves:
+        logs += (wave, ceil(wave), ceil(wave * 0.5))
+    for height in _HEIGHTS:
+        logs.append(ceil(q_len / height) * height / q_len)
+    logs = maths.logs2(logs)
+    found: list[Any] = logs[:5]
     found += (head_dim % 64 == 0, head_dim % 16 == 0)  # numbers with the rest
     # How empty the last wave is, how full all are, and what padding adds to tiles.
-    parts = zip(waves, whole, full, strict=True)
-    found += [(wave > 1) * (above - log) for wave, above, log in parts]
-    found += [least(most(log, -3.0), 3.0) for log in full]
-    found += logs[at + 2 * number :]
-    return found
+    full: list[Any] = []
+    for wave, at in zip(waves, _AT_WAVES, strict=True):
+        log, half = logs[at], logs[at] - 1.0
+        found += ((wave > 1) * (logs[at + 1] - log), (wave > 2) * (logs[at + 2] - half))  # noqa: PLR2004
+        full += (least(most(log, -3.0), 3.0), least(most(half, -3.0), 3.0))
+    return found + full + logs[-len(_HEIGHTS) :]

@@ -18,7 +18,6 @@ far off it is on sizes that it has not seen, networks say that lack those
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from operator import le
 from typing import Any
@@ -39,9 +38,6 @@ from perfc.costmodels.target import Target
 
 RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
 """Weights by target, type of the rows and layer."""
-
-_LOG2_6, _WARM = math.log2(6), 1.5 * math.log(2)
-"""From what of L2 on operands are warm, and how sharply they cool."""
 
 SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1
 """Of products that are corrected: on held-out (n, k) of A100, H100 and L40S."""
@@ -248,7 +244,7 @@ def _features(
     """Return numbers, and flags as they are: they become numbers with the rest."""
     per_l2, per_s, per_sm = target.once(_per_device)
     batch, m, n, k, moved, peak = size
-    width = batch * mean_width(size) * per_l2
+    width, held = batch * mean_width(size) * per_l2, moved * per_l2
     logs: list[Number] = maths.logs2(
         (
             m,
@@ -256,26 +252,27 @@ def _features(
             k,
             seconds * 1e6,
             batch,
-            moved * per_l2,
+            held,
             batch * m * n * k * 2 / peak / seconds,
             moved * per_s / seconds,
-            m * k * width,
-            k * n * width,
-            m * n * width,
         )
     )
-    found: list[Any] = [*logs[:5], transposed, *logs[5:8]]
-    held: Number = logs[5]
-    warm: list[Number] = [(held + _LOG2_6) * _WARM, (held + 1.0) * (2 * _WARM)]
-    sizes: list[Number] = logs[8:]
-    for each in sizes:
-        warm.append((each + _LOG2_6) * _WARM)  # noqa: PERF401 - types are lost in it
-    found += maths.tanhs(warm)
+    found: list[Any] = [*logs[:5], transposed, *logs[5:]]
+    found += (_cold(held * 6.0), _cold(held * held * 4.0))
+    found += (_cold(side * (width * 6.0)) for side in (m * k, k * n, m * n))
     found += _tiling(m, n, batch * per_sm, maths)
     # Up to so many rows libraries have kernels of their own.
     found += (m <= 1, m <= 4, m <= 8, m <= 16, m <= 32, m <= 64, m <= 128)  # noqa: PLR2004
     found += (m % 2 == 1, m % 16 == 0)
     return found
+
+
+def _cold(share: Number) -> Number:
+    """Return how little of what takes so much of L2 is warm, from -1 to 1.
+
+    As tanh of 1.5 times the logarithm, by exact operations.
+    """
+    return 1.0 - 2.0 / (share * share * share + 1.0)
 
 
 def _tiling(m: Number, n: Number, each: Number, maths: Maths[Number]) -> list[Number]:

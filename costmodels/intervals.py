@@ -24,6 +24,7 @@ from perfc.costmodels.attention_residual import is_measured
 from perfc.costmodels.attention_residual import measured_rows as measured_attention
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.gemm_residual import BEYOND, beyond_rows, is_beyond
+from perfc.costmodels.maths import FLOATS
 from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Estimate, Flags, Floats, KernelTable
 from perfc.costmodels.target import Target
@@ -61,7 +62,8 @@ def with_intervals(
     wider = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
     for name, rows in interval_rows(kernels, target):
         if (found := _of(known, name)) is not None:
-            factors = interval_sizes(estimate.seconds[rows], target) ** found[2]
+            sizes = interval_sizes(estimate.seconds[rows], target)
+            factors = np.exp(np.log(sizes) * found[2])
             factors *= wider[rows]
             shared[rows], own[rows] = found[0] * factors, found[1] * factors
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
@@ -111,7 +113,8 @@ def interval_of(
     if (found := stated(one.op, stored, batched)) is None:
         return None
     shared, own, power = found
-    factor = float(np.power(min(max(seconds * sizes_per_s, _LEAST), _MOST), power))
+    size = min(max(seconds * sizes_per_s, _LEAST), _MOST)
+    factor = FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
     if one.op == "gemm" and is_beyond(one, target):
         factor *= BEYOND
     return shared * factor, own * factor

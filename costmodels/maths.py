@@ -8,7 +8,9 @@ both take numpy's.
 
 from __future__ import annotations
 
+import functools
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -27,26 +29,24 @@ class Maths(Generic[Number]):
 
     ceil: Callable[[Number], Number]
     floor: Callable[[Number], Number]
-    log10: Callable[[Number], Number]
     log2: Callable[[Number], Number]
-    tanh: Callable[[Number], Number]
     power: Callable[[Number | float, Number | float], Number]
     least: Callable[[Number | float, Number | float], Number]
     most: Callable[[Number | float, Number | float], Number]
     flag: Callable[[Flags | bool], Number]
     """One for true, nought for false."""
-    hypot: Callable[[Number, Number], Number]
     where: Callable[[Flags | bool, Number | float, Number | float], Number]
     """The one where it is true, the other elsewhere."""
     any: Callable[[Number | Flags | bool], object]
     """Whether it is not nought, somewhere."""
     sqrt: Callable[[Number], Number]
+    cbrt: Callable[[Number], Number]
+    log: Callable[[Number], Number]
     log1p: Callable[[Number], Number]
     expm1: Callable[[Number], Number]
     exp: Callable[[Number], Number]
     logs2: Callable[[Sequence[Number]], list[Number]]
     """Logarithms of several."""
-    tanhs: Callable[[Sequence[Number]], list[Number]]
 
 
 def _one_where(
@@ -66,20 +66,33 @@ def _greater(one: float, other: float) -> float:
     return other if other > one else one
 
 
-def _of_one(function: np.ufunc) -> Callable[..., float]:
-    """Return numpy's function of numbers: the C library's has other last digits."""
+def _of_one(function: np.ufunc) -> Callable[[float], float]:
+    """Return numpy's function of a number: the C library's has other last digits."""
 
-    def of_one(*numbers: float) -> float:
-        return float(function(*numbers))
+    def of_one(number: float) -> float:
+        return float(function(number))
 
     return of_one
+
+
+def _power(base: float, exponent: float) -> float:
+    """Return the same of two, which takes numpy four times as long."""
+    return float(np.power(base, exponent))
+
+
+@functools.cache
+def _pack(count: int) -> Callable[..., bytes]:
+    """Return what writes so many numbers."""
+    return struct.Struct(f"{count}d").pack
 
 
 def _of_several(function: np.ufunc) -> Callable[[Sequence[float]], list[float]]:
     """Return the same of several numbers at a time, which takes as long as of one."""
 
     def of_several(numbers: Sequence[float]) -> list[float]:
-        found: list[float] = function(np.array(numbers)).tolist()
+        # Half the time that `np.array` takes.
+        packed = np.frombuffer(_pack(len(numbers))(*numbers))
+        found: list[float] = function(packed).tolist()
         return found
 
     return of_several
@@ -99,40 +112,36 @@ def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of
 ARRAYS: Maths[Floats] = Maths(
     ceil=np.ceil,
     floor=np.floor,
-    log10=np.log10,
     log2=np.log2,
-    tanh=np.tanh,
     power=np.power,
     least=np.minimum,
     most=np.maximum,
     flag=_flags,
-    hypot=np.hypot,
     where=np.where,
     any=np.any,
     sqrt=np.sqrt,
+    cbrt=np.cbrt,
+    log=np.log,
     log1p=np.log1p,
     expm1=np.expm1,
     exp=np.exp,
     logs2=_of_each(np.log2),
-    tanhs=_of_each(np.tanh),
 )
 FLOATS: Maths[float] = Maths(
     ceil=math.ceil,
     floor=math.floor,
-    log10=_of_one(np.log10),
     log2=_of_one(np.log2),
-    tanh=_of_one(np.tanh),
-    power=_of_one(np.power),
+    power=_power,
     least=_lesser,
     most=_greater,
     flag=float,
-    hypot=_of_one(np.hypot),
     where=_one_where,
     any=bool,
     sqrt=math.sqrt,
+    cbrt=_of_one(np.cbrt),
+    log=_of_one(np.log),
     log1p=_of_one(np.log1p),
     expm1=_of_one(np.expm1),
     exp=_of_one(np.exp),
     logs2=_of_several(np.log2),
-    tanhs=_of_several(np.tanh),
 )

@@ -15,13 +15,6 @@ from numpy.typing import NDArray
 from perfc.costmodels.protocol import Floats
 from perfc.costmodels.target import Target
 
-_TILE = 8
-"""Rows of each product that BLAS computes, filled up with nought.
-
-BLAS sums in another order when a matrix has other sides; of one size, it does with each
-row what it does with it alone. Products so small start no threads.
-"""
-
 _AT_ONCE = 256
 """Rows at a time, which stay in a CPU's cache."""
 
@@ -54,63 +47,51 @@ class Network:
     chip: tuple[str, int]
 
     @functools.cached_property
-    def _scaled(self) -> tuple[tuple[Weights, Weights], ...]:
-        """The layers, the first of which scales the features."""
+    def _rows(self) -> tuple[list[tuple[Weights, Weights]], Weights, float]:
+        """The layers for rows, the first of which scales the features; and the last.
+
+        Weights of shape (in, out), biases (out,); of the last (in,), and its bias.
+        """
         weights, bias = (part.astype(np.float64) for part in self.layers[0])
         weights /= self.scale[:, 0]
         bias -= weights @ self.mean
         first = (weights.astype(np.float32), bias.astype(np.float32))
-        return first, *self.layers[1:]
+        *layers, (last, last_bias) = (first, *self.layers[1:])
+        turned = [(np.ascontiguousarray(each.T), own[:, 0]) for each, own in layers]
+        return turned, last[0], float(last_bias[0, 0])
 
     def __call__(self, features: Floats | Weights) -> Floats:
         """Return the logarithm of measured / modelled, shape (rows,).
 
-        That of a row is the same, to the last bit, whatever the others are.
+        That of a row is the same, to the last bit, whatever the others are: BLAS sums
+        in another order when a matrix has other sides, so each row is a product of its
+        own, of a vector and a matrix. Those are so small that they start no threads.
         """
-        rows = features.shape[1]
-        found = np.empty(rows)
-        for at in range(0, rows, _AT_ONCE):
-            part = slice(at, at + _AT_ONCE)
-            found[part] = self._through(features[:, part])
+        rows = np.ascontiguousarray(features.T, np.float32)[:, np.newaxis]
+        found = np.empty(len(rows))
+        layers, last, last_bias = self._rows
+        for at in range(0, len(rows), _AT_ONCE):
+            values = rows[at : at + _AT_ONCE]
+            for weights, bias in layers:
+                values = values @ weights
+                values += bias
+                np.tanh(values, out=values)
+            found[at : at + _AT_ONCE] = (values @ last)[:, 0]
+        found += last_bias
         limited: Floats = np.clip(found, *self.limits)
         return limited
 
-    def _through(self, features: Floats | Weights) -> Floats:
-        width, rows = features.shape
-        tiles = -(-rows // _TILE)
-        filled = np.zeros((width, tiles * _TILE), dtype=np.float32)
-        filled[:, :rows] = features
-        tiled = filled.reshape(width, tiles, _TILE).swapaxes(0, 1)
-        found: Floats = self._layered(np.ascontiguousarray(tiled)).reshape(-1)
-        return found[:rows]
-
-    def _layered(self, at: Weights) -> Floats:
-        layers, last, last_bias = self._tiled
-        for weights, biases in layers:
-            at = weights @ at
-            at += biases
-            np.tanh(at, out=at)
-        return (last @ at).astype(np.float64) + last_bias
-
-    @functools.cached_property
-    def _tiled(self) -> tuple[list[tuple[Weights, Weights]], Weights, float]:
-        """The scaled layers with a bias for each row of a tile, and the last."""
-        *layers, (last, last_bias) = self._scaled
-        tiled = [(weights, np.repeat(bias, _TILE, axis=1)) for weights, bias in layers]
-        return tiled, last, float(last_bias[0, 0])
-
     def of_one(self, features: Sequence[float]) -> float:
         """Return the same of one row."""
-        tile = np.zeros((len(features), _TILE), dtype=np.float32)
         # Half the time that `np.array` takes.
-        tile[:, 0] = np.frombuffer(self._pack(*features), _SINGLE)
-        layers, last, last_bias = self._tiled
-        for weights, biases in layers:
-            tile = weights.dot(tile)
-            tile += biases
-            np.tanh(tile, tile)
+        values: Weights = np.frombuffer(self._pack(*features), _SINGLE)
+        layers, last, last_bias = self._rows
+        for weights, bias in layers:
+            values = values.dot(weights)
+            values += bias
+            np.tanh(values, values)
         low, high = self.limits
-        return min(max(float(last.dot(tile)[0, 0]) + last_bias, low), high)
+        return min(max(float(values.dot(last)) + last_bias, low), high)
 
     @functools.cached_property
     def _pack(self) -> Callable[..., bytes]:

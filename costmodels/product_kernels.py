@@ -28,9 +28,8 @@ _LEAST_DEPTH = 64
 
 _PARTIAL_BYTES = 8
 """A part of a split sum is written and read in fp32."""
-_SHORT_S, _DECADES = 1e-4, 2.0
-"""Products shorter than this run at the boost clock; after so many decades the clock
-is what the board sustains."""
+_SHORT_S = 1e-4
+"""Products shorter than this run at the boost clock."""
 
 
 _Work: TypeAlias = tuple[Number, ...]
@@ -241,11 +240,15 @@ def _missing(empty: Floats, steepness: Floats) -> Floats:
 
 
 def _risen(base: Number, exponent: float, maths: Maths[Number]) -> Number:
-    """Return a power: by products, which is soonest, for the usual exponents."""
+    """Return a power: by products and roots, which is soonest, for usual exponents."""
+    if exponent == 1.0:
+        return base
+    if exponent == 1.5:  # noqa: PLR2004
+        return base * maths.sqrt(base)
     if exponent in {3.0, 6.0}:
         cube = base * base * base
         return cube if exponent == 3.0 else cube * cube  # noqa: PLR2004
-    return base if exponent == 1.0 else maths.power(base, exponent)
+    return maths.power(base, exponent)
 
 
 def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
@@ -270,7 +273,14 @@ def _together(
     found: Candidate[Number], machine: Machine, maths: Maths[Number]
 ) -> Number:
     """Return what a kernel takes that computes, reads and loads at the same time."""
+    compute_s, memory_s, loads_s = found
     exponent = machine.parameters.overlap
+    if exponent == 6.0:  # noqa: PLR2004 - as all fits say; roots are soonest
+        compute_s = compute_s * compute_s * compute_s
+        memory_s = memory_s * memory_s * memory_s
+        loads_s = loads_s * loads_s * loads_s
+        squares = compute_s * compute_s + memory_s * memory_s + loads_s * loads_s
+        return maths.cbrt(maths.sqrt(squares))
     compute_s, memory_s, loads_s = (_risen(part, exponent, maths) for part in found)
     return maths.power(compute_s + memory_s + loads_s, 1 / exponent)
 
@@ -280,6 +290,8 @@ def _slowed(compute_s: Number, machine: Machine, maths: Maths[Number]) -> Number
     short, late = machine.short, machine.late
     if short == late == 1:
         return compute_s
-    longer = maths.most(compute_s, _SHORT_S) * (1 / _SHORT_S)
-    cooled = maths.power(longer, machine.cooling / _DECADES)
+    if not maths.any(compute_s > _SHORT_S):
+        return compute_s / short
+    longer = maths.log(maths.most(compute_s, _SHORT_S) * (1 / _SHORT_S))
+    cooled = maths.exp(longer * machine.cooling)
     return compute_s / (maths.most(cooled, late) * short)

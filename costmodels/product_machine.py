@@ -21,7 +21,9 @@ _SMALL_L2_BYTES = 8 << 20
 """L2 below which narrow reads of rows evict one another (V100, T4, Pascal)."""
 
 _WIDEST_LOADS = (128 + 256) / (128 * 256)
-_WARM_SQUARINGS = 3
+_DECADES = 2.0
+"""After so many from where it is short, a product's clock is what the board sustains.
+"""
 
 _STEEPNESS = 3.0
 
@@ -116,8 +118,8 @@ class Machine:
 
     @functools.cached_property
     def cooling(self) -> float:
-        """The power of its duration with which a product slows down in a decade."""
-        return math.log10(self.late)
+        """The power of its duration with which a long product slows down."""
+        return math.log10(self.late) / _DECADES
 
     @functools.cached_property
     def start_s(self) -> float:
@@ -230,8 +232,10 @@ class Machine:
         per_held, cold_s, warm_s, rereads = self._reads
         moved = size.bytes
         others = moved * per_held
-        for _ in range(_WARM_SQUARINGS):
-            others = others * others
+        # How steeply L2 loses them: with the eighth power.
+        others = others * others
+        others = others * others
+        others = others * others
         cold = others / (1 + others)
         if rereads:
             again = size.batch * (size.m * size.k) * mean_width(size)

@@ -13,17 +13,14 @@ from perfc.costmodels.nominal import as_known
 from perfc.costmodels.scattered import late_start_s, places_seconds
 from perfc.costmodels.target import Target
 
-MISS_STEEPNESS = 2.0
-"""How sharply the second read moves from L2 to memory."""
-
 LOAD_COLUMNS = 512
 """Elements that the 128 threads of PyTorch's layer norm load at once, four each."""
 
 LOADS = 4
 """What its loop is unrolled to."""
 
-IDLE_STEEPNESS = 4.0
-"""How sharply the clock rises with a kernel's duration."""
+_RISE_SQUARINGS = 2
+"""How sharply the clock rises with a kernel's duration: with its fourth power."""
 
 
 class Stream(NamedTuple, Generic[Number]):
@@ -87,9 +84,14 @@ def streaming_seconds(
         return started_s + moved_s
     busy_s = _busy_s(stream, kind, target, maths)
     if maths.any(busy_s) and maths.any(stream.idle):
-        at_boost_s = started_s + maths.hypot(moved_s, busy_s)
+        at_boost_s = started_s + _hypotenuse(moved_s, busy_s, maths)
         busy_s = busy_s * _idle_factor(at_boost_s, stream, kind, target, maths)
-    return started_s + maths.hypot(moved_s, busy_s)
+    return started_s + _hypotenuse(moved_s, busy_s, maths)
+
+
+def _hypotenuse(one: Number, other: Number, maths: Maths[Number]) -> Number:
+    """Return what takes so long of two that overlap in part, by exact operations."""
+    return maths.sqrt(one * one + other * other)
 
 
 def _reread_bytes(
@@ -102,7 +104,8 @@ def _reread_bytes(
     # Of more SMs than the GPU has, none need take rows that L2 cannot hold.
     most_rows = kind.rows_in_flight * as_known(target).device.sm_count
     in_flight = row_bytes * maths.least(rows, most_rows)
-    pressure = maths.power(in_flight / device.l2.capacity_bytes, MISS_STEEPNESS)
+    pressure = in_flight / device.l2.capacity_bytes
+    pressure = pressure * pressure  # how sharply reads move from L2 to memory
     missed = pressure / (1 + pressure)
     return (kind.rereads * stream.bytes_read * missed) * (1.0 - stream.held)
 
@@ -139,6 +142,9 @@ def _idle_factor(
     """
     device = target.device
     base_hz = device.base_clock_hz or device.sm_clock_hz
-    low = 1 / (1 + maths.power(seconds / kind.idle_s, IDLE_STEEPNESS))
+    risen = seconds / kind.idle_s
+    for _ in range(_RISE_SQUARINGS):
+        risen = risen * risen
+    low = 1 / (1 + risen)
     above = device.sm_clock_hz / base_hz - 1
     return 1 + kind.idle_slowdown * above * low * stream.idle
