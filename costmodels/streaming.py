@@ -136,7 +136,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
 )
 """By canonical op; `memcpy` is a copy inside the device, `triton_…` a generated kernel
 of a compiled graph: loops as elementwise kernels, rows held in registers as softmax,
-rows in blocks as layer norm, none of them fitted.
+rows in blocks as reductions, which read as they do, none of them fitted.
 
 Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memory gives,
 `fitted/memory.toml`. The others: round numbers near what single kernels do in Kineto

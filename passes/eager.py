@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from perfc.costmodels import System
+from perfc.costmodels import System, Target
 from perfc.ir import (
     BUILTIN_OPS,
     EMPTY,
@@ -139,6 +139,11 @@ class Tensor:
         return self.layout is Layout.CONTIGUOUS
 
 
+def _digest(gpu: Target | None) -> str:
+    """Return what tells a GPU from others: its sheet has a hundred fields."""
+    return "" if gpu is None else gpu.spec_sha256
+
+
 @attrs.frozen(cache_hash=True)
 class Settings:
     """What the rules assume of PyTorch and of the device.
@@ -159,6 +164,7 @@ class Settings:
         on_cpu: Whether the device is the host's own processor (`eager_cpu.py`).
         training: Whether the iteration has a backward pass, on a CPU.
         system: The nodes and the network around the device, if there are any.
+        gpu: Where TF32 is allowed, by whose prices cuDNN chooses between it and fp32.
 
     """
 
@@ -174,6 +180,7 @@ class Settings:
     on_cpu: bool = False
     training: bool = False
     system: System | None = None
+    gpu: Target | None = attrs.field(default=None, eq=_digest, repr=False)
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""

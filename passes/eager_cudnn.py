@@ -30,6 +30,7 @@ import attrs
 
 from perfc.costmodels import SIMT_MODES, launches_winograd
 from perfc.ir import AttrValue, Kernel, Record, Work
+from perfc.passes.cudnn_choice import soonest
 from perfc.passes.eager import (
     FROM_SCRATCH,
     MEMSET,
@@ -184,7 +185,19 @@ class Convolution:
         return less, tuple(n - half for n, half in zip(total, less, strict=True))
 
     def launches(self, phase: str, flops: int, *, alone: bool = False) -> list[Launch]:
-        """Launch the product and what is beside it; *alone*: the product only."""
+        """Launch the product and what is beside it; *alone*: the product only.
+
+        TF32 is allowed, not asked for: a convolution that fp32 does sooner is that.
+        """
+        found = self._launches(phase, flops, alone=alone)
+        gpu = self.site.settings.gpu
+        if gpu is None or self._math() != "tf32":
+            return found
+        settings = attrs.evolve(self.site.settings, fp32_products="fp32")
+        plain = attrs.evolve(self, site=attrs.evolve(self.site, settings=settings))
+        return soonest((found, plain._launches(phase, flops, alone=alone)), gpu)  # noqa: SLF001 - its own class
+
+    def _launches(self, phase: str, flops: int, *, alone: bool) -> list[Launch]:
         params = self.params()
         tensors = self._tensors(phase)
         read = tensors[0].nbytes + tensors[1].nbytes

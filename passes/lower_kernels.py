@@ -209,6 +209,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
         sm_count=as_known(target).device.sm_count,
         newer_than_volta=newer,
         on_cpu=device.synchronous,
+        gpu=as_known(target) if settings.fp32_products == "tf32" else None,
     )
 
 
