@@ -34,7 +34,7 @@ MODES = ("inference", "training")
 GPUS = [name for name in target_names() if load_target(name).device.runs_cuda]
 ALL = list(itertools.product(BATCHES, MODES, GPUS))
 
-FALLS = 0.99
+FALLS = 0.985
 """How far a time may fall with the batch: of few rows Inductor cuts a sum into parts,
 which cost a launch (`Reduction.num_splits`)."""
 
