@@ -15,7 +15,7 @@ from perfc.ir.budgets import (
 from perfc.ir.collector import paused_collector
 from perfc.ir.communicator_verifier import verify_communicators
 from perfc.ir.copying import bind_record, bound_copy
-from perfc.ir.core import Graph
+from perfc.ir.core import BUFFER, CONST, PARAM, Graph, Node, Replacement, Use, Value
 from perfc.ir.diagnostics import Diagnostic, Level
 from perfc.ir.dim_parser import parse_dim
 from perfc.ir.dims import (
@@ -66,7 +66,6 @@ from perfc.ir.launch import (
 )
 from perfc.ir.launch_printer import print_launches, print_program
 from perfc.ir.location import ACCUMULATE_GRAD, NOWHERE, Location
-from perfc.ir.node import BUFFER, CONST, PARAM, Node, Replacement, Use, Value
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.activation import KINDS as ACTIVATIONS

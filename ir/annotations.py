@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 
-from perfc.ir.core import Graph
+from perfc.ir.core import Graph, Node, Value
 from perfc.ir.launch import LaunchGraph
-from perfc.ir.node import Node, Value
 from perfc.ir.program import Program
 
 T = TypeVar("T")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from perfc.ir.core import Graph
+from perfc.ir.core import Graph, Node
 from perfc.ir.errors import VerifyError
-from perfc.ir.node import Node
 from perfc.ir.ops.collective import COLLECTIVES, communicator_ranks
 from perfc.ir.program import Program, RankClass
 

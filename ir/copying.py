@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir.core import Graph
+from perfc.ir.core import PARAM, Graph, Value
 from perfc.ir.dims import Dim, Expr, evaluate
-from perfc.ir.node import PARAM, Value
 from perfc.ir.record import AttrValue, Record
 from perfc.ir.types import TensorType
 

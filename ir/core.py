@@ -1,4 +1,4 @@
-"""The op graph: the owner of values and nodes.
+"""The op graph: values, nodes and their owner.
 
 Nodes and values have identity (`eq=False`) and are changed only through
 `Graph`, which keeps use lists true. Everything that hangs off them (types,
@@ -17,12 +17,57 @@ import attrs
 from perfc.ir.dims import Dim
 from perfc.ir.errors import VerifyError
 from perfc.ir.location import NOWHERE, Location
-from perfc.ir.node import PARAM, Node, Replacement, Use, Value
 from perfc.ir.record import EMPTY, AttrValue, Record
 from perfc.ir.types import TensorType
 
 MAX_NESTING = 40
 """Regions nested deeper than this are refused."""
+
+
+@attrs.define(eq=False)
+class Value:
+    """An SSA value: an input, a parameter, a state, or one result of one node."""
+
+    name: str
+    type: TensorType | None
+    producer: Node | None = attrs.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@attrs.frozen
+class Use:
+    """One operand slot."""
+
+    node: Node
+    index: int
+
+
+@attrs.define(eq=False)
+class Node:
+    """One op applied to values. Create it with `Graph.add`."""
+
+    op: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attributes: Record = EMPTY
+    regions: tuple[Graph, ...] = attrs.field(default=(), repr=False)
+    location: Location = NOWHERE
+
+    def __str__(self) -> str:
+        results = ", ".join(map(str, self.results))
+        return f"{results} = {self.op}" if results else self.op
+
+    @property
+    def name(self) -> str:
+        """What launches and reports call it: its first result, or itself."""
+        return self.results[0].name if self.results else self.location.name or self.op
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it does more than make results; others wait for a collective."""
+        return not self.results or any(map(self.attributes.get, ("in_place", "group")))
 
 
 @attrs.define(eq=False)
@@ -34,6 +79,10 @@ class _Nest:
     )
     regions: dict[Graph, None] = attrs.field(factory=dict["Graph", None])
     version: int = 0
+
+
+PARAM, BUFFER, CONST = "param", "buffer", "const"
+"""Kinds of parameters, as printed."""
 
 
 @attrs.define(eq=False)
@@ -406,3 +455,14 @@ def _regions_within(node: Node) -> Iterator[Graph]:
         yield region
         for inner in region:
             yield from _regions_within(inner)
+
+
+@attrs.frozen(eq=False)
+class Replacement:
+    """One new node that computes *result* of an old one; see `Graph.replace`."""
+
+    op: str
+    operands: tuple[Value, ...]
+    attributes: Record
+    result: Value
+    location: Location

@@ -14,12 +14,11 @@ import re
 
 from perfc.ir.budgets import spend
 from perfc.ir.collector import paused_collector
-from perfc.ir.core import Graph
+from perfc.ir.core import BUFFER, CONST, PARAM, Graph, Value
 from perfc.ir.dim_parser import parse_dims
 from perfc.ir.errors import ParseError, PerfcError
 from perfc.ir.launch_parser import parse_launches
 from perfc.ir.location import LOCATION_FIELDS, NOWHERE, Location
-from perfc.ir.node import BUFFER, CONST, PARAM, Value
 from perfc.ir.program import Program, RankClass, single
 from perfc.ir.reader import Reader
 from perfc.ir.record import EMPTY

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from perfc.ir.core import Graph
+from perfc.ir.core import PARAM, Graph, Node, Value
 from perfc.ir.location import LOCATION_FIELDS, NOWHERE, Location
-from perfc.ir.node import PARAM, Node, Value
 from perfc.ir.quoting import name_text, quote, word_text
 from perfc.ir.record import format_items
 from perfc.ir.types import TensorType

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from perfc.ir.core import Graph
+from perfc.ir.core import Graph, Node, Value
 from perfc.ir.errors import VerifyError
-from perfc.ir.node import Node, Value
 from perfc.ir.opdef import Abstract, OpRegistry
 from perfc.ir.types import TensorType
 

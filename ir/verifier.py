@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perfc.ir.core import Graph
+from perfc.ir.core import Graph, Node, Value
 from perfc.ir.errors import UnknownOpError, VerifyError
-from perfc.ir.node import Node, Value
 from perfc.ir.opdef import OpDef, OpRegistry
 from perfc.ir.printer import print_window
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 
 from perfc.passes import ConvertDtype
 
-if TYPE_CHECKING:
-    from perfc.tools.model import Model
+Loaded = TypeVar("Loaded")
 
 
 @attrs.frozen(eq=False)
-class Again:
+class Again(Generic[Loaded]):
     """A call that loaded a model.
 
     It holds what the model was made from, which other processes have not: pickled, it
@@ -27,11 +26,11 @@ class Again:
 
     """
 
-    load: Callable[..., Model]
+    load: Callable[..., Loaded]
     options: Mapping[str, Any]
     convert: Callable[[Mapping[str, Any], ConvertDtype], Mapping[str, Any]]
 
-    def converted(self, conversion: ConvertDtype, dims: Mapping[str, int]) -> Model:
+    def converted(self, conversion: ConvertDtype, dims: Mapping[str, int]) -> Loaded:
         """Load the model with a conversion, at these dimensions."""
         return self.load(**self.convert(self.options, conversion), dims=dims)
 

@@ -94,7 +94,7 @@ class Model:
     late: _Late | None = None
     dtype: str = ""
     recipe: _Recipe | None = None
-    again: Again | None = attrs.field(default=None, repr=False)
+    again: Again[Model] | None = attrs.field(default=None, repr=False)
 
     def changed(self, change: Change) -> Model | None:
         """Load the model once more, with other transforms.
