@@ -89,7 +89,13 @@ def _cuts(
     done_us = [0.0] * (len(graph) + 1)
     for task, kind in enumerate(graph.kind):
         issue = graph.issue[task]
-        if kind in BUSY_KINDS and issue >= 0 and _process(recorded, issue) == process:
+        # Work of a window without a call was issued before all that is in it.
+        own = (
+            recorded.trace.windowed
+            if issue < 0
+            else _process(recorded, issue) == process
+        )
+        if kind in BUSY_KINDS and own:
             done_us[issue + 1] = max(done_us[issue + 1], end_us[task])
     reached_us = list(accumulate(done_us, max))
     return [max(us, reached_us[task]) for task, us in zip(tasks, host_us, strict=True)]

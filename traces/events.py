@@ -296,6 +296,8 @@ class Trace:
         steps: Steps, in order.
         diagnostics: What is missing or was left out.
         delay_us: How much later it began than the trace that its times count from.
+        windowed: Whether it is a window of a longer trace: calls before it are left
+            out, of their work what still runs in it is there.
 
     """
 
@@ -311,6 +313,7 @@ class Trace:
     steps: Sequence[Step]
     diagnostics: tuple[Diagnostic, ...]
     delay_us: float = 0.0
+    windowed: bool = False
 
     @property
     def event_count(self) -> int:

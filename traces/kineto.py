@@ -335,6 +335,7 @@ class _Reading:
             self.syncs,
             sorted(self.steps, key=_start),
             tuple(self._diagnostics(file, skew)),
+            windowed=self.window is not None,
         )
 
     def _diagnostics(self, file: str, skew: float) -> list[Diagnostic]:
