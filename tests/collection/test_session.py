@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from perfc.ir import PerfcError
-from perfc.measure import DeviceFailedError
+from perfc.measure import Device, DeviceFailedError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 clock: Any = importlib.import_module("collection.clock")
@@ -265,3 +265,30 @@ def test_a_thread_of_the_parent_that_ends_does_not_end_a_run(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_gpu_without_a_sheet_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says under which name its rows are kept until there is a sheet."""
+    unknown = Device(
+        kind="cuda",
+        target="nvidia-x1000",
+        name="NVIDIA X1000",
+        driver="driver 1",
+        dtypes=("fp32",),
+        memory_bytes=1 << 30,
+        cache_bytes=1 << 20,
+    )
+
+    def opened(kind: str) -> Device:
+        return unknown
+
+    monkeypatch.setattr(session, "open_device", opened)
+    made = output.Output(tmp_path, "cuda")
+    made.open()
+    session.Session(made, "cuda", time.monotonic(), time.monotonic() + 30.0)
+    made.close()
+
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "no sheet of NVIDIA X1000: rows are of 'nvidia-x1000'" in line
