@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 import torch
 
-from perfc.ir import Record, Work
+from perfc.ir import Kernel, Record, Work
 from perfc.measure.call_work import work_of_call
 from perfc.measure.design import Point, Space
 from perfc.measure.device import Device
@@ -84,6 +84,16 @@ class Case:
         of_call = work_of_call(self.op, self.params, int(bytes_of(self.dtype)))
         if of_call is not None:
             return of_call
+        return self.kernel.work
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its signature, as that of a measured row.
+
+        Raises:
+            MeasurementError: rows have no such op, or not with these sizes.
+
+        """
         row = Measurement(
             target="",
             op=self.op,
@@ -93,7 +103,7 @@ class Case:
             timing="event",
             source="",
         )
-        return kernel_of(row).work
+        return kernel_of(row)
 
     def __str__(self) -> str:
         return textwrap.shorten(f"{self.op} {self.dtype} {self.params}", _SHOWN)

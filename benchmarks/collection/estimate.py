@@ -13,6 +13,7 @@ import attrs
 
 import perfc
 from collection import parts
+from collection.gpu import device_of
 from collection.parts import PARTS, Part, Shapes
 from collection.plan import PASSES, Planned, planned
 from perfc.costmodels import (
@@ -24,7 +25,7 @@ from perfc.costmodels import (
 )
 from perfc.ir import Kernel, UsageError
 from perfc.measure import Case, Device, Family, suite, times_of
-from perfc.measurements import Measurement, MeasurementError, kernel_of
+from perfc.measurements import MeasurementError
 
 _IMPORT_SECONDS = 10.0
 """PyTorch, a context of CUDA, the first kernels."""
@@ -54,8 +55,6 @@ _SHAPE_SECONDS = 3e-3
 
 _PROFILED_SHAPE_SECONDS = 0.01
 """Its share of a profiler's start."""
-
-_DTYPES = ("fp32", "fp16", "tf32", "bf16", "fp8")
 
 
 @attrs.frozen
@@ -104,7 +103,7 @@ def estimate(name: str, seconds: float) -> list[Line]:
     if not target.device.runs_cuda or target.device.synchronous:
         msg = f"--target {name}: expected a GPU that runs CUDA"
         raise UsageError(msg)
-    device = _device_of(target)
+    device = device_of(target)
     scale, spare = seconds / parts.WHOLE_SECONDS, 0.0
     lines: list[Line] = []
     for part in PARTS:
@@ -114,20 +113,6 @@ def estimate(name: str, seconds: float) -> list[Line]:
         lines.append(line)
     closing = parts.CLOSING_SECONDS * scale
     return [*lines, Line("archive", closing, closing, "")]
-
-
-def _device_of(target: Target) -> Device:
-    """Return the device as PyTorch would find it."""
-    gpu = target.device
-    return Device(
-        kind="cuda",
-        target=target.name,
-        name=gpu.name,
-        driver="",
-        dtypes=tuple(dtype for dtype in _DTYPES if dtype in gpu.flops_per_s),
-        memory_bytes=gpu.memory.usable_bytes,
-        cache_bytes=gpu.l2.capacity_bytes,
-    )
 
 
 def _line(part: Part, budget: float, target: Target, device: Device) -> Line:
@@ -209,7 +194,7 @@ def _prices(cases: Sequence[Case], target: Target) -> list[float]:
     kernels: dict[int, Kernel] = {}
     for index, case in enumerate(cases):
         with contextlib.suppress(MeasurementError):  # no op of measured rows
-            kernels[index] = kernel_of(_row(case))
+            kernels[index] = case.kernel
     table = KernelTable([*kernels.values()])
     priced = price_table(table, target, cost_models()).seconds.tolist()
     for index, one in zip(kernels, priced, strict=True):
@@ -232,15 +217,3 @@ def _seconds_of(one: float, sets: int, *, graph: bool) -> float:
     nodes = min(max(int(200e-6 / one), sets), 256)
     replay = nodes * one
     return timed + nodes * _NODE_SECONDS + min(max(5 * replay, 0.02), 11 * replay)
-
-
-def _row(case: Case) -> Measurement:
-    return Measurement(
-        target="",
-        op=case.op,
-        dtype=case.dtype,
-        params=case.params,
-        latency_us=0.0,
-        timing="graph",
-        source="",
-    )

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from collection.gpu import device_of
 from collection.plan import PASSES, Planned
 from collection.predicted import (
     INPUTS,
@@ -23,7 +24,7 @@ from collection.predicted import (
 from perfc.costmodels import Estimate, load_target
 from perfc.fitting.scores import Z90
 from perfc.ir import BUSY_KINDS, Kernel, Record
-from perfc.measure import Case, Device, Setting, find_subject
+from perfc.measure import Case, Setting, find_subject
 from perfc.passes import kernel_numbers, task_mask
 from perfc.tools import Model, Report, Results, analyze, load
 from perfc.tools.analyzer import conversions
@@ -125,24 +126,10 @@ def subject_on(setting: Planned, target: str) -> tuple[str, Record]:
         runtime=setting.runtime,
         inputs=INPUTS,
     )
-    return subject.name, subject.params_on(_device(target), asked)
+    return subject.name, subject.params_on(device_of(load_target(target)), asked)
 
 
 @functools.cache
-def _device(target: str) -> Device:
-    """Return a target as `perfc measure` sees the device."""
-    device = load_target(target).device
-    return Device(
-        kind="cuda",
-        target=target,
-        name=device.name,
-        driver="",
-        dtypes=(),
-        memory_bytes=int(device.memory.usable_bytes),
-        cache_bytes=0,
-    )
-
-
 def _report(name: str, params: Record, setting: Planned, target: str) -> Report:
     text = ",".join(f"{key}={value}" for key, value in params.items())
     what = (setting.batch, setting.mode, setting.optimizer, setting.dtype)

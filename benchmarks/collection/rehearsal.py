@@ -21,7 +21,6 @@ from torch.utils._pytree import tree_leaves
 
 from collection.plan import Planned
 from collection.probe import smallest
-from perfc.costmodels import load_target
 from perfc.measure import (
     DTYPES_OF_TENSORS,
     Case,
@@ -34,8 +33,6 @@ from perfc.measure import (
     open_device,
     suite,
 )
-
-_DTYPES = ("fp32", "fp16", "tf32", "bf16", "fp8")
 
 NEEDS_DRIVER: Mapping[str, Callable[[Case], bool]] = MappingProxyType(
     {
@@ -54,26 +51,6 @@ NEEDS_DRIVER: Mapping[str, Callable[[Case], bool]] = MappingProxyType(
 
 _READS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "unique")
 """Parts of the names of ops that wait for the device."""
-
-
-def device_of(name: str) -> Device:
-    """Return the GPU of a target as PyTorch would find it.
-
-    Raises:
-        PerfcError: there is no such target.
-
-    """
-    target = load_target(name)
-    gpu = target.device
-    return Device(
-        kind="cuda",
-        target=target.name,
-        name=gpu.name,
-        driver="",
-        dtypes=tuple(dtype for dtype in _DTYPES if dtype in gpu.flops_per_s),
-        memory_bytes=gpu.memory.usable_bytes,
-        cache_bytes=gpu.l2.capacity_bytes,
-    )
 
 
 class FakeTensors(Tensors):

@@ -7,7 +7,7 @@ import json
 import statistics
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,9 @@ class Session:
             return False
         finally:
             self._run.output.flushers.clear()
-            self.output.publish(self.manifest(final=True))
-            self.say(self._summary())
+            counts = self._counts()
+            self.output.publish(self.manifest() | counts)
+            self.say(self._summary(counts["rows"]))
 
     def _part(self, part: Part, end: float) -> bool:
         """Measure one part; return whether the device failed."""
@@ -151,8 +152,8 @@ class Session:
         with (self.output.scratch / _LOG).open("a", encoding="utf-8") as stream:
             stream.write(text + "\n")
 
-    def manifest(self, *, final: bool = False) -> dict[str, Any]:
-        """Return what the manifest says; counts of rows once a run is over."""
+    def manifest(self) -> dict[str, Any]:
+        """Return what the manifest says; counts of rows come once a run is over."""
         run = self._run
         this = {
             "seconds": round(time.monotonic() - self.begin, 1),
@@ -166,7 +167,6 @@ class Session:
             **self._machine,
             "kind": self.kind,
             "runs": [*self._before, this],
-            **(self._counts() if final else {}),
         }
 
     def _counts(self) -> dict[str, Any]:
@@ -191,8 +191,7 @@ class Session:
             "sm_clock_mhz": _spread(clocks),
         }
 
-    def _summary(self) -> str:
-        counts = self._counts()["rows"]
+    def _summary(self, counts: Mapping[str, int]) -> str:
         listed = ", ".join(f"{count} rows in {name}" for name, count in counts.items())
         failed = len(self._run.failures)
         return f"{listed or 'no rows'}; {failed} not measured; {self.output.folder}"

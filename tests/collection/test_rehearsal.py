@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from perfc.costmodels import load_target
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 plan: Any = importlib.import_module("collection.plan")
 rehearsal: Any = importlib.import_module("collection.rehearsal")
@@ -20,7 +22,8 @@ fakes_gpus = pytest.mark.skipif(
     not _CUDA.is_built(),
     reason="this PyTorch is built without CUDA: make rehearse takes one with it",
 )
-GPU = rehearsal.device_of("h100-sxm-80g")
+gpu: Any = importlib.import_module("collection.gpu")
+GPU = gpu.device_of(load_target("h100-sxm-80g"))
 CAPTURED = {p.model: p for p in plan.planned() if p.runtime == "cudagraph"}
 SMALL = {
     "dlrm-default": "dlrm-default:tables=2,rows=100,pooling=3",
