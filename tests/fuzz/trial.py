@@ -34,7 +34,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
 _SIGNED = frozenset({"error", "bias", "saved_us", "imbalance"})
 """Numbers of JSON that may be negative: differences."""
 
-TOLERANCE = {"slower": 0.01, "faster": 0.05}
+TOLERANCE = {"slower": 0.01, "faster": 0.015}
 """Of relations between two commands, as a share of the time: larger batches may do with
 fewer launches."""
 

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend
 
 from perfc.ir import PerfcError, UnsupportedModelError, UsageError
 from perfc.measure import (
+    ATTENTION,
     Clock,
     Setting,
     Trace,
@@ -27,6 +28,7 @@ from perfc.measure.failure import explained  # not public
 from perfc.measure.workload import Found  # not public
 from perfc.measurements import TEST, WORKLOADS, read_rows
 from perfc.tools.cli import main
+from perfc.tools.verb_measure import ATTENTION as ASKED  # not public
 
 _NO_COMPILER = "InvalidCxxCompiler: No working C++ compiler found"
 SMALL = "dlrm-ddp:tables=2,rows=50,dim=8"
@@ -156,6 +158,11 @@ def test_attention_as_it_was_asked_for(
     assert ["auto", "math"] == [row.attention for row in rows]
     assert [SDPBackend.MATH] in allowed
     assert "batch 2, inference, fp32, eager, math attention" == str(forced)
+
+
+def test_every_attention_can_be_asked_for() -> None:
+    """The command line, which imports no PyTorch, has the same names."""
+    assert ("auto", *ATTENTION) == ASKED
 
 
 def test_no_setting_begins_after_the_deadline(tmp_path: Path) -> None:
