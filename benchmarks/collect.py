@@ -1,8 +1,8 @@
 """Measure this machine within a time: one process, tables that are whole at any moment.
 
-    python benchmarks/collect.py --device cuda --out FOLDER --window --seconds 470
+    python benchmarks/collect.py --device cuda --out FOLDER --window --seconds 570
     python benchmarks/collect.py --device cuda --out FOLDER --probe --seconds 80
-    python benchmarks/collect.py --dry-run --target h100-sxm-80g --seconds 470
+    python benchmarks/collect.py --dry-run --target h100-sxm-80g --seconds 570
 
 FOLDER gets tables of kernels, host overheads, whole workloads, their launches and
 sustained loads, `manifest.json`, and two archives: eight files. It ends by its own
@@ -75,7 +75,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--device", choices=_DEVICES)
     parser.add_argument("--out", type=Path, metavar="FOLDER")
-    parser.add_argument("--seconds", type=_seconds, default=470.0, metavar="N")
+    parser.add_argument("--seconds", type=_seconds, default=570.0, metavar="N")
     parser.add_argument("--target", default="h100-sxm-80g", help="of --dry-run")
     options = parser.parse_args(arguments)
     if not options.dry_run and (options.device is None or options.out is None):

@@ -47,7 +47,8 @@ class WorkloadRun:
         path: The table; rows that it has are kept and not measured again.
         iterations: How many are timed, if there is time.
         seconds: For the timed iterations of a row.
-        profiled: How many more run under the profiler, if there is time.
+        profiled: How many more run under the profiler, if there is time; with none,
+            rows do not say how long the GPU was busy.
         keep: Takes each row and its Kineto trace.
         deadline: On the clock of `time.monotonic`: no setting begins after it.
         skipped: Settings that could not be run, and why.
@@ -150,9 +151,13 @@ class WorkloadRun:
             return
         row = self._row(setting, found)
         self._writer.append([row])
-        if self.keep is not None:
+        if self.keep is not None and found.trace is not None:
             self.keep(row, found.trace)
-        blind = self.device.is_cuda and row.gpu_active_us is None
+        blind = (
+            self.device.is_cuda
+            and found.trace is not None
+            and row.gpu_active_us is None
+        )
         say(
             f"{row.model}, {setting}: {row.time_us:,.0f} us "
             f"({row.p10_us:,.0f} to {row.p90_us:,.0f}, {row.n} iterations)"
@@ -170,10 +175,16 @@ class WorkloadRun:
                 samples = iteration.timed(self.iterations, self.seconds)
             clock = self._clocks.read()
             peak, reserved = self._memory(iteration)
-            budget = self.seconds * _PROFILED_SHARE / percentiles(samples)[0] * US
-            count = max(1, min(self.profiled, int(budget)))
-            trace = trace_of(iteration, self.device, count)
+            trace = self._trace(iteration, percentiles(samples)[0])
         return Found(samples, peak, reserved, clock, trace)
+
+    def _trace(self, iteration: Iteration, one_us: float) -> Trace | None:
+        """Profile further iterations, of *one_us* each."""
+        if not self.profiled:
+            return None
+        budget = self.seconds * _PROFILED_SHARE / one_us * US
+        count = max(1, min(self.profiled, int(budget)))
+        return trace_of(iteration, self.device, count)
 
     def _memory(self, iteration: Iteration) -> tuple[int, int | None]:
         """Return the peak of what tensors take, and of what the allocator holds."""
@@ -228,7 +239,7 @@ class Found:
         peak_bytes: Most bytes of tensors at a time.
         reserved_bytes: Most that the allocator held; None on a CPU.
         clock: The device's clock at the end.
-        trace: Of further iterations, under the profiler.
+        trace: Of further iterations, under the profiler, if there were any.
 
     """
 
@@ -236,12 +247,12 @@ class Found:
     peak_bytes: int
     reserved_bytes: int | None
     clock: Clock
-    trace: Trace
+    trace: Trace | None
 
     @property
     def gpu_active_us(self) -> float | None:
         """How long the GPU was busy; None on a CPU, and where no kernel was seen."""
-        return self.trace.active_us() or None
+        return (self.trace.active_us() or None) if self.trace else None
 
 
 def _key(row: WorkloadMeasurement) -> Key:

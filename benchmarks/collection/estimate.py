@@ -84,11 +84,11 @@ def print_estimate(target: str, seconds: float) -> None:
 
     """
     lines = estimate(target, seconds)
-    print(f"{'part':<18}{'budget, s':>10}{'used, s':>9}  rows")
+    print(f"{'part':<22}{'budget, s':>10}{'used, s':>9}  rows")
     for line in lines:
-        print(f"{line.part:<18}{line.budget:>10.0f}{line.seconds:>9.0f}  {line.rows}")
+        print(f"{line.part:<22}{line.budget:>10.0f}{line.seconds:>9.0f}  {line.rows}")
     total = sum(line.seconds for line in lines)
-    print(f"{'together':<18}{seconds:>10.0f}{total:>9.0f}")
+    print(f"{'together':<22}{seconds:>10.0f}{total:>9.0f}")
 
 
 def estimate(name: str, seconds: float) -> list[Line]:
@@ -120,17 +120,26 @@ def _line(part: Part, budget: float, target: Target, device: Device) -> Line:
     if isinstance(shapes, Shapes):
         return _of_shapes(part.name, shapes, budget, target, device)
     if part.measure is parts.workloads:
-        return _of_workloads(part.name, budget, target)
+        return _of_workloads(part.name, budget, target, planned())
+    if part.measure is parts.unprofiled:
+        eager = [setting for setting in planned() if setting.runtime == "eager"]
+        return _of_workloads(part.name, budget, target, eager, profiled=0)
     if part.measure is parts.floors:
         return Line(part.name, budget, min(budget, _IMPORT_SECONDS + 5), "12 floors")
     return Line(part.name, budget, budget, "")
 
 
-def _of_workloads(name: str, budget: float, target: Target) -> Line:
-    used, models, settings = 0.0, set[str](), planned()
+def _of_workloads(
+    name: str,
+    budget: float,
+    target: Target,
+    settings: Sequence[Planned],
+    profiled: int = parts.PROFILED,
+) -> Line:
+    used, models = 0.0, set[str]()
     done: list[Planned] = []
     for setting in settings:
-        seconds = workload_seconds(setting, target)
+        seconds = workload_seconds(setting, target, profiled)
         if used + seconds > budget:
             break
         used += seconds
@@ -140,7 +149,9 @@ def _of_workloads(name: str, budget: float, target: Target) -> Line:
     return Line(name, budget, used, rows)
 
 
-def workload_seconds(setting: Planned, target: Target) -> float:
+def workload_seconds(
+    setting: Planned, target: Target, profiled: int = parts.PROFILED
+) -> float:
     """Return what the row of a setting takes, its trace included."""
     model = perfc.load(
         setting.model,
@@ -150,13 +161,16 @@ def workload_seconds(setting: Planned, target: Target) -> float:
     )
     report = perfc.analyze(model, target, runtime=setting.runtime, passes=PASSES)
     one = report.time_us * 1e-6
-    timed = parts.WARM_UP + min(parts.ITERATIONS, parts.WORKLOAD_SECONDS / one)
-    iterations = timed + parts.PROFILED + _PROFILER_ITERATIONS
-    fixed = _MODEL_SECONDS + _PROFILER_SECONDS
+    budget = parts.WORKLOAD_SECONDS if profiled else parts.UNPROFILED_SECONDS
+    timed = parts.WARM_UP + min(parts.ITERATIONS, budget / one)
+    iterations, fixed = timed, _MODEL_SECONDS
+    if profiled:
+        iterations += profiled + _PROFILER_ITERATIONS
+        fixed += _PROFILER_SECONDS
     if setting.runtime == "cudagraph":
         iterations += _CAPTURE_ITERATIONS
         fixed += _CAPTURE_SECONDS
-    events = parts.PROFILED * _EVENTS * int(report.summary["launches"])
+    events = profiled * _EVENTS * int(report.summary["launches"])
     return fixed + iterations * one + events * _EVENT_SECONDS
 
 
