@@ -23,7 +23,7 @@ it is `fused`, or left out, tables stay in the tier that `place-embeddings` has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -241,9 +241,10 @@ class _PlanFile:
             msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'
             self._refuse(msg)
         found: dict[str, object] = {}
+        of_model = frozenset(names)
         for module, tables in modules.items():
             for name, entry in _fields(tables).items():
-                known = _known_as(module, name, names)
+                known = _known_as(module, name, of_model)
                 if known in found:
                     self._refuse(f"table {known!r} is said twice")
                 found[known] = entry
@@ -339,7 +340,7 @@ class _PlanFile:
         raise PerfcError(msg)
 
 
-def _known_as(module: str, name: str, names: Sequence[str]) -> str:
+def _known_as(module: str, name: str, names: Collection[str]) -> str:
     """Return what the model calls a table: with its module or without."""
     parts = module.split(".")
     longer = (".".join((*parts[n:], name)) for n in range(len(parts)))

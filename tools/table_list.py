@@ -14,6 +14,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -38,8 +39,8 @@ _TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 _LARGEST = 2**40
 """Rows, columns and lookups are fewer than so many."""
 
-_MOST_ALIKE = 100_000
-"""Tables that one entry may stand for."""
+_MOST_TABLES = 4_000
+"""A search prices each of a list several times: some milliseconds a table."""
 
 
 @attrs.frozen(kw_only=True)
@@ -180,7 +181,10 @@ class _Reader:
         if not isinstance(listed, list) or not listed:
             self._refuse(f"'tables' of {name!r} is no list with tables in it")
         entries = cast("list[object]", listed)
-        found = [t for n, e in enumerate(entries) for t in self._tables(n, e)]
+        tables = (t for n, e in enumerate(entries) for t in self._tables(n, e))
+        found = [*islice(tables, _MOST_TABLES + 1)]
+        if len(found) > _MOST_TABLES:
+            self._refuse(f"more than {_MOST_TABLES:,} tables, with their counts")
         name_of_most, times = Counter(t.name for t in found).most_common(1)[0]
         if times > 1:
             self._refuse(f"{times} tables are called {name_of_most!r}")
@@ -200,10 +204,6 @@ class _Reader:
         if not isinstance(name, str) or not name:
             self._refuse(f"{where}: its name is {name!r}")
         count = int(self._number(fields.get("count", 1), f"{where}: count", least=1))
-        if count > _MOST_ALIKE:
-            self._refuse(
-                f"{where}: count is {count:,}, expected {_MOST_ALIKE:,} at most"
-            )
         pooling = fields.get("pooling", fields.get("hotness", 1))
         popularity = fields.get("popularity", "")
         if not isinstance(popularity, str):

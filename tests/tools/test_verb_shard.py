@@ -286,8 +286,13 @@ def test_a_plan_that_is_too_full(command: Command, tmp_path: Path) -> None:
         ('{"tables": [{"rows": 9, "dim": 4, "dtype": "int4"}]}', 1, "dtype 'int4'"),
         ('{"tables": [{"rows": 9, "dim": 4}]}', 2, "says no batch; add --batch N"),
         ('{"tables": [{"rows": 9, "dim": 4}], "batch": 0}', 1, "batch is 0"),
-        ('{"tables": [{"rows": 9, "dim": 4, "count": 1e9}]}', 1, "expected 100,000 at"),
+        ('{"tables": [{"rows": 9, "dim": 4, "count": 1e9}]}', 1, "more than 4,000 tables"),
         (json.dumps({"tables": [ROW, ROW]}), 1, "2 tables are called 'a'"),
+        (
+            json.dumps({"tables": [{**ROW, "count": 3000}, {**ROW, "count": 1001}]}),
+            1,
+            "more than 4,000 tables, with their counts",
+        ),
         ('{"a": {"tables": []}, "b": {"tables": []}}', 2, "say which as"),
     ],
 )
