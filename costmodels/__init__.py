@@ -10,6 +10,7 @@ from perfc.costmodels.attention_residual import (
 )
 from perfc.costmodels.batch_norm import BATCH_NORM
 from perfc.costmodels.bound import lower_bound
+from perfc.costmodels.calibrated import log_factors
 from perfc.costmodels.calibration import PROFILE_SCHEMA
 from perfc.costmodels.catalog import is_path, system_names, target_names
 from perfc.costmodels.collective import (
@@ -31,7 +32,7 @@ from perfc.costmodels.collective_share import (
     CollectiveShares,
     collective_shares,
 )
-from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_sizes import Collectives
 from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import collective_seconds, node_rate
 from perfc.costmodels.columns import ColumnTable, KernelColumns
@@ -97,6 +98,7 @@ from perfc.costmodels.measured import (
     measured_kernel,
     measured_signature,
 )
+from perfc.costmodels.measured_collectives import COLLECTIVES
 from perfc.costmodels.measured_rows import MeasuredKernel, MeasuredKernels, Signature
 from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.models import cost_models, find_cost_models
@@ -347,6 +349,7 @@ __all__ = [
     "left_out_one_by_one",
     "load_profile",
     "load_target",
+    "log_factors",
     "look_ahead",
     "lower_bound",
     "lru_miss_share",

@@ -32,9 +32,9 @@ from typing import cast
 
 import attrs
 
-from perfc.costmodels.collective_rows import CollectiveRows, collective_rows_of
 from perfc.costmodels.family import FORWARD, Family
 from perfc.costmodels.kernel_fit import KernelFit
+from perfc.costmodels.measured_collectives import MeasuredCollective
 from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.measured_section import measured_kernels, measured_problems
 from perfc.costmodels.near_rows import NO_WORD, NearRows
@@ -80,7 +80,7 @@ class Calibration:
     fields: Mapping[str, FieldValue] = attrs.field(hash=False)
     fits: tuple[KernelFit, ...]
     measured: MeasuredKernels
-    collectives: CollectiveRows | None
+    collectives: tuple[MeasuredCollective, ...]
     source: str
     has_host: bool
 
@@ -180,7 +180,7 @@ def _collective_problems(entry: object) -> Iterator[str]:
         yield f"collectives is {text}, expected a table of rows"
         return
     try:
-        collective_rows_of(map(str, listed))
+        [*map(MeasuredCollective.parse, map(str, listed))]
     except ValueError as error:
         yield (
             f"collectives.rows has {shown(str(error))}, expected 'op dtype bytes ranks "
@@ -188,10 +188,9 @@ def _collective_problems(entry: object) -> Iterator[str]:
         )
 
 
-def _collectives(entry: object) -> CollectiveRows | None:
-    if entry is None:
-        return None
-    return collective_rows_of(cast("Mapping[str, list[str]]", entry)["rows"])
+def _collectives(entry: object) -> tuple[MeasuredCollective, ...]:
+    rows = cast("Mapping[str, list[str]]", entry)["rows"] if entry is not None else []
+    return tuple(map(MeasuredCollective.parse, rows))
 
 
 def _shown(value: object) -> str:

@@ -10,8 +10,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.collective_rows import CollectiveRows, collective_rows_of
-from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_rows import (
+    CollectiveRows,
+    collective_rows,
+    collective_rows_of,
+)
+from perfc.costmodels.collective_sizes import Collectives
 from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import (
     LEAST_ACROSS,
@@ -20,12 +24,18 @@ from perfc.costmodels.collective_time import (
 )
 from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.links import Links
-from perfc.costmodels.protocol import Estimate, Floats, KernelTable, Provenance
+from perfc.costmodels.measured_collectives import COLLECTIVES
+from perfc.costmodels.protocol import (
+    SOFTWARE,
+    Estimate,
+    Floats,
+    KernelTable,
+    Provenance,
+)
 from perfc.costmodels.sheet import load_target
 from perfc.costmodels.system import PCIE, System
 from perfc.costmodels.system_sheet import assumed_system, usual_topology
 from perfc.costmodels.target import Target
-from perfc.costmodels.timing import SOFTWARE
 from perfc.ir import PerfcError
 
 FILE = "collectives"
@@ -156,8 +166,8 @@ class CollectiveModel:
                 known[part] |= one.rows.covers(asked)
                 seen[part] = told[part] = True
                 far[part] = one.far(asked)
-        mine = target.collectives if self.measured else None
-        if mine is not None:
+        if self.measured and target.collectives:
+            mine = collective_rows(target.collectives)
             # Held once: times that a profile changes rise already. Its few rows are no
             # more than a hint where they do not lie.
             factor_of = mine.log_factor if told.any() else mine.rising_log_factor

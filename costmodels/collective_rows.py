@@ -16,18 +16,19 @@ followed where they lie. A profile and the fitted file hold weights, not times.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.collective_sizes import COLLECTIVES, Collectives
+from perfc.costmodels.collective_sizes import Collectives
 from perfc.costmodels.collective_terms import CollectiveParameters
 from perfc.costmodels.collective_time import (
     collective_seconds,
 )
 from perfc.costmodels.links import Links
+from perfc.costmodels.measured_collectives import MeasuredCollective
 from perfc.costmodels.protocol import Floats
 from perfc.costmodels.rising import rising
 
@@ -63,7 +64,6 @@ likeliest, rounded."""
 _NUDGE = 1.02
 
 Matrix = NDArray[np.float64]
-_FIELDS = 7
 
 
 @attrs.frozen(eq=False)
@@ -166,16 +166,16 @@ class CollectiveRows:
             found |= near & _on_curve(c, self.rows, curve)
         return found
 
-    def texts(self) -> list[str]:
-        """Return the rows as a file holds them: see `collective_rows_of`."""
+    def measured(self) -> tuple[MeasuredCollective, ...]:
+        """Return the rows one by one."""
         r = self.rows
         columns = (r.op, r.dtype, r.bytes, r.ranks, r.nodes, r.per_node, self.weights)
-        return [
-            f"{op} {dtype} {size:.0f} {ranks:.0f} {nodes:.0f} {each:g} {weight:.5g}"
-            for op, dtype, size, ranks, nodes, each, weight in zip(
-                *columns, strict=True
-            )
-        ]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return tuple(MeasuredCollective(*row) for row in rows)
+
+    def texts(self) -> list[str]:
+        """Return the rows as a file holds them: see `collective_rows_of`."""
+        return [*map(str, self.measured())]
 
 
 @functools.lru_cache(maxsize=64)
@@ -227,6 +227,17 @@ def _on_curve(
     return found
 
 
+@functools.lru_cache(maxsize=64)
+def collective_rows(measured: tuple[MeasuredCollective, ...]) -> CollectiveRows:
+    """Return rows as columns."""
+    op, dtype, sizes, ranks, nodes, each, weights = zip(
+        *map(attrs.astuple, measured), strict=True
+    )
+    columns = (np.array(cells, np.float64) for cells in (sizes, ranks, nodes, each))
+    texts = np.array(op, np.str_), np.array(dtype, np.str_)
+    return CollectiveRows(Collectives(*texts, *columns), np.array(weights, np.float64))
+
+
 def collective_rows_of(texts: Iterable[str]) -> CollectiveRows:
     """Return rows written as `op dtype bytes ranks nodes per_node weight`.
 
@@ -234,26 +245,7 @@ def collective_rows_of(texts: Iterable[str]) -> CollectiveRows:
         ValueError: a row is not of this form.
 
     """
-    cells = [text.split() for text in texts]
-    for row in cells:
-        if len(row) != _FIELDS or row[0] not in COLLECTIVES:
-            raise ValueError(" ".join(row))
-    numbers = np.array([[float(n) for n in row[2:]] for row in cells]).reshape(-1, 5)
-    if not np.isfinite(numbers).all() or (numbers[:, :4] <= 0).any():
-        raise ValueError("a size that cannot be")  # noqa: EM101, TRY003 - the caller says where
-    sizes, ranks, nodes, each, weights = numbers.T
-    words: Sequence[Sequence[str]] = [row[:2] for row in cells]
-    return CollectiveRows(
-        Collectives(
-            np.array([op for op, _ in words], dtype=np.str_),
-            np.array([dtype for _, dtype in words], dtype=np.str_),
-            sizes,
-            ranks,
-            nodes,
-            each,
-        ),
-        weights,
-    )
+    return collective_rows(tuple(map(MeasuredCollective.parse, texts)))
 
 
 _ROUNDS = 4

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 import numpy as np
 
+from perfc.costmodels.measured_collectives import COLLECTIVES, RING
 from perfc.costmodels.protocol import Flags, Floats, Indices, KernelTable, Texts
-
-RING, EXCHANGE = "ring", "exchange"
-
-COLLECTIVES: Mapping[str, str] = {
-    "all_reduce": RING,
-    "all_gather": RING,
-    "reduce_scatter": RING,
-    "broadcast": RING,
-    "all_to_all": EXCHANGE,
-    "send_recv": EXCHANGE,
-}
-"""Ops that all members of a communicator run, and how their bytes go."""
 
 NVLS_RANKS = 5
 """Members from which an all-reduce goes through the switch: eight do, four do not."""

@@ -3,7 +3,7 @@
 A profile has one entry for each family of kernels that it was fitted on: an op in one
 dtype and phase, or one kind of it. A cost model that knows the names of an entry's
 coefficients takes them in place of its shipped constants; one that does not is
-corrected: `start_us` and `scale` times what it says (`select.py`).
+corrected: `start_us` and `scale` times what it says (`calibrated.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
-from perfc.costmodels.cpu_rows import shipped_rows
 from perfc.costmodels.family import Family, family_of
-from perfc.costmodels.near_rows import MOST, NearRows
+from perfc.costmodels.near_rows import NearRows
 from perfc.ir import Kernel
 
 START, SCALE = "start_us", "scale"
@@ -74,30 +71,7 @@ class KernelFits:
         known = map(self.by_family.get, family_of(kernel).wider)
         return next((fit for fit in known if fit is not None), None)
 
-    def log_factors(self, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
-        """Return ln(measured / modelled) as rows near each kernel have it."""
-        found = np.zeros(len(kernels))
-        for fit, rows in self._wholes(kernels):
-            part = [kernels[row] for row in rows]
-            if fit.near is not None:
-                found[rows] += fit.near.log_factor(part)
-            if fit.shipped:
-                known = shipped_rows()[fit.family]
-                found[rows] += fit.shipped * known.log_factor(part)
-        return np.clip(found, -MOST, MOST)
-
-    def near_names(self, kernels: Sequence[Kernel]) -> list[str]:
-        """Return the rows that each kernel lies between; nothing far from all."""
-        found = [""] * len(kernels)
-        for fit, rows in self._wholes(kernels):
-            if fit.near is None:
-                continue
-            names = fit.near.names([kernels[row] for row in rows])
-            for row, name in zip(rows, names, strict=True):
-                found[row] = name
-        return found
-
-    def _wholes(
+    def wholes(
         self, kernels: Sequence[Kernel]
     ) -> Iterator[tuple[KernelFit, list[int]]]:
         """Yield the fit of all kinds of each op that has one, and its kernels."""

@@ -21,10 +21,10 @@ from perfc.costmodels.measured_rows import (
     Signature,
     signature_of,
 )
-from perfc.costmodels.protocol import Estimate, KernelTable, Provenance
+from perfc.costmodels.protocol import SOFTWARE, Estimate, KernelTable, Provenance
 from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.costmodels.target import Target
-from perfc.costmodels.timing import MET, SOFTWARE
+from perfc.costmodels.timing import MET
 from perfc.ir import Kernel
 
 _HOW = frozenset({REPEATED, IDLE, MET, SOFTWARE})

@@ -26,6 +26,9 @@ _NUMBERS = (int, float)
 Kind: TypeAlias = tuple[str, str, str]
 """Op, dtype and math mode."""
 
+SOFTWARE = "software"
+"""Parameter of a kernel: the source of its row, which says who replayed the graph."""
+
 
 class Provenance(enum.Enum):
     """Where a number comes from, best first."""

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.bound import at_least_bound
+from perfc.costmodels.calibrated import as_calibrated
 from perfc.costmodels.intervals import with_intervals
-from perfc.costmodels.kernel_fit import SCALE, START
 from perfc.costmodels.measured import MEASURED
-from perfc.costmodels.near_rows import NEAR_ROWS
 from perfc.costmodels.protocol import (
     CostModel,
     Estimate,
@@ -66,7 +65,7 @@ def price_table(
             if model is not MEASURED:
                 if is_built_in(model):
                     estimate = with_intervals(estimate, offered, target)
-                estimate = _calibrated(estimate, offered, target)
+                estimate = as_calibrated(estimate, offered, target)
             result.put(rows, estimate)
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
@@ -78,35 +77,6 @@ def price_table(
         raise PerfcError(message)
     result.seconds = at_least_bound(result.seconds, table, target)
     return result.estimate()
-
-
-def _calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Estimate:
-    """Correct an estimate by what the target's profile says, if it says anything."""
-    if not target.fits:
-        return estimate
-    fits = [target.fits.of(kernel) for kernel in kernels.kernels]
-    if not any(fits):
-        return estimate
-    scale, start_s = np.ones(len(fits)), np.zeros(len(fits))
-    shared = np.array(estimate.sigma_shared)
-    own = np.array(estimate.sigma_independent)
-    provenance = list(estimate.provenance)
-    for row, fit in enumerate(fits):
-        if fit is None:
-            continue
-        shared[row], own[row] = fit.sigma_shared, fit.sigma_independent
-        provenance[row] = Provenance.FITTED
-        if fit.is_correction:
-            scale[row] = fit.values[SCALE]
-            start_s[row] = fit.values[START] * 1e-6
-    near = np.exp(target.fits.log_factors(kernels.kernels))
-    seconds = (start_s + scale * estimate.seconds) * near
-    names = target.fits.near_names(kernels.kernels)
-    models = [
-        f"{model}{NEAR_ROWS}{name}" if name else model
-        for model, name in zip(estimate.model, names, strict=True)
-    ]
-    return Estimate(seconds, shared, own, models, provenance)
 
 
 _NO_ROWS: Indices = np.empty(0, dtype=np.intp)

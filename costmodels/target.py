@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
 from perfc.costmodels.kernel_fit import KernelFits
+from perfc.costmodels.measured_collectives import MeasuredCollective
 from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.system import System
 from perfc.ir import MathMode, PerfcError
-
-if TYPE_CHECKING:
-    from perfc.costmodels.collective_rows import CollectiveRows
 
 T = TypeVar("T")
 
@@ -209,7 +207,9 @@ class Target:
     """What the profile says of kernels."""
     measured: MeasuredKernels = attrs.field(factory=MeasuredKernels, repr=False)
     """Kernels that were timed on the machine of the profile."""
-    collectives: CollectiveRows | None = attrs.field(default=None, eq=False, repr=False)
+    collectives: tuple[MeasuredCollective, ...] = attrs.field(
+        default=(), eq=False, repr=False
+    )
     """What the profile says of collectives."""
     unset: Target | None = attrs.field(default=None, eq=False, repr=False)
     """The same without the fields that were set by hand; None: there are none."""

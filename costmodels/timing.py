@@ -25,6 +25,7 @@ from perfc.costmodels.fitted_file import fitted
 from perfc.costmodels.host_profile import load_profile
 from perfc.costmodels.intervals import call_sigma
 from perfc.costmodels.protocol import (
+    SOFTWARE,
     Flags,
     Floats,
     Indices,
@@ -50,9 +51,6 @@ MEETING_OPS = frozenset({"conv2d"})
 
 SESSION_OPS = frozenset({"gemm"})
 """Ops whose tables were measured in sessions, between which the host's time changed."""
-
-SOFTWARE = "software"
-"""Parameter of a kernel: the source of its row, which says who replayed the graph."""
 
 SOFTWARE_OPS = frozenset({"elementwise"})
 """Ops whose kernels are short enough to show it."""

@@ -26,6 +26,7 @@ from perfc.costmodels import (
     Place,
     family_of,
     fits_of,
+    log_factors,
 )
 from perfc.fitting.near_rows import MOST_ROWS
 from perfc.ir import Kernel
@@ -114,7 +115,7 @@ def product_factors(
     known = fits_of(tuple(fits.values()))
     found = [known.of(kernel) for kernel in kernels]
     scale = np.array([fit.values[SCALE] if fit else 1.0 for fit in found])
-    factors: Floats = scale * np.exp(known.log_factors(kernels))
+    factors: Floats = scale * np.exp(log_factors(known, kernels))
     return factors
 
 

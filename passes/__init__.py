@@ -47,6 +47,7 @@ from perfc.passes.manager import Analysis, PassManager, find_fact
 from perfc.passes.memory import Memory
 from perfc.passes.memory_use import LASTING, MEMORY, Buffer, BufferKind, MemoryUse
 from perfc.passes.overhead import Overhead, host_launches
+from perfc.passes.phases import has_optimizer, is_training_step
 from perfc.passes.pin_copies import PinCopies
 from perfc.passes.pipeline_parallel import PipelineParallel
 from perfc.passes.pipeline_spec import (
@@ -111,7 +112,6 @@ from perfc.passes.timeline import (
     solve,
 )
 from perfc.passes.training import Training
-from perfc.passes.training_joint import has_optimizer, is_training_step
 from perfc.passes.training_optimizer import OPTIMIZERS
 from perfc.passes.what_if import (
     WHAT_IF,

@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.ir import CONST, AttrValue, Graph, Location, Node, TensorType, Value
-from perfc.passes.gradient import BACKWARD
 from perfc.passes.gradient_buckets import Bucket, Limits, fill_buckets
+from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import typed
-from perfc.passes.training_optimizer import OPTIMIZER
 from perfc.passes.training_source import trained
 
 _LIMIT_BYTES = 250 * 2**20

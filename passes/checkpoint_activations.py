@@ -11,10 +11,9 @@ import attrs
 from perfc.ir import AnyKey, Dim, Graph, Node, Program, UsageError, Value
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.gathered_parameters import FORWARD, gathers
-from perfc.passes.gradient import BACKWARD
-from perfc.passes.stage_writer import is_between_stages
-from perfc.passes.training_joint import is_training_step
+from perfc.passes.gathered_parameters import gathers
+from perfc.passes.own_stream import is_between_stages
+from perfc.passes.phases import BACKWARD, FORWARD, is_training_step
 
 _KEEP_STATISTICS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
 """Ops whose backward reads what only running them makes, besides their results."""

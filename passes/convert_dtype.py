@@ -26,9 +26,9 @@ from perfc.passes.autocast import LOW_PRECISION, casts_first, needs_fp32
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.inference import Inference
+from perfc.passes.phases import is_training_step
 from perfc.passes.tape import Tape
 from perfc.passes.training_calls import take_apart
-from perfc.passes.training_joint import is_training_step
 
 LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
 """Element types that a model can be converted to, by their names for users."""

@@ -22,13 +22,11 @@ from perfc.ir import (
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.buffer_broadcast import BufferBroadcast
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.gradient import BACKWARD
 from perfc.passes.gradient_buckets import Limits, Reduction, fill_buckets
+from perfc.passes.own_stream import is_between_stages
+from perfc.passes.phases import BACKWARD, OPTIMIZER, is_training_step
 from perfc.passes.replicas import repeated
-from perfc.passes.stage_writer import is_between_stages
 from perfc.passes.tape import typed
-from perfc.passes.training_joint import is_training_step
-from perfc.passes.training_optimizer import OPTIMIZER
 
 GROUP = "dp"
 """Name of the communicator of ranks that hold the same parameters."""

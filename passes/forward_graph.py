@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfc.ir import Graph, Program, UsageError
-from perfc.passes.training_joint import is_training_step
+from perfc.passes.phases import is_training_step
 
 
 def forward_graph(program: Program, who: str) -> Graph:

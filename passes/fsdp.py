@@ -29,9 +29,9 @@ from perfc.passes.fsdp_units import repeated_blocks, told_units, unit_of
 from perfc.passes.inference import Inference
 from perfc.passes.own_stream import cast_stream
 from perfc.passes.parameter_dtype import PARAM_DTYPES, REDUCE_DTYPES, compute_in
+from perfc.passes.phases import is_training_step
 from perfc.passes.replicas import Replicas
 from perfc.passes.tape import Tape, typed
-from perfc.passes.training_joint import is_training_step
 from perfc.passes.training_source import trained
 
 STREAM = "fsdp"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfc.ir import BUILTIN_OPS, Graph, Node, Value
-
-FORWARD = "forward"
+from perfc.passes.phases import FORWARD
 
 
 def gathers(graph: Graph, phase: str = FORWARD) -> Iterator[Sequence[Node]]:

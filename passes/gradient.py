@@ -28,10 +28,10 @@ from perfc.ir import (
 from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.codec import encoder
 from perfc.passes.own_stream import cast_stream, gradient_stream
+from perfc.passes.phases import BACKWARD
 from perfc.passes.tape import Tape, typed
 from perfc.passes.wanted_gradients import DETACH
 
-BACKWARD = "backward"
 _WEIGHT = 1
 _TURN = "TBackward0"
 _VIEW = "ViewBackward0"

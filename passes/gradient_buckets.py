@@ -25,9 +25,8 @@ from perfc.ir import (
     UnsupportedModelError,
     Value,
 )
-from perfc.passes.gradient import BACKWARD
+from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import typed
-from perfc.passes.training_optimizer import OPTIMIZER
 
 
 @attrs.frozen

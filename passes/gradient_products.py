@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.ir import Dim, Value, einsum_labels, product
+from perfc.passes.axis_letters import letters_of
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.tape import typed
 
@@ -123,14 +124,6 @@ def _repeated(
         return grad
     wide = site.tape.reshape(grad, *narrow)
     return site.op("expand", wide, site.tape.integers(*shape))
-
-
-def letters_of(terms: tuple[tuple[str, ...], ...]) -> Mapping[str, str]:
-    """Give every axis a letter, also those that `...` stands for."""
-    labels = list(dict.fromkeys(label for term in terms for label in term))
-    free = [c for c in map(chr, range(ord("A"), ord("z"))) if c.isalpha()]
-    free = [c for c in free if c not in labels]
-    return {label: label if label.isalpha() else free.pop(0) for label in labels}
 
 
 RULES: Mapping[str, Rule] = {

@@ -23,3 +23,14 @@ def cast_stream(stream: str) -> str:
 def gradient_stream(stream: str) -> str:
     """Return where the gradient of a cast that has a stream is cast back."""
     return f"{stream}.grad"
+
+
+STAGES = "pp"
+"""What names of communicators between the stages of a pipeline begin with."""
+
+
+def is_between_stages(node: Node) -> bool:
+    """Whether a node is a collective of stages of one replica."""
+    return node.op in COLLECTIVES and node.attributes.text("group").startswith(
+        f"{STAGES}."
+    )

@@ -32,6 +32,7 @@ from perfc.passes.microbatches import (
     microbatch_dims,
     steps_of,
 )
+from perfc.passes.phases import is_training_step
 from perfc.passes.pipeline_stages import Stages
 from perfc.passes.stage_gradients import (
     check_places,
@@ -43,7 +44,6 @@ from perfc.passes.stage_gradients import (
 )
 from perfc.passes.stage_writer import Plan, StageWriter
 from perfc.passes.tape import typed
-from perfc.passes.training_joint import is_training_step
 
 _MICROBATCH, _OTHER = 64, 256
 """Numbers of symbols that have none yet, where work is compared: samples, others."""

@@ -8,9 +8,8 @@ import attrs
 
 from perfc.ir import ACCUMULATE_GRAD, Dim, Graph, Node, Value
 from perfc.passes.chunk_cuts import ChunkSteps
-from perfc.passes.gradient import BACKWARD
+from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.stage_cuts import Layers, is_forward
-from perfc.passes.training_optimizer import OPTIMIZER
 
 
 @attrs.frozen(eq=False)

@@ -18,8 +18,8 @@ from perfc.ir import (
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.gathered_parameters import FORWARD, gathers
-from perfc.passes.gradient import BACKWARD
+from perfc.passes.gathered_parameters import gathers
+from perfc.passes.phases import BACKWARD, FORWARD
 
 
 @attrs.frozen

@@ -16,10 +16,9 @@ from perfc.ir import (
     bind_record,
 )
 from perfc.passes.chunk_cuts import ChunkSteps, Costs
-from perfc.passes.gradient import BACKWARD
+from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import typed
 from perfc.passes.training_loss import LOSS
-from perfc.passes.training_optimizer import OPTIMIZER
 
 FLOPS_PER_BYTE, LOW_FLOPS_PER_BYTE = 15, 150
 """Flops that take as long as a byte of memory, of 32 bits and of fewer: V100, A100 and

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 
 from perfc.ir import ACCUMULATE_GRAD, Graph, Node, UnsupportedModelError, Value
-from perfc.passes.gradient import BACKWARD
+from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.pipeline_stages import Stages
-from perfc.passes.training_optimizer import OPTIMIZER
 
 _SPARSE = "sparse_optimizer_step"
 

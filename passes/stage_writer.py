@@ -17,14 +17,12 @@ from perfc.ir import (
     TensorType,
     Value,
 )
-from perfc.passes.gradient import BACKWARD
 from perfc.passes.microbatches import Step
+from perfc.passes.own_stream import STAGES
+from perfc.passes.phases import BACKWARD
 from perfc.passes.pipeline_stages import Stages, Transfer
 from perfc.passes.stage_gradients import Gradient, Update
 from perfc.passes.tape import typed
-
-GROUP = "pp"
-"""What names of communicators between stages begin with."""
 
 
 @attrs.frozen(eq=False)
@@ -54,7 +52,7 @@ class Plan:
 
     def communicator(self, first: int, last: int, name: str) -> dict[str, AttrValue]:
         """Return the attributes of a communicator of two stages or more."""
-        group = f"{GROUP}.{name}"
+        group = f"{STAGES}.{name}"
         named: dict[str, AttrValue] = {"group": group, "stream": group}
         distance = abs(last % self.places - first % self.places) * self.ranks
         return named if distance == 1 else {**named, "stride": distance}
@@ -324,13 +322,6 @@ class StageWriter:
     def _stem(self, value: Value, number: int) -> str:
         alone = self.plan.microbatches == 1
         return value.name if alone else f"{value.name}.mb{number}"
-
-
-def is_between_stages(node: Node) -> bool:
-    """Whether a node is a collective of stages of one replica."""
-    return node.op in COLLECTIVES and node.attributes.text("group").startswith(
-        f"{GROUP}."
-    )
 
 
 def _location(step: Step) -> Location:

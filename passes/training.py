@@ -39,6 +39,7 @@ from perfc.passes.gradient import (
 )
 from perfc.passes.inference import Inference
 from perfc.passes.looked_up_tables import require_updated_in_place
+from perfc.passes.phases import is_training_step
 from perfc.passes.tape import Tape, typed
 from perfc.passes.training_calls import (
     fold_batches,
@@ -46,7 +47,7 @@ from perfc.passes.training_calls import (
     pair_einsums,
     take_apart,
 )
-from perfc.passes.training_joint import is_training_step, take_gradients
+from perfc.passes.training_joint import take_gradients
 from perfc.passes.training_loss import AUTO, LOSS, LOSSES, chosen_loss, write_loss
 from perfc.passes.training_optimizer import (
     ONE_BY_ONE,

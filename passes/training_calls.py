@@ -22,7 +22,7 @@ from perfc.ir import (
     einsum_pairs,
     product,
 )
-from perfc.passes.gradient_products import letters_of
+from perfc.passes.axis_letters import letters_of
 from perfc.passes.tape import Tape, typed
 
 _RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715

@@ -9,21 +9,12 @@ from __future__ import annotations
 import re
 
 from perfc.ir import Graph, UnsupportedModelError, Value
-from perfc.passes.gradient import BACKWARD, Rows
-from perfc.passes.training_optimizer import OPTIMIZER, Parameters
+from perfc.passes.gradient import Rows
+from perfc.passes.phases import has_optimizer
+from perfc.passes.training_optimizer import Parameters
 
 _GRADIENT = re.compile(r"(.+)\.grad(\..+)?")
 _PARTS_OF_ROWS = 2
-
-
-def is_training_step(graph: Graph) -> bool:
-    """Whether a graph has a backward pass."""
-    return any(node.location.phase == BACKWARD for node in graph)
-
-
-def has_optimizer(graph: Graph) -> bool:
-    """Whether a graph updates its parameters."""
-    return any(node.location.phase == OPTIMIZER for node in graph)
 
 
 def take_gradients(graph: Graph) -> Parameters:

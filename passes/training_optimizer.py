@@ -24,11 +24,10 @@ from perfc.ir import (
     Value,
     state_types,
 )
-from perfc.passes.gradient import BACKWARD, Rows
+from perfc.passes.gradient import Rows
 from perfc.passes.optimizer_state import STATES, declare_state
+from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import Tape, typed
-
-OPTIMIZER = "optimizer"
 
 
 @attrs.frozen(eq=False)

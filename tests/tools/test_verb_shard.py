@@ -286,7 +286,11 @@ def test_a_plan_that_is_too_full(command: Command, tmp_path: Path) -> None:
         ('{"tables": [{"rows": 9, "dim": 4, "dtype": "int4"}]}', 1, "dtype 'int4'"),
         ('{"tables": [{"rows": 9, "dim": 4}]}', 2, "says no batch; add --batch N"),
         ('{"tables": [{"rows": 9, "dim": 4}], "batch": 0}', 1, "batch is 0"),
-        ('{"tables": [{"rows": 9, "dim": 4, "count": 1e9}]}', 1, "more than 4,000 tables"),
+        (
+            '{"tables": [{"rows": 9, "dim": 4, "count": 1e9}]}',
+            1,
+            "more than 4,000 tables",
+        ),
         (json.dumps({"tables": [ROW, ROW]}), 1, "2 tables are called 'a'"),
         (
             json.dumps({"tables": [{**ROW, "count": 3000}, {**ROW, "count": 1001}]}),
