@@ -62,6 +62,17 @@ class Attention(Family):
             params["phase"] = sizes.text("phase")
         return super().case({**params, "dtype": dtype})
 
+    def runs_on(self, case: Case, device: Device) -> bool:
+        """Whether it has the dtype, and the algorithm gradients of such lengths.
+
+        cuDNN has none of one query on one key: "s_q = s_kv = 1 is not supported".
+        """
+        lengths = (case.params["q_len"], case.params["kv_len"])
+        cudnn = case.params["algorithm"] == "cudnn"
+        if cudnn and "phase" in case.params and lengths == (1, 1):
+            return False
+        return super().runs_on(case, device)
+
     def memory_bytes(self, case: Case) -> int:
         """Return the operands and results, and the scores where they are stored."""
         if case.params.text("algorithm") != _MATH:

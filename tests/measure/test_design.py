@@ -160,6 +160,25 @@ def test_phases_and_algorithms() -> None:
     assert {"single", "foreach", "fused"} == steps
 
 
+def test_cudnn_has_no_gradients_of_one_query_on_one_key() -> None:
+    """It refuses them, and is not asked for them; all that is beside them is asked."""
+    cases = [case for _, case in _suite("full", GPU) if case.op == "attention"]
+    lengths = ("q_len", "kv_len")
+    short = {
+        (case.params["algorithm"], case.params.get("phase", "forward"))
+        for case in cases
+        if (1, 1) == tuple(case.params[length] for length in lengths)
+    }
+    others = {
+        (case.params["algorithm"], case.params.get("phase", "forward"))
+        for case in cases
+        if 1 == case.params["q_len"] != case.params["kv_len"]
+    }
+
+    assert {("cudnn", "backward")} == others - short
+    assert set() == short - others
+
+
 def test_ops_that_are_asked_for() -> None:
     """Only those; a name that is none, and a suite that is none, are refused."""
     assert {"softmax"} == {case.op for _, case in suite("quick", CPU, ["softmax"])}
