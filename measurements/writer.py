@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Generic
 
@@ -17,6 +18,10 @@ JOURNAL = ".part.csv"
 """Added to the name of the table: rows that are not in it yet."""
 
 
+def _itself(row: object) -> Hashable:
+    return row
+
+
 @attrs.define
 class RowWriter(Generic[Row]):
     """A table that grows; the rows that it had are kept.
@@ -25,10 +30,14 @@ class RowWriter(Generic[Row]):
     the disk at once. `flush` writes the table anew, in one step, and ends the journal.
     A journal that was left behind is read when the same table is opened again.
 
+    A row takes the place of an earlier one with its key. The journal has both, the
+    later one last: reading it again, also into a table that has its rows already, ends
+    with the same rows, so that a kill at any moment leaves the one or the other.
+
     Attributes:
         path: The table.
         schema: Its format.
-        rows: What it holds, journal included, in order.
+        key: Tells rows of different things apart; a row itself if not given.
 
     Raises:
         UsageError: the name ends neither in .parquet nor in .csv.
@@ -38,15 +47,34 @@ class RowWriter(Generic[Row]):
 
     path: Path
     schema: Schema[Row]
-    rows: list[Row] = attrs.field(factory=list[Row], init=False)
+    key: Callable[[Row], Hashable] = _itself
+    _held: dict[Hashable, Row] = attrs.field(factory=dict[Hashable, Row], init=False)
 
     def __attrs_post_init__(self) -> None:
         """Read what is there."""
         check_name(self.path)
         if self.path.exists():
-            self.rows = read_rows(self.path, self.schema)
+            self._hold(read_rows(self.path, self.schema))
         self._recover()
         self._probe()
+
+    @property
+    def rows(self) -> list[Row]:
+        """What it holds, journal included, in order."""
+        return list(self._held.values())
+
+    def _hold(self, rows: Iterable[Row]) -> None:
+        """Take over the rows of the table: all, also where two have the same key."""
+        seen: Counter[Hashable] = Counter()
+        for row in rows:
+            key = self.key(row)
+            self._held[key, seen[key]] = row
+            seen[key] += 1
+
+    def _take(self, rows: Iterable[Row]) -> None:
+        """Add rows behind the others, or in the place of the first with their key."""
+        for row in rows:
+            self._held[self.key(row), 0] = row
 
     @property
     def journal(self) -> Path:
@@ -64,11 +92,10 @@ class RowWriter(Generic[Row]):
                 self.journal.write_bytes(whole)
         except OSError as error:
             raise self._failed(error) from None
-        # The table was written, and then the journal not yet removed: not twice.
-        known = set(self.rows)
+        # The table may have been written, and the journal not removed: rows that it has
+        # take their own place.
         if whole:
-            found = read_rows(self.journal, self.schema)
-            self.rows += [row for row in found if row not in known]
+            self._take(read_rows(self.journal, self.schema))
 
     def _probe(self) -> None:
         """Find out before anything is measured whether rows can be written at all."""
@@ -83,6 +110,8 @@ class RowWriter(Generic[Row]):
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows that belong together: after a kill all of them are there, or none.
 
+        One with the key of an earlier row takes its place.
+
         Raises:
             PerfcError: the disk is full, or the folder cannot be written.
 
@@ -95,7 +124,7 @@ class RowWriter(Generic[Row]):
                 os.fsync(stream.fileno())
         except OSError as error:
             raise self._failed(error) from None
-        self.rows += rows
+        self._take(rows)
 
     def flush(self) -> None:
         """Write the table, and remove the journal.
@@ -106,7 +135,7 @@ class RowWriter(Generic[Row]):
         """
         # An interrupt may have come when the journal had rows that the list had not.
         self._recover()
-        if self.rows:
+        if self._held:
             try:
                 write_rows(self.path, self.rows, self.schema)
             except PerfcError as error:
@@ -120,4 +149,4 @@ class RowWriter(Generic[Row]):
 
     @property
     def _kept(self) -> str:
-        return f"{len(self.rows)} rows are kept, the same command continues"
+        return f"{len(self._held)} rows are kept, the same command continues"

@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -19,6 +22,7 @@ from perfc.measurements import (
     MeasurementError,
     RowWriter,
     read_rows,
+    write_rows,
 )
 
 KILLED = """
@@ -106,6 +110,126 @@ def test_a_kill_between_table_and_journal(tmp_path: Path) -> None:
     writer.journal.write_bytes(journal)
 
     assert _rows(2) == RowWriter(path, MEASUREMENTS).rows
+
+
+class _Killed(BaseException):
+    """What ends a writer in the middle of something."""
+
+
+def _of_m(row: Measurement) -> object:
+    return row.params["m"]
+
+
+def _replaced(path: Path, rows: list[Measurement], new: Measurement) -> Iterator[str]:
+    """Write rows, then a new one in the place of the first, with a break at each step.
+
+    What has been asked for so far is yielded.
+    """
+    writer = RowWriter(path, MEASUREMENTS, _of_m)
+    writer.append(rows)
+    yield "old"
+    writer.flush()
+    yield "old"
+    writer.append([new])
+    yield "new"
+    writer.flush()
+    yield "new"
+
+
+_FILES = (
+    (os, "fsync"),  # a row is in the journal
+    (Path, "replace"),  # the table is written
+    (Path, "unlink"),  # and then the journal removed
+)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+@pytest.mark.parametrize("first", [False, True], ids=["after", "before"])
+@pytest.mark.parametrize("count", range(12))
+def test_a_kill_while_a_row_is_replaced(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    count: int,
+    *,
+    first: bool,
+) -> None:
+    """Before and behind each step on the disk: one row or the other, and never both."""
+    path, (old, other) = tmp_path / name, _rows(2)
+    new = attrs.evolve(old, latency_us=9.0)
+    left = count
+
+    def killing(step: Callable[..., object]) -> Callable[..., object]:
+        def run(*arguments: Any, **options: Any) -> object:  # noqa: ANN401 - any step's
+            nonlocal left
+            left -= 1
+            if left < 0 and first:
+                raise _Killed
+            done = step(*arguments, **options)
+            if left < 0:
+                raise _Killed
+            return done
+
+        return run
+
+    for holder, step in _FILES:
+        monkeypatch.setattr(holder, step, killing(getattr(holder, step)))
+    asked = ""
+    with suppress(_Killed):
+        for asked in _replaced(path, [old, other], new):  # noqa: B007 - the last counts
+            pass
+    monkeypatch.undo()
+    again = RowWriter(path, MEASUREMENTS, _of_m)
+    found = again.rows
+    again.flush()
+
+    expected = {"": [[], [old, other]], "old": [[old, other], [new, other]]}
+    assert found in expected.get(asked, [[new, other]])
+    assert found == read_rows(path, MEASUREMENTS) if found else not path.exists()
+    assert not again.journal.exists()
+
+
+def test_a_row_that_is_replaced_and_torn(tmp_path: Path) -> None:
+    """Half a line of the new row leaves the old one, wherever that is."""
+    path, (old, other) = tmp_path / "rows.csv", _rows(2)
+    for flushed in (False, True):
+        writer = RowWriter(path, MEASUREMENTS, _of_m)
+        writer.append([old, other])
+        if flushed:
+            writer.flush()
+        writer.append([attrs.evolve(old, latency_us=9.0)])
+        writer.journal.write_bytes(writer.journal.read_bytes()[:-7])
+
+        assert [old, other] == RowWriter(path, MEASUREMENTS, _of_m).rows
+        writer.journal.unlink()
+
+
+def test_a_journal_that_came_back(tmp_path: Path) -> None:
+    """A lost machine may undo that it was removed: the table's rows are not older."""
+    path, (old, other) = tmp_path / "rows.csv", _rows(2)
+    new = attrs.evolve(old, latency_us=9.0)
+    writer = RowWriter(path, MEASUREMENTS, _of_m)
+    writer.append([old, other])
+    writer.append([new])
+    journal = writer.journal.read_bytes()
+    writer.flush()
+    writer.journal.write_bytes(journal)
+
+    assert [new, other] == RowWriter(path, MEASUREMENTS, _of_m).rows
+
+
+def test_rows_with_one_key_in_a_table_are_all_kept(tmp_path: Path) -> None:
+    """The first is replaced: a file that was put together of two loses no row."""
+    path, (old,) = tmp_path / "rows.csv", _rows(1)
+    rows = [attrs.evolve(old, latency_us=us) for us in (1.0, 2.0, 2.0)]
+    write_rows(path, rows, MEASUREMENTS)
+    writer = RowWriter(path, MEASUREMENTS, _of_m)
+    assert rows == writer.rows
+
+    new = attrs.evolve(old, latency_us=9.0)
+    writer.append([new])
+    writer.flush()
+    assert [new, *rows[1:]] == read_rows(path, MEASUREMENTS)
 
 
 def test_a_header_that_was_torn(tmp_path: Path) -> None:
