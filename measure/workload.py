@@ -1,4 +1,9 @@
-"""Measuring iterations of a real model: one row for each setting."""
+"""Measuring iterations of a real model: one row for each setting.
+
+Once PyTorch's profiler has run, CUPTI stays attached to the process: on an H100, eager
+steps that wait for the host then take 1.3 to 2.4 times as long. So all settings are
+timed before any is profiled. On a CPU, which has no CUPTI, one follows the other.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +37,9 @@ Key: TypeAlias = tuple[object, ...]
 Keep: TypeAlias = Callable[[WorkloadMeasurement, Trace], None]
 """Takes a row and the trace of further iterations of the same setting."""
 
+Once: TypeAlias = Callable[[Setting, Say], None]
+"""Does something for a setting, and tells the user."""
+
 _WARM_UP = 5
 _WARM_UP_SHARE, _PROFILED_SHARE = 0.2, 0.1
 """Of the time that the timed iterations have."""
@@ -49,9 +57,9 @@ class WorkloadRun:
         seconds: For the timed iterations of a row.
         profiled: How many more run under the profiler, if there is time; with none,
             rows do not say how long the GPU was busy.
-        keep: Takes each row and its Kineto trace.
+        keep: Takes each row and the Kineto trace of its profiled iterations.
         deadline: On the clock of `time.monotonic`: no setting begins after it.
-        skipped: Settings that could not be run, and why.
+        skipped: Settings that could not be run or not be profiled, and why.
 
     Raises:
         UsageError: the table's name is no table's.
@@ -75,7 +83,7 @@ class WorkloadRun:
 
     def __attrs_post_init__(self) -> None:
         """Read what is there."""
-        self._writer = RowWriter(self.path, WORKLOADS)
+        self._writer = RowWriter(self.path, WORKLOADS, _key)
         check_source(self._writer, self.device)
         self._clocks = ClockReader(self.device)
 
@@ -89,40 +97,94 @@ class WorkloadRun:
         self._writer.flush()
 
     def measure(self, settings: Sequence[Setting], say: Say) -> None:
-        """Measure all settings that the table has no row of; then write the table.
+        """Time all settings, then profile them; what the table has is not done again.
 
         Raises:
             UsageError: a setting cannot be on this device.
             PerfcError: nothing could be measured, or the rows cannot be written.
 
         """
-        known = {_key(row) for row in self.rows}
+        before = len(self.skipped)
+        tried = self.time(settings, say)
+        failed = self.skipped[before:]
+        self.profile(settings, say)
+        if tried and len(failed) == tried:
+            setting, why = failed[0]
+            msg = f"nothing could be measured; {setting}: {why}"
+            raise PerfcError(msg)
+        if settings and not tried and not self.rows:
+            raise self._fatal.nothing_left()
+
+    def time(self, settings: Sequence[Setting], say: Say) -> int:
+        """Time all settings that the table has no row of; then write the table.
+
+        On a CPU those that have a `keep` are profiled, too.
+
+        Returns:
+            How many settings there were to time.
+
+        Raises:
+            UsageError: a setting cannot be on this device.
+            PerfcError: the rows cannot be written.
+
+        """
         if not self.device.is_cuda and any(s.runtime == CUDAGRAPH for s in settings):
             msg = f"runtime {CUDAGRAPH} needs --device cuda: a CPU has no CUDA graphs"
             raise UsageError(msg)
-        todo = [self.subject.settled(s, self.device) for s in settings]
-        todo = [s for s in todo if self._key(s) not in known]
-        if len(todo) < len(settings):
-            done = len(settings) - len(todo)
-            say(f"{self.path} has {done} of {len(settings)} rows already")
+        asked, known = self._by_key(settings), self._known()
+        todo = [setting for key, setting in asked.items() if key not in known]
+        if len(todo) < len(asked):
+            done = len(asked) - len(todo)
+            say(f"{self.path} has {done} of {len(asked)} rows already")
+        return self._each(todo, self._time, say)
+
+    def profile(self, settings: Sequence[Setting], say: Say) -> None:
+        """Find out how long the GPU was busy where rows do not say; write the table.
+
+        Only on a GPU: a CPU's row has nothing to be added.
+
+        Raises:
+            PerfcError: the rows cannot be written.
+
+        """
+        if not (self.device.is_cuda and self.profiled):
+            return
+        asked, known = self._by_key(settings), self._known()
+        rows = {
+            setting: known[key]
+            for key, setting in asked.items()
+            if key in known and known[key].gpu_active_us is None
+        }
+        self._each([*rows], lambda s, say: self._profile(s, rows[s], say), say)
+
+    def _each(self, todo: Sequence[Setting], once: Once, say: Say) -> int:
+        """Do something for settings while there is time; return how many they are.
+
+        Those that made the GPU fail are left out.
+        """
         fatal = self._fatal.known()
-        for setting in [s for s in todo if self._line(s) in fatal]:
-            todo.remove(setting)
-            say(f"{setting} made the GPU fail: left out by {self._fatal.path}")
+        chosen = [setting for setting in todo if self._line(setting) not in fatal]
+        for setting in todo:
+            if setting not in chosen:
+                say(f"{setting} made the GPU fail: left out by {self._fatal.path}")
         try:
-            for setting in todo:
+            for setting in chosen:
                 if time.monotonic() > self.deadline:
                     break
-                self._measure(setting, say)
+                once(setting, say)
                 _free_memory()
         finally:
             self._writer.flush()
-        if todo and len(self.skipped) == len(todo):
-            setting, why = self.skipped[0]
-            msg = f"nothing could be measured; {setting}: {why}"
-            raise PerfcError(msg)
-        if fatal and not todo and not self.rows:
-            raise self._fatal.nothing_left()
+        return len(chosen)
+
+    def _by_key(self, settings: Sequence[Setting]) -> dict[Key, Setting]:
+        """Return settings as they can be on this device, each once."""
+        settled = [self.subject.settled(s, self.device) for s in settings]
+        return {self._key(setting): setting for setting in settled}
+
+    def _known(self) -> dict[Key, WorkloadMeasurement]:
+        """Return the rows that the table has, of each key the first."""
+        return {_key(row): row for row in reversed(self.rows)}
 
     @property
     def _fatal(self) -> Fatal:
@@ -140,12 +202,11 @@ class WorkloadRun:
         asked = (setting.optimizer, setting.inputs, setting.attention)
         return (self.subject.name, params, *own, *asked)
 
-    def _measure(self, setting: Setting, say: Say) -> None:
+    def _time(self, setting: Setting, say: Say) -> None:
+        """Add the row of a setting."""
         try:
-            with explained(self.device), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # PyTorch's, of how models are written
-                made = self.subject.make(self.device, setting)
-                found = self._timed(Iteration(made, self.device, setting), setting)
+            with self._made(setting) as iteration:
+                found = self._timed(iteration, setting)
         except RunError as error:
             self._skip(setting, str(error), say)
             return
@@ -153,35 +214,66 @@ class WorkloadRun:
         self._writer.append([row])
         if self.keep is not None and found.trace is not None:
             self.keep(row, found.trace)
-        blind = (
-            self.device.is_cuda
-            and found.trace is not None
-            and row.gpu_active_us is None
-        )
         say(
             f"{row.model}, {setting}: {row.time_us:,.0f} us "
             f"({row.p10_us:,.0f} to {row.p90_us:,.0f}, {row.n} iterations)"
-            + (": the profiler saw no kernel" if blind else "")
         )
 
+    def _profile(self, setting: Setting, row: WorkloadMeasurement, say: Say) -> None:
+        """Complete the row of a setting; its trace is kept before, not to be lost."""
+        try:
+            with self._made(setting) as iteration, iteration.running():
+                self._warm_up(iteration)
+                trace = self._trace(iteration, row.time_us)
+        except RunError as error:
+            self._skip(setting, f"not profiled: {error}", say)
+            return
+        # A GPU that launched kernels was not busy for no time.
+        active_us = trace.active_us() or None
+        row = attrs.evolve(row, gpu_active_us=active_us)
+        if self.keep is not None:
+            self.keep(row, trace)
+        self._writer.append([row])
+        busy = "the profiler saw no kernel"
+        if active_us is not None:
+            busy = f"the GPU is busy for {active_us:,.0f} us"
+        say(f"{row.model}, {setting}: {busy}")
+
+    @contextmanager
+    def _made(self, setting: Setting) -> Generator[Iteration]:
+        """Make a model, ready to run.
+
+        Raises:
+            RunError: it does not run, here or in what is done with it.
+
+        """
+        with explained(self.device), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's, of how models are written
+            made = self.subject.make(self.device, setting)
+            iteration = Iteration(made, self.device, setting)
+            iteration.prepare()
+            yield iteration
+
+    def _warm_up(self, iteration: Iteration) -> None:
+        iteration.timed(_WARM_UP, self.seconds * _WARM_UP_SHARE)
+
     def _timed(self, iteration: Iteration, setting: Setting) -> Found:
-        """Warm up, time, count memory, profile."""
-        iteration.prepare()
+        """Warm up, time, count memory; on a CPU profile, if anybody keeps that."""
         with iteration.running():
-            iteration.timed(_WARM_UP, self.seconds * _WARM_UP_SHARE)
+            self._warm_up(iteration)
             if self.device.is_cuda and setting.runtime != CUDAGRAPH:
                 torch.cuda.reset_peak_memory_stats()
             with _no_collection():
                 samples = iteration.timed(self.iterations, self.seconds)
             clock = self._clocks.read()
             peak, reserved = self._memory(iteration)
-            trace = self._trace(iteration, percentiles(samples)[0])
+            at_once = not self.device.is_cuda and self.profiled and self.keep
+            one_us = percentiles(samples)[0]
+            trace = self._trace(iteration, one_us) if at_once else None
         return Found(samples, peak, reserved, clock, trace)
 
-    def _trace(self, iteration: Iteration, one_us: float) -> Trace | None:
+    def _trace(self, iteration: Iteration, one_us: float) -> Trace:
         """Profile further iterations, of *one_us* each."""
-        if not self.profiled:
-            return None
         budget = self.seconds * _PROFILED_SHARE / one_us * US
         count = max(1, min(self.profiled, int(budget)))
         return trace_of(iteration, self.device, count)
@@ -215,7 +307,6 @@ class WorkloadRun:
             time_us=middle,
             p10_us=low,
             p90_us=high,
-            gpu_active_us=found.gpu_active_us,
             peak_memory_bytes=found.peak_bytes,
             torch=torch.__version__,
             source=self.device.source,
@@ -239,7 +330,7 @@ class Found:
         peak_bytes: Most bytes of tensors at a time.
         reserved_bytes: Most that the allocator held; None on a CPU.
         clock: The device's clock at the end.
-        trace: Of further iterations, under the profiler, if there were any.
+        trace: Of further iterations, under the profiler, if they followed at once.
 
     """
 
@@ -248,11 +339,6 @@ class Found:
     reserved_bytes: int | None
     clock: Clock
     trace: Trace | None
-
-    @property
-    def gpu_active_us(self) -> float | None:
-        """How long the GPU was busy; None on a CPU, and where no kernel was seen."""
-        return (self.trace.active_us() or None) if self.trace else None
 
 
 def _key(row: WorkloadMeasurement) -> Key:

@@ -204,7 +204,7 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Kineto trace of the same iterations; .gz compresses. Of several rows, "
+    help="Kineto trace of further iterations; .gz compresses. Of several rows, "
     "one file each.",
 )
 @_QUIET
@@ -215,7 +215,8 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
     MODEL is a built-in workload (NAME:key=value,...; see `perfc models`), run as its
     twin in PyTorch, or a function that makes a module and example arguments
     (file.py:factory, pkg.mod:factory). There is one row for each batch, mode and
-    runtime; a run that was interrupted continues with the same command.
+    runtime; a run that was interrupted continues with the same command. On a GPU all
+    are timed before any is profiled, for the profiler slows what follows it.
     """
     if options["optimizer"] is not None and TRAINING not in options["modes"]:
         check_mode(INFERENCE, options["optimizer"])

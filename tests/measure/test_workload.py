@@ -17,15 +17,15 @@ from torch.nn.attention import SDPBackend
 from perfc.ir import PerfcError, UnsupportedModelError, UsageError
 from perfc.measure import (
     ATTENTION,
-    Clock,
+    Device,
     Setting,
+    Subject,
     Trace,
     WorkloadRun,
     find_subject,
     open_device,
 )
 from perfc.measure.failure import explained  # not public
-from perfc.measure.workload import Found  # not public
 from perfc.measurements import TEST, WORKLOADS, read_rows
 from perfc.tools.cli import main
 from perfc.tools.verb_measure import ATTENTION as ASKED  # not public
@@ -242,6 +242,48 @@ def test_a_run_continues(tmp_path: Path) -> None:
     assert [2, 3] == [row.batch for row in rows]
 
 
+def test_a_setting_that_is_asked_for_twice_is_measured_once(tmp_path: Path) -> None:
+    """Also where two differ in what a CPU has not: everything is on the device."""
+    pinned = _setting("inference", batch=2)
+    settings = (pinned, attrs.evolve(pinned, inputs="host-pageable"), pinned)
+    said: list[str] = []
+    run = WorkloadRun(
+        open_device("cpu"), find_subject(SMALL), tmp_path / "r.csv", iterations=3
+    )
+    run.measure(settings, said.append)
+
+    assert [2] == [row.batch for row in run.rows]
+    assert 1 == len(said)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_cpu_makes_a_model_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+) -> None:
+    """It is profiled right behind its times, and only if somebody keeps the trace."""
+    subject = find_subject(SMALL)
+    made: list[Setting] = []
+    traces: list[Trace] = []
+    make = type(subject).make
+
+    def noted(self: Subject, device: Device, setting: Setting) -> Any:  # noqa: ANN401
+        made.append(setting)
+        return make(self, device, setting)
+
+    def profiled(*_: object) -> Trace:
+        return Trace("", (), [1.0])
+
+    monkeypatch.setattr(type(subject), "make", noted)
+    monkeypatch.setattr("perfc.measure.workload.trace_of", profiled)
+    run = WorkloadRun(open_device("cpu"), subject, tmp_path / "r.csv", iterations=3)
+    if kept:
+        run.keep = lambda row, trace: traces.append(trace)
+    run.measure([_setting("inference", batch=n) for n in (2, 3)], lambda line: None)
+
+    assert [2, 3] == [setting.batch for setting in made]
+    assert 2 * kept == len(traces)
+
+
 def test_an_interrupted_run_keeps_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,12 +448,3 @@ def test_only_uniform_look_ups_are_run() -> None:
 
     with pytest.raises(UnsupportedModelError, match="draws them uniform"):
         subject.make(open_device("cpu"), _setting(batch=4))
-
-
-def test_a_profiler_that_saw_nothing_says_nothing_of_the_gpu() -> None:
-    """A GPU that launched kernels was not busy for no time."""
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1.0, "dur": 2.0}
-    seen, unseen = (Trace("", events, [9.0]) for events in ([kernel], []))
-
-    assert 2.0 == Found([1.0], 0, None, Clock(), seen).gpu_active_us
-    assert Found([1.0], 0, None, Clock(), unseen).gpu_active_us is None
