@@ -7,6 +7,7 @@ assumed, in the constants below; a probe on the machine shows how far that holds
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -106,24 +107,27 @@ def estimate(name: str, seconds: float) -> list[Line]:
     device = device_of(target)
     scale, spare = seconds / parts.WHOLE_SECONDS, 0.0
     lines: list[Line] = []
+    timed: set[Planned] = set()
     for part in PARTS:
         budget = part.seconds * scale + spare
-        line = _line(part, budget, target, device)
+        line = _line(part, budget, target, device, timed)
         spare = budget - line.seconds
         lines.append(line)
     closing = parts.CLOSING_SECONDS * scale
     return [*lines, Line("archive", closing, closing, "")]
 
 
-def _line(part: Part, budget: float, target: Target, device: Device) -> Line:
+def _line(
+    part: Part, budget: float, target: Target, device: Device, timed: set[Planned]
+) -> Line:
+    """Return what a part would measure; settings that it times are *timed* then."""
     shapes = getattr(part.measure, "__self__", None)
     if isinstance(shapes, Shapes):
         return _of_shapes(part.name, shapes, budget, target, device)
-    if part.measure is parts.workloads:
-        return _of_workloads(part.name, budget, target, planned())
     if part.measure is parts.unprofiled:
-        eager = [setting for setting in planned() if setting.runtime == "eager"]
-        return _of_workloads(part.name, budget, target, eager, profiled=0)
+        return _of_workloads(part.name, budget, target, timed)
+    if part.measure is parts.workloads:
+        return _of_workloads(part.name, budget, target, timed, profiled=True)
     if part.measure is parts.floors:
         return Line(part.name, budget, min(budget, _IMPORT_SECONDS + 5), "12 floors")
     return Line(part.name, budget, budget, "")
@@ -133,45 +137,61 @@ def _of_workloads(
     name: str,
     budget: float,
     target: Target,
-    settings: Sequence[Planned],
-    profiled: int = parts.PROFILED,
+    timed: set[Planned],
+    *,
+    profiled: bool = False,
 ) -> Line:
-    used, models = 0.0, set[str]()
-    done: list[Planned] = []
+    """Time what is not *timed* yet, and profile."""
+    used, done = 0.0, list[Planned]()
+    settings = planned() if profiled else parts.eager_first(planned())
     for setting in settings:
-        seconds = workload_seconds(setting, target, profiled)
+        seconds = 0.0 if setting in timed else timing_seconds(setting, target)
+        seconds += profile_seconds(setting, target) if profiled else 0.0
         if used + seconds > budget:
             break
         used += seconds
         done.append(setting)
-        models.add(setting.name)
+    timed.update(done)
+    models = {setting.name for setting in done}
     rows = f"{len(done)} of {len(settings)} workloads, {len(models)} models"
     return Line(name, budget, used, rows)
 
 
-def workload_seconds(
-    setting: Planned, target: Target, profiled: int = parts.PROFILED
-) -> float:
-    """Return what the row of a setting takes, its trace included."""
+def timing_seconds(setting: Planned, target: Target) -> float:
+    """Return what timing a setting takes."""
+    report = _report(setting, target)
+    iterations = min(parts.ITERATIONS, parts.WORKLOAD_SECONDS / (report.time_us * 1e-6))
+    return _run_seconds(setting, report, iterations)
+
+
+def profile_seconds(setting: Planned, target: Target) -> float:
+    """Return what profiling a setting takes, with what is done with its trace."""
+    report = _report(setting, target)
+    events = parts.PROFILED * _EVENTS * int(report.summary["launches"])
+    iterations = parts.PROFILED + _PROFILER_ITERATIONS
+    ran = _run_seconds(setting, report, iterations)
+    return ran + _PROFILER_SECONDS + events * _EVENT_SECONDS
+
+
+def _run_seconds(setting: Planned, report: perfc.Report, iterations: float) -> float:
+    """Return what a model takes that is made for so many iterations."""
+    one, fixed = report.time_us * 1e-6, _MODEL_SECONDS
+    iterations += parts.WARM_UP
+    if setting.runtime == "cudagraph":
+        iterations += _CAPTURE_ITERATIONS
+        fixed += _CAPTURE_SECONDS
+    return fixed + iterations * one
+
+
+@functools.cache  # timed, then profiled
+def _report(setting: Planned, target: Target) -> perfc.Report:
     model = perfc.load(
         setting.model,
         mode=setting.mode,
         optimizer=setting.optimizer or None,
         batch=setting.batch,
     )
-    report = perfc.analyze(model, target, runtime=setting.runtime, passes=PASSES)
-    one = report.time_us * 1e-6
-    budget = parts.WORKLOAD_SECONDS if profiled else parts.UNPROFILED_SECONDS
-    timed = parts.WARM_UP + min(parts.ITERATIONS, budget / one)
-    iterations, fixed = timed, _MODEL_SECONDS
-    if profiled:
-        iterations += profiled + _PROFILER_ITERATIONS
-        fixed += _PROFILER_SECONDS
-    if setting.runtime == "cudagraph":
-        iterations += _CAPTURE_ITERATIONS
-        fixed += _CAPTURE_SECONDS
-    events = profiled * _EVENTS * int(report.summary["launches"])
-    return fixed + iterations * one + events * _EVENT_SECONDS
+    return perfc.analyze(model, target, runtime=setting.runtime, passes=PASSES)
 
 
 def _of_shapes(

@@ -17,6 +17,7 @@ import torch
 from collection.launches import LaunchTable, Workload
 from collection.output import Output, OutputError
 from collection.plan import Planned
+from collection.predicted import setting_text
 from collection.sustained import run as run_loads
 from collection.sustained_loads import loads_of
 from perfc.ir import AttrValue, PerfcError, Record
@@ -41,16 +42,15 @@ from perfc.measurements import WorkloadMeasurement
 
 Say = Callable[[str], None]
 Pair = tuple[Family, Case]
+Step = Callable[[WorkloadRun, Sequence[Setting], Say], object]
+"""Does something with settings of one model."""
 
 ITERATIONS, WARM_UP, PROFILED = 30, 5, 2
 """Of a workload."""
 
 _OVERHEAD_ITERATIONS, _ITERATIONS_ON_CPU = 20, 5
-UNPROFILED_SECONDS, WORKLOAD_SECONDS = 1.5, 0.75
-"""Of the timed iterations of a setting: first alone, then beside a profile."""
-
-UNPROFILED = "unprofiled-"
-"""Of the table of workloads that are timed before anything is profiled."""
+WORKLOAD_SECONDS = 1.5
+"""Of the timed iterations of a setting."""
 
 _COPY_BYTES, _SIDE = 8 << 30, 8192
 _CPU_COPY_BYTES, _CPU_SIDE = 64 << 20, 1024
@@ -73,6 +73,8 @@ class Run:
         say: Tells the user one line, and copies what there is from time to time.
         log: Writes text into the log only.
         ceilings: What the device reached, at the beginning and at the end.
+        beside_profiler: Workloads of a GPU that were timed after the profiler had run.
+        failed: Models and their settings that did not run: they are not tried again.
         failures: What could not be measured, and why.
 
     """
@@ -84,6 +86,10 @@ class Run:
     log: Say
     ceilings: list[dict[str, object]] = attrs.field(
         factory=list[dict[str, object]], init=False
+    )
+    beside_profiler: list[str] = attrs.field(factory=list[str], init=False)
+    failed: set[tuple[str, Setting]] = attrs.field(
+        factory=set[tuple[str, Setting]], init=False
     )
     failures: list[str] = attrs.field(factory=list[str], init=False)
 
@@ -127,42 +133,50 @@ def _overheads(run: Run, end: float, *, models: bool) -> None:
 
 
 def unprofiled(run: Run, end: float) -> None:
-    """Time eager iterations before the profiler has run for the first time.
+    """Time iterations before the profiler has run for the first time.
 
     CUPTI stays attached behind it: an op then takes the host up to 40 % longer.
     """
-    eager = [planned for planned in run.plan if planned.runtime == "eager"]
-    measure_workloads(
-        run,
-        eager,
-        end,
-        prefix=UNPROFILED,
-        profiled=0,
-        seconds=UNPROFILED_SECONDS,
-    )
+    measure_workloads(run, eager_first(run.plan), end, WorkloadRun.time)
+
+
+def eager_first(plan: Iterable[Planned]) -> Sequence[Planned]:
+    """Return a plan in the order of timing: graphs hardly wait for the host."""
+    return sorted(plan, key=lambda planned: planned.runtime != "eager")
 
 
 def workloads(run: Run, end: float) -> None:
-    """Measure whole iterations, and keep when their kernels ran."""
-    measure_workloads(run, run.plan, end)
+    """Time what there was no time for; then profile all, and keep when kernels ran."""
+
+    def late(measured: WorkloadRun, settings: Sequence[Setting], say: Say) -> None:
+        before = len(measured.rows)
+        try:
+            measured.time(settings, say)
+        finally:
+            if run.device.is_cuda:
+                run.beside_profiler += map(setting_text, measured.rows[before:])
+
+    measure_workloads(run, run.plan, end, late)
+    measure_workloads(run, run.plan, end, WorkloadRun.profile)
 
 
-def measure_workloads(  # noqa: PLR0913 - four of them as the window has them
+def measure_workloads(  # noqa: PLR0913 - two of them as the window has them
     run: Run,
     plan: Iterable[Planned],
     end: float,
+    step: Step,
     *,
     prefix: str = "",
     iterations: int = ITERATIONS,
-    profiled: int = PROFILED,
-    seconds: float = WORKLOAD_SECONDS,
 ) -> None:
-    """Measure workloads into the tables whose names begin with *prefix*."""
+    """Take a step of workloads into the tables whose names begin with *prefix*."""
     launches = LaunchTable(run.output.table(f"{prefix}launches"))
     for model, settings in groupby(plan, lambda planned: planned.model):
         if time.monotonic() > end:
             return
-        chosen = [_setting(planned) for planned in settings]
+        subject = find_subject(model)
+        asked = [subject.settled(_setting(one), run.device) for one in settings]
+        chosen = [setting for setting in asked if (model, setting) not in run.failed]
 
         def keep(row: WorkloadMeasurement, trace: Trace) -> None:
             launches.add(Workload.of(row), trace.events)
@@ -170,21 +184,22 @@ def measure_workloads(  # noqa: PLR0913 - four of them as the window has them
 
         measured = WorkloadRun(
             run.device,
-            find_subject(model),
+            subject,
             run.output.table(f"{prefix}workloads"),
             iterations=iterations,
-            seconds=seconds,
-            profiled=profiled,
+            seconds=WORKLOAD_SECONDS,
+            profiled=PROFILED,
             keep=keep,
             deadline=end,
         )
         with_flush(run, measured.flush, launches.write)
         try:
-            measured.measure(chosen, run.say)
+            step(measured, chosen, run.say)
         except (DeviceFailedError, OutputError):
             raise
         except PerfcError as error:  # of this model; the others are measured
             run.say(f"{model}: {error}")
+        run.failed |= {(model, setting) for setting, _ in measured.skipped}
         run.failures += [f"{model}, {s}: {why}" for s, why in measured.skipped]
 
 
@@ -274,10 +289,10 @@ def ceilings_again(run: Run, end: float) -> None:
 
 
 PARTS = (
-    Part("unprofiled workloads", 90, unprofiled),
+    Part("unprofiled workloads", 125, unprofiled),
     Part("floors", 18, floors),
     Part("overheads", 15, overheads),
-    Part("workloads", 155, workloads),
+    Part("workloads", 120, workloads),
     Part("workload kernels", 85, WORKLOAD_KERNELS.measure),
     Part("embedding bags", 50, BAGS.measure),
     Part("GEMMs", 35, GEMMS.measure),

@@ -30,6 +30,7 @@ from perfc.measure import (
     Prepared,
     Tensors,
     Timer,
+    WorkloadRun,
     captured,
     host_us_of_an_op,
     profiled_calls,
@@ -140,7 +141,7 @@ def _workloads(run: Run, end: float) -> None:
     """Run each model, in both modes and runtimes, for three iterations."""
     chosen = one_of_each(run.plan)
     parts.measure_workloads(
-        run, chosen, end, prefix=_PREFIX, iterations=_ITERATIONS, profiled=1
+        run, chosen, end, WorkloadRun.measure, prefix=_PREFIX, iterations=_ITERATIONS
     )
 
 

@@ -160,6 +160,7 @@ class Session:
             "asked_seconds": round(self.end - self.begin, 1),
             "parts": self._parts,
             "ceilings": run.ceilings,
+            "timed_beside_profiler": run.beside_profiler,
             "failed": run.failures,
             "traces_left_out": self.output.traces_left_out,
         }

@@ -142,12 +142,12 @@ def test_every_part_has_its_share() -> None:
     names = [part.name for part in parts.PARTS]
     ends = dict(zip(names, session.part_ends(parts.PARTS, 100.0, 670.0), strict=True))
 
-    assert pytest.approx(190) == ends["unprofiled workloads"]
+    assert pytest.approx(225) == ends["unprofiled workloads"]
     assert pytest.approx(378) == ends["workloads"]
     assert pytest.approx(660) == ends["ceilings"]
     short = session.part_ends(parts.PARTS, 10.0, 120.0)
     assert pytest.approx(117) == short[-1]
-    assert pytest.approx(10 + 107 * 90 / 560) == short[0]
+    assert pytest.approx(10 + 107 * 125 / 560) == short[0]
     assert sorted(short) == short
 
 
