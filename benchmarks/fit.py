@@ -34,7 +34,7 @@ from perfc.costmodels import (
     RESIDUAL_FILE,
     cost_models,
 )
-from perfc.costmodels.fitted_file import FOLDER, Parameters, fitted
+from perfc.costmodels.fitted_file import FITTED_FOLDER, Parameters, fitted
 from perfc.fitting import fit_products, write_networks
 from perfc.fitting.attention import fit_attention, fit_attention_residual
 from perfc.fitting.calls import Sessions, fit_calls, fit_gaps
@@ -172,14 +172,14 @@ def write_fitted(name: str, tables: Tables, source: str = SOURCES) -> None:
     """Write a file of fitted parameters, which models then read."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     text = fitted_text(tables, source, today, _shipped(name))
-    (FOLDER / f"{name}.toml").write_text(text, encoding="utf-8")
+    (FITTED_FOLDER / f"{name}.toml").write_text(text, encoding="utf-8")
     fitted.cache_clear()
 
 
 @functools.cache
 def _shipped(name: str) -> Parameters:
     """Return what a file holds before this step writes it, perhaps in two goes."""
-    return fitted(name) if (FOLDER / f"{name}.toml").is_file() else {}
+    return fitted(name) if (FITTED_FOLDER / f"{name}.toml").is_file() else {}
 
 
 def set_accuracy(samples: Sequence[Sample], held_out: Sequence[Sample]) -> None:

@@ -57,7 +57,7 @@ from perfc.costmodels.embedding_tiers import (
 from perfc.costmodels.embedding_update import EMBEDDING_UPDATE
 from perfc.costmodels.extrapolation import extrapolation_remark
 from perfc.costmodels.family import Family, family_of
-from perfc.costmodels.fitted_file import FOLDER as FITTED_FOLDER
+from perfc.costmodels.fitted_file import FITTED_FOLDER
 from perfc.costmodels.gemm import GEMM, products_of
 from perfc.costmodels.gemm_residual import (
     LONGER,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from perfc.costmodels.attention_tiles import EFFICIENT_NAME, is_newest
-from perfc.costmodels.fitted_file import FOLDER
+from perfc.costmodels.fitted_file import FITTED_FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, network_of
 from perfc.costmodels.nominal import nominal
@@ -26,7 +26,7 @@ from perfc.costmodels.one_signature import OneSignature
 from perfc.costmodels.protocol import Flags, Floats, KernelTable, Signatures
 from perfc.costmodels.target import Target
 
-ATTENTION_RESIDUAL_FILE = FOLDER / "attention_residual.npz"
+ATTENTION_RESIDUAL_FILE = FITTED_FOLDER / "attention_residual.npz"
 """Weights by target, type and layer."""
 
 ATTENTION_TYPE = "bf16"

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.family import Family
-from perfc.costmodels.fitted_file import FOLDER
+from perfc.costmodels.fitted_file import FITTED_FOLDER
 from perfc.costmodels.near_rows import NearRows
 
-SHIPPED_ROWS_FILE = FOLDER / "cpu_rows.npz"
+SHIPPED_ROWS_FILE = FITTED_FOLDER / "cpu_rows.npz"
 """Rows by family: `op/dtype/phase/part`."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).with_name("fitted")
+FITTED_FOLDER = Path(__file__).with_name("fitted")
 """Where they are, one file a family of models."""
 
 Parameters = Mapping[str, Any]
@@ -18,4 +18,4 @@ Parameters = Mapping[str, Any]
 @functools.cache
 def fitted(name: str) -> Parameters:
     """Return the parameters of a family of models, read when first asked for."""
-    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((FITTED_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))

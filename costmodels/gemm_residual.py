@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from perfc.costmodels.fitted_file import FOLDER
+from perfc.costmodels.fitted_file import FITTED_FOLDER
 from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
 from perfc.costmodels.network import Network, Weights, network_of, networks
 from perfc.costmodels.nominal import nominal
@@ -36,7 +36,7 @@ from perfc.costmodels.protocol import Flags, Floats, Indices, KernelTable
 from perfc.costmodels.sheet import load_target
 from perfc.costmodels.target import Target
 
-RESIDUAL_FILE = FOLDER / "gemm_residual.npz"
+RESIDUAL_FILE = FITTED_FOLDER / "gemm_residual.npz"
 """Weights by target, type of the rows and layer."""
 
 SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1

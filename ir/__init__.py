@@ -68,30 +68,31 @@ from perfc.ir.launch_printer import print_launches, print_program
 from perfc.ir.location import ACCUMULATE_GRAD, NOWHERE, Location
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.ops.activation import KINDS as ACTIVATIONS
-from perfc.ir.ops.activation_backward import KINDS as ACTIVATION_GRADIENTS
+from perfc.ir.ops.activation import ACTIVATIONS
+from perfc.ir.ops.activation_backward import ACTIVATION_GRADIENTS
 from perfc.ir.ops.attention import full_mask
 from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM, communicator_ranks
 from perfc.ir.ops.einsum import einsum_labels, einsum_pairs, einsum_sizes
-from perfc.ir.ops.elementwise import KINDS as ELEMENTWISE_OPS
+from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.ir.ops.embedding import bags
 from perfc.ir.ops.embedding_backward import inputs_of_backward
-from perfc.ir.ops.loss import OF_ROWS as LOSSES_OF_ROWS
+from perfc.ir.ops.loss import LOSSES_OF_ROWS
 from perfc.ir.ops.optimizer import (
     FOREACH_FLOPS,
     OPTIMIZER_FLOPS,
     OPTIMIZER_STATES,
     state_types,
 )
-from perfc.ir.ops.recurrent import GATES as RECURRENT_GATES
-from perfc.ir.ops.recurrent import POINTWISE_FLOPS as RECURRENT_FLOPS
-from perfc.ir.ops.recurrent import STATES as RECURRENT_STATES
-from perfc.ir.ops.recurrent import recurrent_sizes, reserved_vectors
+from perfc.ir.ops.recurrent import (
+    RECURRENT_FLOPS,
+    RECURRENT_GATES,
+    RECURRENT_STATES,
+    recurrent_sizes,
+    reserved_vectors,
+)
 from perfc.ir.ops.reduction import reduced_axes
 from perfc.ir.ops.rules import UNKNOWN_DIM, normalize_axis
-from perfc.ir.ops.wire import BLOCK as WIRE_BLOCK
-from perfc.ir.ops.wire import FORMATS as WIRE_FORMATS
-from perfc.ir.ops.wire import block_bytes, encoded
+from perfc.ir.ops.wire import WIRE_BLOCK, WIRE_FORMATS, block_bytes, encoded
 from perfc.ir.parser import parse_graph, parse_program, parse_type
 from perfc.ir.plugins import (
     COST_MODELS,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from perfc.measure.call_profile import profiled_calls, times_of
 from perfc.measure.capture import captured
-from perfc.measure.case import DTYPES as DTYPES_OF_TENSORS
-from perfc.measure.case import Call, Case, Family, Tensors
+from perfc.measure.case import DTYPES_OF_TENSORS, Call, Case, Family, Tensors
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.design import SEED, Choice, Size, Space, points
 from perfc.measure.device import Device, open_device, target_of

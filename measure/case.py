@@ -27,7 +27,7 @@ from perfc.measurements import (
     split_of,
 )
 
-DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+DTYPES_OF_TENSORS: Mapping[str, torch.dtype] = MappingProxyType(
     {
         "fp32": torch.float32,
         "tf32": torch.float32,
@@ -137,7 +137,7 @@ class Tensors:
 
     def random(self, dtype: str, *shape: int) -> torch.Tensor:
         """Return normal random numbers."""
-        result = torch.empty(shape, dtype=DTYPES[dtype], device=self.kind)
+        result = torch.empty(shape, dtype=DTYPES_OF_TENSORS[dtype], device=self.kind)
         flat = result.view(-1)
         for start in range(0, flat.numel(), _POOL):
             part = flat[start : start + _POOL]

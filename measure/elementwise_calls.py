@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import torch
 
-from perfc.measure.case import DTYPES, Call, Case, Tensors
+from perfc.measure.case import DTYPES_OF_TENSORS, Call, Case, Tensors
 from perfc.measurements import bytes_of
 
 _ATEN: Any = torch.ops.aten
@@ -179,7 +179,7 @@ def special_call(case: Case, tensors: Tensors) -> Call:
 
 def _cast(o: _Operands) -> Call:
     source, to = _CAST_FROM[o.case.dtype, o.bytes_each]
-    x, dtype = o.full(source), DTYPES[to]
+    x, dtype = o.full(source), DTYPES_OF_TENSORS[to]
     return lambda: x.to(dtype)
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from perfc.ir import Record
-from perfc.measure.case import DTYPES, Call, Case, Family, Tensors, without
+from perfc.measure.case import DTYPES_OF_TENSORS, Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
 
@@ -61,7 +61,7 @@ class Softmax(Family):
             return _log_softmax(x, backward=_is_backward(case))
         if not _is_backward(case):
             return lambda: torch.softmax(x, -1)
-        y, dtype = torch.softmax(x, -1), DTYPES[case.dtype]
+        y, dtype = torch.softmax(x, -1), DTYPES_OF_TENSORS[case.dtype]
         return lambda: _ATEN._softmax_backward_data(x, y, -1, dtype)  # noqa: SLF001
 
 

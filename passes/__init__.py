@@ -6,12 +6,10 @@ from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.batch_embeddings import BatchEmbeddings, can_batch
 from perfc.passes.capture_graph import CaptureGraph
 from perfc.passes.checkpoint_activations import CheckpointActivations
-from perfc.passes.codec import FULL as FULL_PRECISION
-from perfc.passes.codec import PRECISIONS, Codec
+from perfc.passes.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.columns import integers
 from perfc.passes.contention import solve_contended
-from perfc.passes.convert_dtype import LOW as LOW_DTYPES
-from perfc.passes.convert_dtype import ConvertDtype
+from perfc.passes.convert_dtype import LOW_DTYPES, ConvertDtype
 from perfc.passes.critical_path import CriticalPath
 from perfc.passes.data_parallel import MAX_RANKS, DataParallel
 from perfc.passes.eager import MEMSET, dtype_name
@@ -35,7 +33,7 @@ from perfc.passes.facts import (
 )
 from perfc.passes.faster_host import FasterHost
 from perfc.passes.fold_shapes import FoldShapes
-from perfc.passes.forward_graph import forward_graph as forward_graph_of
+from perfc.passes.forward_graph import forward_graph_of
 from perfc.passes.fsdp import Fsdp
 from perfc.passes.fuse_kernels import FuseKernels
 from perfc.passes.fused_kernel import fused_nodes
@@ -76,14 +74,15 @@ from perfc.passes.retiming import arrivals
 from perfc.passes.set_popularity import SetPopularity
 from perfc.passes.shape_inference import ShapeInference
 from perfc.passes.shard_embeddings import ShardEmbeddings
-from perfc.passes.sharded_tables import Bags
-from perfc.passes.sharded_tables import Table as EmbeddingTable
+from perfc.passes.sharded_tables import Bags, EmbeddingTable
 from perfc.passes.sharding_plan import (
     COLUMN_WISE,
     COLUMNS,
     DATA_PARALLEL,
     GRID,
+    NAMED_PLANS,
     ROW_WISE,
+    SHARDING_TYPES,
     TABLE_ROW_WISE,
     TABLE_WISE,
     Placement,
@@ -94,12 +93,9 @@ from perfc.passes.sharding_plan import (
     read_plan,
     usual_kernel,
 )
-from perfc.passes.sharding_plan import NAMED as NAMED_PLANS
-from perfc.passes.sharding_plan import TYPES as SHARDING_TYPES
 from perfc.passes.straggler import Straggler
 from perfc.passes.stream_schedule import StreamSchedule
-from perfc.passes.table_tiers import CACHE as USUAL_CACHE
-from perfc.passes.table_tiers import HBM, KERNELS, TIERS, in_tier, is_share
+from perfc.passes.table_tiers import HBM, KERNELS, TIERS, USUAL_CACHE, in_tier, is_share
 from perfc.passes.task_kinds import detail_mask, kernel_numbers, task_mask
 from perfc.passes.tensor_parallel import TensorParallel
 from perfc.passes.time_interval import TimeInterval, interval_of, shared_effects

@@ -14,10 +14,10 @@ _SUMMED: Mapping[str, tuple[str, str]] = dict.fromkeys(
 )
 """What NCCL cannot add up, and what is sent instead, forward and backward."""
 
-FULL = "fp32"
+FULL_PRECISION = "fp32"
 """The precision without a codec."""
 
-PRECISIONS = tuple(name for name in WIRE_FORMATS if name != FULL)
+PRECISIONS = tuple(name for name in WIRE_FORMATS if name != FULL_PRECISION)
 """What rows can be sent as."""
 
 

@@ -30,7 +30,7 @@ from perfc.passes.phases import is_training_step
 from perfc.passes.tape import Tape
 from perfc.passes.training_calls import take_apart
 
-LOW: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
+LOW_DTYPES: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
 """Element types that a model can be converted to, by their names for users."""
 
 _F32 = DTYPES["f32"]
@@ -68,8 +68,8 @@ class ConvertDtype(Transform):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if self.to not in LOW:
-            msg = f"to={self.to!r} of {self.name}: expected {' or '.join(LOW)}"
+        if self.to not in LOW_DTYPES:
+            msg = f"to={self.to!r} of {self.name}: expected {' or '.join(LOW_DTYPES)}"
             raise UsageError(msg)
 
     @property
@@ -79,7 +79,7 @@ class ConvertDtype(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Convert every op graph."""
-        low = DTYPES[LOW[self.to]]
+        low = DTYPES[LOW_DTYPES[self.to]]
         for rank in program.classes:
             if rank.ops is None:
                 continue

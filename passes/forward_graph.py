@@ -6,7 +6,7 @@ from perfc.ir import Graph, Program, UsageError
 from perfc.passes.phases import is_training_step
 
 
-def forward_graph(program: Program, who: str) -> Graph:
+def forward_graph_of(program: Program, who: str) -> Graph:
     """Return the one graph of a program.
 
     Args:

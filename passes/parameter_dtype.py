@@ -17,10 +17,10 @@ from perfc.ir import (
     UsageError,
     Value,
 )
-from perfc.passes.convert_dtype import LOW, PLAIN_FLOATS, convert
+from perfc.passes.convert_dtype import LOW_DTYPES, PLAIN_FLOATS, convert
 from perfc.passes.tape import typed
 
-PARAM_DTYPES = {"": None, **{name: DTYPES[LOW[name]] for name in LOW}}
+PARAM_DTYPES = {"": None, **{name: DTYPES[LOW_DTYPES[name]] for name in LOW_DTYPES}}
 """What parameters can be gathered in: their own type if nothing is said."""
 
 REDUCE_DTYPES = {**PARAM_DTYPES, "fp32": DTYPES["f32"]}

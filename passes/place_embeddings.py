@@ -16,7 +16,7 @@ from perfc.passes.looked_up_tables import (
     require_table,
     table_names,
 )
-from perfc.passes.table_tiers import CACHE, TIERS, in_tier, is_share
+from perfc.passes.table_tiers import TIERS, USUAL_CACHE, in_tier, is_share
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class PlaceEmbeddings(Transform):
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     tier: str = UVM_CACHING
-    cache: float = CACHE
+    cache: float = USUAL_CACHE
     table: str = ""
     rows: int = 0
 

@@ -21,9 +21,9 @@ from perfc.ir import (
     bound_copy,
 )
 from perfc.passes.base import PassContext, Transform
-from perfc.passes.codec import FULL, PRECISIONS, Codec
+from perfc.passes.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.facts import TYPED
-from perfc.passes.forward_graph import forward_graph
+from perfc.passes.forward_graph import forward_graph_of
 from perfc.passes.inference import Inference
 from perfc.passes.looked_up_tables import change_tables
 from perfc.passes.sharded_lookup import Exchange, Lookups
@@ -102,7 +102,7 @@ class ShardEmbeddings(Transform):
     def _check_precisions(self) -> None:
         for option, value, known in (
             ("qcomm", self.qcomm, PRECISIONS),
-            ("qcomm-backward", self.qcomm_backward, (*PRECISIONS, FULL)),
+            ("qcomm-backward", self.qcomm_backward, (*PRECISIONS, FULL_PRECISION)),
         ):
             if value and value not in known:
                 msg = f"{option}={value!r} of {self.name}: expected {', '.join(known)}"
@@ -123,7 +123,7 @@ class ShardEmbeddings(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Make a class of each kind of rank."""
-        graph = forward_graph(program, self.name)
+        graph = forward_graph_of(program, self.name)
         world = self._world
         sizes = [table.size for table in Bags.of(graph).tables]
         plan = find_plan(self.plan, sizes, world)

@@ -30,7 +30,7 @@ _BAG = "embedding_bag"
 
 
 @attrs.frozen(eq=False)
-class Table:
+class EmbeddingTable:
     """One table that a bag of the graph looks up.
 
     Attributes:
@@ -78,7 +78,7 @@ class Bags:
 
     """
 
-    nodes: Mapping[Node, tuple[Table, ...]]
+    nodes: Mapping[Node, tuple[EmbeddingTable, ...]]
     batch: Dim
 
     @classmethod
@@ -104,7 +104,7 @@ class Bags:
         return made
 
     @property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[EmbeddingTable]:
         """All tables, in the order of their look-ups."""
         return [table for tables in self.nodes.values() for table in tables]
 
@@ -136,7 +136,7 @@ def _tables(
     inputs: AbstractSet[Value],
     parameters: AbstractSet[Value],
     uses: Mapping[Value, int],
-) -> Iterator[Table]:
+) -> Iterator[EmbeddingTable]:
     """Yield the tables of a lookup.
 
     Raises:
@@ -161,7 +161,9 @@ def _tables(
         msg = f"{node} {problem}; it cannot be sharded"
         raise UnsupportedModelError(msg)
     for weight, record, lookups in zip(weights, records, _lookups(node), strict=True):
-        yield Table(weight.name.removesuffix(".weight"), weight, record, lookups)
+        yield EmbeddingTable(
+            weight.name.removesuffix(".weight"), weight, record, lookups
+        )
 
 
 def _lookups(node: Node) -> list[Dim]:
@@ -202,7 +204,7 @@ class Shard:
 
     """
 
-    table: Table
+    table: EmbeddingTable
     part: int = 0
     parts: int = 1
     among: int = 1
@@ -267,7 +269,7 @@ class Deal:
 
 
 def deals(
-    tables: Sequence[Table], plan: Mapping[str, Placement], world: World
+    tables: Sequence[EmbeddingTable], plan: Mapping[str, Placement], world: World
 ) -> list[Deal]:
     """Sort the shards of all tables by how and where they go."""
     ways = (
@@ -293,7 +295,7 @@ def deals(
 
 
 def _deal(
-    table: Table, places: Sequence[int], among: int, dealt: list[list[Shard]]
+    table: EmbeddingTable, places: Sequence[int], among: int, dealt: list[list[Shard]]
 ) -> None:
     for part, place in enumerate(places):
         dealt[place].append(Shard(table, part, len(places), among))

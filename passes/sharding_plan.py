@@ -31,7 +31,7 @@ import attrs
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import PerfcError, UsageError, parse_json, read_text
-from perfc.passes.table_tiers import CACHE, HBM, KERNELS, is_share
+from perfc.passes.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
 
 TABLE_WISE = "table_wise"
 """A table is on one rank."""
@@ -51,10 +51,17 @@ GRID = "grid_shard"
 DATA_PARALLEL = "data_parallel"
 """All ranks hold all of a table."""
 
-TYPES = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID, DATA_PARALLEL)
+SHARDING_TYPES = (
+    TABLE_WISE,
+    COLUMN_WISE,
+    ROW_WISE,
+    TABLE_ROW_WISE,
+    GRID,
+    DATA_PARALLEL,
+)
 """Sharding types, as plan files spell them."""
 
-NAMED: Mapping[str, str] = {
+NAMED_PLANS: Mapping[str, str] = {
     "table-wise": TABLE_WISE,
     "column-wise": COLUMN_WISE,
     "row-wise": ROW_WISE,
@@ -127,7 +134,7 @@ class Placement:
     """Where one table goes.
 
     Attributes:
-        kind: One of `TYPES`.
+        kind: One of `SHARDING_TYPES`.
         places: Of each part of its columns the rank, or the node; empty for all ranks.
         compute_kernel: What looks it up, as TorchRec spells it, `fused_uvm_caching`
             say; if empty, the kernel that is usual for the kind.
@@ -138,7 +145,7 @@ class Placement:
     kind: str
     places: tuple[int, ...] = ()
     compute_kernel: str = ""
-    cache: float = CACHE
+    cache: float = USUAL_CACHE
 
     @property
     def tier(self) -> str:
@@ -152,20 +159,20 @@ Plan = Mapping[str, Placement]
 
 
 def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
-    """Return the plan that *text* names: one of `NAMED`, a JSON file, or its text.
+    """Return the plan that *text* names: of `NAMED_PLANS`, a JSON file, or its text.
 
     Raises:
         UsageError: it is none of them.
         PerfcError: the file does not hold a plan of these tables and ranks.
 
     """
-    if text in NAMED:
-        return _dealt(NAMED[text], tables, world)
+    if text in NAMED_PLANS:
+        return _dealt(NAMED_PLANS[text], tables, world)
     if text.lstrip().startswith("{"):
         return read_plan(text, tables, world, "plan")
     path = Path(text)
     if "\0" in text or not path.is_file():
-        known = ", ".join(NAMED)
+        known = ", ".join(NAMED_PLANS)
         msg = f"plan {text!r} is neither a file nor one of {known}"
         raise UsageError(msg)
     content = read_text(path, PerfcError, "a plan in JSON")
@@ -253,11 +260,11 @@ class _PlanFile:
     def _placement(self, table: TableSize, entry: object) -> Placement:
         fields = _fields(entry)
         kind = fields.get("sharding_type")
-        if kind not in TYPES:
-            known = ", ".join(TYPES)
+        if kind not in SHARDING_TYPES:
+            known = ", ".join(SHARDING_TYPES)
             self._refuse(f"sharding_type {kind!r} is none of {known}", table)
         kernel = self._kernel(table, kind, fields.get("compute_kernel"))
-        cache = CACHE
+        cache = USUAL_CACHE
         if kernel == KERNELS[UVM_CACHING]:
             cache = self._cache(table, fields.get("cache_params"))
         places = self._places(table, kind, fields.get("ranks"))
@@ -298,7 +305,7 @@ class _PlanFile:
         """Return the share of the rows that a cache holds."""
         share = _fields(found).get("load_factor")
         if share is None:
-            return CACHE
+            return USUAL_CACHE
         number = isinstance(share, int | float) and not isinstance(share, bool)
         if not number or not is_share(share):
             msg = f"load_factor {share!r}, expected more than 0, up to 1"

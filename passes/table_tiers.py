@@ -20,7 +20,7 @@ KERNELS: Mapping[str, str] = MappingProxyType(
 """What TorchRec calls the kernels that look tables of a tier up
 (`EmbeddingComputeKernel`)."""
 
-CACHE = 0.2
+USUAL_CACHE = 0.2
 """Share of the rows that device memory holds, if nothing is said: TorchRec's default of
 `cache_params.load_factor`."""
 

@@ -18,7 +18,7 @@ from perfc.ir import (
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.forward_graph import forward_graph
+from perfc.passes.forward_graph import forward_graph_of
 from perfc.passes.tensor_layout import LINEAR, TensorLayout
 from perfc.passes.tensor_writer import TensorWriter
 from perfc.passes.training_source import separate_vectors
@@ -79,7 +79,7 @@ class TensorParallel(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Share the layers of the one graph there is."""
-        graph = forward_graph(program, self.name)
+        graph = forward_graph_of(program, self.name)
         separate_vectors(graph, ctx)
         layout = TensorLayout.of(graph)
         if not layout.rows:

@@ -4,8 +4,8 @@
     python -m tests.same_output compare FOLDER
 
 Some sixty commands: every verb and frontend, inference and training, ranks, CPUs,
-plans, exports, measured rows, bad input. What each prints and writes, and its exit code,
-goes into a file of FOLDER; `compare` names what differs.
+plans, exports, measured rows, bad input. What each prints and writes, and its exit
+code, goes into a file of FOLDER; `compare` names what differs.
 """
 
 from __future__ import annotations

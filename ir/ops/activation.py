@@ -45,7 +45,7 @@ SAME_SHAPE = (
     _activation("hardswish", 4, "x * clip(x + 3, 0, 6) / 6"),
     _activation("mish", 14, "x * tanh(softplus(x))"),
 )
-KINDS = frozenset(op.name for op in SAME_SHAPE)
+ACTIVATIONS = frozenset(op.name for op in SAME_SHAPE)
 """Names of these activations."""
 
 

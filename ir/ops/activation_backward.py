@@ -103,7 +103,7 @@ GLU_BACKWARD = OpDef(
     attributes={"axis": (int,)},
     summary="gradient of glu: of its result, and the input",
 )
-KINDS = frozenset(op.name for op in (*ELEMENTWISE, DROPOUT_BACKWARD))
+ACTIVATION_GRADIENTS = frozenset(op.name for op in (*ELEMENTWISE, DROPOUT_BACKWARD))
 """Names of the elementwise ones."""
 
 OPS = (

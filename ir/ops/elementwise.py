@@ -364,5 +364,5 @@ MASKED_FILL = OpDef(
 )
 
 OPS = (*_UNARY, *_BINARY, *_TERNARY, WHERE, MASKED_FILL)
-KINDS = frozenset(op.name for op in OPS)
+ELEMENTWISE_OPS = frozenset(op.name for op in OPS)
 """Names of the elementwise ops."""

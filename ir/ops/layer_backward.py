@@ -16,7 +16,7 @@ from perfc.ir.ops.gradient import (
     vector_like,
     wanted,
 )
-from perfc.ir.ops.recurrent import GATES
+from perfc.ir.ops.recurrent import RECURRENT_GATES
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_FLOAT,
@@ -216,7 +216,7 @@ ATTENTION_BACKWARD = OpDef(
 def _projection(attributes: Record, operands: Sequence[TensorType]) -> TensorType:
     """Return the type of the weight that projects an LSTM, from its recurrence."""
     *directions, gates, state = operands[3].shape
-    hidden = gates // GATES["lstm"]
+    hidden = gates // RECURRENT_GATES["lstm"]
     return TensorType(operands[3].dtype, (*directions, state, hidden))
 
 
@@ -226,8 +226,8 @@ def _work_recurrent(
     """Twice the products of forward: for the data, and for the weights."""
     x, weight, recurrence = operands[1:4]
     kind = attributes.text("kind")
-    if kind not in GATES:
-        msg = f"{kind!r} is none of {', '.join(GATES)}"
+    if kind not in RECURRENT_GATES:
+        msg = f"{kind!r} is none of {', '.join(RECURRENT_GATES)}"
         raise VerifyError(msg)
     rows = product(x.shape[:2])
     weights = weight.numel + recurrence.numel

@@ -25,7 +25,7 @@ LOSS_FLOPS: Mapping[str, int] = {
 }
 """Kinds, and flops for each element; the sum over them is one more."""
 
-OF_ROWS = frozenset({"multi_margin", "multilabel_margin"})
+LOSSES_OF_ROWS = frozenset({"multi_margin", "multilabel_margin"})
 """Losses of a row of scores each: the target has labels."""
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -45,7 +45,7 @@ def _checked(attributes: Record) -> tuple[str, str]:
 def _infer_loss(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0].type
     kind, reduction = _checked(attributes)
-    shape = x.shape[:-1] if kind in OF_ROWS else x.shape
+    shape = x.shape[:-1] if kind in LOSSES_OF_ROWS else x.shape
     return [Abstract(TensorType(x.dtype, shape if reduction == "none" else ()))]
 
 

@@ -18,14 +18,14 @@ from perfc.ir.ops.rules import (
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
-GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
+RECURRENT_GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
 """Kinds of recurrent layers, and their gates."""
 
-POINTWISE_FLOPS: Mapping[str, int] = {"lstm": 30, "gru": 24, "rnn": 9}
+RECURRENT_FLOPS: Mapping[str, int] = {"lstm": 30, "gru": 24, "rnn": 9}
 """Flops per hidden unit and step apart from the products: the gates' activations
 (sigmoid 4, tanh 8), their products and sums with both biases."""
 
-STATES: Mapping[str, int] = {"lstm": 2, "gru": 1, "rnn": 1}
+RECURRENT_STATES: Mapping[str, int] = {"lstm": 2, "gru": 1, "rnn": 1}
 """Kinds of recurrent layers, and what they hand on from step to step."""
 
 _KEPT: Mapping[str, int] = {"lstm": 5, "gru": 6, "rnn": 1}
@@ -67,15 +67,15 @@ def recurrent_sizes(
 
     """
     kind = attributes.text("kind")
-    if kind not in GATES or x.rank != 3 or recurrence.rank not in (2, 3):  # noqa: PLR2004
+    if kind not in RECURRENT_GATES or x.rank != 3 or recurrence.rank not in (2, 3):  # noqa: PLR2004
         msg = f"cannot run {kind!r} on {x} with {recurrence}"
         raise VerifyError(msg)
     steps, batch, inputs = x.shape
     if attributes.flag("batch_first"):
         steps, batch = batch, steps
     directions, gates, state = ((1,) * (3 - recurrence.rank)) + recurrence.shape
-    hidden = gates // GATES[kind] if attributes.flag("projected") else state
-    require_equal("rows of the recurrence", gates, GATES[kind] * hidden)
+    hidden = gates // RECURRENT_GATES[kind] if attributes.flag("projected") else state
+    require_equal("rows of the recurrence", gates, RECURRENT_GATES[kind] * hidden)
     return steps, batch, inputs, hidden, directions
 
 
@@ -109,7 +109,7 @@ def _infer_recurrent(
         return [out, end, cell]
     shape = (vectors * directions, steps, batch, hidden)
     kept = Abstract(TensorType(x.dtype, shape).checked())
-    return [out, *(end, cell)[: STATES[attributes.text("kind")]], kept]
+    return [out, *(end, cell)[: RECURRENT_STATES[attributes.text("kind")]], kept]
 
 
 def _work_recurrent(
@@ -120,7 +120,9 @@ def _work_recurrent(
     kind = attributes.text("kind")
     units = product((steps, batch, directions, hidden))
     state = operands[2].shape[-1]
-    flops = units * (2 * GATES[kind] * (inputs + state) + POINTWISE_FLOPS[kind])
+    flops = units * (
+        2 * RECURRENT_GATES[kind] * (inputs + state) + RECURRENT_FLOPS[kind]
+    )
     if attributes.flag("projected"):
         flops = flops + 2 * units * state
     moved = touch_all(attributes, operands, results)

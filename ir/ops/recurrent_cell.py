@@ -8,7 +8,7 @@ from perfc.ir.dims import Dim, product
 from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
-from perfc.ir.ops.recurrent import GATES, POINTWISE_FLOPS
+from perfc.ir.ops.recurrent import RECURRENT_FLOPS, RECURRENT_GATES
 from perfc.ir.ops.rules import require_equal, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
@@ -39,7 +39,7 @@ def _wide(state: TensorType, vectors: int) -> TensorType:
 def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     kind = _kind(attributes)
     of_input, of_state, state, *biases = (operand.type for operand in operands)
-    gates = _wide(state, GATES[kind])
+    gates = _wide(state, RECURRENT_GATES[kind])
     for product_ in (of_input, of_state):
         require_equal("axes", gates.rank, product_.rank)
         for wanted, size in zip(gates.shape, product_.shape, strict=True):
@@ -57,7 +57,7 @@ def _infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstrac
 def _work(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    flops = POINTWISE_FLOPS[_kind(attributes)] * product(operands[2].shape)
+    flops = RECURRENT_FLOPS[_kind(attributes)] * product(operands[2].shape)
     moved = touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -84,7 +84,7 @@ def _infer_backward(
     hidden = workspace.shape[-1] // KEPT[kind]
     shape = (*workspace.shape[:-1], hidden)
     state = TensorType(workspace.dtype, shape)
-    gates = Abstract(_wide(state, GATES[kind]))
+    gates = Abstract(_wide(state, RECURRENT_GATES[kind]))
     return [*(gates,) * (1 if kind == "lstm" else 2), Abstract(state)]
 
 
@@ -92,7 +92,7 @@ def _work_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
     """As many operations as forward: the gates are there, their slopes are not."""
-    flops = POINTWISE_FLOPS[_kind(attributes)] * results[-1].numel
+    flops = RECURRENT_FLOPS[_kind(attributes)] * results[-1].numel
     moved = touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 

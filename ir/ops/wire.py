@@ -16,13 +16,13 @@ from perfc.ir.ops.rules import per_element
 from perfc.ir.record import Record
 from perfc.ir.types import BF16, F8E4M3, F16, F32, U8, DType, TensorType
 
-BLOCK = 32
+WIRE_BLOCK = 32
 """Elements that share a scale and a bias (`ROW_DIM_DEFAULT`)."""
 
 _BESIDE_BYTES = 8
 _BLOCKED = "int8"
 
-FORMATS: Mapping[str, DType] = {
+WIRE_FORMATS: Mapping[str, DType] = {
     "fp32": F32,
     "fp16": F16,
     "bf16": BF16,
@@ -33,25 +33,25 @@ FORMATS: Mapping[str, DType] = {
 
 
 def block_bytes(format_: str) -> int:
-    """Return what `BLOCK` elements take on their way."""
+    """Return what `WIRE_BLOCK` elements take on their way."""
     beside = _BESIDE_BYTES if format_ == _BLOCKED else 0
-    return BLOCK * FORMATS[format_].bits // 8 + beside
+    return WIRE_BLOCK * WIRE_FORMATS[format_].bits // 8 + beside
 
 
 def encoded(type_: TensorType, format_: str) -> TensorType:
     """Return what a tensor is sent as."""
-    dtype = FORMATS[format_]
+    dtype = WIRE_FORMATS[format_]
     if format_ != _BLOCKED:
         return TensorType(dtype, type_.shape, type_.space)
-    blocks = ceil_div(type_.numel, BLOCK)
+    blocks = ceil_div(type_.numel, WIRE_BLOCK)
     return TensorType(dtype, (blocks * block_bytes(format_),), type_.space)
 
 
 def _check(attributes: Record) -> None:
     for name in ("format", "gradient"):
         found = attributes.text(name)
-        if found not in FORMATS:
-            msg = f"{name} {found!r} is none of {', '.join(FORMATS)}"
+        if found not in WIRE_FORMATS:
+            msg = f"{name} {found!r} is none of {', '.join(WIRE_FORMATS)}"
             raise VerifyError(msg)
 
 

@@ -21,7 +21,7 @@ from perfc.measure import (
     suite,
     triangle_side,
 )
-from perfc.measure.case import DTYPES  # not public
+from perfc.measure.case import DTYPES_OF_TENSORS  # not public
 from perfc.measure.given import list_sizes  # not public
 from perfc.measure.workload_table import workload_table  # not public
 from perfc.measurements import (
@@ -144,7 +144,7 @@ class _Counted(Tensors):
 
     def random(self, dtype: str, *shape: int) -> torch.Tensor:
         """Return a tensor without elements."""
-        made = torch.empty(shape, dtype=DTYPES[dtype], device=self.kind)
+        made = torch.empty(shape, dtype=DTYPES_OF_TENSORS[dtype], device=self.kind)
         self.nbytes += made.nbytes
         return made
 

@@ -1,0 +1,46 @@
+"""The frontend of archives of `torch.export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfc.frontends.files import digest, read_file
+from perfc.frontends.pt2.archive import parse_model, read_model
+from perfc.frontends.pt2.importer import import_model
+from perfc.ir import PerfcError, Program, printable
+
+
+def read_description(text: bytes, name: str) -> Program:
+    """Read what an archive says of its program: the JSON without the archive.
+
+    Args:
+        text: What `torch.export` writes into `models/model.json`.
+        name: What the program is called.
+
+    Raises:
+        UnsupportedModelError: the description is damaged, or of a schema that is not
+            known.
+        VerifyError: its graph is not in single-assignment form.
+
+    """
+    return import_model(parse_model(text), name)
+
+
+class Pt2Frontend:
+    """Reads `.pt2` files: forward graphs, and joint ones with loss and gradients."""
+
+    def load(self, path: Path) -> Program:
+        """Read *path*; weights stay in the archive, only their types are used.
+
+        Raises:
+            UnsupportedModelError: the file is damaged, no exported program, or of a
+                schema that is not known.
+            VerifyError: its graph is not in single-assignment form.
+
+        """
+        data = read_file(path)
+        try:
+            return import_model(read_model(data), printable(path.stem), digest(data))
+        except PerfcError as error:
+            msg = f"{path}: {error}"
+            raise type(error)(msg) from None
