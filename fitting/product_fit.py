@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -70,27 +71,42 @@ def fit_products(
 
     Networks are of all rows: how far off they are on others, `cross_fit` says.
     """
-    on_simt, on_tensor = _simt(samples), _tensor(samples)
-    simt, shared = fit_simt(on_simt), fit_tensor(on_tensor)
-    tables = {
-        "simt": _with_sigmas(simt, on_simt),
-        "tensor.all": _with_sigmas(shared, on_tensor),
-    }
+    tables = fit_parameters(samples)
     known = {
-        (name, parts[0].key.dtype): (_joined(parts), simt)
-        for name, parts in _by_target(on_simt).items()
+        (name, parts[0].key.dtype): (_joined(parts), tables["simt"])
+        for name, parts in _by_target(_simt(samples)).items()
     }
-    for name, parts in _by_target(on_tensor).items():
-        own = fit_gemm(_to_fit(parts), shared, TENSOR_FITTED)
-        architecture = parts[0].target.device.architecture
-        tables[f'tensor."{architecture}"'] = _with_sigmas(own, parts)
-        for sample in samples:
-            if sample.key.target != name or not _is_product(sample, simt=False):
-                continue
-            rows = ProductRows.of(sample)
-            if len(rows) >= _FEWEST_NETWORK:
-                known[name, sample.key.dtype] = rows, own
+    for name, sample in itertools.product(_by_target(_tensor(samples)), samples):
+        if sample.key.target != name or not _is_product(sample, simt=False):
+            continue
+        rows = ProductRows.of(sample)
+        if len(rows) >= _FEWEST_NETWORK:
+            own = tables.get(_own_table(sample), tables["tensor.all"])
+            known[name, sample.key.dtype] = rows, own
     return tables, dict(zip(known, fit_residuals([*known.values()]), strict=True))
+
+
+def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
+    """Return parameters by their table.
+
+    A GPU without rows to fit has none of its own: those of all GPUs hold.
+    """
+    on_simt, on_tensor = _simt(samples), _tensor(samples)
+    shared = _with_sigmas(fit_tensor(on_tensor), on_tensor)
+    tables = {
+        "simt": _with_sigmas(fit_simt(on_simt), on_simt),
+        "tensor.all": shared,
+    }
+    for parts in _by_target(on_tensor).values():
+        shown = _to_fit(parts)
+        if any(len(rows) for rows in shown):
+            own = fit_gemm(shown, shared, TENSOR_FITTED)
+            tables[_own_table(parts[0])] = _with_sigmas(own, parts)
+    return tables
+
+
+def _own_table(sample: Sample) -> str:
+    return f'tensor."{sample.target.device.architecture}"'
 
 
 def fit_simt(samples: Sequence[Sample]) -> GemmParameters:
@@ -230,9 +246,16 @@ def _shown(sample: Sample) -> Sample:
 
 
 def _with_sigmas(found: GemmParameters, samples: Sequence[Sample]) -> GemmParameters:
-    """Return parameters with the errors of some GPUs on rows that were not fitted."""
+    """Return parameters with the errors of some GPUs on rows that were not fitted.
+
+    GPUs without such rows say nothing. If none has any, the errors stay those of the
+    parameters that the fit started from: of a GPU those of all of them.
+    """
+    apart = [sample for sample in samples if (sample.part == CALIBRATION).any()]
+    if not apart:
+        return found
     logs: list[Floats] = []
-    for parts in _by_target(samples).values():
+    for parts in _by_target(apart).values():
         rows = [ProductRows.of(sample.of(CALIBRATION)) for sample in parts]
         logs.append(
             np.concatenate(

@@ -1,0 +1,68 @@
+"""Parameters of matrix products, and how far off they are."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from tests.costmodels.kernels import gemm
+
+from perfc.costmodels import (
+    KernelTable,
+    load_target,
+    products_of,
+    tensor_parameters,
+    tensor_seconds,
+)
+from perfc.fitting.product_fit import fit_parameters
+from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
+from perfc.fitting.scores import GroupKey
+
+SIDES = (64, 512, 4096)
+
+
+def _rows(name: str, dtype: str, slower: float) -> Sample:
+    """Return products of a GPU that takes *slower* times as long as the model says.
+
+    Every other one is not fitted, but says how far off the fit is.
+    """
+    target = load_target(name)
+    sizes = [(m, n, k) for m in SIDES for n in SIDES for k in SIDES]
+    table = KernelTable([gemm(*size, dtype=dtype, math=dtype) for size in sizes])
+    architecture = target.device.architecture if dtype == "bf16" else "all"
+    seconds = tensor_seconds(
+        products_of(table, target), target, tensor_parameters(architecture)
+    )
+    part = np.where(np.arange(len(table)) % 2, FITTED, CALIBRATION)
+    key = GroupKey(name, "gemm", dtype, "kernel")
+    return Sample(key, target, table, slower * seconds, part)
+
+
+def _marked(sample: Sample, part: int) -> Sample:
+    return attrs.evolve(sample, part=np.full(len(sample), part))
+
+
+SIMT = _rows("v100-sxm2-16g", "fp32", 1.0)
+KNOWN = _rows("l40s", "bf16", 1.0)
+OTHER = _rows("h100-sxm-80g", "bf16", 1.3)
+
+
+def test_a_gpu_without_rows_apart_is_as_far_off_as_all() -> None:
+    """It says nothing of the errors that are shared, and takes them over."""
+    samples = [SIMT, KNOWN, _marked(OTHER, FITTED)]
+
+    tables = fit_parameters(samples)
+
+    shared, own = tables["tensor.all"], tables['tensor."Hopper"']
+    known = tables['tensor."Ada Lovelace"']
+    assert shared.sigma_shared == own.sigma_shared
+    assert shared.sigma_independent == own.sigma_independent
+    assert known.sigma_independent != own.sigma_independent
+
+
+@pytest.mark.parametrize("part", [TEST, CALIBRATION])
+def test_a_gpu_without_rows_to_fit_has_no_parameters(part: int) -> None:
+    """Those of all GPUs hold for it."""
+    tables = fit_parameters([SIMT, KNOWN, _marked(OTHER, part)])
+
+    assert {"simt", "tensor.all", 'tensor."Ada Lovelace"'} == tables.keys()
