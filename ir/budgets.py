@@ -48,6 +48,8 @@ BUDGETS: Mapping[str, Budget] = {
     "elements": Budget(2**25, "numbers of arrays and of Parquet tables"),
     "values": Budget(2**23, "values of JSON, cells of CSV, tokens of perfc assembly"),
     "nodes": Budget(200_000, "nodes of a graph that is read"),
+    "pipeline-nodes": Budget(1_000_000, "nodes of all microbatches of a pipeline"),
+    "parts": Budget(500_000, "parts of embedding tables, tables times ranks"),
     "launches": Budget(500_000, "host calls and kernels of an iteration"),
     "seconds": Budget(math.inf, "seconds that a command may take"),
 }

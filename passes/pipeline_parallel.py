@@ -19,6 +19,7 @@ from perfc.ir import (
     Value,
     bound_copy,
     evaluate,
+    spend,
 )
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.chunk_cuts import ChunkSteps
@@ -173,6 +174,8 @@ class PipelineParallel(Transform):
         if any(node.regions for node in rank.ops):
             msg = f"{rank.ops} has loops or branches, which {self.name} does not cut"
             raise UnsupportedModelError(msg)
+        where = f"{self.microbatches:,} microbatches of {self.name}"
+        spend("pipeline-nodes", self.microbatches * len(rank.ops), where)
         if self.microbatches > 1:
             check_updates(rank.ops)
         return rank.ops, len(rank.ranks)

@@ -30,7 +30,7 @@ from typing import Any, NoReturn, cast
 import attrs
 
 from perfc.costmodels import UVM_CACHING
-from perfc.ir import PerfcError, UsageError, parse_json, read_text
+from perfc.ir import PerfcError, UsageError, parse_json, read_text, spend
 from perfc.passes.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
 
 TABLE_WISE = "table_wise"
@@ -158,14 +158,26 @@ Plan = Mapping[str, Placement]
 """Where each table goes, by name."""
 
 
+def check_parts(tables: int, ranks: int) -> None:
+    """Refuse more tables and ranks than can be dealt soon.
+
+    Raises:
+        BudgetError: they have more parts than the budget allows.
+
+    """
+    spend("parts", tables * ranks, f"{tables:,} tables on {ranks:,} ranks")
+
+
 def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
     """Return the plan that *text* names: of `NAMED_PLANS`, a JSON file, or its text.
 
     Raises:
         UsageError: it is none of them.
         PerfcError: the file does not hold a plan of these tables and ranks.
+        BudgetError: they are too many.
 
     """
+    check_parts(len(tables), world.ranks)
     if text in NAMED_PLANS:
         return _dealt(NAMED_PLANS[text], tables, world)
     if text.lstrip().startswith("{"):

@@ -24,7 +24,7 @@ from perfc.planning.local_search import LocalSearch
 from perfc.planning.options import DEVICE_ONLY, MEMORIES, Option, Tiers
 from perfc.planning.part_prices import LookupOps, Part, PartPrices
 from perfc.planning.physical import KINDS, MemoryNeed, PhysicalCost, deals_of
-from perfc.planning.plan_json import plan_text
+from perfc.planning.plan_json import plan_line, plan_text
 from perfc.planning.roles import DEALS, MEASURES
 from perfc.planning.searches import SEARCHES, Found, search
 from perfc.planning.sharders import SHARDERS, sharder_plan, sharder_plans
@@ -159,6 +159,7 @@ __all__ = [
     "least_share",
     "least_step_s",
     "most",
+    "plan_line",
     "plan_loads",
     "plan_text",
     "plan_times",

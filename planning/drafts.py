@@ -11,7 +11,7 @@ import numpy as np
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
-from perfc.passes import HBM, SHARDING_TYPES, Placement, Plan, World
+from perfc.passes import HBM, SHARDING_TYPES, Placement, Plan, World, check_parts
 from perfc.planning.cost import PlanCost, Table
 from perfc.planning.options import (
     DEVICE_ONLY,
@@ -70,8 +70,10 @@ class Task:
 
         Raises:
             UsageError: a type is unknown, or none can be used.
+            BudgetError: there are too many tables and ranks.
 
         """
+        check_parts(len(tables), world.ranks)
         unknown = [kind for kind in types if kind not in SHARDING_TYPES]
         if unknown or not types:
             known = ", ".join(SHARDING_TYPES)

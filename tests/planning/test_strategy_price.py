@@ -131,6 +131,13 @@ def test_no_cut_is_faster_than_the_bound_of_layers(
     assert least == pytest.approx(min(sums), rel=1e-6)
 
 
+def test_stages_without_layers_bound_nothing() -> None:
+    """A billion stages are bounded as soon, and by as much, as one for each layer."""
+    layers = [1.0, 2.0, 3.0]
+
+    assert least_step_s(layers, 7, len(layers)) == least_step_s(layers, 7, 10**9)
+
+
 @given(
     st.lists(st.tuples(_BYTES, _BYTES), min_size=1, max_size=6),
     st.integers(1, 9),

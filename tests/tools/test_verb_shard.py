@@ -239,6 +239,13 @@ def test_progress_goes_to_stderr(command: Command) -> None:
         (("--mode", "inference", "--optimizer", "adam"), 2, "needs mode training"),
         (("--optimizer", "adamw"), 2, "--optimizer adamw: takes no sparse gradients"),
         (("--ranks", "12"), 1, "12 ranks do not fill nodes of 8 GPUs"),
+        (("--ranks", "1000000"), 1, "raise it: --budget parts=6000000"),
+        (("--ranks", "1000000", "--plan", "grid"), 1, "--budget parts=6000000"),
+        (
+            ("--ranks", "1000000", "--cost", "torchrec", "--memory", "50GB"),
+            1,
+            "6 tables on 1,000,000 ranks: 6,000,000 parts of embedding tables",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(
