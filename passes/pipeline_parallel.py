@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 import attrs
@@ -144,7 +145,8 @@ class PipelineParallel(Transform):
         numbers.update(dict.fromkeys(batch, _MICROBATCH * self.microbatches))
         numbers.update(program.bindings)
         count = self.stages * self.chunks
-        stages = Stages.cut(graph, count, known, numbers, self._chunk_steps(graph))
+        steps = partial(self._chunk_steps, graph)
+        stages = Stages.cut(graph, count, known, numbers, steps)
         plan = self._plan(source, stages, ranks)
         classes = [self._class(stage, plan) for stage in range(self.stages)]
         ctx.note("pipeline-stages", _said(stages))

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from perfc.ir import ACCUMULATE_GRAD, Dim, Graph, Node, Value
-from perfc.passes.chunk_cuts import ChunkSteps
 from perfc.passes.phases import BACKWARD, OPTIMIZER
-from perfc.passes.stage_cuts import Layers, is_forward
+from perfc.passes.stage_cuts import LateSteps, Layers, is_forward
 
 
 @attrs.frozen(eq=False)
@@ -39,7 +38,7 @@ class Stages:
         count: int,
         known: Mapping[Value, tuple[Dim, ...]],
         numbers: Mapping[str, int],
-        steps: ChunkSteps | None = None,
+        steps: LateSteps,
     ) -> Stages:
         """Cut forward by its work; backward goes where its forward is.
 
@@ -48,7 +47,7 @@ class Stages:
             count: How many stages.
             known: Elements of integer tensors.
             numbers: Numbers of symbols, for the work.
-            steps: What is done where stages are chunks of several places.
+            steps: Makes what is done where stages are chunks of several places.
 
         """
         everywhere = frozenset(n for n in graph if _is_everywhere(n, known))

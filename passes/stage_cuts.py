@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -23,6 +23,9 @@ from perfc.passes.training_loss import LOSS
 FLOPS_PER_BYTE, LOW_FLOPS_PER_BYTE = 15, 150
 """Flops that take as long as a byte of memory, of 32 bits and of fewer: V100, A100 and
 H100 do 10 to 20, and 139 to 295 (their data sheets)."""
+
+LateSteps = Callable[[], ChunkSteps | None]
+"""Makes what is done where stages are chunks of several places, if they are."""
 
 _LOW_BITS = 16
 
@@ -77,7 +80,7 @@ class Layers:
         work = [sum(_work(node, numbers) for node in layer) for layer in layers]
         return cls(graph, layers, work, _crossing(graph, layers, numbers))
 
-    def cut(self, stages: int, steps: ChunkSteps | None = None) -> list[int]:
+    def cut(self, stages: int, steps: LateSteps) -> list[int]:
         """Return the first layer of each stage, so that the slowest is fastest.
 
         What crosses does so while stages work: it counts where it takes longer. Of cuts
@@ -85,7 +88,8 @@ class Layers:
 
         Args:
             stages: How many stages.
-            steps: What is done where stages are chunks, to be over as soon as can be.
+            steps: Makes what is done where stages are chunks, to be over as soon as can
+                be; asked once it is known that there are as many layers.
 
         Raises:
             UsageError: there are fewer layers than stages.
@@ -96,7 +100,8 @@ class Layers:
             msg = f"{self.graph} has {count} layers, fewer than {stages} stages"
             raise UsageError(msg)
         costs = Costs.of(self.work, self.crossing, CROSSING)
-        ends = costs.cut(stages) if steps is None else steps.cut(costs)
+        made = steps()
+        ends = costs.cut(stages) if made is None else made.cut(costs)
         return list(ends[:-1])
 
 

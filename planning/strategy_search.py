@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from perfc.ir import PerfcError
+from perfc.ir import PerfcError, spend
 from perfc.planning.strategy import Strategy
 from perfc.planning.strategy_price import Objective, StrategyBound, StrategyPrice
 from perfc.planning.strategy_space import Refused
@@ -124,11 +124,16 @@ class Search:
         """Price what is given in any case, and what could be best of the others.
 
         An interrupt ends it, not the program: what has been priced stays.
+
+        Raises:
+            BudgetError: there are more than can be priced soon.
+
         """
         found = Findings(self.objective)
         asked = list(_strategies(given, found))
         others = [s for s in _strategies(candidates, found) if s not in set(asked)]
         waiting = dict.fromkeys((*asked, *others))
+        spend("strategies", len(waiting))
         try:
             self._run(found, asked, others, waiting)
         except KeyboardInterrupt:

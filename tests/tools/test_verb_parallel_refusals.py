@@ -28,6 +28,11 @@ program @many {
     ("options", "code", "says"),
     [
         (("--ranks", "4"), 1, "add --batch N"),
+        (
+            ("--ranks", "720720", "--batch", "720720"),
+            1,
+            "ways to spread a model over GPUs, expected at most 5,000; if that is",
+        ),
         (("--ranks", "12", "--batch", "12"), 1, "12 ranks do not fill nodes of 8"),
         (("--ranks", "8,x", "--batch", "8"), 2, "'x' is not a valid integer"),
         (("--ranks", "0", "--batch", "8"), 2, "0 is not in the range"),
