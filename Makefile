@@ -12,6 +12,7 @@ OUT ?= build/collected-$(DEVICE)
 COLLECT_ARGS ?= --window --seconds 1500
 DATA ?= ../shared/data
 FIT_ARGS ?=
+RATIOS_ARGS ?=
 
 BIN := .venv/bin
 CORE := .venv/.installed-core
@@ -31,10 +32,10 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo install test lint types unit selfcheck selfcheck-short slow fuzz docs
-.PHONY: bench collect rehearse compat fit fixtures format clean
+.PHONY: bench bench-ratios collect rehearse compat fit fixtures format clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(CORE) ## Predict the time of one model (installs perfc, no torch)
 	$(BIN)/perfc analyze $(DEMO_MODEL) $(DEMO_ARGS)
@@ -51,7 +52,8 @@ lint: $(TEST) ## Check style, format and the layers
 types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy
 	$(BIN)/mypy tests
-	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/collection benchmarks/collect.py
+	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/collection benchmarks/collect.py \
+	    benchmarks/ratios.py benchmarks/warm.py benchmarks/scale.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(TEST) ## Run the tests, without the slow ones
@@ -75,8 +77,12 @@ compat: $(TEST) ## Try other Pythons and the oldest dependencies: make compat PY
 docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
 
-bench: $(CORE) ## Measure perfc's own speed
-	$(BIN)/python benchmarks/run.py
+bench: $(CORE) ## Hold traces and pricing to their bars, on an idle machine
+	$(BIN)/python benchmarks/trace.py
+	$(BIN)/python benchmarks/pricing.py
+
+bench-ratios: $(TEST) ## Compare perfc's own speed with what is committed
+	$(BIN)/python benchmarks/ratios.py $(RATIOS_ARGS)
 
 collect: ## Measure this machine: make collect DEVICE=cuda OUT=folder
 	@python=$(BIN)/python; [ -e $(TEST) ] || python=$(PYTHON); \
