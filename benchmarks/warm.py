@@ -21,7 +21,7 @@ from perfc.measurements import kernel_tables
 MODEL = Path(__file__).parents[1] / "examples" / "models" / "dlrm_mlperf.onnx"
 BATCH = 2048
 TARGETS = ("a100", "h100", "v100", "l4")
-ROUNDS = 25
+ROUNDS = 8
 
 GEMMS = 100
 """Products priced one by one in a call, of other sizes each."""

@@ -163,6 +163,27 @@ def test_the_exit_code_is_that_of_what_was_measured(
     assert ratios.main([]) == 0
 
 
+def test_what_is_worse_once_is_measured_again(
+    committed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A neighbour on the machine that lengthens one run of two fails neither."""
+    taken = iter([{"cold": 2.3, "wheel": None}, {"cold": 2.1, "wheel": None}])
+
+    def measured(*, quick: bool) -> dict[str, float | None]:
+        return next(taken)
+
+    monkeypatch.setattr(ratios, "COMMITTED", committed)
+    monkeypatch.setattr(measures, "measured", measured)
+    monkeypatch.setattr(measures, "units", lambda: UNITS)
+
+    assert ratios.main([]) == 0
+    printed = capsys.readouterr()
+    assert "measuring again" in printed.err
+    assert "cold                                              2.1 " in printed.out
+
+
 def test_quick_leaves_out_what_takes_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The large graph and the wheel, and nothing else."""
 
