@@ -122,7 +122,8 @@ def modules() -> Values:
 def warm() -> Values:
     """Divide what a running process takes by its loop.
 
-    Processes differ by a fifth in how their memory happens to lie, so several are run.
+    On a machine that others use, times differ by a fifth from minute to minute, those
+    of the loop less: several processes are run, which takes longer than one does.
     """
     least_s = least_of([str(BENCHMARKS / "warm.py")], WARM_PROCESSES)
     loop_s = least_s.pop(cpu_time.LOOP)
