@@ -52,7 +52,8 @@ lint: $(TEST) ## Check style, format and the layers
 types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy
 	$(BIN)/mypy tests
-	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/collection benchmarks/collect.py \
+	$(BIN)/mypy benchmarks/collection benchmarks/collect.py \
+	    benchmarks/training benchmarks/fit*.py \
 	    benchmarks/ratios.py benchmarks/warm.py benchmarks/scale.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from training.baselines import lin_formula_s
+from training.priced_rows import LEVEL, PricedRows, different
+from training.product_fit import left_out
+from training.samples import TEST, Flags, Floats, Sample
+from training.unseen import Unseen
+from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
 from perfc.costmodels import CostModel, cost_models
-from perfc.fitting import errors_of, left_out
-from perfc.fitting.baselines import lin_formula_s
-from perfc.fitting.priced_rows import LEVEL, PricedRows, different
-from perfc.fitting.samples import TEST, Flags, Floats, Sample
-from perfc.fitting.unseen import Unseen
-from perfc.fitting.unseen_intervals import unseen_coverage, unseen_sigmas
+from perfc.fitting import errors_of
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from training.gemm import ProductRows
+from training.gemm_residual import fit_residuals
+from training.samples import Sample, samples_of
 
 from perfc.costmodels import (
     SIMT_MODES,
@@ -25,8 +28,7 @@ from perfc.costmodels import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.fitting import ProductRows, errors_of, fit_residuals
-from perfc.fitting.samples import Sample, samples_of
+from perfc.fitting import errors_of
 from perfc.measurements import read_columns
 
 SINGLE, BATCHED = False, True

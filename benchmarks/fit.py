@@ -6,8 +6,8 @@ DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`, and fo
 profiles `traces` and `dlrm_v100`. The same data give the same files: nothing is random,
 and rows are split by a hash of their sizes. Half of them are fitted, a quarter sets
 the intervals, a quarter is only reported; the shares are others for products on tensor
-cores (`perfc.fitting.samples`). Networks of products are fitted to all rows, which are
-reported as networks say that lack them (`perfc.fitting.cross_fit`). Rows that a table
+cores (`training.samples`). Networks of products are fitted to all rows, which are
+reported as networks say that lack them (`training.cross_fit`). Rows that a table
 marks `split=test` are only reported, whatever the hash says.
 """
 
@@ -27,6 +27,19 @@ import numpy as np
 from accuracy_tables import write_tables
 from fit_collectives import set_collectives
 from fit_hosts import set_hosts
+from training.attention import fit_attention, fit_attention_residual
+from training.calls import Sessions, fit_calls, fit_gaps
+from training.conv import fit_convolutions
+from training.cross_fit import cross_fitted
+from training.fitted_text import Tables, fitted_text
+from training.intervals import call_sigmas, kernel_sigmas
+from training.network_fit import write_networks
+from training.product_calls import fit_product_shares
+from training.product_fit import fit_products
+from training.samples import Sample, held_out_samples, samples_of, to_fit
+from training.streams import KINDS, fit_kind, fit_memory
+from training.unseen import MEMORY_OPS, Unseen, of_ops
+from training.unseen_intervals import unseen_sigmas
 
 from perfc.costmodels import (
     ATTENTION_RESIDUAL_FILE,
@@ -35,18 +48,6 @@ from perfc.costmodels import (
     cost_models,
 )
 from perfc.costmodels.fitted_file import FITTED_FOLDER, Parameters, fitted
-from perfc.fitting import fit_products, write_networks
-from perfc.fitting.attention import fit_attention, fit_attention_residual
-from perfc.fitting.calls import Sessions, fit_calls, fit_gaps
-from perfc.fitting.conv import fit_convolutions
-from perfc.fitting.cross_fit import cross_fitted
-from perfc.fitting.fitted_text import Tables, fitted_text
-from perfc.fitting.intervals import call_sigmas, kernel_sigmas
-from perfc.fitting.product_calls import fit_product_shares
-from perfc.fitting.samples import Sample, held_out_samples, samples_of, to_fit
-from perfc.fitting.streams import KINDS, fit_kind, fit_memory
-from perfc.fitting.unseen import MEMORY_OPS, Unseen, of_ops
-from perfc.fitting.unseen_intervals import unseen_sigmas
 from perfc.measurements import read_columns
 
 STEPS = (

@@ -8,10 +8,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 from accuracy_tables import write_table
-
-from perfc.costmodels import CollectiveParameters, CollectiveRows
-from perfc.fitting import errors_of
-from perfc.fitting.collectives import (
+from training.collectives import (
     OTHERS,
     CollectiveSample,
     Floats,
@@ -26,7 +23,10 @@ from perfc.fitting.collectives import (
     two_of_each,
     two_points,
 )
-from perfc.fitting.fitted_text import Tables
+from training.fitted_text import Tables
+
+from perfc.costmodels import CollectiveParameters, CollectiveRows
+from perfc.fitting import errors_of
 from perfc.measurements import read_columns
 
 SOURCES = (

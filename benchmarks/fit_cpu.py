@@ -17,15 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
+from training.cpu_rows import FamilyLogs, family_logs, fit_shipped_rows
+
 from perfc.costmodels import SHIPPED_ROWS_FILE, Family, NearRows, write_shipped_rows
-from perfc.fitting import (
-    FamilyFit,
-    FamilyLogs,
-    calibrated_sheet,
-    family_logs,
-    fit_shipped_rows,
-    observe,
-)
+from perfc.fitting import FamilyFit, calibrated_sheet, observe
 from perfc.measurements import MEASUREMENTS, read_rows
 from perfc.tools.calibration import calibrate_rows
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from accuracy_tables import write_table
 from fit_host_profile import profile_lines
-
-from perfc.fitting import HostTime, ProfileHead, host_times, profile_text
-from perfc.fitting.shared_host import (
+from training.shared_host import (
     host_means,
     is_stalled,
     left_out_host,
@@ -20,6 +18,8 @@ from perfc.fitting.shared_host import (
     pool,
     shared_profile,
 )
+
+from perfc.fitting import HostTime, ProfileHead, host_times, profile_text
 from perfc.traces import read_trace, record
 
 PROFILES = Path(__file__).parents[1] / "costmodels" / "profiles"
@@ -48,7 +48,7 @@ SOFTWARE = (
 )
 NOTE = """\
 # Written by `make fit`; do not edit. Microseconds, at the speed of the median host:
-# see `fitting/shared_host.py`, and docs/accuracy.md for each host.
+# see `benchmarks/training/shared_host.py`, and docs/accuracy.md for each host.
 """
 
 

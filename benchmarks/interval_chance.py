@@ -17,15 +17,15 @@ from typing import TypeAlias
 import numpy as np
 from accuracy_tables import chance
 from numpy.typing import NDArray
+from training.cross_fit import cross_fitted
+from training.intervals import FEWEST, WITHOUT_NETWORK
+from training.priced_rows import power_of
+from training.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
+from training.unseen import Unseen
+from training.unseen_intervals import between, spread_of, widening
 
 from perfc.costmodels import COLLECTIVES, CostModel, cost_models
-from perfc.fitting.cross_fit import cross_fitted
-from perfc.fitting.intervals import FEWEST, WITHOUT_NETWORK
-from perfc.fitting.priced_rows import power_of
-from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
-from perfc.fitting.scores import Z90
-from perfc.fitting.unseen import Unseen
-from perfc.fitting.unseen_intervals import between, spread_of, widening
+from perfc.fitting import Z90
 from perfc.measurements import read_columns
 
 Floats: TypeAlias = NDArray[np.float64]

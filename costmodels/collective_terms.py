@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class CollectiveParameters:
-    """What is fitted (`fitting/collectives.py`): ns at 1 GHz, and shares of rates."""
+    """Fitted by `benchmarks/training/collectives.py`: ns at 1 GHz, shares of rates."""
 
     start_ns: float
     """Of any collective: its launch, and the members' first meeting."""

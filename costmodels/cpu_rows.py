@@ -3,7 +3,7 @@
 Which way a library goes for a shape (MKL's blocks, oneDNN's tiles, PyTorch's grains of
 threads) is much alike on CPUs of one instruction set, and finer than terms tell. A
 profile of another CPU takes as much of it as that CPU's own rows agree to
-(`perfc.fitting.shipped_rows`); a CPU without a profile, nothing.
+(`fitting/shipped_rows.py`); a CPU without a profile, nothing.
 
 Weights are in `fitted/cpu_rows.npz`, written by `benchmarks/fit_cpu.py` from perfc's
 own rows: ten runs of `perfc calibrate --device cpu --seed N`, each of other shapes, on

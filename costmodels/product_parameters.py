@@ -16,7 +16,7 @@ SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0"})
 
 BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
 """The same of batched products: Pascal's others run Maxwell's kernels, and are left out
-(`fitting/product_fit.py`)."""
+(`benchmarks/training/product_fit.py`)."""
 
 TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
 """The same of tensor cores."""

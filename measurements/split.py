@@ -5,7 +5,7 @@ marked `test` reaches no parameter, no network, no interval and no table of meas
 kernels, neither of `make fit` nor of `perfc calibrate`. It is only reported. So are
 whole workloads, all of them: nothing is fitted to rows of `perfc.workloads/1`.
 `split_of` marks kernels. Where a row has no mark, `perfc calibrate` takes that of
-`split_of`, and `make fit` a split of its own (`fitting/samples.py`).
+`split_of`, and `make fit` a split of its own (`benchmarks/training/samples.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from collection.predicted import (
     rounded,
 )
 from perfc.costmodels import Estimate, load_target
-from perfc.fitting.scores import Z90
+from perfc.fitting import Z90
 from perfc.ir import BUSY_KINDS, Kernel, Record
 from perfc.measure import Case, Setting, find_subject
 from perfc.passes import kernel_numbers, task_mask

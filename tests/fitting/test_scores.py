@@ -16,12 +16,9 @@ from perfc.costmodels import (
     KernelColumns,
     as_timed,
     call_names,
-    cost_models,
     load_target,
 )
-from perfc.costmodels.fitted_file import fitted
 from perfc.fitting import score
-from perfc.fitting.samples import samples_of
 from perfc.measurements import (
     KERNEL_OPS,
     MEASUREMENTS,
@@ -123,38 +120,6 @@ def test_what_a_measurement_holds_besides_the_kernel() -> None:
     assert timed(1, "event") == timed(5, "event")
     assert 500 == pytest.approx(timed(1500, "event") - timed(1000, "event"))
     assert ["elementwise add"] == call_names(table).tolist()
-
-
-@pytest.mark.parametrize(
-    ("timing", "source", "rises"),
-    [
-        ("event", "neusight", 1.0),
-        ("event", "perfc measure", 0.0),
-        ("graph", "neusight", 0.0),
-    ],
-)
-def test_calls_take_longer_the_more_convolutions_were_met(
-    timing: str, source: str, rises: float, tmp_path: Path
-) -> None:
-    """The n-th eager convolution of a foreign table waits for a cache of n plans."""
-    row = attrs.evolve(
-        measured(
-            "conv2d", n=8, c_in=64, c_out=64, kernel=3, size=28, stride=1, padding=1
-        ),
-        target="t4",
-        dtype="fp32",
-        timing=timing,
-        source=source,
-        latency_us=100.0,
-    )
-    table = tmp_path / "rows.csv"
-    write_rows(table, [row] * 1001, MEASUREMENTS)
-
-    (sample,) = samples_of(read_columns(table))
-    predicted_us = sample.predicted_s(cost_models()) * 1e6
-
-    met_us = 1000 * fitted("conv")["met_s"]["t4"] * 1e6
-    assert rises * met_us == pytest.approx(predicted_us[-1] - predicted_us[0])
 
 
 def test_a_call_on_an_unknown_host_is_less_certain() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from tests.fitting.test_streams import GPUS, ROWS, rows_of
+from tests.training.test_streams import GPUS, ROWS, rows_of
+from training.intervals import kernel_sigmas, stated
+from training.priced_rows import Misses, PricedRows, power_of
+from training.samples import CALIBRATION, FITTED, TEST, Sample
+from training.unseen import Unseen
+from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
 from perfc.costmodels import STREAMING
-from perfc.fitting.intervals import kernel_sigmas, stated
-from perfc.fitting.priced_rows import Misses, PricedRows, power_of
-from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
-from perfc.fitting.scores import Z90
-from perfc.fitting.unseen import Unseen
-from perfc.fitting.unseen_intervals import unseen_coverage, unseen_sigmas
+from perfc.fitting import Z90
 
 
 def _scattered(sample: Sample) -> Sample:

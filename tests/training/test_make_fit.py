@@ -13,6 +13,8 @@ from types import ModuleType
 import attrs
 import numpy as np
 import pytest
+from training.gemm_residual import Distillation, fit_residuals
+from training.network_fit import Training
 
 from perfc.costmodels import (
     MAKERS_SYSTEMS,
@@ -20,8 +22,6 @@ from perfc.costmodels import (
     load_target,
     price,
 )
-from perfc.fitting.gemm_residual import Distillation, fit_residuals
-from perfc.fitting.network_fit import Training
 from perfc.ir import Record
 from perfc.measurements import (
     FIT,
@@ -137,8 +137,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     fit, tables = map(importlib.import_module, ("fit", "accuracy_tables"))
     quick = functools.partial(fit_residuals, how=SHORT)
-    monkeypatch.setattr("perfc.fitting.product_fit.fit_residuals", quick)
-    monkeypatch.setattr("perfc.fitting.product_fit._FEWEST_NETWORK", 20)
+    monkeypatch.setattr("training.product_fit.fit_residuals", quick)
+    monkeypatch.setattr("training.product_fit._FEWEST_NETWORK", 20)
     crossed = functools.partial(fit.cross_fitted, how=SHORT)
     monkeypatch.setattr(fit, "cross_fitted", crossed)
     monkeypatch.setattr(fit, "FOLDER", tmp_path / "fitted")

@@ -16,8 +16,8 @@ from perfc.costmodels import (
     interval_rows,
     interval_sizes,
 )
-from perfc.fitting.samples import Sample
-from perfc.fitting.scores import Z90
+from perfc.fitting import Z90
+from training.samples import Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -28,9 +28,9 @@ from perfc.costmodels import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.fitting.gemm import ProductRows
-from perfc.fitting.gemm_residual import SHIPPED, Distillation, fit_residuals
-from perfc.fitting.samples import Sample
+from training.gemm import ProductRows
+from training.gemm_residual import SHIPPED, Distillation, fit_residuals
+from training.samples import Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
+from training.collectives import CollectiveSample, fit_systems, modelled_s
 
 from perfc.costmodels import Collectives, collective_parameters, load_target
-from perfc.fitting.collectives import CollectiveSample, fit_systems, modelled_s
 
 
 def _sample(target: str, *, by_peer: bool) -> CollectiveSample:

@@ -6,12 +6,12 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
+from training.gemm import ProductRows
+from training.product_calls import fit_product_shares
+from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import KernelTable, load_target, simt_parameters
-from perfc.fitting.gemm import ProductRows
-from perfc.fitting.product_calls import fit_product_shares
-from perfc.fitting.samples import CALIBRATION, FITTED, Sample
-from perfc.fitting.scores import GroupKey
+from perfc.fitting import GroupKey
 
 ROWS = 1500
 

@@ -10,6 +10,9 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
+from training.calls import REFERENCE, fit_calls, fit_gaps
+from training.fitted_text import fitted_text
+from training.samples import FITTED, TEST, Sample
 
 from perfc.costmodels import (
     MET,
@@ -22,10 +25,7 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.fitted_file import fitted
-from perfc.fitting.calls import REFERENCE, fit_calls, fit_gaps
-from perfc.fitting.fitted_text import fitted_text
-from perfc.fitting.samples import FITTED, TEST, Sample
-from perfc.fitting.scores import GroupKey
+from perfc.fitting import GroupKey
 
 FLOORS_US: Mapping[str, float] = {"elementwise add": 20.0, "elementwise mul": 30.0}
 HOSTS = {REFERENCE: 1.0, "t4": 1.5, "p100-pcie-16g": 2.0}

@@ -8,6 +8,10 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
+from training.gemm import ProductRows, fit_gemm
+from training.gemm_residual import Distillation, fit_residual, fit_residuals
+from training.network_fit import Training, write_networks
+from training.robust import robust_least
 
 from perfc.costmodels import (
     GemmParameters,
@@ -19,10 +23,6 @@ from perfc.costmodels import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.fitting.gemm import ProductRows, fit_gemm
-from perfc.fitting.gemm_residual import Distillation, fit_residual, fit_residuals
-from perfc.fitting.network_fit import Training, write_networks
-from perfc.fitting.robust import robust_least
 
 SHORT = Distillation(drawn=2000, training=Training(hidden=(32, 16), epochs=150))
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.costmodels import GRAPH_LAUNCH, GRAPH_NODE_US, HostProfile, PerName
-from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime
+from perfc.fitting import BETWEEN_GAPS, HostTime
 from perfc.traces import Gap
 
 _KINDS = ("T1", "T2", "T3", "T5", "T0", "T4", "sync")

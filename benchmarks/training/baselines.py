@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from perfc.fitting.samples import Floats, Sample
+from training.samples import Floats, Sample
 
 ACCESS_BYTES = 4
 

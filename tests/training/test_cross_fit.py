@@ -6,6 +6,10 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
+from training.cross_fit import cross_fitted
+from training.gemm_residual import Distillation
+from training.network_fit import Training
+from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import (
     KernelTable,
@@ -14,11 +18,7 @@ from perfc.costmodels import (
     tensor_parameters,
     tensor_seconds,
 )
-from perfc.fitting.cross_fit import cross_fitted
-from perfc.fitting.gemm_residual import Distillation
-from perfc.fitting.network_fit import Training
-from perfc.fitting.samples import CALIBRATION, FITTED, Sample
-from perfc.fitting.scores import GroupKey
+from perfc.fitting import GroupKey
 
 L40S = load_target("l40s")
 SHORT = Distillation(

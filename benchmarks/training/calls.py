@@ -24,8 +24,8 @@ from perfc.costmodels import (
     call_names,
     lower_bound,
 )
-from perfc.fitting.samples import FITTED, Sample
-from perfc.fitting.scores import Z90
+from perfc.fitting import Z90
+from training.samples import FITTED, Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 

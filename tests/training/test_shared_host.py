@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
-from perfc.costmodels import load_profile, parse_profile
-from perfc.fitting import HostTime, ProfileHead, Stall, profile_text
-from perfc.fitting.shared_host import (
+from training.shared_host import (
     host_means,
     is_stalled,
     left_out_hosts,
     pool,
     shared_profile,
 )
+
+from perfc.costmodels import load_profile, parse_profile
+from perfc.fitting import HostTime, ProfileHead, Stall, profile_text
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PERFC_DATA", ROOT.parent / "shared" / "data"))

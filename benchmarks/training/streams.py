@@ -21,8 +21,8 @@ from perfc.costmodels import (
     graph_gaps_s,
     lower_bound,
 )
-from perfc.fitting.robust import robust_least
-from perfc.fitting.samples import FITTED, Floats, Sample
+from training.robust import robust_least
+from training.samples import FITTED, Floats, Sample
 
 Range: TypeAlias = tuple[float, float, float]
 """Where a search begins, the least and the most. It never begins at what is shipped, so

@@ -12,14 +12,14 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import SIMT_MODES, GemmParameters, lower_bound
-from perfc.fitting.attention import fit_attention, formula_s
-from perfc.fitting.conv import conv_seconds, fit_convolutions
-from perfc.fitting.gemm import ProductRows
-from perfc.fitting.observations import LONG_EVENT_US
-from perfc.fitting.priced_rows import Misses, PricedRows
-from perfc.fitting.product_fit import fit_simt, fit_tensor
-from perfc.fitting.samples import CALIBRATION, FITTED, Floats, Sample
-from perfc.fitting.streams import KINDS, StreamFit, fit_kind, fit_memory
+from perfc.fitting import LONG_EVENT_US
+from training.attention import fit_attention, formula_s
+from training.conv import conv_seconds, fit_convolutions
+from training.gemm import ProductRows
+from training.priced_rows import Misses, PricedRows
+from training.product_fit import fit_simt, fit_tensor
+from training.samples import CALIBRATION, FITTED, Floats, Sample
+from training.streams import KINDS, StreamFit, fit_kind, fit_memory
 
 MEMORY_OPS = frozenset({"elementwise"})
 """Ops whose rows say what memory gives."""

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import LONGER, GemmParameters, Network, features_of, ranged
-from perfc.fitting.boosted_trees import boosted_trees
-from perfc.fitting.drawn_products import drawn_products
-from perfc.fitting.gemm import ProductRows
-from perfc.fitting.network_fit import Training, fit_network
+from training.boosted_trees import boosted_trees
+from training.drawn_products import drawn_products
+from training.gemm import ProductRows
+from training.network_fit import Training, fit_network
 
 Floats: TypeAlias = NDArray[np.float64]
 

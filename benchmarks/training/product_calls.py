@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import SIMT_MODES, GemmParameters, call_names
-from perfc.fitting.gemm import SIMT_FITTED, SIMT_START, ProductRows, fit_gemm
-from perfc.fitting.observations import LONG_EVENT_US
-from perfc.fitting.samples import FITTED, Sample
-from perfc.fitting.search import least
+from perfc.fitting import LONG_EVENT_US
+from training.gemm import SIMT_FITTED, SIMT_START, ProductRows, fit_gemm
+from training.samples import FITTED, Sample
+from training.search import least
 
 Floats: TypeAlias = NDArray[np.float64]
 

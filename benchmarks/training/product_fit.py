@@ -17,8 +17,14 @@ from perfc.costmodels import (
     KernelFit,
     Network,
 )
-from perfc.fitting.errors import Errors, errors_of
-from perfc.fitting.gemm import (
+from perfc.fitting import (
+    LONG_EVENT_US,
+    Errors,
+    errors_of,
+    product_factors,
+    product_fits,
+)
+from training.gemm import (
     SIMT_FITTED,
     SIMT_START,
     TENSOR_FITTED,
@@ -26,10 +32,8 @@ from perfc.fitting.gemm import (
     ProductRows,
     fit_gemm,
 )
-from perfc.fitting.gemm_residual import fit_residuals
-from perfc.fitting.near_products import product_factors, product_fits
-from perfc.fitting.observations import LONG_EVENT_US
-from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
+from training.gemm_residual import fit_residuals
+from training.samples import CALIBRATION, FITTED, TEST, Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 

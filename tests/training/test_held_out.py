@@ -11,17 +11,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import attrs
 import numpy as np
 import pytest
+import training
 from tests.fitting.rows import copies, noisy, products
+from training.collectives import collective_samples
+from training.cpu_rows import family_logs
+from training.samples import TEST as REPORTED
+from training.samples import held_out_samples, part_of, samples_of
 
 import perfc.fitting
 from perfc.costmodels import load_profile, load_target
 from perfc.fitting import (
     Observations,
-    family_logs,
     fit_collectives,
     fit_device,
     fit_host,
@@ -30,9 +35,6 @@ from perfc.fitting import (
     measured_table,
     observe,
 )
-from perfc.fitting.collectives import collective_samples
-from perfc.fitting.samples import TEST as REPORTED
-from perfc.fitting.samples import held_out_samples, part_of, samples_of
 from perfc.ir import AttrValue, PerfcError, Record
 from perfc.measurements import (
     FIT,
@@ -174,10 +176,14 @@ OTHERS = {
 _TAKES_ROWS = re.compile(r"\b(Measurement|MeasuredColumns|Observations)\b")
 
 
+def _modules(package: ModuleType) -> Iterator[str]:
+    for module in pkgutil.iter_modules(package.__path__):
+        yield f"{package.__name__}.{module.name}"
+
+
 def _functions() -> Iterator[str]:
-    """Yield the public functions of `perfc.fitting` that take measured rows."""
-    for module in pkgutil.iter_modules(perfc.fitting.__path__):
-        name = f"perfc.fitting.{module.name}"
+    """Yield the public functions that take measured rows, of all that fits."""
+    for name in [*_modules(perfc.fitting), *_modules(training)]:
         found = inspect.getmembers(importlib.import_module(name), inspect.isfunction)
         for function, value in found:
             hints = {**value.__annotations__, "return": ""}
@@ -320,8 +326,8 @@ def test_another_mark_is_an_error(mark: str, tmp_path: Path) -> None:
 def test_nothing_that_fits_reads_whole_workloads() -> None:
     """Neither a fit of perfc nor a script of `make fit` knows their format."""
     root = Path(__file__).parents[2]
-    files = [*(root / "fitting").glob("*.py"), *(root / "benchmarks").glob("fit*.py")]
-    files += (root / "tools").glob("*calib*.py")
+    folders = ("fitting/*", "benchmarks/training/*", "benchmarks/fit*", "tools/*calib*")
+    files = [file for folder in folders for file in root.glob(f"{folder}.py")]
     known = re.compile(r"\bWORKLOADS\b|WorkloadMeasurement|perfc\.workloads")
 
     assert len(files) > 40

@@ -14,9 +14,9 @@ from perfc.costmodels import (
     attention_sizes,
     lower_bound,
 )
-from perfc.fitting.network_fit import fit_network
-from perfc.fitting.samples import Floats, Sample
-from perfc.fitting.search import least
+from training.network_fit import fit_network
+from training.samples import Floats, Sample
+from training.search import least
 
 LIMITS: Mapping[str, tuple[float, float]] = {
     "start_s": (1e-7, 2e-5),

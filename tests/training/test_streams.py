@@ -7,6 +7,10 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 import pytest
+from training.baselines import lin_formula_s
+from training.samples import FITTED, Sample
+from training.streams import fit_kind, fit_memory
+from training.unseen import Unseen
 
 from perfc.costmodels import (
     IDLE,
@@ -17,11 +21,7 @@ from perfc.costmodels import (
     call_seconds,
     load_target,
 )
-from perfc.fitting.baselines import lin_formula_s
-from perfc.fitting.samples import FITTED, Sample
-from perfc.fitting.scores import GroupKey
-from perfc.fitting.streams import fit_kind, fit_memory
-from perfc.fitting.unseen import Unseen
+from perfc.fitting import GroupKey
 
 GPUS = ("v100-pcie-32g", "t4", "p100-pcie-16g", "a100-pcie-40g")
 ROWS = 300

@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import CONV, MET, ConvParameters
-from perfc.fitting.samples import Floats, Sample
-from perfc.fitting.search import least
+from training.samples import Floats, Sample
+from training.search import least
 
 START: Mapping[str, float] = {
     "implicit": 1.0,

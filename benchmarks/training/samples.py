@@ -20,7 +20,7 @@ from perfc.costmodels import (
     lower_bound,
     price_table,
 )
-from perfc.fitting.scores import (
+from perfc.fitting import (
     GroupKey,
     TablePricer,
     coverage,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
+from training.drawn_products import drawn_products
 
 from perfc.costmodels import KernelTable, Products, load_target, products_of
-from perfc.fitting.drawn_products import drawn_products
 from perfc.ir import Kernel
 
 A100 = load_target("a100")

@@ -28,9 +28,9 @@ from perfc.costmodels import (
     load_target,
     weighed,
 )
-from perfc.fitting.robust import robust_least
-from perfc.fitting.scores import Z90
+from perfc.fitting import Z90
 from perfc.measurements import MeasuredColumns
+from training.robust import robust_least
 
 Floats = NDArray[np.float64]
 

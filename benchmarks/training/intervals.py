@@ -14,11 +14,11 @@ from typing import TypeAlias
 import numpy as np
 
 from perfc.costmodels import CostModel
-from perfc.fitting.priced_rows import LEVEL, Misses, PricedRows, different, power_of
-from perfc.fitting.samples import CALIBRATION, FITTED, Sample
-from perfc.fitting.scores import Z90
-from perfc.fitting.streams import KINDS
-from perfc.fitting.unseen import MEMORY_OPS
+from perfc.fitting import Z90
+from training.priced_rows import LEVEL, Misses, PricedRows, different, power_of
+from training.samples import CALIBRATION, FITTED, Sample
+from training.streams import KINDS
+from training.unseen import MEMORY_OPS
 
 FEWEST = 50
 """Rows below which a model's own uncertainty stays."""

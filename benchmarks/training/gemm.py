@@ -24,8 +24,8 @@ from perfc.costmodels import (
     simt_seconds,
     tensor_seconds,
 )
-from perfc.fitting.robust import robust_least
-from perfc.fitting.samples import Sample
+from training.robust import robust_least
+from training.samples import Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 

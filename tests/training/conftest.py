@@ -1,0 +1,8 @@
+"""Tests of `benchmarks/training`, which is not installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
