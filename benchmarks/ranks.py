@@ -15,7 +15,9 @@ import time
 from scale import build
 
 from perfc.costmodels import load_target
-from perfc.ir import Graph, Program, RankClass, Scenario, single
+from perfc.ir import Graph, Program, single
+from perfc.ir.annotations import Scenario
+from perfc.ir.program import RankClass
 from perfc.passes import CRITICAL_PATH, SCHEDULE, PassManager, parse_pipeline
 
 FRONT = "shape-inference,training{loss=sum},data-parallel{ranks=%d}"

@@ -19,17 +19,16 @@ import cpu_time
 from perfc.costmodels import load_target
 from perfc.ir import (
     DTYPES,
-    Annotations,
     AttrValue,
     Graph,
     Program,
     Record,
-    Scenario,
     TensorType,
     Value,
     single,
-    symbol,
 )
+from perfc.ir.annotations import Annotations, Scenario
+from perfc.ir.dims import symbol
 from perfc.passes import CRITICAL_PATH, PassManager, Timing, parse_pipeline
 
 F32, I64 = DTYPES["f32"], DTYPES["i64"]

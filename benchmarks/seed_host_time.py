@@ -32,7 +32,8 @@ from pathlib import Path
 import attrs
 
 from perfc.costmodels import HostProfile, PerName
-from perfc.ir import EMPTY, NO_WORK, Kernel, LaunchGraph, LaunchOp, TaskKind
+from perfc.ir import NO_WORK, Kernel, LaunchGraph, LaunchOp, TaskKind
+from perfc.ir.record import EMPTY
 from perfc.passes import host_launches
 
 MODEL, BATCH = "DLRM_default", "1024"

@@ -14,7 +14,8 @@ from typing import cast
 
 from perfc.costmodels.sheet_file import read_sheet, shown_path
 from perfc.costmodels.target import TargetError
-from perfc.ir import TARGETS, UsageError, load_plugin, plugin_names
+from perfc.ir import UsageError
+from perfc.ir.support import TARGETS, load_plugin, plugin_names
 
 BUILTIN_ALIASES: Mapping[str, str] = {
     "2080ti": "rtx-2080ti",

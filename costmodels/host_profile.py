@@ -23,7 +23,8 @@ import attrs
 
 from perfc.costmodels.calibration import PROFILE_TEXTS, check_profile, is_profile
 from perfc.costmodels.sheet_file import read_sheet
-from perfc.ir import PerfcError, UsageError, parse_toml
+from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import parse_toml
 
 FOLDER = Path(__file__).with_name("profiles")
 

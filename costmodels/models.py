@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from perfc.costmodels.protocol import CostModel
-from perfc.ir import (
-    COST_MODELS,
-    PerfcError,
-    is_somebody_elses,
-    load_plugin,
-    plugin_names,
-)
+from perfc.ir import COST_MODELS, PerfcError
+from perfc.ir.support import is_somebody_elses, load_plugin, plugin_names
 
 _MEMBERS = ("name", "priority", "ops", "claims", "estimate")
 

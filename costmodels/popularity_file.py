@@ -16,7 +16,8 @@ from typing import cast
 
 from perfc.costmodels.popularity import Histogram, PopularityError
 from perfc.costmodels.popularity_text import is_popularity, parse_popularity
-from perfc.ir import damage_as, parse_json, read_text, spend
+from perfc.ir import parse_json, spend
+from perfc.ir.support import damage_as, read_text
 
 POPULARITY_SCHEMA = "perfc.popularity/1"
 """Of the JSON file."""

@@ -22,7 +22,8 @@ from perfc.costmodels.protocol import (
 )
 from perfc.costmodels.single import price_one
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel, PerfcError, is_built_in, plugin_at_work
+from perfc.ir import Kernel, PerfcError
+from perfc.ir.support import is_built_in, plugin_at_work
 
 
 def price(

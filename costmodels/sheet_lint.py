@@ -19,7 +19,7 @@ from perfc.costmodels.sheet_fields import (
 )
 from perfc.costmodels.sheet_physics import Problem, find_contradictions
 from perfc.costmodels.target import TargetError
-from perfc.ir import parse_toml
+from perfc.ir.support import parse_toml
 
 Table: TypeAlias = Mapping[str, object]
 

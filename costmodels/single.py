@@ -25,7 +25,8 @@ from perfc.costmodels.protocol import (
     Priced,
 )
 from perfc.costmodels.target import Target
-from perfc.ir import Kernel, is_built_in
+from perfc.ir import Kernel
+from perfc.ir.support import is_built_in
 
 
 def price_one(

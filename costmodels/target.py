@@ -17,7 +17,8 @@ from perfc.costmodels.kernel_fit import KernelFits
 from perfc.costmodels.measured_collectives import MeasuredCollective
 from perfc.costmodels.measured_rows import MeasuredKernels
 from perfc.costmodels.system import System
-from perfc.ir import MathMode, PerfcError
+from perfc.ir import PerfcError
+from perfc.ir.types import MathMode
 
 T = TypeVar("T")
 

@@ -18,7 +18,8 @@ import attrs
 import onnx
 
 from perfc.exporters.onnx_nodes import OnnxNodes, read_onnx
-from perfc.ir import BUSY_KINDS, Kernel, PerfcError
+from perfc.ir import Kernel, PerfcError
+from perfc.ir.launch import BUSY_KINDS
 from perfc.tools import Exporter, Report, kernel_limit
 
 Json: TypeAlias = dict[str, Any]

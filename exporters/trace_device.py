@@ -18,7 +18,8 @@ from perfc.exporters.trace_events import (
     slice_start,
 )
 from perfc.exporters.trace_rank import RankTrace
-from perfc.ir import BUSY_KINDS, Kernel, Node, TaskKind
+from perfc.ir import Kernel, Node, TaskKind
+from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask
 from perfc.tools import Results
 from perfc.traces import SIGNATURE, signature_text

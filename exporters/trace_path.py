@@ -9,7 +9,8 @@ import numpy as np
 
 from perfc.exporters.trace_events import arrow_end, arrow_start, arrows, microseconds
 from perfc.exporters.trace_rank import Integers, RankTrace
-from perfc.ir import HOST_KINDS, TaskKind
+from perfc.ir import TaskKind
+from perfc.ir.launch import HOST_KINDS
 from perfc.passes import task_mask
 from perfc.tools import Results
 

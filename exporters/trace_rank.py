@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import HOST_KINDS, LaunchGraph, ResourceKind, TaskKind
+from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.passes import detail_mask, integers, task_mask
 from perfc.tools import Results
 

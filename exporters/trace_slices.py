@@ -22,7 +22,8 @@ from perfc.exporters.trace_events import (
 )
 from perfc.exporters.trace_rank import CALL_KINDS, Lane, RankTrace
 from perfc.exporters.trace_sync import sync_slices
-from perfc.ir import BUSY_KINDS, TensorType
+from perfc.ir import TensorType
+from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask
 from perfc.tools import Results
 

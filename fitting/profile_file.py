@@ -18,7 +18,7 @@ from perfc.costmodels import (
     NearRows,
     PerName,
 )
-from perfc.ir import json_of
+from perfc.ir.text import json_of
 
 
 @attrs.frozen(kw_only=True)

@@ -11,16 +11,9 @@ import attrs
 
 from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
 from perfc.frontends.aten.op_map import find_handler
-from perfc.ir import (
-    DTYPES,
-    Diagnostic,
-    Level,
-    Location,
-    Program,
-    TensorType,
-    UnsupportedModelError,
-    printable,
-)
+from perfc.ir import DTYPES, Diagnostic, Program, TensorType
+from perfc.ir.location import Location
+from perfc.ir.support import Level, UnsupportedModelError, printable
 from perfc.traces import (
     UNRECORDED,
     ExecutedOp,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from perfc.ir import UnsupportedModelError, read_whole
+from perfc.ir.support import UnsupportedModelError, read_whole
 
 
 def read_file(path: Path) -> bytes:

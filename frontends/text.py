@@ -7,16 +7,11 @@ from pathlib import Path
 import attrs
 
 from perfc.frontends.files import digest
-from perfc.ir import (
-    BUILTIN_OPS,
-    ParseError,
-    PerfcError,
-    Program,
-    UnsupportedModelError,
-    parse_program,
-    read_whole,
-    verify,
-)
+from perfc.ir import ParseError, PerfcError, Program
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError, read_whole
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 
 
 class TextFrontend:

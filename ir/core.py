@@ -15,9 +15,9 @@ from itertools import chain
 import attrs
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.location import NOWHERE, Location
 from perfc.ir.record import EMPTY, AttrValue, Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 MAX_NESTING = 40

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import attrs
 
-from perfc.ir.errors import UnboundSymbolError, VerifyError
-from perfc.ir.quoting import symbol_text
+from perfc.ir.support import UnboundSymbolError, VerifyError, symbol_text
 
 # Far beyond what a model needs: they keep a fuzzer, or a long chain of shape
 # arithmetic, from eating the memory or the stack.

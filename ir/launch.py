@@ -25,8 +25,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.errors import VerifyError
 from perfc.ir.record import EMPTY, Record
+from perfc.ir.support import VerifyError
 
 
 class TaskKind(enum.Enum):

@@ -15,9 +15,9 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import UnknownOpError
 from perfc.ir.launch import Work
 from perfc.ir.record import Record
+from perfc.ir.support import UnknownOpError
 from perfc.ir.types import TensorType
 
 Ratio: TypeAlias = tuple[tuple[Dim, ...], int]

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from perfc.ir.core import Graph
-from perfc.ir.diagnostics import Diagnostic
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import LaunchGraph
+from perfc.ir.support import Diagnostic, VerifyError
 
 
 @attrs.frozen(eq=False)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeGuard, TypeVar, overload
 
 from perfc.ir.dims import Dim, Expr
-from perfc.ir.errors import VerifyError
-from perfc.ir.quoting import quote, word_text
+from perfc.ir.support import VerifyError, quote, word_text
 from perfc.ir.types import DType
 
 T = TypeVar("T")

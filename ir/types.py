@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, evaluate, product, symbols_of
-from perfc.ir.errors import ParseError, VerifyError
+from perfc.ir.support import ParseError, VerifyError
 
 MAX_RANK = 64
 """Tensors of more dimensions are a mistake."""

@@ -13,7 +13,8 @@ import attrs
 import numpy as np
 import torch
 
-from perfc.ir import AttrValue, PerfcError, Record, write_file
+from perfc.ir import AttrValue, PerfcError, Record
+from perfc.ir.support import write_file
 from perfc.measure.device import Device
 from perfc.measure.failure import explained
 from perfc.measure.host_floors import floors

@@ -12,7 +12,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from perfc.frontends import WORKLOADS, Made, find_workload, run_factory
-from perfc.ir import Record, UnsupportedModelError, UsageError
+from perfc.ir import Record, UsageError
+from perfc.ir.support import UnsupportedModelError
 from perfc.measure.device import Device
 from perfc.measure.inputs import Inputs
 from perfc.measure.optimizers import TAKE_SPARSE

@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import PerfcError, damage_as
+from perfc.ir import PerfcError
+from perfc.ir.support import damage_as
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices

@@ -23,7 +23,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import PerfcError, damage_as, read_text, read_whole, spend
+from perfc.ir import PerfcError, spend
+from perfc.ir.support import damage_as, read_text, read_whole
 from perfc.measurements.numpy_file import read_array, read_arrays
 from perfc.measurements.table import check_parquet
 

@@ -28,7 +28,8 @@ from pathlib import Path
 import attrs
 
 from perfc.costmodels import load_target, target_names, target_of_device
-from perfc.ir import PerfcError, read_whole, record_of
+from perfc.ir import PerfcError, record_of
+from perfc.ir.support import read_whole
 from perfc.measurements.row import Measurement
 from perfc.measurements.signature import BYTES
 

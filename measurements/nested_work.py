@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from perfc.costmodels import distinct_rows, parse_popularity
-from perfc.ir import OPTIMIZER_FLOPS, OPTIMIZER_STATES, Record, Work
+from perfc.ir import OPTIMIZER_STATES, Record, Work
+from perfc.ir.ops.optimizer import OPTIMIZER_FLOPS
 from perfc.measurements.schema import MeasurementError
 
 _PHASES = ("forward", "backward")

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from perfc.ir import read_unpacked, spend
+from perfc.ir import spend
+from perfc.ir.support import read_unpacked
 
 _LONGEST_HEADER = 2**16
 _SUFFIX = ".npy"

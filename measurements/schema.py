@@ -13,7 +13,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import PerfcError, Record, json_of, record_of
+from perfc.ir import PerfcError, Record, record_of
+from perfc.ir.text import json_of
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.split import FIT, TEST
 

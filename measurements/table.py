@@ -11,14 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfc.ir import (
-    PerfcError,
-    UsageError,
-    damage_as,
-    read_whole,
-    spend,
-    write_file,
-)
+from perfc.ir import PerfcError, UsageError, spend
+from perfc.ir.support import damage_as, read_whole, write_file
 from perfc.measurements.schema import Cell, MeasurementError, Row, Schema
 
 Made = TypeVar("Made")

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, Dim, Node, TensorType, Value
+from perfc.ir import AttrValue, Node, TensorType, Value
+from perfc.ir.dims import Dim
 from perfc.passes.pattern import (
     CASTS,
     Trail,

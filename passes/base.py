@@ -8,17 +8,9 @@ from typing import ClassVar, TypeVar, cast
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import (
-    Anchor,
-    AnnotationKey,
-    Annotations,
-    AnyKey,
-    Diagnostic,
-    Level,
-    PassContractError,
-    Program,
-    Scenario,
-)
+from perfc.ir import AnnotationKey, AnyKey, Diagnostic, Program
+from perfc.ir.annotations import Anchor, Annotations, Scenario
+from perfc.ir.support import Level, PassContractError
 
 T = TypeVar("T")
 _NO_KEYS: frozenset[AnyKey] = frozenset()

@@ -11,16 +11,16 @@ import attrs
 from perfc.ir import (
     AnyKey,
     AttrValue,
-    Dim,
     DType,
     Graph,
     Node,
     Program,
     Record,
-    Replacement,
     TensorType,
     Value,
 )
+from perfc.ir.core import Replacement
+from perfc.ir.dims import Dim
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
 

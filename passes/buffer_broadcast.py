@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import CONST, AttrValue, Graph, Location, Node, TensorType, Value
+from perfc.ir import AttrValue, Graph, Node, TensorType, Value
+from perfc.ir.core import CONST
+from perfc.ir.location import Location
 from perfc.passes.gradient_buckets import Bucket, Limits, fill_buckets
 from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import typed

@@ -8,17 +8,9 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from perfc.costmodels import GRAPH_LAUNCH
-from perfc.ir import (
-    HOST_KINDS,
-    AnyKey,
-    LaunchGraph,
-    LaunchOp,
-    PerfcError,
-    Program,
-    ResourceKind,
-    TaskKind,
-    UnsupportedModelError,
-)
+from perfc.ir import AnyKey, LaunchGraph, LaunchOp, PerfcError, Program, TaskKind
+from perfc.ir.launch import HOST_KINDS, ResourceKind
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.launch_copy import LaunchCopy

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import COLLECTIVES, WIRE_FORMATS, AttrValue, DType, Node, Value
+from perfc.ir import AttrValue, DType, Node, Value
+from perfc.ir.ops.collective import COLLECTIVES
+from perfc.ir.ops.wire import WIRE_FORMATS
 
 _ENCODE = "encode_rows"
 _SUMMED: Mapping[str, tuple[str, str]] = dict.fromkeys(

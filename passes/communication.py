@@ -16,16 +16,8 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
-from perfc.ir import (
-    COLLECTIVES,
-    COMM_STREAM,
-    Graph,
-    LaunchGraph,
-    LaunchOp,
-    Node,
-    TaskKind,
-    Value,
-)
+from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM
 from perfc.passes.eager import Launch
 from perfc.passes.eager_collective import EVENT_RECORD, STREAM_WAIT, WORK_WAIT
 from perfc.passes.recipe import Lowered

@@ -6,15 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    AttrValue,
-    Expr,
-    Graph,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-    VerifyError,
-)
+from perfc.ir import AttrValue, Graph, TensorType, Value
+from perfc.ir.dims import Expr
+from perfc.ir.support import UnsupportedModelError, VerifyError
 from perfc.passes.unrolling import Item, Rule, Site, Unroller
 
 _ADVICE = (

@@ -8,12 +8,9 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import (
-    BUILTIN_OPS,
     DTYPES,
-    Abstract,
     AnyKey,
     AttrValue,
-    Dim,
     DType,
     Graph,
     Node,
@@ -22,6 +19,9 @@ from perfc.ir import (
     UsageError,
     Value,
 )
+from perfc.ir.dims import Dim
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.autocast import LOW_PRECISION, casts_first, needs_fp32
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED

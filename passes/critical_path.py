@@ -10,7 +10,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import HOST_KINDS, AnyKey, Program, TaskKind
+from perfc.ir import AnyKey, Program, TaskKind
+from perfc.ir.launch import HOST_KINDS
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import floats, integers
 from perfc.passes.facts import (

@@ -7,18 +7,10 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    COLLECTIVES,
-    AnyKey,
-    AttrValue,
-    Graph,
-    Node,
-    Program,
-    RankClass,
-    UnsupportedModelError,
-    UsageError,
-    Value,
-)
+from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
+from perfc.ir.ops.collective import COLLECTIVES
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.buffer_broadcast import BufferBroadcast
 from perfc.passes.facts import ELEMENTS, TYPED

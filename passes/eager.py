@@ -16,21 +16,12 @@ from typing import TypeAlias, cast
 import attrs
 
 from perfc.costmodels import System, Target
-from perfc.ir import (
-    BUILTIN_OPS,
-    EMPTY,
-    AttrValue,
-    Dim,
-    DType,
-    Expr,
-    Kernel,
-    OpDef,
-    Record,
-    TaskKind,
-    TensorType,
-    UnboundSymbolError,
-    Work,
-)
+from perfc.ir import AttrValue, DType, Kernel, Record, TaskKind, TensorType, Work
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.opdef import OpDef
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.record import EMPTY
+from perfc.ir.support import UnboundSymbolError
 
 LAUNCH_KERNEL = "cudaLaunchKernel"
 MEMCPY = "cudaMemcpyAsync"

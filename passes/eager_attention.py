@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, Kernel, Record, TensorType, full_mask
+from perfc.ir import AttrValue, Kernel, Record, TensorType
+from perfc.ir.ops.attention import full_mask
 from perfc.passes import eager_product, eager_reduction
 from perfc.passes.eager import (
     Eager,

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, Kernel, Record, TensorType, Work, parse_dtype
+from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
+from perfc.ir.types import parse_dtype
 from perfc.passes.eager import (
     Eager,
     Launch,

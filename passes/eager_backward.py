@@ -13,7 +13,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import ACTIVATION_GRADIENTS, AttrValue, MemorySpace, TensorType, Work
+from perfc.ir import AttrValue, TensorType, Work
+from perfc.ir.ops.activation_backward import ACTIVATION_GRADIENTS
+from perfc.ir.types import MemorySpace
 from perfc.passes.eager import (
     Eager,
     Launch,

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import BUILTIN_OPS, EMPTY, Abstract, Record, TensorType
+from perfc.ir import Record, TensorType
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.record import EMPTY
 from perfc.passes.eager import (
     Eager,
     Launch,

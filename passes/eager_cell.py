@@ -12,12 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    Abstract,
-    AttrValue,
-    Record,
-)
+from perfc.ir import AttrValue, Record
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import eager_backward, eager_elementwise, eager_movement
 from perfc.passes.eager import (
     Eager,

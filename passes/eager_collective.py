@@ -13,13 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import (
-    Kernel,
-    Record,
-    TaskKind,
-    UnsupportedModelError,
-    communicator_ranks,
-)
+from perfc.ir import Kernel, Record, TaskKind
+from perfc.ir.ops.collective import communicator_ranks
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.eager import (
     Eager,
     Launch,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.ir import DTYPES, AttrValue, MemorySpace, Record, TensorType, Work
+from perfc.ir import DTYPES, AttrValue, Record, TensorType, Work
+from perfc.ir.types import MemorySpace
 from perfc.passes import eager_reduction
 from perfc.passes.eager import (
     BYTE,

@@ -6,14 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from perfc.ir import (
-    AttrValue,
-    Dim,
-    TensorType,
-    einsum_labels,
-    einsum_pairs,
-    einsum_sizes,
-)
+from perfc.ir import AttrValue, TensorType
+from perfc.ir.dims import Dim
+from perfc.ir.ops.einsum import einsum_labels, einsum_pairs, einsum_sizes
 from perfc.passes.eager import (
     Eager,
     Launch,

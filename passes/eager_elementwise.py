@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, AttrValue
+from perfc.ir import AttrValue
+from perfc.ir.ops.activation import ACTIVATIONS
+from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.passes.eager import (
     Eager,
     Launch,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import DTYPES, AttrValue, DType, Record, TensorType, Work, bags
+from perfc.ir import DTYPES, AttrValue, DType, Record, TensorType, Work
+from perfc.ir.ops.embedding import bags
 from perfc.passes.eager import (
     Eager,
     Launch,

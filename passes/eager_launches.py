@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import COLLECTIVES, EMPTY, Kernel
+from perfc.ir import Kernel
+from perfc.ir.ops.collective import COLLECTIVES
+from perfc.ir.record import EMPTY
 from perfc.passes import (
     eager_attention,
     eager_attention_backward,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import LOSSES_OF_ROWS, AttrValue, Work
+from perfc.ir import AttrValue, Work
+from perfc.ir.ops.loss import LOSSES_OF_ROWS
 from perfc.passes.eager import (
     BYTE,
     Eager,

@@ -9,15 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from perfc.ir import (
-    AttrValue,
-    Kernel,
-    MemorySpace,
-    Record,
-    TaskKind,
-    TensorType,
-    Work,
-)
+from perfc.ir import AttrValue, Kernel, Record, TaskKind, TensorType, Work
+from perfc.ir.types import MemorySpace
 from perfc.passes.eager import (
     HEADS,
     MEMCPY,

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import FOREACH_FLOPS, OPTIMIZER_FLOPS, AttrValue, Work, spend
+from perfc.ir import AttrValue, Work, spend
+from perfc.ir.ops.optimizer import FOREACH_FLOPS, OPTIMIZER_FLOPS
 from perfc.passes.eager import (
     MAX_LAUNCHES,
     Eager,

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import WIRE_BLOCK, AttrValue, TensorType, Work, ceil_div
+from perfc.ir import AttrValue, TensorType, Work
+from perfc.ir.dims import ceil_div
+from perfc.ir.ops.wire import WIRE_BLOCK
 from perfc.passes.eager import (
     Eager,
     Launch,

@@ -13,15 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from perfc.ir import (
-    RECURRENT_FLOPS,
-    RECURRENT_GATES,
-    AttrValue,
-    Dim,
-    TensorType,
-    Work,
-    recurrent_sizes,
-)
+from perfc.ir import AttrValue, TensorType, Work
+from perfc.ir.dims import Dim
+from perfc.ir.ops.recurrent import RECURRENT_FLOPS, RECURRENT_GATES, recurrent_sizes
 from perfc.passes.eager import (
     BYTE,
     MAX_LAUNCHES,

@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, Dim, TensorType, Work, reduced_axes
+from perfc.ir import AttrValue, TensorType, Work
+from perfc.ir.dims import Dim
+from perfc.ir.ops.reduction import reduced_axes
 from perfc.passes.eager import (
     BYTE,
     Eager,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from perfc.ir import AttrValue, Dim, TensorType, Work
+from perfc.ir import AttrValue, TensorType, Work
+from perfc.ir.dims import Dim
 from perfc.passes.eager import (
     Eager,
     Launch,

@@ -16,15 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate
-from perfc.ir import (
-    AnnotationKey,
-    Dim,
-    Graph,
-    LaunchGraph,
-    Program,
-    Value,
-    paused_collector,
-)
+from perfc.ir import AnnotationKey, Graph, LaunchGraph, Program, Value
+from perfc.ir.dims import Dim
+from perfc.ir.support import paused_collector
 from perfc.passes.columns import floats, integers
 
 TYPED: AnnotationKey[bool] = AnnotationKey("ir.typed", Graph, per_scenario=False)

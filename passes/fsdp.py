@@ -8,21 +8,20 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import (
-    BUILTIN_OPS,
     AnyKey,
     AttrValue,
     DType,
     Graph,
-    Location,
     Node,
     Program,
     TensorType,
-    UnsupportedModelError,
     UsageError,
     Value,
-    ceil_div,
-    total,
 )
+from perfc.ir.dims import ceil_div, total
+from perfc.ir.location import Location
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.fsdp_units import repeated_blocks, told_units, unit_of

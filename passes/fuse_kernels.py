@@ -11,8 +11,6 @@ import attrs
 
 from perfc.costmodels import COMPILED_GRAPH, GRAPH_LAUNCH, as_known
 from perfc.ir import (
-    BUILTIN_OPS,
-    BUSY_KINDS,
     AnyKey,
     AttrValue,
     Graph,
@@ -21,16 +19,16 @@ from perfc.ir import (
     LaunchOp,
     Node,
     PerfcError,
-    PipelineError,
     Program,
     Record,
-    ResourceKind,
     TaskKind,
     TensorType,
     Value,
-    VerifyError,
     Work,
 )
+from perfc.ir.launch import BUSY_KINDS, ResourceKind
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import PipelineError, VerifyError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.eager import DEVICE_SYNC
 from perfc.passes.eager_collective import WORK_WAIT

@@ -14,7 +14,10 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, Node, Record, Value, reduced_axes
+from perfc.ir import Node, Record, Value
+from perfc.ir.ops.activation import ACTIVATIONS
+from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
+from perfc.ir.ops.reduction import reduced_axes
 from perfc.passes.own_stream import has_own_stream
 
 Shape: TypeAlias = tuple[int, ...]

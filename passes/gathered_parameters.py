@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from perfc.ir import BUILTIN_OPS, Graph, Node, Value
+from perfc.ir import Graph, Node, Value
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.phases import FORWARD
 
 

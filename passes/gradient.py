@@ -15,16 +15,10 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import (
-    ACCUMULATE_GRAD,
-    BUILTIN_OPS,
-    AttrValue,
-    Dim,
-    Location,
-    Node,
-    Value,
-    product,
-)
+from perfc.ir import AttrValue, Node, Value
+from perfc.ir.dims import Dim, product
+from perfc.ir.location import ACCUMULATE_GRAD, Location
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.autograd_names import autograd_name, autograd_origin
 from perfc.passes.codec import encoder
 from perfc.passes.own_stream import cast_stream, gradient_stream

@@ -13,18 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    AttrValue,
-    Dim,
-    DType,
-    Expr,
-    Graph,
-    Location,
-    Node,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-)
+from perfc.ir import AttrValue, DType, Graph, Node, TensorType, Value
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.location import Location
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import typed
 

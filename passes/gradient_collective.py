@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import (
-    WIRE_FORMATS,
-    AttrValue,
-    Expr,
-    TensorType,
-    block_bytes,
-    encoded,
-    floor_div,
-)
+from perfc.ir import AttrValue, TensorType
+from perfc.ir.dims import Expr, floor_div
+from perfc.ir.ops.wire import WIRE_FORMATS, block_bytes, encoded
 from perfc.passes.codec import encoder
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.own_stream import cast_stream, gradient_stream

@@ -6,15 +6,10 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Dim,
-    Value,
-    normalize_axis,
-    product,
-    reduced_axes,
-)
+from perfc.ir import DTYPES, AttrValue, Value
+from perfc.ir.dims import Dim, product
+from perfc.ir.ops.reduction import reduced_axes
+from perfc.ir.ops.rules import normalize_axis
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.tape import typed
 

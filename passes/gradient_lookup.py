@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import AttrValue, Node, Value, state_types
+from perfc.ir import AttrValue, Node, Value
+from perfc.ir.ops.optimizer import state_types
 from perfc.passes.autograd_names import is_split_lookup
 from perfc.passes.gradient import Gradients, Rows, Rule, Site
 from perfc.passes.optimizer_state import STATES, declare_state

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.ir import DTYPES, Dim, Value, product
+from perfc.ir import DTYPES, Value
+from perfc.ir.dims import Dim, product
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.gradient_lookup import embedding
 from perfc.passes.tape import typed

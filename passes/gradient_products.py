@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import Dim, Value, einsum_labels, product
+from perfc.ir import Value
+from perfc.ir.dims import Dim, product
+from perfc.ir.ops.einsum import einsum_labels
 from perfc.passes.axis_letters import letters_of
 from perfc.passes.gradient import Gradients, Rule, Site
 from perfc.passes.tape import typed

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import GRAPH_LAUNCH, HostProfile
-from perfc.ir import HOST_KINDS, LaunchGraph, PerfcError, ResourceKind, TaskKind
+from perfc.ir import LaunchGraph, PerfcError, TaskKind
+from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.passes.autograd_names import autograd_call
 from perfc.passes.eager import PARTS
 from perfc.passes.eager_collective import EVENT_RECORD, STREAM_WAIT

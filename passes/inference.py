@@ -6,23 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    UNKNOWN_DIM,
-    Abstract,
-    Dim,
-    Expr,
-    Graph,
-    Node,
-    OpDef,
-    OpRegistry,
-    PerfcError,
-    Ratio,
-    TensorType,
-    Value,
-    VerifyError,
-    symbol,
-)
+from perfc.ir import DTYPES, Graph, Node, PerfcError, TensorType, Value
+from perfc.ir.dims import Dim, Expr, symbol
+from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio
+from perfc.ir.ops.rules import UNKNOWN_DIM
+from perfc.ir.support import VerifyError
 
 _Signature = tuple[object, ...]
 _SCALAR = TensorType(DTYPES["f32"], ())

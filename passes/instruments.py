@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    OpRegistry,
-    PerfcError,
-    Program,
-    print_program,
-    verify,
-    verify_launches,
-    verify_types,
-)
+from perfc.ir import PerfcError, Program
+from perfc.ir.launch import verify_launches
+from perfc.ir.opdef import OpRegistry
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.text import print_program
+from perfc.ir.verification import verify, verify_types
 from perfc.passes.facts import HOSTED, LAUNCHES, TYPED
 
 if TYPE_CHECKING:

@@ -6,16 +6,8 @@ import difflib
 from collections.abc import Callable, Container, Sequence
 
 from perfc.costmodels import UVM
-from perfc.ir import (
-    OPTIMIZER_STATES,
-    Graph,
-    Node,
-    Program,
-    Record,
-    UsageError,
-    Value,
-    inputs_of_backward,
-)
+from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
+from perfc.ir.ops.embedding_backward import inputs_of_backward
 
 _FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
 

@@ -9,20 +9,11 @@ from typing import ClassVar
 import attrs
 
 from perfc.costmodels import System, Target, as_known, assumed_system
-from perfc.ir import (
-    AnyKey,
-    Expr,
-    Graph,
-    LaunchGraph,
-    Program,
-    RankClass,
-    UnboundSymbolError,
-    UsageError,
-    Value,
-    VerifyError,
-    symbols_of,
-    verify_communicators,
-)
+from perfc.ir import AnyKey, Graph, LaunchGraph, Program, UsageError, Value
+from perfc.ir.dims import Expr, symbols_of
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnboundSymbolError, VerifyError
+from perfc.ir.verification import verify_communicators
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.communication import communicates
 from perfc.passes.eager import Settings, dtype_name

@@ -5,19 +5,18 @@ from __future__ import annotations
 import attrs
 
 from perfc.ir import (
-    ACCUMULATE_GRAD,
-    BUSY_KINDS,
     Graph,
     LaunchGraph,
     LaunchOp,
     Node,
-    ResourceKind,
     TaskKind,
     TensorType,
     Value,
-    VerifyError,
     spend,
 )
+from perfc.ir.launch import BUSY_KINDS, ResourceKind
+from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.support import VerifyError
 from perfc.passes.communication import Communication, communicates
 from perfc.passes.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.eager_launches import FREE

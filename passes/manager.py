@@ -9,19 +9,19 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import (
-    Anchor,
     AnnotationKey,
-    Annotations,
     AnyKey,
     Diagnostic,
     Graph,
     LaunchGraph,
     Node,
+    Program,
+    Value,
+)
+from perfc.ir.annotations import Anchor, Annotations, Scenario
+from perfc.ir.support import (
     PassContractError,
     PipelineError,
-    Program,
-    Scenario,
-    Value,
     paused_collector,
     plugin_at_work,
 )

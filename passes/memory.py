@@ -14,18 +14,18 @@ import numpy as np
 
 from perfc.costmodels import Target, device_bytes
 from perfc.ir import (
-    BUILTIN_OPS,
-    BUSY_KINDS,
     AnyKey,
     Graph,
     LaunchGraph,
-    MemorySpace,
     Node,
     Program,
     Record,
     TensorType,
     Value,
 )
+from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.types import MemorySpace
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.caching_allocator import rounded
 from perfc.passes.columns import integers

@@ -6,16 +6,9 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from perfc.ir import (
-    Dim,
-    Expr,
-    Graph,
-    UnsupportedModelError,
-    Value,
-    evaluate,
-    symbol,
-    symbols_of,
-)
+from perfc.ir import Graph, Value
+from perfc.ir.dims import Dim, Expr, evaluate, symbol, symbols_of
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.tape import typed
 
 GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"

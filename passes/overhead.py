@@ -10,7 +10,8 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import HostProfile, load_profile
-from perfc.ir import AnyKey, LaunchGraph, Program, RankClass
+from perfc.ir import AnyKey, LaunchGraph, Program
+from perfc.ir.program import RankClass
 from perfc.passes.autograd_names import autograd_call
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED, LAUNCHES, HostedLaunches

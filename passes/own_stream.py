@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfc.ir import COLLECTIVES, COMM_STREAM, Node
+from perfc.ir import Node
+from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM
 
 
 def has_own_stream(node: Node) -> bool:

@@ -6,17 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    DType,
-    Graph,
-    Location,
-    MemorySpace,
-    Node,
-    Record,
-    UsageError,
-    Value,
-)
+from perfc.ir import DTYPES, DType, Graph, Node, Record, UsageError, Value
+from perfc.ir.location import Location
+from perfc.ir.types import MemorySpace
 from perfc.passes.convert_dtype import LOW_DTYPES, PLAIN_FLOATS, convert
 from perfc.passes.tape import typed
 

@@ -12,16 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    AttrValue,
-    Dim,
-    Graph,
-    Node,
-    Record,
-    Replacement,
-    Value,
-    VerifyError,
-)
+from perfc.ir import AttrValue, Graph, Node, Record, Value
+from perfc.ir.core import Replacement
+from perfc.ir.dims import Dim
+from perfc.ir.support import VerifyError
 
 _MAX_STEPS = 12
 """Longer chains than any exporter writes to make one number are not followed."""

@@ -8,20 +8,11 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    Dim,
-    Expr,
-    Graph,
-    Program,
-    RankClass,
-    UnsupportedModelError,
-    UsageError,
-    Value,
-    bound_copy,
-    evaluate,
-    spend,
-)
+from perfc.ir import AnyKey, Graph, Program, UsageError, Value, spend
+from perfc.ir.copying import bound_copy
+from perfc.ir.dims import Dim, Expr, evaluate
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.chunk_cuts import ChunkSteps
 from perfc.passes.facts import ELEMENTS, TYPED

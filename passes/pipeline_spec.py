@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import attrs
 
-from perfc.ir import PASSES, PipelineError, UsageError, load_plugin, plugin_names
+from perfc.ir import PASSES, UsageError
+from perfc.ir.support import PipelineError, load_plugin, plugin_names
 from perfc.passes.base import Pass
 
 _STRING = r'"(?:[^"\\]|\\.)*"'

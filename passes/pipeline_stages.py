@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import ACCUMULATE_GRAD, Dim, Graph, Node, Value
+from perfc.ir import Graph, Node, Value
+from perfc.ir.dims import Dim
+from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.stage_cuts import LateSteps, Layers, is_forward
 

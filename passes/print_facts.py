@@ -12,16 +12,11 @@ from typing import TypeVar
 
 import attrs
 
-from perfc.ir import (
-    AnnotationKey,
-    Dim,
-    LaunchGraph,
-    Node,
-    RankClass,
-    Value,
-    format_attribute,
-    print_program,
-)
+from perfc.ir import AnnotationKey, LaunchGraph, Node, Value
+from perfc.ir.dims import Dim
+from perfc.ir.program import RankClass
+from perfc.ir.record import format_attribute
+from perfc.ir.text import print_program
 from perfc.passes.facts import (
     CRITICAL_PATH,
     ELEMENTS,

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, AttrValue, Dim, Node, Program, Value
+from perfc.ir import AnyKey, AttrValue, Node, Program, Value
+from perfc.ir.dims import Dim
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.pattern import (

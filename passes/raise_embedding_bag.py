@@ -6,16 +6,9 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    AttrValue,
-    Graph,
-    Location,
-    Node,
-    Program,
-    Record,
-    Replacement,
-    Value,
-)
+from perfc.ir import AttrValue, Graph, Node, Program, Record, Value
+from perfc.ir.core import Replacement
+from perfc.ir.location import Location
 from perfc.passes.bag_pattern import Bag, match_bag
 from perfc.passes.base import PassContext, Transform
 

@@ -8,17 +8,8 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from perfc.ir import (
-    DTYPES,
-    AnyKey,
-    AttrValue,
-    Dim,
-    Graph,
-    Node,
-    Program,
-    TensorType,
-    Value,
-)
+from perfc.ir import DTYPES, AnyKey, AttrValue, Graph, Node, Program, TensorType, Value
+from perfc.ir.dims import Dim
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.pattern import Raised, Trail, raise_patterns

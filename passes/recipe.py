@@ -14,16 +14,9 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import (
-    AnnotationKey,
-    Graph,
-    Kernel,
-    LaunchGraph,
-    MemorySpace,
-    Record,
-    TensorType,
-    bind_record,
-)
+from perfc.ir import AnnotationKey, Graph, Kernel, LaunchGraph, Record, TensorType
+from perfc.ir.copying import bind_record
+from perfc.ir.types import MemorySpace
 from perfc.passes.eager import (
     Eager,
     Launch,

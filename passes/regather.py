@@ -7,15 +7,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    Location,
-    Node,
-    Program,
-    UsageError,
-    Value,
-)
+from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
+from perfc.ir.location import Location
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.gathered_parameters import gathers

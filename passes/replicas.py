@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.ir import AttrValue, Program, RankClass, UsageError
+from perfc.ir import AttrValue, Program, UsageError
+from perfc.ir.program import RankClass
 
 
 @attrs.frozen

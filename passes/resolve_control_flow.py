@@ -6,7 +6,9 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import BUILTIN_OPS, Graph, OpRegistry, Program
+from perfc.ir import Graph, Program
+from perfc.ir.opdef import OpRegistry
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.control_rules import CONTROL_RULES
 from perfc.passes.inference import Inference

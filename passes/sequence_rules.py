@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.ir import (
-    AttrValue,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-    ceil_div,
-    spend,
-)
+from perfc.ir import AttrValue, TensorType, Value, spend
+from perfc.ir.dims import ceil_div
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.unrolling import Item, Rule, Site, Unroller
 
 

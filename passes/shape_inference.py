@@ -6,7 +6,9 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import BUILTIN_OPS, AnyKey, OpRegistry, Program
+from perfc.ir import AnyKey, Program
+from perfc.ir.opdef import OpRegistry
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.inference import Inference

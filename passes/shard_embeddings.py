@@ -7,19 +7,12 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    AnyKey,
-    Graph,
-    Location,
-    Node,
-    Program,
-    RankClass,
-    Record,
-    UnsupportedModelError,
-    UsageError,
-    bound_copy,
-)
+from perfc.ir import AnyKey, Graph, Node, Program, Record, UsageError
+from perfc.ir.copying import bound_copy
+from perfc.ir.location import Location
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.facts import TYPED

@@ -13,20 +13,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Dim,
-    DType,
-    Graph,
-    Node,
-    TensorType,
-    Value,
-    encoded,
-    floor_div,
-    maximum,
-    total,
-)
+from perfc.ir import DTYPES, AttrValue, DType, Graph, Node, TensorType, Value
+from perfc.ir.dims import Dim, floor_div, maximum, total
+from perfc.ir.ops.wire import encoded
 from perfc.passes.codec import Codec
 from perfc.passes.sharded_tables import Bags, Deal, Shard
 from perfc.passes.tape import Tape, typed

@@ -9,20 +9,10 @@ from collections.abc import Set as AbstractSet
 import attrs
 
 from perfc.costmodels import parse_popularity
-from perfc.ir import (
-    Dim,
-    DType,
-    Graph,
-    Node,
-    Record,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-    bags,
-    ceil_div,
-    floor_div,
-    total,
-)
+from perfc.ir import DType, Graph, Node, Record, TensorType, Value
+from perfc.ir.dims import Dim, ceil_div, floor_div, total
+from perfc.ir.ops.embedding import bags
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.sharding_plan import Placement, TableSize, World
 from perfc.passes.tape import typed
 

@@ -30,7 +30,8 @@ from typing import Any, NoReturn, cast
 import attrs
 
 from perfc.costmodels import UVM_CACHING
-from perfc.ir import PerfcError, UsageError, parse_json, read_text, spend
+from perfc.ir import PerfcError, UsageError, parse_json, spend
+from perfc.ir.support import read_text
 from perfc.passes.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
 
 TABLE_WISE = "table_wise"

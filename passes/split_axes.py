@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from perfc.ir import ACTIVATIONS, ELEMENTWISE_OPS, Dim, Node, Value, product
+from perfc.ir import Node, Value
+from perfc.ir.dims import Dim, product
+from perfc.ir.ops.activation import ACTIVATIONS
+from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.passes.tape import typed
 
 Axes: TypeAlias = Sequence[int | None]

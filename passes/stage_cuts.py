@@ -6,15 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    Node,
-    TensorType,
-    UsageError,
-    Value,
-    bind_record,
-)
+from perfc.ir import Graph, Node, TensorType, UsageError, Value
+from perfc.ir.copying import bind_record
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.chunk_cuts import ChunkSteps, Costs
 from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.tape import typed

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import ACCUMULATE_GRAD, Graph, Node, UnsupportedModelError, Value
+from perfc.ir import Graph, Node, Value
+from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.phases import BACKWARD, OPTIMIZER
 from perfc.passes.pipeline_stages import Stages
 

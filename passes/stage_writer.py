@@ -6,17 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    ACCUMULATE_GRAD,
-    COLLECTIVES,
-    PARAM,
-    AttrValue,
-    Graph,
-    Location,
-    Node,
-    TensorType,
-    Value,
-)
+from perfc.ir import AttrValue, Graph, Node, TensorType, Value
+from perfc.ir.core import PARAM
+from perfc.ir.location import ACCUMULATE_GRAD, Location
+from perfc.ir.ops.collective import COLLECTIVES
 from perfc.passes.microbatches import Step
 from perfc.passes.own_stream import STAGES
 from perfc.passes.phases import BACKWARD

@@ -8,18 +8,11 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    Location,
-    Node,
-    Program,
-    RankClass,
-    Record,
-    UnsupportedModelError,
-    UsageError,
-    bound_copy,
-)
+from perfc.ir import AnyKey, Graph, Node, Program, Record, UsageError
+from perfc.ir.copying import bound_copy
+from perfc.ir.location import Location
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.looked_up_tables import listed
 

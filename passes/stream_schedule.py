@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Program, ResourceKind, UsageError
+from perfc.ir import AnyKey, Program, UsageError
+from perfc.ir.launch import ResourceKind
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.demands import demands_of
 from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule

@@ -6,19 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Dim,
-    DType,
-    Graph,
-    Location,
-    Node,
-    Record,
-    TensorType,
-    Value,
-    VerifyError,
-)
+from perfc.ir import DTYPES, AttrValue, DType, Graph, Node, Record, TensorType, Value
+from perfc.ir.dims import Dim
+from perfc.ir.location import Location
+from perfc.ir.support import VerifyError
 from perfc.passes.inference import Inference
 
 _I64 = DTYPES["i64"]

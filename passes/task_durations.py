@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate
-from perfc.ir import BUSY_KINDS, HOST_KINDS, LaunchGraph
+from perfc.ir import LaunchGraph
+from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes.columns import floats
 from perfc.passes.facts import HostedLaunches
 from perfc.passes.task_kinds import kernel_numbers, task_mask

@@ -8,14 +8,9 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    Node,
-    Program,
-    RankClass,
-    UnsupportedModelError,
-    UsageError,
-)
+from perfc.ir import AnyKey, Node, Program, UsageError
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.forward_graph import forward_graph_of

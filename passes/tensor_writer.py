@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, Graph, Node, Replacement, UnsupportedModelError, Value
+from perfc.ir import AttrValue, Graph, Node, Value
+from perfc.ir.core import Replacement
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.split_axes import TAKE_SIZES, sizes_of
 from perfc.passes.tape import typed
 from perfc.passes.tensor_layout import TensorLayout

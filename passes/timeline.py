@@ -29,13 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
-from perfc.ir import (
-    BUSY_KINDS,
-    AnnotationKey,
-    LaunchGraph,
-    PerfcError,
-    Program,
-)
+from perfc.ir import AnnotationKey, LaunchGraph, PerfcError, Program
+from perfc.ir.launch import BUSY_KINDS
 from perfc.passes.columns import integers
 from perfc.passes.facts import HostedLaunches
 from perfc.passes.task_kinds import task_mask

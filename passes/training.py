@@ -7,18 +7,10 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    OPTIMIZER_STATES,
-    AnyKey,
-    Dim,
-    Graph,
-    Node,
-    Program,
-    UnsupportedModelError,
-    UsageError,
-    Value,
-)
+from perfc.ir import OPTIMIZER_STATES, AnyKey, Graph, Node, Program, UsageError, Value
+from perfc.ir.dims import Dim
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes import (
     gradient_collective,
     gradient_elementwise,

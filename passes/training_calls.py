@@ -12,16 +12,9 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import (
-    AttrValue,
-    Graph,
-    Node,
-    TensorType,
-    Value,
-    einsum_labels,
-    einsum_pairs,
-    product,
-)
+from perfc.ir import AttrValue, Graph, Node, TensorType, Value
+from perfc.ir.dims import product
+from perfc.ir.ops.einsum import einsum_labels, einsum_pairs
 from perfc.passes.axis_letters import letters_of
 from perfc.passes.tape import Tape, typed
 

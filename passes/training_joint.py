@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from perfc.ir import Graph, UnsupportedModelError, Value
+from perfc.ir import Graph, Value
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.gradient import Rows
 from perfc.passes.phases import has_optimizer
 from perfc.passes.training_optimizer import Parameters

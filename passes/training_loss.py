@@ -6,16 +6,10 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Location,
-    MemorySpace,
-    Node,
-    TensorType,
-    Value,
-    product,
-)
+from perfc.ir import DTYPES, AttrValue, Node, TensorType, Value
+from perfc.ir.dims import product
+from perfc.ir.location import Location
+from perfc.ir.types import MemorySpace
 from perfc.passes.autocast import casts_first
 from perfc.passes.tape import Tape, typed
 from perfc.passes.vocabulary import (

@@ -14,16 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    DType,
-    Location,
-    MemorySpace,
-    TensorType,
-    Value,
-    state_types,
-)
+from perfc.ir import DTYPES, AttrValue, DType, TensorType, Value
+from perfc.ir.location import Location
+from perfc.ir.ops.optimizer import state_types
+from perfc.ir.types import MemorySpace
 from perfc.passes.gradient import Rows
 from perfc.passes.optimizer_state import STATES, declare_state
 from perfc.passes.phases import BACKWARD, OPTIMIZER

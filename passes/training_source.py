@@ -11,17 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    DTYPES,
-    Abstract,
-    Graph,
-    Node,
-    TensorType,
-    Use,
-    Value,
-    reserved_vectors,
-)
+from perfc.ir import DTYPES, Graph, Node, TensorType, Value
+from perfc.ir.core import Use
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.recurrent import reserved_vectors
 from perfc.passes.base import PassContext
 from perfc.passes.tape import typed
 

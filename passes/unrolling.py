@@ -8,19 +8,9 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Dim,
-    Graph,
-    Node,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-    VerifyError,
-    Work,
-    spend,
-)
+from perfc.ir import DTYPES, AttrValue, Graph, Node, TensorType, Value, Work, spend
+from perfc.ir.dims import Dim
+from perfc.ir.support import UnsupportedModelError, VerifyError
 from perfc.passes.inference import Inference
 
 Item: TypeAlias = "Value | tuple[Item, ...] | None"

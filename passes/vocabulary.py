@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.ir import DTYPES, AttrValue, Dim, Node, Value, product
+from perfc.ir import DTYPES, AttrValue, Node, Value
+from perfc.ir.dims import Dim, product
 from perfc.passes.tape import Tape, typed
 from perfc.passes.wanted_gradients import DETACH
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.ir import Dim, Graph, Node, Value
+from perfc.ir import Graph, Node, Value
+from perfc.ir.dims import Dim
 from perfc.passes.tape import typed
 from perfc.passes.tensor_layout import LINEAR, WEIGHT_VIEWS
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.ir import BUILTIN_OPS, Graph, Node, Value
+from perfc.ir import Graph, Node, Value
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.inference import Inference
 from perfc.passes.tape import Tape, typed
 from perfc.passes.tensor_layout import WEIGHT_VIEWS

@@ -13,15 +13,8 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import KernelTable, Target, lower_bound
-from perfc.ir import (
-    BUSY_KINDS,
-    AnnotationKey,
-    AnyKey,
-    Kernel,
-    LaunchGraph,
-    Program,
-    TaskKind,
-)
+from perfc.ir import AnnotationKey, AnyKey, Kernel, LaunchGraph, Program, TaskKind
+from perfc.ir.launch import BUSY_KINDS
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import (
     CRITICAL_PATH,

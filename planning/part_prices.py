@@ -26,14 +26,14 @@ from perfc.ir import (
     Graph,
     Node,
     Program,
-    RankClass,
     Record,
-    Scenario,
     TensorType,
     Value,
-    VerifyError,
-    state_types,
 )
+from perfc.ir.annotations import Scenario
+from perfc.ir.ops.optimizer import state_types
+from perfc.ir.program import RankClass
+from perfc.ir.support import VerifyError
 from perfc.passes import (
     HBM,
     KERNEL_COST,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import UVM_CACHING, Target, device_bytes
-from perfc.ir import ceil_div
+from perfc.ir.dims import ceil_div
 from perfc.passes import (
     COLUMN_WISE,
     GRID,

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target, find_cost_models, price
-from perfc.ir import COLLECTIVES, HOST_KINDS, Kernel, LaunchGraph
+from perfc.ir import Kernel, LaunchGraph
+from perfc.ir.launch import HOST_KINDS
+from perfc.ir.ops.collective import COLLECTIVES
 
 Floats = NDArray[np.float64]
 

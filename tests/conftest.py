@@ -22,14 +22,11 @@ import pytest
 from hypothesis import settings
 
 from perfc.costmodels import load_target
-from perfc.ir import (
-    BUILTIN_OPS,
-    ParseError,
-    PerfcError,
-    Scenario,
-    parse_program,
-    verify,
-)
+from perfc.ir import ParseError, PerfcError
+from perfc.ir.annotations import Scenario
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import (
     PassManager,
     VerifyEach,

@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty current folder, as Python's prompt sees it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfc.ir import BUILTIN_OPS, OpDef
+from perfc.ir.opdef import OpDef
+from perfc.ir.ops import BUILTIN_OPS
 
 GOLDEN = Path(__file__).parent / "golden"
 WITHOUT_GOLDEN: dict[str, str] = {}

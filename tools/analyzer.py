@@ -7,14 +7,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.costmodels import Target, assumed_system, load_profile, load_target
-from perfc.ir import (
-    Diagnostic,
-    Level,
-    PipelineError,
-    Scenario,
-    UnsupportedModelError,
-    UsageError,
-)
+from perfc.ir import Diagnostic, UsageError
+from perfc.ir.annotations import Scenario
+from perfc.ir.support import Level, PipelineError, UnsupportedModelError
 from perfc.passes import (
     CRITICAL_PATH,
     INTERVAL,

@@ -13,22 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    Diagnostic,
-    Dim,
-    Expr,
-    Graph,
-    Level,
-    Node,
-    PerfcError,
-    Program,
-    TensorType,
-    UnboundSymbolError,
-    Value,
-    bags,
-    evaluate,
-    symbols_of,
-)
+from perfc.ir import Diagnostic, Graph, Node, PerfcError, Program, TensorType, Value
+from perfc.ir.dims import Dim, Expr, evaluate, symbols_of
+from perfc.ir.ops.embedding import bags
+from perfc.ir.support import Level, UnboundSymbolError
 
 _SHOWN = 6
 

@@ -10,14 +10,8 @@ from types import FrameType
 
 import click
 
-from perfc.ir import (
-    BUDGETS,
-    BudgetError,
-    budget,
-    parse_budgets,
-    raise_budgets,
-    spend,
-)
+from perfc.ir import spend
+from perfc.ir.support import BUDGETS, BudgetError, budget, parse_budgets, raise_budgets
 
 _NAME = "--budget"
 

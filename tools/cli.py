@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from perfc.ir import PerfcError, paused_collector, printable
+from perfc.ir import PerfcError
+from perfc.ir.support import paused_collector, printable
 from perfc.tools.budget_option import TimeIsUpError, add_budget_option, stop_clock
 from perfc.tools.files import (
     finish,

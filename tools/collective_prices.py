@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from perfc.costmodels import Target, assumed_system, find_cost_models, price
-from perfc.ir import NO_WORK, Diagnostic, Kernel, Level, PerfcError, Record
+from perfc.ir import NO_WORK, Diagnostic, Kernel, PerfcError, Record
+from perfc.ir.support import Level
 from perfc.passes import dtype_name
 from perfc.traces import CollectiveFacts, Recorded, known_collectives
 

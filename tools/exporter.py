@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from perfc.ir import EXPORTERS, PerfcError, UsageError, load_plugin
+from perfc.ir import EXPORTERS, PerfcError, UsageError
+from perfc.ir.support import load_plugin
 
 if TYPE_CHECKING:
     from perfc.tools.report import Report

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from perfc.ir import PerfcError, printable, write_file
+from perfc.ir import PerfcError
+from perfc.ir.support import printable, write_file
 
 _PLAIN = {
     "·": "-",

@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from perfc.ir import (
-    Annotations,
-    AnyKey,
-    Diagnostic,
-    Level,
-    Program,
-    UsageError,
-    bound_copy,
-    paused_collector,
-)
+from perfc.ir import AnyKey, Diagnostic, Program, UsageError
+from perfc.ir.annotations import Annotations
+from perfc.ir.copying import bound_copy
+from perfc.ir.support import Level, paused_collector
 from perfc.passes import (
     ELEMENTS,
     TYPED,

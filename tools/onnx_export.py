@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfc.ir import write_file
+from perfc.ir.support import write_file
 from perfc.tools.torch_source import require_torch
 
 

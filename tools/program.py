@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from perfc.frontends import Frontend, build_workload, find_workload
-from perfc.ir import (
+from perfc.ir import PerfcError, Program, UsageError
+from perfc.ir.support import (
     FRONTENDS,
-    PerfcError,
-    Program,
     UnsupportedModelError,
-    UsageError,
     load_plugin,
     plugin_at_work,
     plugin_names,

@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 
-from perfc.ir import BUSY_KINDS, TaskKind
+from perfc.ir import TaskKind
+from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.replay import Replayed
 from perfc.tools.texts import columns_text
 

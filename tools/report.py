@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from perfc.costmodels import Device, Target
-from perfc.ir import (
-    Diagnostic,
-    Level,
-    PerfcError,
-    paused_collector,
-    printable,
-    write_file,
-)
+from perfc.ir import Diagnostic, PerfcError
+from perfc.ir.support import Level, paused_collector, printable, write_file
 from perfc.passes import (
     MEMORY,
     WHAT_IF,

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import attrs
 
 from perfc.costmodels import COLLECTIVES
-from perfc.ir import BUSY_KINDS, NOWHERE, Graph, LaunchGraph, LaunchOp, Location
+from perfc.ir import Graph, LaunchGraph, LaunchOp
+from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.location import NOWHERE, Location
 from perfc.passes import fused_nodes
 from perfc.tools.module_names import common_name
 from perfc.tools.results import STATED, Results, lone_id

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import BUSY_KINDS, HOST_KINDS, TaskKind
+from perfc.ir import TaskKind
+from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import MemoryUse, task_mask
 from perfc.tools.results import Results
 

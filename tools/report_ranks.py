@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfc.ir import BUSY_KINDS, TaskKind
+from perfc.ir import TaskKind
+from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import MemoryUse, arrival, task_mask
 from perfc.tools.results import Results
 from perfc.tools.stretches import Stretch, Stretches, disjoint, idle, total_s

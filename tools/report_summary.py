@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
-from perfc.ir import BUSY_KINDS, HOST_KINDS, Kernel, LaunchGraph, TaskKind
+from perfc.ir import Kernel, LaunchGraph, TaskKind
+from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import SEGMENT_KINDS, SegmentKind, kernel_numbers, task_mask
 from perfc.tools.report_ranks import busy_s, comm_s, exposed_s
 from perfc.tools.results import Results

@@ -15,7 +15,9 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 
 from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
-from perfc.ir import BUSY_KINDS, Diagnostic, Level
+from perfc.ir import Diagnostic
+from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import Level
 from perfc.tools.collective_prices import SentPrice
 from perfc.tools.replay import KernelSeconds, Replayed, replay_alone
 from perfc.tools.rescale_interval import (

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate, Provenance
-from perfc.ir import HOST_KINDS, Kernel, LaunchGraph, Program, TaskKind
+from perfc.ir import Kernel, LaunchGraph, Program, TaskKind
+from perfc.ir.launch import HOST_KINDS
 from perfc.passes import (
     CRITICAL_PATH,
     HOSTED,

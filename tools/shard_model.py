@@ -9,15 +9,10 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Target, assumed_system
-from perfc.ir import (
-    OPTIMIZER_STATES,
-    Dim,
-    Graph,
-    Program,
-    UnsupportedModelError,
-    UsageError,
-)
-from perfc.ir import evaluate as evaluated
+from perfc.ir import OPTIMIZER_STATES, Graph, Program, UsageError
+from perfc.ir.dims import Dim
+from perfc.ir.dims import evaluate as evaluated
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes import (
     Bags,
     EmbeddingTable,

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 import attrs
 
-from perfc.ir import BUSY_KINDS
+from perfc.ir.launch import BUSY_KINDS
 from perfc.traces import Recorded
 
 

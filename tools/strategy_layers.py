@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfc.ir import BUSY_KINDS, Location, TaskKind
+from perfc.ir import TaskKind
+from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.location import Location
 from perfc.passes import task_mask
 from perfc.tools.results import Results
 

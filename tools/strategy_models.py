@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    PerfcError,
-    Program,
-    UnboundSymbolError,
-    UnsupportedModelError,
-    UsageError,
-    bound_copy,
-)
+from perfc.ir import PerfcError, Program, UsageError
+from perfc.ir.copying import bound_copy
+from perfc.ir.support import UnboundSymbolError, UnsupportedModelError
 from perfc.passes import (
     DataParallel,
     Fsdp,

@@ -24,16 +24,16 @@ from perfc.ir import (
     DTYPES,
     AttrValue,
     Graph,
-    Location,
     PerfcError,
     Program,
-    RankClass,
     Record,
     TensorType,
     UsageError,
     parse_json,
-    read_text,
 )
+from perfc.ir.location import Location
+from perfc.ir.program import RankClass
+from perfc.ir.support import read_text
 
 _TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 _LARGEST = 2**40

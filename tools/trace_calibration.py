@@ -16,7 +16,8 @@ from perfc.fitting import (
     fit_trace_host,
     profile_text,
 )
-from perfc.ir import Level, PerfcError
+from perfc.ir import PerfcError
+from perfc.ir.support import Level
 from perfc.tools.replay import profile_seconds, replay_alone
 from perfc.tools.steps_option import check_steps
 from perfc.traces import Recorded

@@ -11,15 +11,8 @@ from contextlib import contextmanager
 import attrs
 
 from perfc.costmodels import Target, find_cost_models, price
-from perfc.ir import (
-    NO_WORK,
-    Diagnostic,
-    Kernel,
-    Level,
-    PerfcError,
-    Record,
-    Work,
-)
+from perfc.ir import NO_WORK, Diagnostic, Kernel, PerfcError, Record, Work
+from perfc.ir.support import Level
 from perfc.tools.collective_prices import CollectivePrices, collective_prices
 from perfc.tools.expected_kernels import (
     ExpectedKernel,

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from perfc.ir import BUSY_KINDS
+from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.texts import columns_text
 from perfc.tools.trace_prices import By, TracePrices
 

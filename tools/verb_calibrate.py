@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from perfc.costmodels import profile_problems
-from perfc.ir import PerfcError, UsageError, write_file
+from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import write_file
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,

@@ -15,7 +15,8 @@ from perfc.costmodels import (
     target_names,
 )
 from perfc.frontends import WORKLOADS
-from perfc.ir import BUILTIN_OPS, PerfcError
+from perfc.ir import PerfcError
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import Transform, pass_class, pass_names
 from perfc.tools.files import print_line, tell
 from perfc.tools.plugin_option import plugin_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfc.ir import write_file
+from perfc.ir.support import write_file
 from perfc.passes import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from perfc.costmodels import load_target
-from perfc.ir import Program, Scenario
+from perfc.ir import Program
+from perfc.ir.annotations import Scenario
 from perfc.passes import (
     DumpDir,
     Instrument,

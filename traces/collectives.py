@@ -10,7 +10,8 @@ from pathlib import Path
 
 import attrs
 
-from perfc.ir import Diagnostic, LaunchGraph, Level, TaskKind
+from perfc.ir import Diagnostic, LaunchGraph, TaskKind
+from perfc.ir.support import Level
 from perfc.traces.events import Trace, TraceError
 from perfc.traces.kineto import read_trace
 from perfc.traces.recorded import Recorded

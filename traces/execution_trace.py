@@ -17,7 +17,8 @@ from typing import NamedTuple, cast
 
 import attrs
 
-from perfc.ir import DTYPES, Diagnostic, Level
+from perfc.ir import DTYPES, Diagnostic
+from perfc.ir.support import Level
 from perfc.traces.chakra import ChakraFile, is_chakra
 from perfc.traces.events import HostOp, Thread, Trace, TraceError
 from perfc.traces.inputs import (

@@ -10,7 +10,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 import attrs
 
-from perfc.ir import DTYPES, DType, MemorySpace, TensorType
+from perfc.ir import DTYPES, DType, TensorType
+from perfc.ir.types import MemorySpace
 
 ELEMENT_TYPES: Mapping[str, str] = {
     "double": "f64",

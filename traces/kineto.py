@@ -12,7 +12,8 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
-from perfc.ir import Diagnostic, Kernel, Level
+from perfc.ir import Diagnostic, Kernel
+from perfc.ir.support import Level
 from perfc.traces.clock import skew_us
 from perfc.traces.collective_facts import LABEL, stated_collective
 from perfc.traces.events import (

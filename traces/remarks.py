@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from perfc.ir import Diagnostic, Level
+from perfc.ir import Diagnostic
+from perfc.ir.support import Level
 from perfc.traces.clock import overlaps
 from perfc.traces.events import Trace
 from perfc.traces.runtime import runs_kernels

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import attrs
 
-from perfc.ir import Kernel, Record, Work, json_of, record_of
+from perfc.ir import Kernel, Record, Work, record_of
+from perfc.ir.text import json_of
 
 SIGNATURE = "perfc kernel"
 """The argument of an event that holds it."""

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from collection.tables import Column, Field, Format, read_table, write_table
-from perfc.ir import Record, json_of, record_of
+from perfc.ir import Record, record_of
+from perfc.ir.text import json_of
 from perfc.measurements import WorkloadMeasurement
 
 Event: TypeAlias = Mapping[str, Any]

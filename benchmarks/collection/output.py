@@ -23,7 +23,8 @@ from typing import Any
 
 import attrs
 
-from perfc.ir import PerfcError, write_file
+from perfc.ir import PerfcError
+from perfc.ir.support import write_file
 
 TABLES = ("kernels", "overheads", "workloads", "launches", "sustained")
 MANIFEST, REST, TRACES = "manifest.json", "rest.tar", "traces.tar"

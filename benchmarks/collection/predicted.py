@@ -17,7 +17,8 @@ from typing import Any, TypeAlias, cast
 import attrs
 
 from collection.launches import Workload
-from perfc.ir import PerfcError, Record, write_file
+from perfc.ir import PerfcError, Record
+from perfc.ir.support import write_file
 from perfc.measurements import (
     Measurement,
     Schema,

@@ -23,7 +23,8 @@ from collection.predicted import (
 )
 from perfc.costmodels import Estimate, load_target
 from perfc.fitting import Z90
-from perfc.ir import BUSY_KINDS, Kernel, Record
+from perfc.ir import Kernel, Record
+from perfc.ir.launch import BUSY_KINDS
 from perfc.measure import Case, Setting, find_subject
 from perfc.passes import kernel_numbers, task_mask
 from perfc.tools import Model, Report, Results, analyze, load

@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.ir import write_file
+from perfc.ir.support import write_file
 from perfc.measurements import MeasurementError
 
 Column: TypeAlias = "NDArray[Any] | list[str]"

@@ -18,22 +18,21 @@ from perfc.frontends.aten.template import (
     Template,
 )
 from perfc.ir import (
-    BUILTIN_OPS,
-    PARAM,
     Diagnostic,
     Graph,
-    Level,
-    MemorySpace,
     PerfcError,
     Program,
     Record,
     TensorType,
-    UnsupportedModelError,
     Value,
     single,
     spend,
-    verify,
 )
+from perfc.ir.core import PARAM
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import Level, UnsupportedModelError
+from perfc.ir.types import MemorySpace
+from perfc.ir.verification import verify
 
 _Known: TypeAlias = "Value | tuple[Value, Value] | TensorType"
 """A tensor, the indices and values of a sparse one, or the type of a byproduct that

@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import NOWHERE, Dim, DType, Location, TensorType
+from perfc.ir import DType, TensorType
+from perfc.ir.dims import Dim
+from perfc.ir.location import NOWHERE, Location
 
 
 @attrs.frozen(cache_hash=True)

@@ -12,19 +12,10 @@ from typing import TypeAlias
 import attrs
 
 from perfc.frontends.aten.template import Operand, Place, SparseOperand, Step
-from perfc.ir import (
-    BUILTIN_OPS,
-    DTYPES,
-    Abstract,
-    AttrValue,
-    Dim,
-    DType,
-    Expr,
-    OpDef,
-    PerfcError,
-    Record,
-    TensorType,
-)
+from perfc.ir import DTYPES, AttrValue, DType, PerfcError, Record, TensorType
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops import BUILTIN_OPS
 
 _Plain: TypeAlias = Dim | bool | float | complex | str | DType | None
 NodeArgument: TypeAlias = "Operand | SparseOperand | tuple[NodeArgument, ...] | _Plain"

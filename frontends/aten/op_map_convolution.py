@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from perfc.frontends.aten.node import AtenNode, Handler
 from perfc.frontends.aten.op_map_normalization import emit_wanted
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, Dim
+from perfc.ir import AttrValue
+from perfc.ir.dims import Dim
 
 
 def _per_axis(node: AtenNode, name: str, axes: int, default: int) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, Dim, Record
+from perfc.ir import AttrValue, Record
+from perfc.ir.dims import Dim
 
 _MODES = ("sum", "mean", "max")
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.op_map_elementwise import of
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, Dim
+from perfc.ir import AttrValue
+from perfc.ir.dims import Dim
 
 
 def _linear(node: AtenNode) -> None:

@@ -8,7 +8,8 @@ import attrs
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import RECURRENT_STATES, AttrValue, reserved_vectors
+from perfc.ir import AttrValue
+from perfc.ir.ops.recurrent import RECURRENT_STATES, reserved_vectors
 
 _MODES = ("rnn", "rnn", "lstm", "gru")
 """Codes of `cudnnRNNMode_t`."""

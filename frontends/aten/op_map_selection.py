@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler
-from perfc.ir import AttrValue, Expr
+from perfc.ir import AttrValue
+from perfc.ir.dims import Expr
 
 
 def _sort(node: AtenNode) -> None:

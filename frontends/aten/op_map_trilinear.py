@@ -8,7 +8,8 @@ import attrs
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, Dim, product
+from perfc.ir import AttrValue
+from perfc.ir.dims import Dim, product
 
 _LETTERS = "abcdefgh"
 _FACTORS = (1, 2, 3)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, Dim, MemorySpace
+from perfc.ir import AttrValue
+from perfc.ir.dims import Dim
+from perfc.ir.types import MemorySpace
 
 _FAR = 2**63 - 1
 _MATRIX = 2

@@ -18,7 +18,8 @@ from perfc.frontends.aten.recorded_layouts import declare
 from perfc.frontends.aten.recorded_windows import Windows
 from perfc.frontends.aten.signatures import Signature, find_signature
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue, DType, Location, PerfcError, Program, TensorType
+from perfc.ir import AttrValue, DType, PerfcError, Program, TensorType
+from perfc.ir.location import Location
 from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
 
 _INDIFFERENT = frozenset(

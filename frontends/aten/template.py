@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import Dim, Record, TensorType
+from perfc.ir import Record, TensorType
+from perfc.ir.dims import Dim
 
 
 @attrs.frozen

@@ -17,7 +17,9 @@ from perfc.frontends.onnx.opsets import (
 )
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import MAX_ELEMENTS
-from perfc.ir import Diagnostic, Level, UnsupportedModelError, product
+from perfc.ir import Diagnostic
+from perfc.ir.dims import product
+from perfc.ir.support import Level, UnsupportedModelError
 
 _UNDEFINED = "perfc.undefined"
 """Domain, while converting, of ops of the default domain that ONNX does not define."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from perfc.frontends.files import digest, read_file
 from perfc.frontends.onnx.importer import import_model
 from perfc.frontends.onnx.reader import parse_model
-from perfc.ir import PerfcError, Program, printable
+from perfc.ir import PerfcError, Program
+from perfc.ir.support import printable
 
 
 class OnnxFrontend:

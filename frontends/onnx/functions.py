@@ -11,7 +11,8 @@ import attrs
 from perfc.frontends.onnx.opsets import DEFAULT_DOMAINS
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import utf8
-from perfc.ir import UnsupportedModelError, spend
+from perfc.ir import spend
+from perfc.ir.support import UnsupportedModelError
 
 MAX_CALLS = 100
 """Functions that call each other deeper than this are refused."""

@@ -39,17 +39,11 @@ from perfc.frontends.onnx.reader import (
 )
 from perfc.frontends.onnx.scope import Attribute, Call, Scope
 from perfc.frontends.onnx.weights import is_weight, numbers_of
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    Location,
-    Program,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-    single,
-    verify,
-)
+from perfc.ir import Graph, Program, TensorType, Value, single
+from perfc.ir.location import Location
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.verification import verify
 
 _ASKS_FOR_SHAPES = frozenset({"Shape", "Size"})
 

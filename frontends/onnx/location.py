@@ -9,7 +9,7 @@ import attrs
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import utf8
 from perfc.frontends.source import source_line
-from perfc.ir import Location
+from perfc.ir.location import Location
 
 _LEGACY_SCOPE = re.compile(r"/(?:[^/]+/)*")
 _TARGET = "target=torch.ops."

@@ -8,15 +8,9 @@ import attrs
 
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import Constant
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Graph,
-    Location,
-    Node,
-    UnsupportedModelError,
-    Value,
-)
+from perfc.ir import DTYPES, AttrValue, Graph, Node, Value
+from perfc.ir.location import Location
+from perfc.ir.support import UnsupportedModelError
 
 
 @attrs.define(eq=False)

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.ir import (
-    BUILTIN_OPS,
-    Abstract,
-    AttrValue,
-    Node,
-    PerfcError,
-    Record,
-    TensorType,
-    UnsupportedModelError,
-)
+from perfc.ir import AttrValue, Node, PerfcError, Record, TensorType
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
 
 _MODES = ("sum", "mean", "max")
 _MATRIX = 2

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 
 from perfc.frontends.onnx.protobuf import onnx
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 
 DEFAULT_DOMAINS = ("", "ai.onnx")
 OLDEST_OPSET = 11

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from perfc.frontends.onnx.protobuf import onnx
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 
 
 def in_dependency_order(

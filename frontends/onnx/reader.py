@@ -12,17 +12,10 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from perfc.frontends.onnx.protobuf import onnx
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Dim,
-    DType,
-    PerfcError,
-    TensorType,
-    UnsupportedModelError,
-    parse_dim,
-    symbol,
-)
+from perfc.ir import DTYPES, AttrValue, DType, PerfcError, TensorType
+from perfc.ir.dims import Dim, symbol
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import parse_dim
 
 MAX_ELEMENTS = 4096
 """Integer constants up to this size keep their elements."""

@@ -9,7 +9,8 @@ import attrs
 
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import utf8
-from perfc.ir import Graph, Location, Value
+from perfc.ir import Graph, Value
+from perfc.ir.location import Location
 
 
 @attrs.frozen(eq=False)

@@ -7,7 +7,8 @@ import re
 import zipfile
 
 from perfc.frontends.pt2.fields import Fields
-from perfc.ir import UnsupportedModelError, damage_as, parse_json, read_unpacked
+from perfc.ir import parse_json
+from perfc.ir.support import UnsupportedModelError, damage_as, read_unpacked
 
 SCHEMAS = range(5, 9)
 """Major versions whose graphs have the fields that are read here: PyTorch 2.3 wrote

@@ -12,16 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from perfc.ir import (
-    Dim,
-    ParseError,
-    VerifyError,
-    ceil_div,
-    maximum,
-    parse_dim,
-    product,
-    symbol,
-)
+from perfc.ir import ParseError
+from perfc.ir.dims import Dim, ceil_div, maximum, product, symbol
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_dim
 
 _POWER = re.compile(r"\b([A-Za-z_]\w*)\*\*([2-8])\b")
 _TOKEN = re.compile(

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import attrs
 
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 
 
 @attrs.frozen

@@ -7,7 +7,8 @@ from pathlib import Path
 from perfc.frontends.files import digest, read_file
 from perfc.frontends.pt2.archive import parse_model, read_model
 from perfc.frontends.pt2.importer import import_model
-from perfc.ir import PerfcError, Program, printable
+from perfc.ir import PerfcError, Program
+from perfc.ir.support import printable
 
 
 def read_description(text: bytes, name: str) -> Program:

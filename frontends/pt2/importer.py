@@ -10,18 +10,11 @@ from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Re
 from perfc.frontends.pt2.fields import Fields
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
-from perfc.ir import (
-    ACCUMULATE_GRAD,
-    BUFFER,
-    CONST,
-    PARAM,
-    Diagnostic,
-    Level,
-    Location,
-    MemorySpace,
-    Program,
-    UnsupportedModelError,
-)
+from perfc.ir import Diagnostic, Program
+from perfc.ir.core import BUFFER, CONST, PARAM
+from perfc.ir.location import ACCUMULATE_GRAD, Location
+from perfc.ir.support import Level, UnsupportedModelError
+from perfc.ir.types import MemorySpace
 
 _PREFIX = "torch.ops."
 _HIGHER_ORDER = "higher_order."

@@ -10,14 +10,9 @@ import attrs
 from perfc.frontends.aten import Argument, AtenTensor, Ref
 from perfc.frontends.pt2.expression import parse_expression
 from perfc.frontends.pt2.fields import Fields
-from perfc.ir import (
-    DTYPES,
-    Dim,
-    DType,
-    TensorType,
-    UnsupportedModelError,
-    symbol,
-)
+from perfc.ir import DTYPES, DType, TensorType
+from perfc.ir.dims import Dim, symbol
+from perfc.ir.support import UnsupportedModelError
 
 _DTYPES: Mapping[int, str] = {
     1: "u8",

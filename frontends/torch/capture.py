@@ -28,14 +28,9 @@ from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.traced import noted_arguments
 from perfc.frontends.torch.weightless import META, Copier, from_shapes
-from perfc.ir import (
-    BUFFER,
-    PARAM,
-    Program,
-    UnsupportedModelError,
-    UsageError,
-    paused_collector,
-)
+from perfc.ir import Program, UsageError
+from perfc.ir.core import BUFFER, PARAM
+from perfc.ir.support import UnsupportedModelError, paused_collector
 
 Source: TypeAlias = (
     "torch.nn.Module | torch.export.ExportedProgram | Callable[[], torch.nn.Module]"

@@ -14,7 +14,8 @@ from perfc.frontends.torch.failure import first_line
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import describe_exported, in_exported_order
 from perfc.frontends.torch.weightless import from_shapes
-from perfc.ir import Program, UnsupportedModelError
+from perfc.ir import Program
+from perfc.ir.support import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

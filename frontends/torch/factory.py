@@ -26,7 +26,8 @@ from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
 from perfc.frontends.torch.optimizer import Optimizer
-from perfc.ir import PerfcError, Program, UnsupportedModelError, paused_collector
+from perfc.ir import PerfcError, Program
+from perfc.ir.support import UnsupportedModelError, paused_collector
 
 _PARTS = (2, 3)
 _RETURNS = (

@@ -11,7 +11,9 @@ from pathlib import Path
 from perfc.frontends.torch.kernels import UnknownValueError
 from perfc.frontends.torch.location import Locations, is_library
 from perfc.frontends.torch.recorder import Recorder
-from perfc.ir import Location, PerfcError, UnsupportedModelError
+from perfc.ir import PerfcError
+from perfc.ir.location import Location
+from perfc.ir.support import UnsupportedModelError
 
 _LONGEST = 300
 _LIBRARY = {

@@ -28,7 +28,7 @@ from perfc.frontends.torch.internals import (
     sequence_number,
     traced_lines,
 )
-from perfc.ir import ACCUMULATE_GRAD, Location
+from perfc.ir.location import ACCUMULATE_GRAD, Location
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 """What lies here is no code of a model: PyTorch, and perfc."""

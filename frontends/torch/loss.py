@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional
 
 from perfc.frontends.torch.guards import is_list, is_mapping
-from perfc.ir import UnsupportedModelError, UsageError
+from perfc.ir import UsageError
+from perfc.ir.support import UnsupportedModelError
 
 Loss: TypeAlias = "str | Callable[[Any], torch.Tensor] | None"
 """A function of what the module returns, one of `LOSSES`, or None for the one that

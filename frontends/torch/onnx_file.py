@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from perfc.frontends.torch.embedding_bag_op import TRANSLATION
 from perfc.frontends.torch.weightless import Copier
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 
 WEIGHTS_FILE = "weights.bin"
 _EXPORT: Any = vars(torch.onnx)["export"]  # its types are partly unknown

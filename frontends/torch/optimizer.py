@@ -21,7 +21,9 @@ from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Re
 from perfc.frontends.torch.kernels import any_number
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.schema import tensor_type
-from perfc.ir import Location, TensorType, UnsupportedModelError, UsageError
+from perfc.ir import TensorType, UsageError
+from perfc.ir.location import Location
+from perfc.ir.support import UnsupportedModelError
 
 Optimizer: TypeAlias = (
     "str | Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] | None"

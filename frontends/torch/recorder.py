@@ -27,7 +27,7 @@ from perfc.frontends.torch.internals import (
 from perfc.frontends.torch.kernels import run_weightless
 from perfc.frontends.torch.location import Locations, caller
 from perfc.frontends.torch.schema import Schema, described, plain, schema_of
-from perfc.ir import Location
+from perfc.ir.location import Location
 
 _NAME, _STEM = "_perfc_name", "_perfc_stem"
 _DETACH, _ADD = op("detach"), op("add.Tensor")

@@ -10,7 +10,9 @@ import torch
 
 from perfc.frontends.aten import Argument, AtenTensor, Ref
 from perfc.frontends.torch.internals import schema
-from perfc.ir import DTYPES, DType, MemorySpace, TensorType, UnsupportedModelError
+from perfc.ir import DTYPES, DType, TensorType
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.types import MemorySpace
 
 _DTYPES = {
     torch.float64: "f64",

@@ -23,7 +23,8 @@ from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.schema import tensor_type
 from perfc.frontends.torch.weightless import META
-from perfc.ir import UnsupportedModelError, state_types
+from perfc.ir.ops.optimizer import state_types
+from perfc.ir.support import UnsupportedModelError
 
 LOOKUP = "SplitTableBatchedEmbeddingBagsCodegen"
 """fbgemm's class; recognised by its name, so that it need not be installed."""

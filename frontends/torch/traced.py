@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_unflatten
 
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 
 _NOTES = ("val", "example_value")
 """Where exporters, and where PyTorch's compiler, note what a node makes."""

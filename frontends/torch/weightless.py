@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from perfc.frontends.torch.guards import is_pair
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 
 _COPY: Any = vars(torch.Tensor)["__deepcopy__"]  # its types are partly unknown
 META = torch.device("meta")

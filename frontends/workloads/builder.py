@@ -7,17 +7,9 @@ from itertools import pairwise
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Dim,
-    DType,
-    Graph,
-    Location,
-    TensorType,
-    Value,
-    symbol,
-)
+from perfc.ir import DTYPES, AttrValue, DType, Graph, TensorType, Value
+from perfc.ir.dims import Dim, symbol
+from perfc.ir.location import Location
 
 F32, I32, I64 = DTYPES["f32"], DTYPES["i32"], DTYPES["i64"]
 

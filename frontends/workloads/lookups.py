@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.frontends.workloads.builder import BATCH, I32, I64, Builder
-from perfc.ir import AttrValue, Dim, DType, Record, Value
+from perfc.ir import AttrValue, DType, Record, Value
+from perfc.ir.dims import Dim
 
 MAX_TABLES = 4_000
 """A graph of more would not fit into memory."""

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import touch_all
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 
 
 def _lists(operands: Sequence[Abstract]) -> tuple[Abstract, Abstract]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div, maximum
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
@@ -20,6 +19,7 @@ from perfc.ir.ops.rules import (
     unknown_shape,
 )
 from perfc.ir.record import AttrValue, Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import I64, MAX_RANK, DType, MemorySpace, TensorType
 
 _FINEST = 1024

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, product
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import OPTIONAL_BOOL, touch_all
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 _SCORES = 3

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import OPTIONAL_FLOAT, require_equal, touch_all
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 _PAIR = 2

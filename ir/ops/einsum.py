@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from perfc.ir.dims import Dim, product
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import broadcast, touch_all
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 Labels: TypeAlias = tuple[str, ...]

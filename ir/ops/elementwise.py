@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, floor_div, maximum
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, InferRule, OpDef
 from perfc.ir.ops.folding import (
     Fold,
@@ -42,6 +41,7 @@ from perfc.ir.ops.rules import (
     promoted,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import BOOL, DType, TensorType
 
 _TOO_LARGE = 2**63

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, Expr
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
@@ -21,6 +20,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_TEXT,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
 
 MODES = ("sum", "mean", "max")

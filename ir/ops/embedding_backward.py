@@ -20,13 +20,13 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.embedding import BAG_ATTRIBUTES, dim_of, require_bag
 from perfc.ir.ops.optimizer import OPTIMIZER_FLOPS, check_states, state_types
 from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, OPTIONAL_TEXT
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 _MATRIX = 2

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, InferRule
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 GradientType = Callable[[Record, Sequence[TensorType]], TensorType]

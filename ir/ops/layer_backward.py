@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import product
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, InferRule, OpDef
 from perfc.ir.ops.attention import ATTENTION_RANKS
@@ -27,6 +26,7 @@ from perfc.ir.ops.rules import (
 )
 from perfc.ir.ops.window import WINDOW
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 WANTS = {"wants": (tuple,)}

@@ -8,7 +8,6 @@ from itertools import product as combinations
 import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, product, total
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
@@ -29,6 +28,7 @@ from perfc.ir.ops.rules import (
     unknown_shape,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
@@ -18,6 +17,7 @@ from perfc.ir.ops.rules import (
     same_rank_axis,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import F32, TensorType
 
 

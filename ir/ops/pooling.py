@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, product
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
@@ -16,6 +15,7 @@ from perfc.ir.ops.rules import (
 )
 from perfc.ir.ops.window import WINDOW, window_dims
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import I64, TensorType
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
@@ -24,6 +23,7 @@ from perfc.ir.ops.rules import (
     touch_all,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
 
 

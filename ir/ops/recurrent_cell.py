@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, product
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.recurrent import RECURRENT_FLOPS, RECURRENT_GATES
 from perfc.ir.ops.rules import require_equal, touch_all
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 KEPT: Mapping[str, int] = {"lstm": 4, "gru": 5}

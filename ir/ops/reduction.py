@@ -7,7 +7,6 @@ from functools import reduce
 from itertools import accumulate
 
 from perfc.ir.dims import Dim, Expr, maximum, product, total
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, InferRule, OpDef
 from perfc.ir.ops.rules import (
@@ -24,6 +23,7 @@ from perfc.ir.ops.rules import (
     same_rank_axis,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import BOOL, I64, TensorType
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.gradient import infer_wanted, like
@@ -18,6 +17,7 @@ from perfc.ir.ops.rules import (
     touch_all,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}

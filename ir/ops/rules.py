@@ -9,10 +9,10 @@ from itertools import zip_longest
 from operator import mul
 
 from perfc.ir.dims import Dim, Expr, symbol
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import NO_WORK, Work
 from perfc.ir.opdef import Abstract, WorkRule
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import MAX_RANK, DType, TensorType
 
 UNKNOWN_DIM = symbol("?")

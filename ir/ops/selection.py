@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
@@ -19,6 +18,7 @@ from perfc.ir.ops.rules import (
     touch_all,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import I64, TensorType
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import (
@@ -22,6 +21,7 @@ from perfc.ir.ops.rules import (
     touch_all,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
 
 _COMPLEX = 2

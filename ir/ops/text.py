@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from perfc.ir.dims import Dim
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import OPTIONAL_INT, UNKNOWN_DIM, broadcast, touch_all
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import BOOL, F32, I64, STRING, U8, TensorType
 
 _Types = list[TensorType]

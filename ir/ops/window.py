@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div
-from perfc.ir.errors import VerifyError
 from perfc.ir.ops.rules import OPTIONAL_INTS, OPTIONAL_TEXT
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 
 WINDOW = {
     "stride": OPTIONAL_INTS,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import ceil_div
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpDef
 from perfc.ir.ops.rules import per_element
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import BF16, F8E4M3, F16, F32, U8, DType, TensorType
 
 WIRE_BLOCK = 32

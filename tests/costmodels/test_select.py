@@ -22,7 +22,8 @@ from perfc.costmodels import (
     price,
     uniform_estimate,
 )
-from perfc.ir import COST_MODELS, PerfcError, entry_points, register_plugin
+from perfc.ir import COST_MODELS, PerfcError, register_plugin
+from perfc.ir.support import entry_points
 
 V100 = load_target("v100-sxm2-16g")
 
@@ -254,7 +255,7 @@ def test_an_answer_that_is_no_estimate() -> None:
 
 def test_ops_that_are_no_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of one op would be read letter by letter."""
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     register_plugin(COST_MODELS, "wrong", Constant(ops="gemm"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     with pytest.raises(PerfcError, match="'wrong' says ops = 'gemm', expected a froz"):

@@ -13,7 +13,7 @@ import pytest
 
 from perfc.costmodels import catalog, load_target, target_names
 from perfc.ir import PerfcError, register_plugin
-from perfc.ir import entry_points as installed_plugins
+from perfc.ir.support import entry_points as installed_plugins
 
 L4 = Path(catalog.__file__).with_name("targets") / "l4.toml"
 ATTRIBUTES: dict[str, object] = {

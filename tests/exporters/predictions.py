@@ -8,7 +8,8 @@ from pathlib import Path
 import attrs
 
 import perfc
-from perfc.ir import LaunchGraph, LaunchOp, Program, RankClass, TaskKind
+from perfc.ir import LaunchGraph, LaunchOp, Program, TaskKind
+from perfc.ir.program import RankClass
 from perfc.tools import Model, Report
 
 ROOT = Path(__file__).parents[2]

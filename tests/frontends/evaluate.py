@@ -12,17 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from tests.frontends.evaluate_raised import FORMULAS, Formula
 
-from perfc.ir import (
-    AttrValue,
-    Dim,
-    Expr,
-    Graph,
-    Node,
-    Value,
-)
-from perfc.ir import (
-    evaluate as evaluate_dim,
-)
+from perfc.ir import AttrValue, Graph, Node, Value
+from perfc.ir.dims import Dim, Expr
+from perfc.ir.dims import evaluate as evaluate_dim
 
 Array = npt.NDArray[Any]
 _NUMPY: Mapping[str, type[np.generic]] = {

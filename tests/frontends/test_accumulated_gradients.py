@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import perfc
-from perfc.ir import ACCUMULATE_GRAD, Graph
+from perfc.ir import Graph
+from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.passes import Training
 
 Forward = Callable[["Layers", Tensor], Tensor]

@@ -15,16 +15,10 @@ from torch import nn
 from torch.nn import functional
 
 from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
-from perfc.ir import (
-    DTYPES,
-    Level,
-    MemorySpace,
-    Program,
-    TensorType,
-    UnsupportedModelError,
-    VerifyError,
-    print_graph,
-)
+from perfc.ir import DTYPES, Program, TensorType
+from perfc.ir.support import Level, UnsupportedModelError, VerifyError
+from perfc.ir.text import print_graph
+from perfc.ir.types import MemorySpace
 
 F32, I64 = DTYPES["f32"], DTYPES["i64"]
 

@@ -10,7 +10,8 @@ import pytest
 from tests.frontends.onnx_models import info, model, weight
 
 import perfc
-from perfc.ir import BUILTIN_OPS, Node
+from perfc.ir import Node
+from perfc.ir.ops import BUILTIN_OPS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CUSTOM = FIXTURES / "custom_op" / "dlrm_small_custom_op.onnx"

@@ -18,7 +18,10 @@ import perfc
 from perfc.frontends import read_exported
 from perfc.frontends.pt2 import Pt2Frontend
 from perfc.frontends.pt2.expression import parse_expression  # not public
-from perfc.ir import Graph, UnsupportedModelError, print_graph, symbols_of
+from perfc.ir import Graph
+from perfc.ir.dims import symbols_of
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import print_graph
 
 Exported = torch.export.ExportedProgram
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfc.frontends.onnx import OnnxFrontend
-from perfc.ir import print_graph
+from perfc.ir.text import print_graph
 from perfc.passes import PassManager, VerifyEach
 from perfc.tools.front_pipeline import FRONT_PIPELINE
 

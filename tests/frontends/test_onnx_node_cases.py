@@ -23,7 +23,8 @@ from onnx.backend.test.case.node import collect_testcases
 
 from perfc.costmodels import cost_models
 from perfc.frontends.onnx import OnnxFrontend
-from perfc.ir import Expr, PerfcError, Program, TensorType
+from perfc.ir import PerfcError, Program, TensorType
+from perfc.ir.dims import Expr
 from perfc.passes import (
     ELEMENTS,
     LAUNCHES,

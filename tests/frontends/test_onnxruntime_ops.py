@@ -13,7 +13,8 @@ from tests.frontends.evaluate import Array
 from tests.frontends.onnx_values import run_reference
 
 from perfc.frontends.onnx import OnnxFrontend
-from perfc.ir import BUILTIN_OPS, Graph, Node, Work
+from perfc.ir import Graph, Node, Work
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import FoldShapes, PassManager, ShapeInference, VerifyEach
 
 MICROSOFT = "com.microsoft"

@@ -24,7 +24,9 @@ from tests.passes.lowering import kernels, lower
 from torch import nn
 
 from perfc.frontends.pt2 import Pt2Frontend
-from perfc.ir import Level, Location, PerfcError, Program, Record
+from perfc.ir import PerfcError, Program, Record
+from perfc.ir.location import Location
+from perfc.ir.support import Level
 from perfc.tools.model import load  # not public
 from perfc.twins import DlrmNet, bags_of
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 import perfc
-from perfc.ir import BUFFER, CONST, Graph
+from perfc.ir import Graph
+from perfc.ir.core import BUFFER, CONST
 from perfc.passes import PipelineParallel
 
 _DIM = 32

@@ -13,7 +13,8 @@ from tests.frontends.onnx_values import fill, random_inputs, run_reference
 
 import perfc
 from perfc.frontends.onnx import OnnxFrontend
-from perfc.ir import Expr, Graph
+from perfc.ir import Graph
+from perfc.ir.dims import Expr
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = sorted((ROOT / "tests" / "fixtures" / "onnx").glob("*.onnx"))

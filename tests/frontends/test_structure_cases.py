@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case import node as node_cases
 
 import perfc
-from perfc.ir import evaluate
+from perfc.ir.dims import evaluate
 
 Shapes = list[tuple[int, ...]]
 Data = Any

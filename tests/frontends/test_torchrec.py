@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import perfc
-from perfc.ir import Graph, Node, UnsupportedModelError
+from perfc.ir import Graph, Node
+from perfc.ir.support import UnsupportedModelError
 
 
 class OptimType(enum.Enum):

@@ -14,7 +14,8 @@ from tests.frontends.aten_recording import graph_of
 from torch import nn
 from torch.nn import functional
 
-from perfc.ir import Program, parse_program
+from perfc.ir import Program
+from perfc.ir.text import parse_program
 from perfc.passes import PassManager, RaiseRotary, ShapeInference
 from perfc.tools.model import load  # not public
 

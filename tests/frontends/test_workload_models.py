@@ -14,14 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import perfc
 from perfc.costmodels import target_names
 from perfc.frontends import WORKLOADS, build_workload
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    UsageError,
-    parse_graph,
-    print_graph,
-    verify,
-)
+from perfc.ir import Graph, UsageError
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.text import parse_graph, print_graph
+from perfc.ir.verification import verify
 from perfc.twins import TWINS, Dcnv2, DeepFm, WideAndDeep
 
 if TYPE_CHECKING:

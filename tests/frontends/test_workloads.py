@@ -11,7 +11,8 @@ from tests.frontends.evaluate import Array, outputs
 
 import perfc
 from perfc.frontends import WORKLOADS
-from perfc.ir import BUILTIN_OPS, Graph, TensorType, Work
+from perfc.ir import Graph, TensorType, Work
+from perfc.ir.ops import BUILTIN_OPS
 
 ROOT = Path(__file__).parents[2]
 SIZES = ROOT.parent / "shared" / "data" / "dlrm_tables" / "workloads.json"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perfc.ir import BUILTIN_OPS, DTYPES, Abstract, AttrValue, Record, TensorType
+from perfc.ir import DTYPES, AttrValue, Record, TensorType
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
 
 F32, I64, BOOL = DTYPES["f32"], DTYPES["i64"], DTYPES["bool"]
 TABLES = (Record({"rows": 100, "dim": 16}), Record({"rows": 50, "dim": 8}))

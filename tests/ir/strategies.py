@@ -9,27 +9,22 @@ from hypothesis import strategies as st
 
 from perfc.ir import (
     DTYPES,
-    Dim,
     DType,
-    Expr,
-    Granularity,
     Graph,
     Kernel,
     LaunchGraph,
     LaunchOp,
-    Location,
-    MemorySpace,
     Program,
-    RankClass,
     Record,
-    Scaling,
     TaskKind,
     TensorType,
     Value,
     Work,
-    maximum,
-    symbol,
 )
+from perfc.ir.dims import Dim, Expr, maximum, symbol
+from perfc.ir.location import Location
+from perfc.ir.program import RankClass
+from perfc.ir.types import Granularity, MemorySpace, Scaling
 
 NAMES = st.text(max_size=6) | st.sampled_from(
     ["max", "return", "region", "loc", "inf", "nan", "true", "bind", "?", "s0", "a.b"]

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfc.ir import (
-    AnnotationKey,
-    Annotations,
-    Graph,
-    Node,
-    Program,
-    Scenario,
-    single,
-)
+from perfc.ir import AnnotationKey, Graph, Node, Program, single
+from perfc.ir.annotations import Annotations, Scenario
 
 PRICE: AnnotationKey[float] = AnnotationKey("test.price", Node)
 SHAPED: AnnotationKey[bool] = AnnotationKey("test.shaped", Graph, per_scenario=False)

@@ -8,22 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from perfc.ir import (
+from perfc.ir import PerfcError, UsageError, parse_json, spend
+from perfc.ir.support import (
     BUDGETS,
     BudgetError,
-    PerfcError,
-    UsageError,
     budget,
     damage_as,
     parse_budgets,
-    parse_graph,
-    parse_json,
     parse_toml,
     raised_budgets,
     read_text,
     read_whole,
-    spend,
 )
+from perfc.ir.text import parse_graph
 
 _TEXT = "graph @g(%x: f32[2]) {\n  %y = relu(%x) : f32[2]\n  return %y\n}\n"
 

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from perfc.ir import (
-    Program,
-    VerifyError,
-    parse_program,
-    print_program,
-    verify_communicators,
-)
+from perfc.ir import Program
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_program, print_program
+from perfc.ir.verification import verify_communicators
 
 
 def _program(*classes: tuple[Sequence[int], Sequence[str]]) -> Program:

@@ -7,20 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ir.strategies import graphs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    EMPTY,
-    NOWHERE,
-    Graph,
-    Node,
-    Replacement,
-    Use,
-    VerifyError,
-    parse_graph,
-    parse_type,
-    print_graph,
-    verify,
-)
+from perfc.ir import Graph, Node
+from perfc.ir.core import Replacement, Use
+from perfc.ir.location import NOWHERE
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.record import EMPTY
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_graph, parse_type, print_graph
+from perfc.ir.verification import verify
 
 CHAIN = """graph @g(%x: f32[8], param %w: f32[8]) {
   %a = relu(%x) : f32[8]

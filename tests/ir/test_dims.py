@@ -10,21 +10,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.ir.strategies import DIMS
 
-from perfc.ir import (
+from perfc.ir import ParseError, PerfcError
+from perfc.ir.dims import (
     Dim,
     Expr,
-    ParseError,
-    PerfcError,
-    UnboundSymbolError,
-    VerifyError,
     ceil_div,
     evaluate,
     maximum,
-    parse_dim,
     product,
     symbol,
     symbols_of,
 )
+from perfc.ir.support import UnboundSymbolError, VerifyError
+from perfc.ir.text import parse_dim
 
 B, C = symbol("B"), symbol("C")
 _SYMBOLS = ("B", "N", "s0", "?", "max", "batch size", 'q"]>,', "3x")

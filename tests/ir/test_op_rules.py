@@ -21,23 +21,15 @@ from tests.ir.op_values import (
 )
 from tests.ir.strategies import ATTRIBUTES, dtypes
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    UNKNOWN_DIM,
-    Abstract,
-    AttrValue,
-    Dim,
-    Expr,
-    OpDef,
-    PerfcError,
-    Record,
-    TensorType,
-    VerifyError,
-    bags,
-    parse_type,
-    reduced_axes,
-    symbol,
-)
+from perfc.ir import AttrValue, PerfcError, Record, TensorType
+from perfc.ir.dims import Dim, Expr, symbol
+from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.embedding import bags
+from perfc.ir.ops.reduction import reduced_axes
+from perfc.ir.ops.rules import UNKNOWN_DIM
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_type
 
 _ELEMENTS = st.none() | st.lists(
     st.integers(-3, 9) | st.just(2**62) | st.sampled_from(["B", "?"]).map(symbol),

@@ -12,18 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ir.op_values import TABLES, f32, i64, infer_types, record
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    DTYPES,
-    ELEMENTWISE_OPS,
-    OpRegistry,
-    Record,
-    TensorType,
-    UnknownOpError,
-    Work,
-    evaluate,
-    symbol,
-)
+from perfc.ir import DTYPES, Record, TensorType, Work
+from perfc.ir.dims import evaluate, symbol
+from perfc.ir.opdef import OpRegistry
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
+from perfc.ir.support import UnknownOpError
 
 Operands = list[TensorType]
 

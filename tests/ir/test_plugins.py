@@ -7,16 +7,8 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from perfc.ir import (
-    COST_MODELS,
-    EXPORTERS,
-    PASSES,
-    TARGETS,
-    PerfcError,
-    UsageError,
-    entry_points,
-    load_plugin,
-)
+from perfc.ir import COST_MODELS, EXPORTERS, PASSES, PerfcError, UsageError
+from perfc.ir.support import TARGETS, entry_points, load_plugin
 
 
 class Installed:

@@ -6,17 +6,11 @@ import pytest
 from hypothesis import given
 from tests.ir.strategies import RECORDS
 
-from perfc.ir import (
-    DTYPES,
-    EMPTY,
-    AttrValue,
-    Record,
-    VerifyError,
-    format_attribute,
-    format_items,
-    parse_graph,
-    symbol,
-)
+from perfc.ir import DTYPES, AttrValue, Record
+from perfc.ir.dims import symbol
+from perfc.ir.record import EMPTY, format_attribute, format_items
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_graph
 
 
 @given(RECORDS)

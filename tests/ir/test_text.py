@@ -9,19 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ir.strategies import graphs, launch_graphs, programs
 
-from perfc.ir import (
-    Graph,
-    LaunchGraph,
-    ParseError,
-    PerfcError,
-    Program,
-    RankClass,
+from perfc.ir import Graph, LaunchGraph, ParseError, PerfcError, Program, single
+from perfc.ir.program import RankClass
+from perfc.ir.text import (
     parse_graph,
     parse_program,
     print_graph,
     print_launches,
     print_program,
-    single,
 )
 
 _WORDS = st.sampled_from(

@@ -6,16 +6,11 @@ import pytest
 from hypothesis import given
 from tests.ir.strategies import TYPES
 
-from perfc.ir import (
-    ParseError,
-    TensorType,
-    UnboundSymbolError,
-    VerifyError,
-    evaluate,
-    parse_dtype,
-    parse_type,
-    symbol,
-)
+from perfc.ir import ParseError, TensorType
+from perfc.ir.dims import evaluate, symbol
+from perfc.ir.support import UnboundSymbolError, VerifyError
+from perfc.ir.text import parse_type
+from perfc.ir.types import parse_dtype
 
 
 @given(TYPES)

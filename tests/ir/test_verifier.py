@@ -9,20 +9,13 @@ import pytest
 from hypothesis import given
 from tests.ir.strategies import launch_graphs
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    LaunchGraph,
-    Node,
-    RankClass,
-    TaskKind,
-    VerifyError,
-    parse_graph,
-    parse_type,
-    verify,
-    verify_launches,
-    verify_types,
-)
+from perfc.ir import Graph, LaunchGraph, Node, TaskKind
+from perfc.ir.launch import verify_launches
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.program import RankClass
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_graph, parse_type
+from perfc.ir.verification import verify, verify_types
 
 GRAPH = """graph @g(%x: f32[8]) {
   %a = relu(%x) : f32[8]

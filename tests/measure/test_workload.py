@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend
 
-from perfc.ir import PerfcError, UnsupportedModelError, UsageError
+from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import UnsupportedModelError
 from perfc.measure import (
     ATTENTION,
     Device,

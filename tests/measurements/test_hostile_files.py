@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from tests.measurements.nccl_logs import nccl_log
 
-from perfc.ir import BudgetError, PerfcError, raised_budgets
+from perfc.ir import PerfcError
+from perfc.ir.support import BudgetError, raised_budgets
 from perfc.measurements import (
     MEASUREMENTS,
     MeasurementError,

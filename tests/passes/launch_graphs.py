@@ -10,17 +10,10 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Estimate, Provenance, RuntimeConstants, Target, load_target
-from perfc.ir import (
-    NO_WORK,
-    Annotations,
-    Kernel,
-    LaunchGraph,
-    Program,
-    RankClass,
-    Record,
-    TaskKind,
-    verify_launches,
-)
+from perfc.ir import NO_WORK, Kernel, LaunchGraph, Program, Record, TaskKind
+from perfc.ir.annotations import Annotations
+from perfc.ir.launch import verify_launches
+from perfc.ir.program import RankClass
 from perfc.passes import (
     CRITICAL_PATH,
     HOSTED,

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from perfc.costmodels import load_target
-from perfc.ir import (
-    AttrValue,
-    Kernel,
-    LaunchGraph,
-    Program,
-    Record,
-    parse_program,
-    verify_launches,
-)
+from perfc.ir import AttrValue, Kernel, LaunchGraph, Program, Record
+from perfc.ir.launch import verify_launches
+from perfc.ir.text import parse_program
 from perfc.passes import LAUNCHES, LowerKernels, PassManager, ShapeInference
 
 

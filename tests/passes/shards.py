@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfc.frontends import build_workload
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    Node,
-    Program,
-    RankClass,
-    TensorType,
-    Work,
-    bound_copy,
-    parse_program,
-    verify,
-)
+from perfc.ir import Graph, Node, Program, TensorType, Work
+from perfc.ir.copying import bound_copy
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.program import RankClass
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import (
     Pass,
     PassManager,

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import BUSY_KINDS, LaunchGraph
+from perfc.ir import LaunchGraph
+from perfc.ir.launch import BUSY_KINDS
 
 TaskId = tuple[int, int]
 """Rank class, and index of the task in its launch graph."""

@@ -11,7 +11,8 @@ import pytest
 from perfc.costmodels import HostProfile, PerName, load_profile
 from perfc.costmodels.host_profile import REQUIRED_CALLS
 from perfc.fitting import ProfileHead, profile_text
-from perfc.ir import Program, parse_program
+from perfc.ir import Program
+from perfc.ir.text import parse_program
 from perfc.passes import (
     HOSTED,
     HostedLaunches,

@@ -6,7 +6,10 @@ import pytest
 
 import perfc
 from perfc.frontends import build_workload
-from perfc.ir import BUILTIN_OPS, Graph, Node, Program, parse_program, verify
+from perfc.ir import Graph, Node, Program
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import BatchEmbeddings, PassManager, ShapeInference, can_batch
 
 BAG = (

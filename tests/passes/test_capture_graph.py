@@ -7,16 +7,9 @@ from tests.passes.lowering import kernels
 
 from perfc.costmodels import GRAPH_LAUNCH, load_profile
 from perfc.frontends import build_workload
-from perfc.ir import (
-    HOST_KINDS,
-    LaunchGraph,
-    PerfcError,
-    Program,
-    TaskKind,
-    parse_program,
-    single,
-    verify_launches,
-)
+from perfc.ir import LaunchGraph, PerfcError, Program, TaskKind, single
+from perfc.ir.launch import HOST_KINDS, verify_launches
+from perfc.ir.text import parse_program
 from perfc.passes import (
     HOSTED,
     LAUNCHES,

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perfc.ir import BUILTIN_OPS, Node, parse_program, verify
+from perfc.ir import Node
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import PassManager, ShapeInference, Training
 
 Parts = Sequence[NDArray[np.float64]]

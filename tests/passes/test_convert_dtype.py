@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 
 import perfc
-from perfc.ir import BUILTIN_OPS, Level, UnsupportedModelError, UsageError
+from perfc.ir import UsageError
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import Level, UnsupportedModelError
 from perfc.passes import ConvertDtype, Training
 from perfc.passes.autocast import COMPUTES_IN_FP32, FP32, LOW_PRECISION
 from perfc.tools import Report

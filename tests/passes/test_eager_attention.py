@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.passes.lowering import kernels, launched, lower, names, one_op, record
 
-from perfc.ir import VerifyError
+from perfc.ir.support import VerifyError
 from perfc.passes import LowerKernels
 
 HALF = "%q: f16[2,8,64,32], %k: f16[2,8,64,32], %v: f16[2,8,64,32]"

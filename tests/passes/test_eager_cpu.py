@@ -10,7 +10,8 @@ from tests.passes.simulator import DeadlockError, Simulator
 
 from perfc import analyze, load
 from perfc.costmodels import NEW
-from perfc.ir import HOST_KINDS, TaskKind
+from perfc.ir import TaskKind
+from perfc.ir.launch import HOST_KINDS
 from perfc.passes import LowerKernels
 
 MODEL = "dlrm-default:embedding=bag,tables=2"

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.passes.lowering import kernels, launched, lower, names
 
-from perfc.ir import DTYPES, Kernel, LaunchGraph, TensorType, state_types
+from perfc.ir import DTYPES, Kernel, LaunchGraph, TensorType
+from perfc.ir.ops.optimizer import state_types
 from perfc.passes.eager_rows import distinct
 from perfc.passes.eager_sorting import merge_sort, radix_sort
 

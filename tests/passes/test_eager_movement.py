@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.passes.lowering import kernels, launched, lower, names, one_op
 
-from perfc.ir import (
-    Record,
-    parse_program,
-)
+from perfc.ir import Record
+from perfc.ir.text import parse_program
 
 
 def test_view_of_a_contiguous_tensor_is_free() -> None:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.passes.lowering import kernels, launched, lower, names
 
-from perfc.ir import (
-    DTYPES,
-    OPTIMIZER_STATES,
-    LaunchGraph,
-    TensorType,
-    state_types,
-)
+from perfc.ir import DTYPES, OPTIMIZER_STATES, LaunchGraph, TensorType
+from perfc.ir.ops.optimizer import state_types
 
 TABLE = TensorType(DTYPES["f32"], (1000, 8))
 

@@ -8,7 +8,9 @@ import pytest
 
 import perfc
 from perfc.frontends import build_workload
-from perfc.ir import BUILTIN_OPS, Graph, Node, Program, TensorType, Value, verify
+from perfc.ir import Graph, Node, Program, TensorType, Value
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.verification import verify
 from perfc.passes import (
     CheckpointActivations,
     ConvertDtype,

@@ -8,17 +8,12 @@ from hypothesis import strategies as st
 from tests.passes.inductor_cases import CASES, LINEAR, X
 
 from perfc.costmodels import load_target
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    LaunchGraph,
-    PerfcError,
-    PipelineError,
-    Program,
-    RankClass,
-    parse_program,
-    verify_launches,
-)
+from perfc.ir import Graph, LaunchGraph, PerfcError, Program
+from perfc.ir.launch import verify_launches
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.program import RankClass
+from perfc.ir.support import PipelineError
+from perfc.ir.text import parse_program
 from perfc.passes import (
     LAUNCHES,
     MEMORY,

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfc.ir import DTYPES, Graph, TensorType, UnsupportedModelError, symbol
+from perfc.ir import DTYPES, Graph, TensorType
+from perfc.ir.dims import symbol
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes.gradient_buckets import Limits, fill_buckets
 
 torch: Any = pytest.importorskip("torch")

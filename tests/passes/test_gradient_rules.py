@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import perfc
 from perfc.frontends.torch.internals import op
-from perfc.ir import BUILTIN_OPS, Program
+from perfc.ir import Program
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import (
     LAUNCHES,
     FoldShapes,

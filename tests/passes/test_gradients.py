@@ -9,7 +9,8 @@ import torch
 from tests.passes.gradient_cases import MORE_CASES
 from tests.passes.torch_graph import run_graph
 
-from perfc.ir import Graph, Value, parse_graph, single
+from perfc.ir import Graph, Value, single
+from perfc.ir.text import parse_graph
 from perfc.passes import (
     CheckpointActivations,
     FoldShapes,

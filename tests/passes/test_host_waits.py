@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfc.ir import LaunchGraph, TaskKind, parse_program, verify_launches
+from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir.launch import verify_launches
+from perfc.ir.text import parse_program
 from perfc.passes import (
     LAUNCHES,
     LowerKernels,

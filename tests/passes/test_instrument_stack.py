@@ -7,15 +7,9 @@ from typing import ClassVar
 import attrs
 import pytest
 
-from perfc.ir import (
-    AnnotationKey,
-    AnyKey,
-    PassContractError,
-    PipelineError,
-    Program,
-    parse_graph,
-    single,
-)
+from perfc.ir import AnnotationKey, AnyKey, Program, single
+from perfc.ir.support import PassContractError, PipelineError
+from perfc.ir.text import parse_graph
 from perfc.passes import Instrument, Pass, PassContext, PassManager
 
 SIZE: AnnotationKey[int] = AnnotationKey("test.size", Program)

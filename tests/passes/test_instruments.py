@@ -9,18 +9,9 @@ from typing import ClassVar
 import attrs
 import pytest
 
-from perfc.ir import (
-    AnyKey,
-    LaunchGraph,
-    PerfcError,
-    Program,
-    TaskKind,
-    VerifyError,
-    parse_graph,
-    parse_program,
-    print_graph,
-    single,
-)
+from perfc.ir import AnyKey, LaunchGraph, PerfcError, Program, TaskKind, single
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_graph, parse_program, print_graph
 from perfc.passes import (
     LAUNCHES,
     DumpDir,

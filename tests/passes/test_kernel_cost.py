@@ -6,15 +6,9 @@ import pytest
 from tests.costmodels.kernels import ALL_MODELS, gemm, unknown
 
 from perfc.costmodels import CostModel, load_target
-from perfc.ir import (
-    Annotations,
-    Kernel,
-    LaunchGraph,
-    PassContractError,
-    Program,
-    TaskKind,
-    single,
-)
+from perfc.ir import Kernel, LaunchGraph, Program, TaskKind, single
+from perfc.ir.annotations import Annotations
+from perfc.ir.support import PassContractError
 from perfc.passes import KERNEL_COST, LAUNCHES, KernelCost, kernel_cost
 from perfc.passes.base import PassContext
 from perfc.passes.manager import Analysis, PassManager

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 from tests.passes.lowering import LINEAR, kernels, lower, names, one_op, record
 
 from perfc.costmodels import load_target
-from perfc.ir import (
-    BUILTIN_OPS,
-    TaskKind,
-    UnboundSymbolError,
-    UsageError,
-    parse_program,
-)
+from perfc.ir import TaskKind, UsageError
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnboundSymbolError
+from perfc.ir.text import parse_program
 from perfc.passes import LAUNCHES, LowerKernels, PassManager, ShapeInference
 
 

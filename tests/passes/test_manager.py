@@ -10,21 +10,18 @@ import pytest
 from perfc.costmodels import load_target
 from perfc.ir import (
     AnnotationKey,
-    Annotations,
     AnyKey,
     Graph,
     LaunchGraph,
-    Level,
     Node,
-    PassContractError,
-    PipelineError,
     Program,
-    RankClass,
-    Scenario,
     Value,
-    parse_graph,
     single,
 )
+from perfc.ir.annotations import Annotations, Scenario
+from perfc.ir.program import RankClass
+from perfc.ir.support import Level, PassContractError, PipelineError
+from perfc.ir.text import parse_graph
 from perfc.passes import Pass, PassContext, PassManager, Transform
 
 TEXT = """

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
 from perfc.frontends import build_workload
-from perfc.ir import LaunchGraph, Program, parse_graph, parse_program, single
+from perfc.ir import LaunchGraph, Program, single
+from perfc.ir.text import parse_graph, parse_program
 from perfc.passes import (
     MEMORY,
     BufferKind,

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 from tests.passes.launch_graphs import TARGET, Case, random_case
 
-from perfc.ir import Annotations, Program, RankClass
+from perfc.ir import Program
+from perfc.ir.annotations import Annotations
+from perfc.ir.program import RankClass
 from perfc.passes import (
     HOSTED,
     KERNEL_COST,

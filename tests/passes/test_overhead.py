@@ -14,7 +14,6 @@ import perfc
 from perfc.costmodels import HostProfile, PerName, Target, load_profile, load_target
 from perfc.fitting import ProfileHead, profile_text
 from perfc.ir import (
-    EMPTY,
     NO_WORK,
     Kernel,
     LaunchGraph,
@@ -23,9 +22,10 @@ from perfc.ir import (
     Record,
     TaskKind,
     UsageError,
-    parse_program,
-    verify_launches,
 )
+from perfc.ir.launch import verify_launches
+from perfc.ir.record import EMPTY
+from perfc.ir.text import parse_program
 from perfc.passes import (
     HOSTED,
     LAUNCHES,

@@ -10,22 +10,16 @@ from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
 from perfc.frontends import build_workload
-from perfc.ir import (
-    BUILTIN_OPS,
+from perfc.ir import Graph, LaunchGraph, Node, Program, TensorType, Value, single
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import (
     BudgetError,
-    Graph,
-    LaunchGraph,
-    Node,
-    Program,
-    TensorType,
     UnsupportedModelError,
-    Value,
     VerifyError,
-    parse_program,
     raised_budgets,
-    single,
-    verify,
 )
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import (
     LAUNCHES,
     MEMORY,

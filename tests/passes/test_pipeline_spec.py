@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.ir import PASSES, PipelineError, Program, UsageError, register_plugin
+from perfc.ir import PASSES, Program, UsageError, register_plugin
+from perfc.ir.support import PipelineError
 from perfc.passes import (
     FoldShapes,
     KernelCost,
@@ -68,7 +69,7 @@ class NoRecord(Pass):
 def registered() -> Iterator[None]:
     """Register the passes above, for this file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("perfc.ir.plugins._registered", {})
+        patch.setattr("perfc.ir.support.plugins._registered", {})
         for cls in (AllKinds, Needs, NoRecord):
             register_plugin(PASSES, cls.name, cls)
         register_plugin(PASSES, "test-no-pass", "text")

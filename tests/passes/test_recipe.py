@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import perfc
-from perfc.ir import LaunchGraph, VerifyError, parse_program
+from perfc.ir import LaunchGraph
+from perfc.ir.support import VerifyError
+from perfc.ir.text import parse_program
 from perfc.passes import LAUNCHES
 from perfc.tools import Model, Report
 

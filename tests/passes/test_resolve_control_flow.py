@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfc.ir import BUILTIN_OPS, UnsupportedModelError, parse_program, verify
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import PassManager, ResolveControlFlow
 
 ONE = "%one = constant() {dtype = !i64, shape = [], elements = [1]} : ?"

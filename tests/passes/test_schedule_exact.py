@@ -21,7 +21,8 @@ from tests.passes.launch_graphs import (
 )
 from tests.passes.simulator import DeadlockError, Simulator
 
-from perfc.ir import HOST_KINDS, LaunchGraph, TaskKind
+from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir.launch import HOST_KINDS
 from perfc.passes import Interval, SegmentKind
 from perfc.passes.timeline import ScheduleError
 

@@ -25,11 +25,9 @@ from tests.passes.shards import (
 )
 
 from perfc.frontends import build_workload
-from perfc.ir import (
-    UnsupportedModelError,
-    UsageError,
-    parse_program,
-)
+from perfc.ir import UsageError
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import parse_program
 from perfc.passes import (
     BatchEmbeddings,
     DataParallel,

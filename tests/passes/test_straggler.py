@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import perfc
-from perfc.ir import Program, UnsupportedModelError, UsageError, parse_program
+from perfc.ir import Program, UsageError
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import parse_program
 from perfc.passes import (
     DataParallel,
     Fsdp,

@@ -9,18 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from perfc.frontends import build_workload
-from perfc.ir import (
-    BUILTIN_OPS,
-    Dim,
-    Graph,
-    Node,
-    Program,
-    TensorType,
-    UnsupportedModelError,
-    Value,
-    parse_program,
-    verify,
-)
+from perfc.ir import Graph, Node, Program, TensorType, Value
+from perfc.ir.dims import Dim
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import (
     ConvertDtype,
     DataParallel,

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from perfc.ir import Program, UnsupportedModelError
+from perfc.ir import Program
+from perfc.ir.support import UnsupportedModelError
 from perfc.tools.model import load  # not public
 
 

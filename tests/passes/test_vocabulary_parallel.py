@@ -9,15 +9,11 @@ import torch
 from tests.passes.torch_graph import OPS, run_graph
 from torch import Tensor
 
-from perfc.ir import (
-    BUILTIN_OPS,
-    Graph,
-    Node,
-    UnsupportedModelError,
-    UsageError,
-    parse_program,
-    verify,
-)
+from perfc.ir import Graph, Node, UsageError
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnsupportedModelError
+from perfc.ir.text import parse_program
+from perfc.ir.verification import verify
 from perfc.passes import Pass, PassManager, ShapeInference, TensorParallel, Training
 
 RANKS, TOKENS = 3, 12

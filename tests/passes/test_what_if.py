@@ -19,15 +19,10 @@ from tests.passes.launch_graphs import (
 from tests.passes.simulator import DeadlockError, Simulator
 
 import perfc
-from perfc.ir import (
-    BUSY_KINDS,
-    Annotations,
-    LaunchGraph,
-    LaunchOp,
-    Program,
-    RankClass,
-    TaskKind,
-)
+from perfc.ir import LaunchGraph, LaunchOp, Program, TaskKind
+from perfc.ir.annotations import Annotations
+from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.program import RankClass
 from perfc.passes import (
     HOSTED,
     KERNEL_COST,

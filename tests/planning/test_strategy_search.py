@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.ir import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError
 from perfc.planning import (
     METHODS,
     OBJECTIVES,

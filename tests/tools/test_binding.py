@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import perfc
-from perfc.ir import PerfcError, Program, UnboundSymbolError, parse_graph, single
+from perfc.ir import PerfcError, Program, single
+from perfc.ir.support import UnboundSymbolError
+from perfc.ir.text import parse_graph
 from perfc.tools.binding import Dimensions, batch_size, bind_dimensions
 
 BAG = 'tables = [{rows = 9, dim = 4}], mode = "sum", has_offsets = true'

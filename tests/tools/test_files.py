@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfc.ir import PerfcError, write_file
+from perfc.ir import PerfcError
+from perfc.ir.support import write_file
 
 
 def test_write(tmp_path: Path) -> None:

@@ -15,14 +15,8 @@ import pytest
 import perfc
 from perfc.costmodels import load_target
 from perfc.frontends import build_workload
-from perfc.ir import (
-    PASSES,
-    AnnotationKey,
-    PassContractError,
-    Program,
-    UsageError,
-    VerifyError,
-)
+from perfc.ir import PASSES, AnnotationKey, Program, UsageError
+from perfc.ir.support import PassContractError, VerifyError
 from perfc.passes import (
     LAUNCHES,
     TYPED,
@@ -200,7 +194,7 @@ def test_transforms_do_not_run_in_an_analysis(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loaded model is shared between targets, so it is not changed."""
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     perfc.register_plugin(PASSES, Repeat.name, Repeat)
 
     with pytest.raises(UsageError, match="'test-repeat' changes the graph"):
@@ -221,7 +215,7 @@ def test_what_the_front_passes_say_is_in_the_report(tmp_path: Path) -> None:
 
 def test_register_plugin(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that is registered in Python runs by its name, and only one may."""
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     seen: list[int] = []
 
     class Look(Pass):

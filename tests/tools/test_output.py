@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from tests.tools.command import Command
 
-from perfc.ir import parse_graph, print_graph, printable, write_file
+from perfc.ir.support import printable, write_file
+from perfc.ir.text import parse_graph, print_graph
 
 ROOT = Path(__file__).parents[2]
 _NAME = "a\x1b[31m\x07\x00\r\x9b\u202eb"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.tools.command import SMALL, Command
 
-from perfc.ir import FRONTENDS, Program, entry_points, register_plugin
+from perfc.ir import Program, register_plugin
+from perfc.ir.support import FRONTENDS, entry_points
 
 TOY = "perfc-toy-plugin"
 
@@ -245,7 +246,7 @@ def test_a_module_of_plugins(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`--plugin` imports a module that stands in the working directory."""
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_fast_gemm.py").write_text(
@@ -318,7 +319,7 @@ def test_a_bug_of_a_frontend(
         def load(self, path: Path) -> Program:
             raise KeyError(path)
 
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     register_plugin(FRONTENDS, "mine", Mine)
 
     line = command.refused(["opt", str(path)], 1)
@@ -358,7 +359,7 @@ def write_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., str]]:
     """Write the file of a pass; it is forgotten after the test."""
-    monkeypatch.setattr("perfc.ir.plugins._registered", {})
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
     monkeypatch.setattr("sys.path", [*sys.path])
 
     def write(body: str, name: str = "test-mine") -> str:

@@ -12,7 +12,7 @@ from tests.tools.command import SMALL, Command
 
 import perfc
 from perfc.costmodels import load_target
-from perfc.ir import BUSY_KINDS
+from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.trace_ops import trace_ops
 from perfc.tools.trace_prices import By, TracePrices, trace_prices
 from perfc.traces import read_trace, record

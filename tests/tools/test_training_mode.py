@@ -10,7 +10,8 @@ import pytest
 from tests.tools.command import WORKLOAD, Command
 
 import perfc
-from perfc.ir import UnsupportedModelError, UsageError
+from perfc.ir import UsageError
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes import OPTIMIZERS, Training
 
 TRAINING = ("--mode", "training")

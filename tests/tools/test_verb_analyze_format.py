@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.tools.command import SMALL, Command
 
-from perfc.ir import EXPORTERS, plugin_names
+from perfc.ir import EXPORTERS
+from perfc.ir.support import plugin_names
 
 TARGET = ("--target", "t4")
 

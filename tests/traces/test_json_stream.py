@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfc.ir import BudgetError, raised_budgets
+from perfc.ir.support import BudgetError, raised_budgets
 from perfc.traces import TraceError, json_stream, read_trace
 
 _WAYS = st.tuples(st.booleans(), st.integers(1, 40), st.booleans())

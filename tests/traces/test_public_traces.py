@@ -10,7 +10,7 @@ import pytest
 
 from perfc.costmodels import load_profile
 from perfc.fitting import fit_trace_host
-from perfc.ir import verify_launches
+from perfc.ir.launch import verify_launches
 from perfc.tools.replay import replay_alone, replay_joint
 from perfc.traces import Recorded, read_ranks, read_trace, record
 

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.traces.synthetic import AUTOGRAD, Made
 
-from perfc.ir import TaskKind, verify_launches
+from perfc.ir import TaskKind
+from perfc.ir.launch import verify_launches
 from perfc.tools.replay import replay_alone
 from perfc.traces import Gap, Recorded, read_trace, record, recording
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 
 from perfc.ir.launch import Kernel, LaunchGraph
-from perfc.ir.printer import Comment, comment_text, print_graph
 from perfc.ir.program import Program, RankClass
-from perfc.ir.quoting import name_text, quote, word_text
 from perfc.ir.record import AttrValue, Record, format_items
+from perfc.ir.support import name_text, quote, word_text
+from perfc.ir.text.printer import Comment, comment_text, print_graph
 
 TaskComment = Callable[[LaunchGraph, int], str]
 """Text to print behind a task, without the slashes; empty for none."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfc.ir.core import Graph, Node, Value
-from perfc.ir.errors import VerifyError
 from perfc.ir.opdef import Abstract, OpRegistry
+from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 
 import attrs
 
-from perfc.ir.errors import PerfcError, UsageError
+from perfc.ir.support.errors import PerfcError, UsageError
 
 VARIABLE = "PERFC_BUDGETS"
 """Environment variable that raises budgets."""

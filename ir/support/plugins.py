@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
-from perfc.ir.errors import PerfcError, UsageError
+from perfc.ir.support.errors import PerfcError, UsageError
 
 FRONTENDS = "perfc.frontends"
 """Classes with `load(path)`, named for the suffix that they read."""

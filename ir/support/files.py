@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfc.ir.errors import PerfcError
-from perfc.ir.quoting import printable
+from perfc.ir.support.errors import PerfcError
+from perfc.ir.support.quoting import printable
 
 _CHUNK = 2**18
 _FASTEST = 1

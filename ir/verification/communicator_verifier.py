@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from perfc.ir.core import Graph, Node
-from perfc.ir.errors import VerifyError
 from perfc.ir.ops.collective import COLLECTIVES, communicator_ranks
 from perfc.ir.program import Program, RankClass
+from perfc.ir.support import VerifyError
 
 _PAIR = frozenset({"send", "recv"})
 _SHOWN = 8

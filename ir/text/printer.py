@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from perfc.ir.core import PARAM, Graph, Node, Value
 from perfc.ir.location import LOCATION_FIELDS, NOWHERE, Location
-from perfc.ir.quoting import name_text, quote, word_text
 from perfc.ir.record import format_items
+from perfc.ir.support import name_text, quote, word_text
 from perfc.ir.types import TensorType
 
 _WINDOW = 10

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from perfc.ir.dim_parser import parse_dim
 from perfc.ir.dims import Dim
-from perfc.ir.errors import ParseError, PerfcError
-from perfc.ir.lexer import error, tokenize
-from perfc.ir.quoting import unquote
 from perfc.ir.record import AttrValue, Record
+from perfc.ir.support import ParseError, PerfcError, unquote
+from perfc.ir.text.dim_parser import parse_dim
+from perfc.ir.text.lexer import error, tokenize
 from perfc.ir.types import DTYPES, DType, parse_dtype
 
 _WORDS: dict[str, AttrValue] = {"none": None, "true": True, "false": False}

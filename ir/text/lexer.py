@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perfc.ir.budgets import budget, spend
-from perfc.ir.errors import ParseError
-from perfc.ir.quoting import PLAIN_NAME, PLAIN_WORD, STRING
+from perfc.ir.support import PLAIN_NAME, PLAIN_WORD, STRING, ParseError, budget, spend
 
 _TOKEN = re.compile(
     rf"""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from perfc.ir.dims import MAX_DEPTH, MAX_NUMBER, Dim, maximum, symbol, total
-from perfc.ir.errors import ParseError, VerifyError
-from perfc.ir.quoting import PLAIN_SYMBOL, STRING, unquote
+from perfc.ir.support import PLAIN_SYMBOL, STRING, ParseError, VerifyError, unquote
 
 _TOKEN = re.compile(
     rf"\s*(?:(?P<number>[0-9]+)|(?P<name>{PLAIN_SYMBOL}|{STRING})"

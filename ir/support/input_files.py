@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from perfc.ir.budgets import budget, spend
-from perfc.ir.errors import PerfcError
+from perfc.ir.support.budgets import budget, spend
+from perfc.ir.support.errors import PerfcError
 
 _CHUNK = 2**20
 

@@ -12,16 +12,14 @@ from __future__ import annotations
 import functools
 import re
 
-from perfc.ir.budgets import spend
-from perfc.ir.collector import paused_collector
 from perfc.ir.core import BUFFER, CONST, PARAM, Graph, Value
-from perfc.ir.dim_parser import parse_dims
-from perfc.ir.errors import ParseError, PerfcError
-from perfc.ir.launch_parser import parse_launches
 from perfc.ir.location import LOCATION_FIELDS, NOWHERE, Location
 from perfc.ir.program import Program, RankClass, single
-from perfc.ir.reader import Reader
 from perfc.ir.record import EMPTY
+from perfc.ir.support import ParseError, PerfcError, paused_collector, spend
+from perfc.ir.text.dim_parser import parse_dims
+from perfc.ir.text.launch_parser import parse_launches
+from perfc.ir.text.reader import Reader
 from perfc.ir.types import MAX_RANK, MemorySpace, TensorType, parse_dtype
 
 _LASTING = {PARAM: "parameter", BUFFER: "buffer", CONST: "const", "state": "state"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from perfc.ir.errors import VerifyError
 from perfc.ir.launch import (
     Kernel,
     LaunchGraph,
@@ -15,8 +14,9 @@ from perfc.ir.launch import (
     Work,
     verify_launches,
 )
-from perfc.ir.reader import Reader
 from perfc.ir.record import EMPTY, Record
+from perfc.ir.support import VerifyError
+from perfc.ir.text.reader import Reader
 
 _KINDS = {kind.value: kind for kind in TaskKind}
 _KERNEL_FIELDS = frozenset(

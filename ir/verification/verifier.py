@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfc.ir.core import Graph, Node, Value
-from perfc.ir.errors import UnknownOpError, VerifyError
 from perfc.ir.opdef import OpDef, OpRegistry
-from perfc.ir.printer import print_window
+from perfc.ir.support import UnknownOpError, VerifyError
+from perfc.ir.text import print_window
 
 
 def verify(graph: Graph, ops: OpRegistry) -> None:
