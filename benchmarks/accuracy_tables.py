@@ -14,7 +14,8 @@ from training.samples import TEST, Flags, Floats, Sample
 from training.unseen import Unseen
 from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
-from perfc.costmodels import CostModel, cost_models
+from perfc.costmodels import cost_models
+from perfc.costmodels.kernels import CostModel
 from perfc.fitting import errors_of
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"

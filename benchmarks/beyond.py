@@ -21,7 +21,7 @@ from training.gemm import ProductRows
 from training.gemm_residual import fit_residuals
 from training.samples import Sample, samples_of
 
-from perfc.costmodels import (
+from perfc.costmodels.gemm import (
     SIMT_MODES,
     GemmParameters,
     Known,

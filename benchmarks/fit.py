@@ -41,13 +41,10 @@ from training.streams import KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
 from training.unseen_intervals import unseen_sigmas
 
-from perfc.costmodels import (
-    ATTENTION_RESIDUAL_FILE,
-    COLLECTIVES,
-    RESIDUAL_FILE,
-    cost_models,
-)
-from perfc.costmodels.fitted_file import FITTED_FOLDER, Parameters, fitted
+from perfc.costmodels import COLLECTIVES, cost_models
+from perfc.costmodels.attention import ATTENTION_RESIDUAL_FILE
+from perfc.costmodels.fitted_files.fitted_file import FITTED_FOLDER, Parameters, fitted
+from perfc.costmodels.gemm import RESIDUAL_FILE
 from perfc.measurements import read_columns
 
 STEPS = (

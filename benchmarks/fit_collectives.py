@@ -25,7 +25,7 @@ from training.collectives import (
 )
 from training.fitted_text import Tables
 
-from perfc.costmodels import CollectiveParameters, CollectiveRows
+from perfc.costmodels.collectives import CollectiveParameters, CollectiveRows
 from perfc.fitting import errors_of
 from perfc.measurements import read_columns
 

@@ -19,7 +19,8 @@ from unittest.mock import patch
 
 from training.cpu_rows import FamilyLogs, family_logs, fit_shipped_rows
 
-from perfc.costmodels import SHIPPED_ROWS_FILE, Family, NearRows, write_shipped_rows
+from perfc.costmodels.cpu import SHIPPED_ROWS_FILE, write_shipped_rows
+from perfc.costmodels.machine import Family, NearRows
 from perfc.fitting import FamilyFit, calibrated_sheet, observe
 from perfc.measurements import MEASUREMENTS, read_rows
 from perfc.tools.calibration import calibrate_rows
@@ -64,7 +65,7 @@ def reported(table: Path, shipped: Mapping[Family, NearRows]) -> list[FamilyFit]
     rows = read_rows(table, MEASUREMENTS)
     with (
         patch("perfc.fitting.shipped_rows.shipped_rows", lambda: shipped),
-        patch("perfc.costmodels.kernel_fit.shipped_rows", lambda: shipped),
+        patch("perfc.costmodels.pricing.calibrated.shipped_rows", lambda: shipped),
     ):
         device = calibrate_rows(rows).device
     return list(device.families) if device is not None else []

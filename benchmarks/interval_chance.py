@@ -24,7 +24,8 @@ from training.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
 from training.unseen import Unseen
 from training.unseen_intervals import between, spread_of, widening
 
-from perfc.costmodels import COLLECTIVES, CostModel, cost_models
+from perfc.costmodels import COLLECTIVES, cost_models
+from perfc.costmodels.kernels import CostModel
 from perfc.fitting import Z90
 from perfc.measurements import read_columns
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from perfc.costmodels import (
+from perfc.costmodels import unique_row_count
+from perfc.costmodels.locality import (
     ZipfMandelbrot,
     batch_fill,
     cold_misses,
     lru_miss_share,
     row_curve,
-    unique_row_count,
 )
 
 ROWS, LOOKUPS, CACHED = 10**9, 10**6, 10**5

@@ -21,7 +21,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from perfc.costmodels import cost_models, load_target, price, price_table
+from perfc.costmodels import cost_models, load_target, price
+from perfc.costmodels.pricing import price_table
 from perfc.fitting import score
 from perfc.measurements import kernel_tables, read_columns
 

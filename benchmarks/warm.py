@@ -15,7 +15,8 @@ import cpu_time
 import pricing
 
 import perfc
-from perfc.costmodels import cost_models, load_target, price, price_table
+from perfc.costmodels import cost_models, load_target, price
+from perfc.costmodels.pricing import price_table
 from perfc.measurements import kernel_tables
 
 MODEL = Path(__file__).parents[1] / "examples" / "models" / "dlrm_mlperf.onnx"

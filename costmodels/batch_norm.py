@@ -18,19 +18,22 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from perfc.costmodels.extrapolation import trust
-from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
-from perfc.costmodels.nominal import as_known
-from perfc.costmodels.one_signature import OneSignature
-from perfc.costmodels.protocol import (
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
     Estimate,
     Flags,
     KernelTable,
+    Maths,
+    Number,
+    OneSignature,
     Priced,
     Signatures,
+    trust,
     uniform_estimate,
 )
-from perfc.costmodels.target import Target
+from perfc.costmodels.machine import Target
+from perfc.costmodels.sheets import as_known
 
 HELD_BYTES = 48 << 10
 """Shared memory of a block, for what it reads of its channel."""

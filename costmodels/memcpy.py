@@ -8,18 +8,21 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
-from perfc.costmodels.one_signature import OneSignature
-from perfc.costmodels.protocol import (
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
     Estimate,
     Flags,
     KernelTable,
+    Maths,
+    Number,
+    OneSignature,
     Priced,
     Provenance,
     Signatures,
     uniform_estimate,
 )
-from perfc.costmodels.target import HostLink, Target
+from perfc.costmodels.machine import HostLink, Target
 from perfc.ir import Kernel
 
 STAGED_BYTES = 256 << 10

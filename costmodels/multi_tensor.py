@@ -12,18 +12,21 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.extrapolation import trust
-from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
-from perfc.costmodels.memory import stream_seconds
-from perfc.costmodels.one_signature import OneSignature
-from perfc.costmodels.protocol import (
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
     Estimate,
     KernelTable,
+    Maths,
+    Number,
+    OneSignature,
     Priced,
     Signatures,
+    trust,
     uniform_estimate,
 )
-from perfc.costmodels.target import Target
+from perfc.costmodels.machine import Target
+from perfc.costmodels.streaming import stream_seconds
 
 
 @attrs.frozen

@@ -6,11 +6,16 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.bound import lower_bound, lower_bound_of_one
-from perfc.costmodels.maths import Number
-from perfc.costmodels.one_signature import OneSignature
-from perfc.costmodels.protocol import Estimate, KernelTable, Priced, Provenance
-from perfc.costmodels.target import Target
+from perfc.costmodels.kernels import (
+    Estimate,
+    KernelTable,
+    Number,
+    OneSignature,
+    Priced,
+    Provenance,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.pricing import lower_bound, lower_bound_of_one
 
 
 @attrs.frozen

@@ -15,18 +15,21 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.bound import lower_bound, lower_bound_of_one
-from perfc.costmodels.maths import ARRAYS, FLOATS, Maths, Number
-from perfc.costmodels.one_signature import OneSignature
-from perfc.costmodels.protocol import (
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
     Estimate,
     KernelTable,
+    Maths,
+    Number,
+    OneSignature,
     Priced,
     Provenance,
     Signatures,
     uniform_estimate,
 )
-from perfc.costmodels.target import Target
+from perfc.costmodels.machine import Target
+from perfc.costmodels.pricing import lower_bound, lower_bound_of_one
 
 CYCLES = 700.0
 """Clocks of a step: a label, the score at that label (two loads, the second one from

@@ -8,21 +8,18 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
+from perfc.costmodels import COLLECTIVES, KernelTable, Target
+from perfc.costmodels.collectives import (
     COLLECTIVE,
-    COLLECTIVE_TIMINGS,
-    COLLECTIVES,
     CollectiveRows,
     Collectives,
-    KernelTable,
-    Target,
     collective_links,
     collective_parameters,
     left_out_one_by_one,
     node_rate,
-    price_table,
     weighed,
 )
+from perfc.costmodels.pricing import COLLECTIVE_TIMINGS, price_table
 from perfc.measurements import TEST, Measurement, MeasurementError, kernel_of
 
 Floats = NDArray[np.float64]

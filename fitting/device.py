@@ -14,16 +14,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    CostModel,
-    Family,
-    KernelFit,
-    Target,
-    cost_models,
-    fits_of,
-    price,
-    terms_of,
-)
+from perfc.costmodels import Target, cost_models, price
+from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.machine import Family, KernelFit, fits_of
+from perfc.costmodels.pricing import terms_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import BELIEF, fit_terms
 from perfc.fitting.near_products import product_fits

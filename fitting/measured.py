@@ -11,19 +11,16 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import (
-    IDLE,
-    MEETING_OPS,
-    REPEATED,
     KernelTable,
-    MeasuredKernel,
     MeasuredKernels,
-    Signature,
     Target,
     cost_models,
     lower_bound,
-    measured_signature,
     price,
 )
+from perfc.costmodels.machine import MeasuredKernel, Signature
+from perfc.costmodels.pricing import MEETING_OPS, measured_signature
+from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.fitting.observations import Observations
 from perfc.fitting.scores import OWN_SOURCE
 from perfc.ir import Kernel

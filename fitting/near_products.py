@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
+from perfc.costmodels.machine import (
     SCALE,
     START,
     Family,
@@ -26,8 +26,8 @@ from perfc.costmodels import (
     Place,
     family_of,
     fits_of,
-    log_factors,
 )
+from perfc.costmodels.pricing import log_factors
 from perfc.fitting.near_rows import MOST_ROWS
 from perfc.ir import Kernel
 

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import NearRows, Place
+from perfc.costmodels.machine import NearRows, Place
 from perfc.ir import Kernel
 
 Floats: TypeAlias = NDArray[np.float64]

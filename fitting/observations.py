@@ -11,7 +11,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import COLLECTIVES, Family, KernelTable, Target, family_of
+from perfc.costmodels import COLLECTIVES, KernelTable, Target
+from perfc.costmodels.machine import Family, family_of
 from perfc.ir import Kernel
 from perfc.measurements import (
     FIT,

@@ -14,15 +14,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    Histogram,
+from perfc.costmodels import Histogram, unique_row_count
+from perfc.costmodels.locality import (
     Popularity,
     ReuseHistogram,
     Uniform,
     ZipfMandelbrot,
     reuse_histogram,
     share_noise,
-    unique_row_count,
 )
 
 _ALONE = 24

@@ -1,4 +1,4 @@
-"""Writing a profile: `perfc.profile/1`, see `perfc.costmodels.calibration`."""
+"""Writing a profile: `perfc.profile/1`, see `perfc.costmodels.sheets.profile`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.costmodels import (
-    NO_WORD,
-    PROFILE_SCHEMA,
-    CollectiveRows,
-    HostProfile,
-    KernelFit,
-    MeasuredKernel,
-    MeasuredKernels,
-    NearRows,
-    PerName,
-)
+from perfc.costmodels import HostProfile, MeasuredKernels, PerName
+from perfc.costmodels.collectives import CollectiveRows
+from perfc.costmodels.machine import NO_WORD, KernelFit, MeasuredKernel, NearRows
+from perfc.costmodels.sheets import PROFILE_SCHEMA
 from perfc.ir.text import json_of
 
 

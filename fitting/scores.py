@@ -12,28 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import (
-    COLLECTIVE_TIMINGS,
     COLLECTIVES,
-    IDLE,
+    KernelTable,
+    Target,
+    cost_models,
+    is_path,
+    load_target,
+)
+from perfc.costmodels.collectives import joins_nodes
+from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.pricing import (
+    COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
     MEETING_OPS,
     MET,
-    REPEATED,
     SESSION_OPS,
     SOFTWARE,
     SOFTWARE_OPS,
-    CostModel,
-    KernelTable,
-    Target,
     TimedEstimate,
     as_timed,
-    cost_models,
-    is_path,
-    joins_nodes,
-    load_target,
     measured_kernel,
     price_table,
 )
+from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.observations import LEAST_US
 from perfc.ir import UsageError

@@ -8,13 +8,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    CostModel,
-    Family,
-    Target,
-    price,
-    shipped_rows,
-)
+from perfc.costmodels import Target, price
+from perfc.costmodels.cpu import shipped_rows
+from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.machine import Family
 from perfc.fitting.observations import Observations
 from perfc.ir import Kernel
 

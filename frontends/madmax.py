@@ -1,9 +1,10 @@
 """What a step of a recommendation model runs, by the rules of MAD-Max.
 
-Source: as `perfc.costmodels.madmax`; the rules are stated again here, simplifications
-included, so that its published figures come out. There is one stream that computes
-and one that communicates, each in the order of the list; messages take no time but
-that of their bytes; a layer's backward takes twice its forward; nothing is launched.
+Source: as `perfc.costmodels.reference.madmax`; the rules are stated again here,
+simplifications included, so that its published figures come out. There is one stream
+that computes and one that communicates, each in the order of the list; messages take
+no time but that of their bytes; a layer's backward takes twice its forward; nothing is
+launched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.costmodels import MadMaxModel, MadMaxSystem
+from perfc.costmodels.reference import MadMaxModel, MadMaxSystem
 from perfc.frontends.madmax_strategy import Level, Parallelism, Strategy
 from perfc.ir import LaunchGraph, TaskKind
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from perfc.costmodels import COLLECTIVES, ColumnTable, KernelColumns, KernelTable
+from perfc.costmodels import COLLECTIVES, KernelTable
+from perfc.costmodels.kernels import ColumnTable, KernelColumns
 from perfc.ir import Kernel, PerfcError, Record, Work, record_of
 from perfc.measurements.flat_work import FLAT_WORK
 from perfc.measurements.nested_work import NESTED_WORK

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
-from perfc.costmodels import GRAPH_LAUNCH
+from perfc.costmodels.sheets import GRAPH_LAUNCH
 from perfc.ir import AnyKey, LaunchGraph, LaunchOp, PerfcError, Program, TaskKind
 from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.ir.support import UnsupportedModelError

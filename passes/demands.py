@@ -7,14 +7,8 @@ from collections.abc import Collection, Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import (
-    COLLECTIVES,
-    SUMS_BESIDE,
-    Estimate,
-    KernelTable,
-    Target,
-    collective_shares,
-)
+from perfc.costmodels import COLLECTIVES, Estimate, KernelTable, Target
+from perfc.costmodels.collectives import SUMS_BESIDE, collective_shares
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.passes.sharing import Demand
 from perfc.passes.timeline import Timeline

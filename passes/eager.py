@@ -15,7 +15,8 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from perfc.costmodels import System, Target
+from perfc.costmodels import Target
+from perfc.costmodels.machine import System
 from perfc.ir import AttrValue, DType, Kernel, Record, TaskKind, TensorType, Work
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import OpDef

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.costmodels import IN_PLACE, NEW, NEW_BYTES, makes_no_result
+from perfc.costmodels import NEW, NEW_BYTES
+from perfc.costmodels.cpu import IN_PLACE, makes_no_result
 from perfc.passes.eager import MEMSET, Eager, Launch
 
 FUNCTION = "function"

@@ -28,7 +28,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.costmodels import SIMT_MODES, launches_winograd
+from perfc.costmodels.conv import launches_winograd
+from perfc.costmodels.gemm import SIMT_MODES
 from perfc.ir import AttrValue, Kernel, Record, Work
 from perfc.passes.cudnn_choice import soonest
 from perfc.passes.eager import (

@@ -8,7 +8,8 @@ in the cache each index is. The kernels are not counted on a trace: none is publ
 
 from __future__ import annotations
 
-from perfc.costmodels import ROW_CACHE_FILL, UVM_CACHING
+from perfc.costmodels import UVM_CACHING
+from perfc.costmodels.embedding import ROW_CACHE_FILL
 from perfc.ir import DType, Work
 from perfc.passes.eager import Launch, vector_launch
 from perfc.passes.eager_rows import Lookup

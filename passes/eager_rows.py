@@ -8,12 +8,8 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels import (
-    distinct_rows,
-    is_popularity,
-    parse_popularity,
-    unique_row_count,
-)
+from perfc.costmodels import distinct_rows, parse_popularity, unique_row_count
+from perfc.costmodels.locality import is_popularity
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
 from perfc.passes.eager import (
     Launch,

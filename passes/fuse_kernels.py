@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import COMPILED_GRAPH, GRAPH_LAUNCH, as_known
+from perfc.costmodels.sheets import COMPILED_GRAPH, GRAPH_LAUNCH, as_known
 from perfc.ir import (
     AnyKey,
     AttrValue,

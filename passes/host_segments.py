@@ -11,7 +11,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import GRAPH_LAUNCH, HostProfile
+from perfc.costmodels import HostProfile
+from perfc.costmodels.sheets import GRAPH_LAUNCH
 from perfc.ir import LaunchGraph, PerfcError, TaskKind
 from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.passes.autograd_names import autograd_call

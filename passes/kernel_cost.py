@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Estimate, extrapolation_remark, find_cost_models, price
+from perfc.costmodels import Estimate, find_cost_models, price
+from perfc.costmodels.kernels import extrapolation_remark
 from perfc.ir import AnyKey, LaunchGraph, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import KERNEL_COST, LAUNCHES

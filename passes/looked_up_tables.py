@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Container, Sequence
 
-from perfc.costmodels import UVM
+from perfc.costmodels.embedding import UVM
 from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
 from perfc.ir.ops.embedding_backward import inputs_of_backward
 

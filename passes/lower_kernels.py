@@ -8,7 +8,9 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import System, Target, as_known, assumed_system
+from perfc.costmodels import Target, assumed_system
+from perfc.costmodels.machine import System
+from perfc.costmodels.sheets import as_known
 from perfc.ir import AnyKey, Graph, LaunchGraph, Program, UsageError, Value
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.program import RankClass

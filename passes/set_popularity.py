@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import read_popularity
+from perfc.costmodels.locality import read_popularity
 from perfc.ir import AnyKey, Program, Record, UsageError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from perfc.costmodels import UVM, UVM_CACHING
+from perfc.costmodels import UVM_CACHING
+from perfc.costmodels.embedding import UVM
 from perfc.ir import Record
 
 HBM = "hbm"

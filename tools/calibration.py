@@ -17,10 +17,10 @@ from perfc.costmodels import (
     MeasuredKernels,
     PerName,
     is_path,
-    is_possible,
     load_profile,
     load_target,
 )
+from perfc.costmodels.sheets import is_possible
 from perfc.fitting import (
     CollectiveFit,
     DeviceFit,

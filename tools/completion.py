@@ -88,7 +88,8 @@ def _prepare(command: click.Command) -> None:
 
 
 def _targets() -> Iterable[str]:
-    from perfc.costmodels import system_names, target_names  # noqa: PLC0415 - slow
+    from perfc.costmodels import target_names  # noqa: PLC0415 - slow
+    from perfc.costmodels.sheets import system_names  # noqa: PLC0415 - slow
 
     return [*target_names(), *system_names()]
 

@@ -11,13 +11,8 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from perfc.costmodels import (
-    POPULARITY_SCHEMA,
-    Histogram,
-    Target,
-    cold_misses,
-    unique_row_count,
-)
+from perfc.costmodels import Histogram, Target, unique_row_count
+from perfc.costmodels.locality import POPULARITY_SCHEMA, cold_misses
 from perfc.fitting import (
     MissCurve,
     PopularityFit,

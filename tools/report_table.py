@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.costmodels import NEAR_ROWS, Device
+from perfc.costmodels import Device
+from perfc.costmodels.machine import NEAR_ROWS
 from perfc.tools.module_names import common_place
 from perfc.tools.report_numbers import (
     format_bytes,

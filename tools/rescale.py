@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
-from perfc.costmodels import WAVE_SIGMA, HostProfile, Target, wave_ratio
+from perfc.costmodels import HostProfile, Target
+from perfc.costmodels.machine import WAVE_SIGMA, wave_ratio
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import Level

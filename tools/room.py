@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from perfc.costmodels import Device, blocks_per_sm, load_target, target_of_device
+from perfc.costmodels import Device, load_target, target_of_device
+from perfc.costmodels.machine import blocks_per_sm
 from perfc.ir import TaskKind
 from perfc.traces import HostOp, Recorded, Shape, Trace
 

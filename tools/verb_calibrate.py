@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from perfc.costmodels import profile_problems
+from perfc.costmodels.sheets import profile_problems
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import write_file
 from perfc.measurements import (

@@ -7,13 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from perfc.costmodels import (
-    assumed_system,
-    describe,
-    load_target,
-    system_names,
-    target_names,
-)
+from perfc.costmodels import assumed_system, load_target, target_names
+from perfc.costmodels.sheets import describe, system_names
 from perfc.frontends import WORKLOADS
 from perfc.ir import PerfcError
 from perfc.ir.ops import BUILTIN_OPS

@@ -187,7 +187,7 @@ def _check_compat(ctx: click.Context) -> None:
 
 def _compat(options: dict[str, Any]) -> str:
     """Return what MAD-Max would say."""
-    from perfc.costmodels import madmax_model, madmax_system  # noqa: PLC0415
+    from perfc.costmodels.reference import madmax_model, madmax_system  # noqa: PLC0415
     from perfc.frontends import (  # noqa: PLC0415
         MadMaxStep,
         read_strategy,

@@ -159,7 +159,7 @@ def _check_host(host: str) -> None:
         UsageError: there is no such host.
 
     """
-    from perfc.costmodels import profile_names  # noqa: PLC0415 - for this verb alone
+    from perfc.costmodels.sheets import profile_names  # noqa: PLC0415 - for this verb alone
 
     names = ("exact", *_LEARNT, *profile_names())
     if host not in names and not _is_file(host):

@@ -17,13 +17,8 @@ from collection import parts
 from collection.gpu import device_of
 from collection.parts import PARTS, Part, Shapes
 from collection.plan import PASSES, Planned, planned
-from perfc.costmodels import (
-    KernelTable,
-    Target,
-    cost_models,
-    load_target,
-    price_table,
-)
+from perfc.costmodels import KernelTable, Target, cost_models, load_target
+from perfc.costmodels.pricing import price_table
 from perfc.ir import Kernel, UsageError
 from perfc.measure import Case, Device, Family, suite, times_of
 from perfc.measurements import MeasurementError

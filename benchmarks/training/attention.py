@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from perfc.costmodels import (
+from perfc.costmodels import lower_bound
+from perfc.costmodels.attention import (
     AttentionParameters,
-    Network,
     attention_features,
     attention_seconds,
     attention_sizes,
-    lower_bound,
 )
+from perfc.costmodels.fitted_files import Network
 from training.network_fit import fit_network
 from training.samples import Floats, Sample
 from training.search import least

@@ -1,4 +1,6 @@
-"""What is around measured kernels: eager calls and gaps; see `costmodels/timing.py`.
+"""What is around measured kernels: eager calls and gaps.
+
+See `costmodels/pricing/timing.py`.
 
 Where the kernel has no part in it, the rows of a call lie close together at the low end
 of what was measured: their median is what the call takes. For hosts on which it was not
@@ -15,15 +17,15 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
+from perfc.costmodels import lower_bound
+from perfc.costmodels.pricing import (
     MET,
     SESSION_OPS,
     SOFTWARE,
     SOFTWARE_OPS,
-    STREAMING,
     call_names,
-    lower_bound,
 )
+from perfc.costmodels.streaming import STREAMING
 from perfc.fitting import Z90
 from training.samples import FITTED, Sample
 

@@ -14,18 +14,15 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    COLLECTIVES,
+from perfc.costmodels import COLLECTIVES, Target, assumed_system, load_target
+from perfc.costmodels.collectives import (
     MAKERS_SYSTEMS,
     CollectiveParameters,
     CollectiveRows,
     Collectives,
     Links,
-    Target,
-    assumed_system,
     collective_links,
     collective_seconds,
-    load_target,
     weighed,
 )
 from perfc.fitting import Z90

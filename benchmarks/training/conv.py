@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import CONV, MET, ConvParameters
+from perfc.costmodels.conv import CONV, ConvParameters
+from perfc.costmodels.pricing import MET
 from training.samples import Floats, Sample
 from training.search import least
 

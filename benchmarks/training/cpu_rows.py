@@ -13,15 +13,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    Family,
-    KernelFit,
-    NearRows,
-    Place,
-    Target,
-    cost_models,
-    fits_of,
-)
+from perfc.costmodels import Target, cost_models
+from perfc.costmodels.machine import Family, KernelFit, NearRows, Place, fits_of
 from perfc.fitting import Observations, fit_near_rows, logs_of
 from perfc.ir import Kernel
 

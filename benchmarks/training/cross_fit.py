@@ -18,13 +18,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
+from perfc.costmodels import lower_bound
+from perfc.costmodels.fitted_files import Network, networks
+from perfc.costmodels.gemm import (
     RESIDUAL_FILE,
     GemmParameters,
     Known,
-    Network,
-    lower_bound,
-    networks,
     simt_parameters,
     tensor_parameters,
 )

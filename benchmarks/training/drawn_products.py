@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import REACH, Products
+from perfc.costmodels.gemm import REACH, Products
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -15,11 +15,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
+from perfc.costmodels import Target
+from perfc.costmodels.gemm import (
     SIMT_MODES,
     GemmParameters,
     Products,
-    Target,
     products_of,
     simt_seconds,
     tensor_seconds,

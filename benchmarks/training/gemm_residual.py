@@ -1,4 +1,4 @@
-"""The networks of `costmodels/gemm_residual.py`, from measured rows of one GPU each.
+"""The networks of `costmodels/gemm/residual.py`, from measured rows of one GPU each.
 
 Trees say what the rows do, and a network learns from the trees: of products that were
 drawn as well as of those that were measured, and of noise less than from the rows
@@ -17,7 +17,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import LONGER, GemmParameters, Network, features_of, ranged
+from perfc.costmodels.fitted_files import Network
+from perfc.costmodels.gemm import LONGER, GemmParameters, features_of, ranged
 from training.boosted_trees import boosted_trees
 from training.drawn_products import drawn_products
 from training.gemm import ProductRows

@@ -1,4 +1,4 @@
-"""How the networks of `costmodels/network.py` are trained, and written.
+"""How the networks of `costmodels/fitted_files/network.py` are trained, and written.
 
 Adam on the mean error, smoothed at zero, with weights that decay: the same result every
 time on the same machine.
@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Network, Target
+from perfc.costmodels import Target
+from perfc.costmodels.fitted_files import Network
 
 Floats: TypeAlias = NDArray[np.float64]
 _Weights: TypeAlias = NDArray[np.float32]

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    SIMT_MODES,
+from perfc.costmodels.gemm import SIMT_MODES
+from perfc.costmodels.pricing import (
     as_timed,
     hidden_kernels,
     interval_rows,

@@ -14,7 +14,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import SIMT_MODES, GemmParameters, call_names
+from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
+from perfc.costmodels.pricing import call_names
 from perfc.fitting import LONG_EVENT_US
 from training.gemm import SIMT_FITTED, SIMT_START, ProductRows, fit_gemm
 from training.samples import FITTED, Sample

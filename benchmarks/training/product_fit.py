@@ -10,13 +10,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    SIMT_MODES,
-    Family,
-    GemmParameters,
-    KernelFit,
-    Network,
-)
+from perfc.costmodels.fitted_files import Network
+from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
+from perfc.costmodels.machine import Family, KernelFit
 from perfc.fitting import (
     LONG_EVENT_US,
     Errors,

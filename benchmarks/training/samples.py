@@ -10,16 +10,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
-    ROOFLINE,
-    SIMT_MODES,
-    CostModel,
-    KernelTable,
-    Target,
-    as_timed,
-    lower_bound,
-    price_table,
-)
+from perfc.costmodels import KernelTable, Target, lower_bound
+from perfc.costmodels.gemm import SIMT_MODES
+from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.pricing import as_timed, price_table
+from perfc.costmodels.roofline import ROOFLINE
 from perfc.fitting import (
     GroupKey,
     TablePricer,

@@ -17,7 +17,8 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.costmodels import GRAPH_LAUNCH, GRAPH_NODE_US, HostProfile, PerName
+from perfc.costmodels import HostProfile, PerName
+from perfc.costmodels.sheets import GRAPH_LAUNCH, GRAPH_NODE_US
 from perfc.fitting import BETWEEN_GAPS, HostTime
 from perfc.traces import Gap
 

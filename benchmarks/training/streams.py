@@ -14,13 +14,9 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from perfc.costmodels import (
-    STREAMING,
-    StreamingModel,
-    call_seconds,
-    graph_gaps_s,
-    lower_bound,
-)
+from perfc.costmodels import lower_bound
+from perfc.costmodels.pricing import call_seconds, graph_gaps_s
+from perfc.costmodels.streaming import STREAMING, StreamingModel
 from training.robust import robust_least
 from training.samples import FITTED, Floats, Sample
 

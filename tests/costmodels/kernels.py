@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from perfc.costmodels import (
-    CONV,
-    EMBEDDING_BAG,
-    EMBEDDING_TIERS,
-    EMBEDDING_UPDATE,
-    GEMM,
-    MEMCPY,
-    ROOFLINE,
-    STREAMING,
-    CostModel,
-)
+from perfc.costmodels.conv import CONV
+from perfc.costmodels.embedding import EMBEDDING_BAG, EMBEDDING_TIERS, EMBEDDING_UPDATE
+from perfc.costmodels.gemm import GEMM
+from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.memcpy import MEMCPY
+from perfc.costmodels.roofline import ROOFLINE
+from perfc.costmodels.streaming import STREAMING
 from perfc.ir import AttrValue, Kernel, Record, Work
 
 ALL_MODELS: tuple[CostModel, ...] = (

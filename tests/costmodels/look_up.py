@@ -7,7 +7,8 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Popularity, rank_bins
+from perfc.costmodels.locality import Popularity
+from perfc.costmodels.locality import bins as rank_bins
 
 Rows = NDArray[np.int64]
 

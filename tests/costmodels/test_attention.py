@@ -8,13 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.costmodels.kernels import ALL_MODELS
 
-from perfc.costmodels import (
-    ATTENTION,
-    ATTENTION_RESIDUAL_FILE,
-    Provenance,
-    load_target,
-    price,
-)
+from perfc.costmodels import Provenance, load_target, price
+from perfc.costmodels.attention import ATTENTION, ATTENTION_RESIDUAL_FILE
 from perfc.ir import AttrValue, Kernel, Record, Work
 
 H100, L40S, A100 = load_target("h100"), load_target("l40s"), load_target("a100")

@@ -23,17 +23,11 @@ from tests.costmodels.test_single import (
     products,
 )
 
-from perfc.costmodels import (
-    KernelTable,
-    Target,
-    TargetError,
-    cost_models,
-    load_target,
-    price_table,
-    target_names,
-)
-from perfc.costmodels.protocol import Floats  # not public
-from perfc.costmodels.sheet_fields import FIELDS  # not public
+from perfc.costmodels import KernelTable, Target, cost_models, load_target, target_names
+from perfc.costmodels.kernels.protocol import Floats
+from perfc.costmodels.machine import TargetError
+from perfc.costmodels.pricing import price_table
+from perfc.costmodels.sheets.sheet_fields import FIELDS
 from perfc.ir import Kernel, UsageError
 
 LESS_IS_BETTER = frozenset(

@@ -10,16 +10,10 @@ import attrs
 import numpy as np
 import pytest
 
-from perfc.costmodels import (
-    Family,
-    HostProfileError,
-    TargetError,
-    cost_models,
-    load_profile,
-    load_target,
-    price,
-)
-from perfc.costmodels.cpu import SHIPPED, shipped_terms  # not public
+from perfc.costmodels import cost_models, load_profile, load_target, price
+from perfc.costmodels.cpu.cpu import SHIPPED, shipped_terms
+from perfc.costmodels.machine import Family, TargetError
+from perfc.costmodels.sheets import HostProfileError
 from perfc.ir import Kernel, PerfcError, Record, Work
 
 HEAD = """

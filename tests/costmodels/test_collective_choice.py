@@ -12,21 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perfc.costmodels import (
+from perfc.costmodels import load_target, price
+from perfc.costmodels.collectives import (
     COLLECTIVE,
     Collectives,
     collective_links,
     collective_parameters,
     collective_seconds,
-    load_target,
-    price,
 )
-from perfc.costmodels.collective_choice import (
-    by_protocol,
-    ll_threads,
-    ring_switches,
-)
-from perfc.costmodels.collective_parts import (
+from perfc.costmodels.collectives.choice import by_protocol, ll_threads, ring_switches
+from perfc.costmodels.collectives.parts import (
     ll_part,
     longest_part,
     most_by_ll,

@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfc.costmodels import (
-    CollectiveShares,
-    KernelTable,
-    collective_shares,
-    load_target,
-)
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.collectives import CollectiveShares, collective_shares
 from perfc.ir import Kernel, PerfcError, Work, record_of
 
 

@@ -9,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.costmodels import (
-    COLLECTIVE,
     COLLECTIVES,
-    Collectives,
     Estimate,
     KernelTable,
     Provenance,
     Target,
+    load_target,
+    price,
+)
+from perfc.costmodels.collectives import (
+    COLLECTIVE,
+    Collectives,
     collective_links,
     collective_parameters,
     collective_rows_of,
     collective_seconds,
-    load_target,
-    price,
     weighed,
 )
 from perfc.ir import Kernel, PerfcError, Work, record_of

@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfc.costmodels import (
-    ColumnTable,
-    KernelColumns,
-    KernelTable,
-    cost_models,
-    load_target,
-    price,
-    price_table,
-)
+from perfc.costmodels import KernelTable, cost_models, load_target, price
+from perfc.costmodels.kernels import ColumnTable, KernelColumns
+from perfc.costmodels.pricing import price_table
 
 
 def _columns() -> KernelColumns:

@@ -8,14 +8,8 @@ import attrs
 import pytest
 from tests.measurements.rows import measured
 
-from perfc.costmodels import (
-    KernelTable,
-    cost_models,
-    load_target,
-    lower_bound,
-    price,
-    price_table,
-)
+from perfc.costmodels import KernelTable, cost_models, load_target, lower_bound, price
+from perfc.costmodels.pricing import price_table
 from perfc.ir import Kernel
 from perfc.measurements import kernel_of
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from perfc.costmodels import KernelTable, cost_models, load_target, price
-from perfc.costmodels.cpu_amounts import amounts_of  # not public
+from perfc.costmodels.cpu.amounts import amounts_of
 from perfc.ir import AttrValue, Kernel, Record
 from perfc.measurements import Measurement, kernel_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfc.costmodels import KernelTable, load_target
-from perfc.costmodels.cpu_amounts import amounts_of  # not public
+from perfc.costmodels.cpu.amounts import amounts_of
 from perfc.ir import AttrValue, Kernel, Record, Work
 
 TARGET = load_target("cpu")

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.costmodels.kernels import ALL_MODELS, bag, conv, gemm, over_rows
 
-from perfc.costmodels import (
-    Provenance,
-    extrapolation_remark,
-    load_target,
-    price,
-    target_names,
-)
+from perfc.costmodels import Provenance, load_target, price, target_names
+from perfc.costmodels.kernels import extrapolation_remark
 from perfc.ir import Kernel
 
 PRODUCT = gemm(512, 512, 512)

@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels import (
-    HostProfileError,
-    load_profile,
-    parse_profile,
-    profile_names,
-)
+from perfc.costmodels import load_profile
+from perfc.costmodels.sheets import HostProfileError, parse_profile, profile_names
 from perfc.ir import UsageError
 
 GOOD = """

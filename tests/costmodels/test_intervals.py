@@ -7,14 +7,8 @@ import numpy as np
 import pytest
 from tests.costmodels.kernels import ALL_MODELS, gemm
 
-from perfc.costmodels import (
-    KernelTable,
-    Target,
-    interval_rows,
-    interval_sizes,
-    load_target,
-    price,
-)
+from perfc.costmodels import KernelTable, Target, load_target, price
+from perfc.costmodels.pricing import interval_rows, interval_sizes
 
 T4, H100 = load_target("t4"), load_target("h100")
 

@@ -12,22 +12,17 @@ from hypothesis import strategies as st
 from tests.costmodels.kernels import ALL_MODELS, gemm, over_rows
 
 from perfc.costmodels import (
-    IDLE,
-    MEASURED,
-    REPEATED,
-    Family,
-    KernelFit,
     KernelTable,
-    MeasuredKernel,
     MeasuredKernels,
     Provenance,
     Target,
-    fits_of,
     load_target,
     lower_bound,
-    measured_signature,
     price,
 )
+from perfc.costmodels.machine import Family, KernelFit, MeasuredKernel, fits_of
+from perfc.costmodels.pricing import MEASURED, measured_signature
+from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.fitting import ProfileHead, profile_text
 from perfc.ir import AttrValue, Kernel
 

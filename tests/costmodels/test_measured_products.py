@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
 
-from perfc.costmodels import (
+from perfc.costmodels import KernelTable, Provenance, Target, load_target
+from perfc.costmodels.attention.residual import measured_rows
+from perfc.costmodels.gemm import (
     GEMM,
-    KernelTable,
-    Provenance,
-    Target,
     has_network,
-    load_target,
-    price_table,
     products_of,
     tensor_parameters,
     tensor_seconds,
 )
-from perfc.costmodels.attention_residual import measured_rows
-from perfc.costmodels.single import price_one
+from perfc.costmodels.pricing import price_table
+from perfc.costmodels.pricing.one_kernel import price_one
 from perfc.ir import Kernel, Record, Work
 
 H100 = load_target("h100")

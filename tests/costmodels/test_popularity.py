@@ -7,18 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels import (
+from perfc.costmodels import Histogram, parse_popularity
+from perfc.costmodels.locality import (
     Distinct,
     FbgemmAlpha,
-    Histogram,
     Popularity,
     PopularityError,
     PowerLaw,
     Uniform,
     ZipfMandelbrot,
-    parse_popularity,
-    rank_bins,
 )
+from perfc.costmodels.locality import bins as rank_bins
 
 EXPONENTS = st.floats(0, 3, allow_nan=False)
 SHIFTS = st.floats(0, 1e5, allow_nan=False)

@@ -9,17 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.costmodels.kernels import gemm
 
-from perfc.costmodels import (
-    GEMM,
-    KernelTable,
-    Products,
-    Target,
-    cost_models,
-    load_target,
-    price,
-    tensor_parameters,
-    tensor_seconds,
-)
+from perfc.costmodels import KernelTable, Target, cost_models, load_target, price
+from perfc.costmodels.gemm import GEMM, Products, tensor_parameters, tensor_seconds
 
 H100 = load_target("h100")
 SIZES = st.integers(1, 9000)

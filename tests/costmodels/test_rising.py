@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels.rising import rising
+from perfc.costmodels.collectives.isotonic import rising
 
 ROWS = st.lists(
     st.tuples(st.floats(-100, 100), st.integers(1, 5)), min_size=1, max_size=12

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.costmodels.look_up import distinct_bags, drawn, each_row, misses
 
-from perfc.costmodels import (
+from perfc.costmodels import Histogram, parse_popularity, unique_row_count
+from perfc.costmodels.locality import (
     Distinct,
-    Histogram,
     ZipfMandelbrot,
     batch_fill,
     cold_misses,
@@ -26,11 +26,9 @@ from perfc.costmodels import (
     look_ahead,
     lru_miss_share,
     miss_curve,
-    parse_popularity,
     row_curve,
     rows_for_hits,
     static_miss_share,
-    unique_row_count,
 )
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))

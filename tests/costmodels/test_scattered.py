@@ -7,7 +7,7 @@ import pytest
 from tests.costmodels.kernels import ALL_MODELS, over_rows
 
 from perfc.costmodels import load_target, price
-from perfc.costmodels.scattered import COLUMNS_START_S, SCATTERED_START_S
+from perfc.costmodels.streaming.noncontiguous import COLUMNS_START_S, SCATTERED_START_S
 from perfc.ir import AttrValue, Kernel, Record, Work
 
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from tests.costmodels.kernels import ALL_MODELS, bag, copy, gemm, over_rows, unknown
 
 from perfc.costmodels import (
-    GEMM,
-    ROOFLINE,
     Estimate,
     KernelTable,
     Provenance,
@@ -18,10 +16,12 @@ from perfc.costmodels import (
     cost_models,
     load_target,
     lower_bound,
-    models,
     price,
     uniform_estimate,
 )
+from perfc.costmodels.gemm import GEMM
+from perfc.costmodels.pricing import models
+from perfc.costmodels.roofline import ROOFLINE
 from perfc.ir import COST_MODELS, PerfcError, register_plugin
 from perfc.ir.support import entry_points
 

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels import TargetError, catalog, load_target
-from perfc.costmodels.sheet import build_target
-from perfc.costmodels.sheet_fields import FIELDS
-from perfc.costmodels.sheet_lint import find_problems
+from perfc.costmodels import load_target
+from perfc.costmodels.machine import TargetError
+from perfc.costmodels.sheets import catalog
+from perfc.costmodels.sheets.sheet import build_target
+from perfc.costmodels.sheets.sheet_fields import FIELDS
+from perfc.costmodels.sheets.sheet_lint import find_problems
 from perfc.ir import UsageError
 
 SHEETS = Path(catalog.__file__).with_name("targets")

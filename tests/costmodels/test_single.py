@@ -10,21 +10,17 @@ from hypothesis import strategies as st
 from tests.costmodels.kernels import bag, conv, copy, gemm, over_rows, unknown, update
 
 from perfc.costmodels import (
-    IDLE,
-    REPEATED,
-    STREAMING,
     Estimate,
-    Family,
-    KernelFit,
     KernelTable,
     Target,
     cost_models,
-    fits_of,
     load_target,
     price,
-    price_table,
 )
-from perfc.costmodels.single import price_one
+from perfc.costmodels.machine import Family, KernelFit, fits_of
+from perfc.costmodels.pricing import price_table
+from perfc.costmodels.pricing.one_kernel import price_one
+from perfc.costmodels.streaming import IDLE, REPEATED, STREAMING
 from perfc.ir import AttrValue, Kernel, Record, Work
 
 MODELS = cost_models()

@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.costmodels import (
-    TargetError,
     assumed_system,
-    catalog,
     cost_models,
     load_target,
     price,
-    system_names,
     target_names,
 )
+from perfc.costmodels.machine import TargetError
+from perfc.costmodels.sheets import catalog, system_names
 from perfc.ir import Kernel, PerfcError, UsageError, Work, record_of
 
 SHEETS = Path(catalog.__file__).with_name("systems")

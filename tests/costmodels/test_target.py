@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perfc.costmodels import (
-    MATH_MODES,
-    Target,
-    TargetError,
-    catalog,
-    describe,
-    load_target,
-    target_names,
-)
+from perfc.costmodels import Target, load_target, target_names
+from perfc.costmodels.machine import MATH_MODES, TargetError
+from perfc.costmodels.sheets import catalog, describe
 from perfc.ir import PerfcError, UsageError
 
 SHEETS = Path(catalog.__file__).with_name("targets")

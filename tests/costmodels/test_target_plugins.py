@@ -11,7 +11,8 @@ from types import MappingProxyType, ModuleType
 
 import pytest
 
-from perfc.costmodels import catalog, load_target, target_names
+from perfc.costmodels import load_target, target_names
+from perfc.costmodels.sheets import catalog
 from perfc.ir import PerfcError, register_plugin
 from perfc.ir.support import entry_points as installed_plugins
 

@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm, over_rows
 
-from perfc.costmodels import (
-    IDLE,
-    MET,
-    SOFTWARE,
-    STREAMING,
-    KernelTable,
-    as_timed,
-    load_target,
-)
-from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.fitted_files.fitted_file import fitted
+from perfc.costmodels.pricing import MET, SOFTWARE, as_timed
+from perfc.costmodels.streaming import IDLE, STREAMING
 
 
 def _event_us(op: str, target: str) -> float:

@@ -14,22 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.costmodels.look_up import distinct_bags, drawn
 
-from perfc.costmodels import (
+from perfc.costmodels import Histogram, parse_popularity, unique_row_count
+from perfc.costmodels.locality import (
     REUSE_EDGES,
     Distinct,
-    Histogram,
     Popularity,
     Uniform,
     ZipfMandelbrot,
     inclusion_shares,
-    parse_popularity,
     published_histogram,
-    rank_bins,
     reuse_histogram,
     row_curve,
     share_noise,
-    unique_row_count,
 )
+from perfc.costmodels.locality import bins as rank_bins
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no shared data here")

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfc.costmodels import (
-    ROOFLINE,
-    WALK,
-    KernelTable,
-    load_target,
-    lower_bound,
-    price,
-)
+from perfc.costmodels import KernelTable, load_target, lower_bound, price
+from perfc.costmodels.roofline import ROOFLINE
+from perfc.costmodels.walk import WALK
 from perfc.ir import Kernel, Record, Work
 
 V100 = load_target("v100-sxm2-16g")

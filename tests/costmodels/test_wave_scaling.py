@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels import (
-    Device,
-    blocks_per_sm,
-    load_target,
-    memory_boundedness,
-    wave_ratio,
-)
+from perfc.costmodels import Device, load_target
+from perfc.costmodels.machine import blocks_per_sm, memory_boundedness, wave_ratio
 from perfc.ir import Work
 
 V100 = load_target("v100").device

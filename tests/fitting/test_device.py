@@ -10,14 +10,8 @@ import pytest
 from tests.fitting.rows import copies, noisy, products
 
 from perfc import analyze, load
-from perfc.costmodels import (
-    Provenance,
-    TargetError,
-    cost_models,
-    load_profile,
-    load_target,
-    price,
-)
+from perfc.costmodels import Provenance, cost_models, load_profile, load_target, price
+from perfc.costmodels.machine import TargetError
 from perfc.ir import Kernel, PerfcError, Record, UsageError
 from perfc.measurements import Measurement, kernel_of
 from perfc.tools.calibration import calibrate_rows, profile_of, summary

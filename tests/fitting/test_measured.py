@@ -8,14 +8,8 @@ import attrs
 import pytest
 from tests.fitting.rows import products
 
-from perfc.costmodels import (
-    KernelTable,
-    MeasuredKernel,
-    cost_models,
-    load_target,
-    lower_bound,
-    price,
-)
+from perfc.costmodels import KernelTable, cost_models, load_target, lower_bound, price
+from perfc.costmodels.machine import MeasuredKernel
 from perfc.fitting import measured_table, observe
 from perfc.ir import Kernel, Record
 from perfc.measurements import Measurement, kernel_of

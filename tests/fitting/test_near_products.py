@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
 
-from perfc.costmodels import Family
+from perfc.costmodels.machine import Family
 from perfc.fitting import product_factors, product_fits
 from perfc.ir import Kernel
 

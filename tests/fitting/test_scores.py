@@ -11,13 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.measurements.rows import MEASURED, measured
 
-from perfc.costmodels import (
-    ColumnTable,
-    KernelColumns,
-    as_timed,
-    call_names,
-    load_target,
-)
+from perfc.costmodels import load_target
+from perfc.costmodels.kernels import ColumnTable, KernelColumns
+from perfc.costmodels.pricing import as_timed, call_names
 from perfc.fitting import score
 from perfc.measurements import (
     KERNEL_OPS,

@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 from tests.fitting.rows import Law, noisy, products
 
-from perfc.costmodels import (
-    Family,
-    MeasuredKernels,
-    cost_models,
-    fits_of,
-    load_target,
-    price,
-    shipped_rows,
-)
+from perfc.costmodels import MeasuredKernels, cost_models, load_target, price
+from perfc.costmodels.cpu import shipped_rows
+from perfc.costmodels.machine import Family, fits_of
 from perfc.ir import Kernel
 from perfc.measurements import kernel_of
 from perfc.tools.calibration import Calibrated, calibrate_rows, profile_of

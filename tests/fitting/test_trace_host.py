@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.traces.synthetic import AUTOGRAD, Made
 
-from perfc.costmodels import HostProfileError, load_profile, parse_profile
+from perfc.costmodels import load_profile
+from perfc.costmodels.sheets import HostProfileError, parse_profile
 from perfc.fitting import (
     ProfileHead,
     Stall,

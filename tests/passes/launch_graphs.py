@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import Estimate, Provenance, RuntimeConstants, Target, load_target
+from perfc.costmodels import Estimate, Provenance, Target, load_target
+from perfc.costmodels.machine import RuntimeConstants
 from perfc.ir import NO_WORK, Kernel, LaunchGraph, Program, Record, TaskKind
 from perfc.ir.annotations import Annotations
 from perfc.ir.launch import verify_launches

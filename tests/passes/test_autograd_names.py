@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from perfc.costmodels import HostProfile, PerName, load_profile
-from perfc.costmodels.host_profile import REQUIRED_CALLS
+from perfc.costmodels.sheets.host_profile import REQUIRED_CALLS
 from perfc.fitting import ProfileHead, profile_text
 from perfc.ir import Program
 from perfc.ir.text import parse_program

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.passes.lowering import kernels
 
-from perfc.costmodels import GRAPH_LAUNCH, load_profile
+from perfc.costmodels import load_profile
+from perfc.costmodels.sheets import GRAPH_LAUNCH
 from perfc.frontends import build_workload
 from perfc.ir import LaunchGraph, PerfcError, Program, TaskKind, single
 from perfc.ir.launch import HOST_KINDS, verify_launches

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.costmodels.kernels import ALL_MODELS, gemm, unknown
 
-from perfc.costmodels import CostModel, load_target
+from perfc.costmodels import load_target
+from perfc.costmodels.kernels import CostModel
 from perfc.ir import Kernel, LaunchGraph, Program, TaskKind, single
 from perfc.ir.annotations import Annotations
 from perfc.ir.support import PassContractError

@@ -21,7 +21,7 @@ from tests.passes.launch_graphs import (
 )
 from tests.passes.simulator import DeadlockError, Simulator
 
-from perfc.costmodels import RuntimeConstants
+from perfc.costmodels.machine import RuntimeConstants
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.passes import Interval
 

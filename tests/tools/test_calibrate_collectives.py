@@ -8,7 +8,8 @@ import pytest
 from tests.measurements.nccl_logs import nccl_log
 from tests.tools.command import Command
 
-from perfc.costmodels import COLLECTIVE, load_target, price
+from perfc.costmodels import load_target, price
+from perfc.costmodels.collectives import COLLECTIVE
 from perfc.ir import Kernel, Work, record_of
 
 SLOW = 1.6

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.tools.command import SMALL, Command, Outcome
 
-from perfc.costmodels import catalog
+from perfc.costmodels.sheets import catalog
 from perfc.tools.front_pipeline import FRONT_PIPELINE
 
 UNKNOWN = """graph @g(%x: f32[1024,1024]) {

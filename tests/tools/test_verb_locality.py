@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tests.costmodels.look_up import drawn, misses
 from tests.tools.command import Command
 
-from perfc.costmodels import ZipfMandelbrot, parse_popularity, reuse_histogram
+from perfc.costmodels import parse_popularity
+from perfc.costmodels.locality import ZipfMandelbrot, reuse_histogram
 from perfc.fitting import fit_popularity, histogram_of, miss_curve_of, stack_distances
 
 POOLING = 5

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.tools.command import Command
 
-from perfc.costmodels import madmax_model, madmax_system
+from perfc.costmodels.reference import madmax_model, madmax_system
 from perfc.frontends import MadMaxStep, read_strategy
 from perfc.tools.parallel import Outcome, outcome
 

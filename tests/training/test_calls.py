@@ -14,17 +14,11 @@ from training.calls import REFERENCE, fit_calls, fit_gaps
 from training.fitted_text import fitted_text
 from training.samples import FITTED, TEST, Sample
 
-from perfc.costmodels import (
-    MET,
-    SOFTWARE,
-    STREAMING,
-    ColumnTable,
-    KernelColumns,
-    KernelTable,
-    call_names,
-    load_target,
-)
-from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.fitted_files.fitted_file import fitted
+from perfc.costmodels.kernels import ColumnTable, KernelColumns
+from perfc.costmodels.pricing import MET, SOFTWARE, call_names
+from perfc.costmodels.streaming import STREAMING
 from perfc.fitting import GroupKey
 
 FLOORS_US: Mapping[str, float] = {"elementwise add": 20.0, "elementwise mul": 30.0}

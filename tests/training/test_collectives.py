@@ -6,7 +6,8 @@ import attrs
 import numpy as np
 from training.collectives import CollectiveSample, fit_systems, modelled_s
 
-from perfc.costmodels import Collectives, collective_parameters, load_target
+from perfc.costmodels import load_target
+from perfc.costmodels.collectives import Collectives, collective_parameters
 
 
 def _sample(target: str, *, by_peer: bool) -> CollectiveSample:

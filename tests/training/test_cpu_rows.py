@@ -9,7 +9,8 @@ import numpy as np
 from tests.fitting.rows import products
 from training.cpu_rows import FamilyLogs, fit_shipped_rows
 
-from perfc.costmodels import Family, shipped_rows, write_shipped_rows
+from perfc.costmodels.cpu import shipped_rows, write_shipped_rows
+from perfc.costmodels.machine import Family
 from perfc.ir import Kernel
 from perfc.measurements import kernel_of
 

@@ -11,13 +11,8 @@ from training.gemm_residual import Distillation
 from training.network_fit import Training
 from training.samples import CALIBRATION, FITTED, Sample
 
-from perfc.costmodels import (
-    KernelTable,
-    load_target,
-    products_of,
-    tensor_parameters,
-    tensor_seconds,
-)
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.gemm import products_of, tensor_parameters, tensor_seconds
 from perfc.fitting import GroupKey
 
 L40S = load_target("l40s")

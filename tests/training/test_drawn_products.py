@@ -7,7 +7,8 @@ import pytest
 from tests.costmodels.kernels import gemm
 from training.drawn_products import drawn_products
 
-from perfc.costmodels import KernelTable, Products, load_target, products_of
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.gemm import Products, products_of
 from perfc.ir import Kernel
 
 A100 = load_target("a100")

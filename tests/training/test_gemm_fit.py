@@ -13,12 +13,11 @@ from training.gemm_residual import Distillation, fit_residual, fit_residuals
 from training.network_fit import Training, write_networks
 from training.robust import robust_least
 
-from perfc.costmodels import (
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.fitted_files import Network
+from perfc.costmodels.gemm import (
     GemmParameters,
-    KernelTable,
-    Network,
     features_of,
-    load_target,
     products_of,
     simt_parameters,
     tensor_parameters,

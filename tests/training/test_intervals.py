@@ -12,7 +12,7 @@ from training.samples import CALIBRATION, FITTED, TEST, Sample
 from training.unseen import Unseen
 from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
-from perfc.costmodels import STREAMING
+from perfc.costmodels.streaming import STREAMING
 from perfc.fitting import Z90
 
 

@@ -16,12 +16,8 @@ import pytest
 from training.gemm_residual import Distillation, fit_residuals
 from training.network_fit import Training
 
-from perfc.costmodels import (
-    MAKERS_SYSTEMS,
-    cost_models,
-    load_target,
-    price,
-)
+from perfc.costmodels import cost_models, load_target, price
+from perfc.costmodels.collectives import MAKERS_SYSTEMS
 from perfc.ir import Record
 from perfc.measurements import (
     FIT,

@@ -10,7 +10,8 @@ from training.gemm import ProductRows
 from training.product_calls import fit_product_shares
 from training.samples import CALIBRATION, FITTED, Sample
 
-from perfc.costmodels import KernelTable, load_target, simt_parameters
+from perfc.costmodels import KernelTable, load_target
+from perfc.costmodels.gemm import simt_parameters
 from perfc.fitting import GroupKey
 
 ROWS = 1500

@@ -10,7 +10,7 @@ from tests.measurements.rows import measured
 from training.samples import samples_of
 
 from perfc.costmodels import cost_models
-from perfc.costmodels.fitted_file import fitted
+from perfc.costmodels.fitted_files.fitted_file import fitted
 from perfc.measurements import MEASUREMENTS, read_columns, write_rows
 
 

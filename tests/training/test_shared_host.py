@@ -17,7 +17,8 @@ from training.shared_host import (
     shared_profile,
 )
 
-from perfc.costmodels import load_profile, parse_profile
+from perfc.costmodels import load_profile
+from perfc.costmodels.sheets import parse_profile
 from perfc.fitting import HostTime, ProfileHead, Stall, profile_text
 
 ROOT = Path(__file__).parents[2]

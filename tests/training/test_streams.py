@@ -12,15 +12,10 @@ from training.samples import FITTED, Sample
 from training.streams import fit_kind, fit_memory
 from training.unseen import Unseen
 
-from perfc.costmodels import (
-    IDLE,
-    STREAMING,
-    ColumnTable,
-    KernelColumns,
-    StreamingModel,
-    call_seconds,
-    load_target,
-)
+from perfc.costmodels import load_target
+from perfc.costmodels.kernels import ColumnTable, KernelColumns
+from perfc.costmodels.pricing import call_seconds
+from perfc.costmodels.streaming import IDLE, STREAMING, StreamingModel
 from perfc.fitting import GroupKey
 
 GPUS = ("v100-pcie-32g", "t4", "p100-pcie-16g", "a100-pcie-40g")

@@ -1,0 +1,49 @@
+"""Scaled dot-product attention, by the tiles of its kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.costmodels.attention.attention import (
+        ATTENTION,
+        AttentionParameters,
+        attention_seconds,
+    )
+    from perfc.costmodels.attention.residual import (
+        ATTENTION_RESIDUAL_FILE,
+        attention_features,
+        attention_sizes,
+        is_measured,
+        measured_rows,
+    )
+    from perfc.costmodels.attention.tiles import fp32_flops_per_s
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "attention": ("ATTENTION", "AttentionParameters", "attention_seconds"),
+            "residual": (
+                "ATTENTION_RESIDUAL_FILE",
+                "attention_features",
+                "attention_sizes",
+                "is_measured",
+                "measured_rows",
+            ),
+            "tiles": ("fp32_flops_per_s",),
+        },
+    )
+
+__all__ = [
+    "ATTENTION",
+    "ATTENTION_RESIDUAL_FILE",
+    "AttentionParameters",
+    "attention_features",
+    "attention_seconds",
+    "attention_sizes",
+    "fp32_flops_per_s",
+    "is_measured",
+    "measured_rows",
+]

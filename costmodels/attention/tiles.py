@@ -1,0 +1,136 @@
+"""How libraries cut attention: tiles of queries, steps of keys, keys that are split."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from perfc.costmodels.kernels import Flags, Maths, Number, Signatures, one_of
+from perfc.costmodels.machine import Device, Target
+
+TENSOR_MODES = ("bf16", "fp16", "fp8")
+"""In which there is a flash kernel."""
+
+WIDE_MODES: Collection[str] = ("fp32", "tf32")
+"""In which the memory-efficient kernel computes alike: it asks for no permission."""
+
+TF32_PRODUCTS = 3.0
+"""Products in TF32 that the memory-efficient kernel computes one of fp32 with, from
+Ampere on (CUTLASS's `OpMultiplyAddFastF32`); plain multiply-adds before."""
+
+EFFICIENT_NAME = "efficient"
+"""The memory-efficient kernel, as a parameter `algorithm`."""
+
+_FLASH_SINCE = 8.0
+"""Compute capability from which there is a flash kernel for NVIDIA's GPUs."""
+
+HEAD_DIMS = (64.0, 96.0, 128.0, 192.0, 256.0)
+"""Sizes of heads that kernels are made for; others are padded."""
+
+
+@attrs.frozen(kw_only=True)
+class AttentionTiles:
+    """How a library cuts the work.
+
+    Attributes:
+        narrow_size: Numbers of the largest heads that have tiles of their own.
+        narrow: Queries of a tile and keys of a step, of such heads.
+        wide: The same of larger heads.
+        few_queries: Queries up to which the keys are dealt out over all SMs; 0: never.
+        few_rows: Queries of a tile then, of narrow heads and of larger ones.
+        splits: Whether prefill splits its keys over idle SMs.
+        together: Blocks that an SM holds at once.
+        waits: Loads that a step waits for with nothing to do, but for other blocks.
+
+    """
+
+    narrow_size: float
+    narrow: tuple[float, float]
+    wide: tuple[float, float]
+    few_queries: float = 0.0
+    few_rows: tuple[float, float] = (0.0, 0.0)
+    splits: bool = False
+    together: float = 1.0
+    waits: float = 0.0
+
+
+FLASH_2 = AttentionTiles(
+    narrow_size=96.0,
+    narrow=(128.0, 64.0),
+    wide=(128.0, 64.0),
+    few_queries=64.0,
+    few_rows=(64.0, 64.0),
+)
+FLASH_3 = AttentionTiles(
+    narrow_size=96.0,
+    narrow=(192.0, 128.0),
+    wide=(128.0, 128.0),
+    few_queries=64.0,
+    few_rows=(192.0, 64.0),
+    splits=True,
+)
+"""Tiles of queries: `hopper/tile_size.h` of Dao-AILab/flash-attention; of keys, rounded
+to what measured rows follow best. Few queries: its kernels for split keys have tiles of
+64 (`set_params_splitkv`), in version 3 of larger heads only (`use_one_mma_wg`)."""
+
+EFFICIENT_TILES = AttentionTiles(
+    narrow_size=64.0,
+    narrow=(64.0, 64.0),
+    wide=(32.0, 128.0),
+    together=3.0,
+    waits=2.0,
+)
+"""xFormers' kernel in PyTorch (`mem_eff_attention/kernel_forward.h`): four warps a
+block and registers for twelve warps an SM; keys are never split, and each step waits
+for its keys, then for its values, which nothing loads ahead."""
+
+TILES = {"Hopper": FLASH_3}
+"""Of flash attention by architecture; FlashAttention 2 elsewhere."""
+
+FLASH_NAME = "flash"
+"""PyTorch's own flash attention, as a parameter `algorithm`: version 2 on all GPUs."""
+
+
+def flash_tiles(device: Device) -> AttentionTiles:
+    """Return the tiles of the newest flash attention on a GPU."""
+    return TILES.get(device.architecture, FLASH_2)
+
+
+def is_newest(kernels: Signatures[Number], target: Target) -> Flags | bool:
+    """Whether flash attention is of the newest version for a GPU, not PyTorch's own."""
+    newer = flash_tiles(target.device) is not FLASH_2
+    return (kernels.text("algorithm") != FLASH_NAME) | (not newer)
+
+
+def is_efficient(kernels: Signatures[Number], target: Target) -> Flags | bool:
+    """Whether the memory-efficient kernel computes it, not flash attention.
+
+    It does in fp32, where it is named, and on GPUs that have no flash attention.
+    """
+    narrow = one_of(kernels.math, TENSOR_MODES)
+    if not target.once(_has_flash):
+        narrow = narrow & False
+    return (kernels.text("algorithm") == EFFICIENT_NAME) | (narrow ^ True)
+
+
+def _has_flash(target: Target) -> bool:
+    device = target.device
+    return not device.runs_cuda or float(device.compute_capability) >= _FLASH_SINCE
+
+
+def fp32_flops_per_s(target: Target) -> float:
+    """Return the rate of fp32 products in the memory-efficient kernel, FLOP/s."""
+    device = target.device
+    tf32 = device.flops_per_s.get("tf32")
+    if tf32 is None or not device.runs_cuda:
+        return device.peak("fp32")
+    return tf32 / TF32_PRODUCTS
+
+
+def padded(head_dim: Number, maths: Maths[Number]) -> Number:
+    """Return the size of heads that a kernel computes; larger ones as they are."""
+    found = head_dim
+    for size in reversed(HEAD_DIMS):
+        found = maths.where(head_dim <= size, size, found)
+    return found

@@ -1,0 +1,413 @@
+"""What a collective takes on the links of a system, as NCCL does it.
+
+NCCL sends by one of three protocols. LL and LL128 put a flag beside every 4 or 120
+bytes, so that a receiver sees data the moment it arrives; Simple moves large pieces and
+synchronises after each. One costs rate, the other time at the start and at every step:
+
+    t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + copied / c
+
+and NCCL chooses one by estimates of its own (`choice.py`) or, of what goes
+from GPU to GPU, by its parts (`parts.py`). *wire* is what leaves a GPU:
+(n-1)/n of the bytes, twice that for an all-reduce (the bus factors of nccl-tests,
+`doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied* is the own
+share, which goes through device memory, as does what Simple sends; threads
+of LL and LL128 copy it at the rate at which they send. Simple comes near its rate
+slowly: s seconds at full rate take s + sqrt(ramp * s). Latencies are in ns at 1 GHz:
+what waits are SMs that poll, so they shrink with the clock (u = 1 GHz / clock).
+
+From Hopper on NVSwitch adds up and multicasts (NVLS), so that an all-reduce sends its
+bytes once; of sums of whole numbers of one byte NCCL does not make use of it, nor, in
+the rows that were fitted, for four GPUs and fewer.
+
+Between nodes a ring crosses the network once a node, with all NICs of the node that
+belong to members: the slower of network and link sets the rate. Sums of many ranks go
+by a tree of the nodes, whose way is shorter; what is small goes by LL. All-to-all and
+send/recv go from GPU to GPU, each at its own NIC's rate.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.collectives.choice import by_protocol, ll_threads, ring_switches
+from perfc.costmodels.collectives.links import Links
+from perfc.costmodels.collectives.parts import (
+    CHANNEL_BYTES_PER_S,
+    NETWORK_CHANNEL_BYTES_PER_S,
+    SIMPLE_CHUNK,
+    ll_part,
+    longest_part,
+    most_by_ll,
+    network_channels,
+    peer_bytes,
+    peer_channels,
+    simple_part,
+)
+from perfc.costmodels.collectives.sizes import Collectives
+from perfc.costmodels.collectives.terms import CollectiveParameters
+from perfc.costmodels.kernels import Flags, Floats
+from perfc.costmodels.machine import CUBE_MESH, MESH, PCIE
+
+LEAST_ACROSS = 2**25
+"""Bytes of the smallest collective across nodes that was measured."""
+
+_LL_RING_US, _LL_TREE_US = (6.6, 2.7, 0.6), (6.8, 5.0, 0.6)
+"""Of LL by a ring or a tree across nodes, on any GPU: its start, a step over the
+network and one in a node (`tuning.cc`, baseLat and hwLat)."""
+
+_EXCHANGE_US = (8.4, 14.0, 0.0)
+"""The same of Simple, by which exchanges of any size go across nodes, to all peers at
+once."""
+
+_LL_RING_RATE, _LL_TREE_RATE = 1 / 2, 1 / 3.8
+"""Share of the rate that is left to it (`tuning.cc`)."""
+
+_TREE_US = (8.4, 14.0, 4.0)
+"""Of Simple by a tree: the same."""
+
+_TREE_CHUNK, _CHANNELS_PER_NIC = 2**19, 2
+"""Bytes that a channel of a tree passes on at once (an eighth of NCCL_BUFFSIZE), and
+how many channels share a NIC."""
+
+_LL_SHARE, _LL128_SHARE = 1 / 2, 120 / 128
+"""Of the bytes that LL and LL128 send, those that are not flags."""
+
+_CUBE_MESH_LINKS = (1, 1, 1, 2, 4, 6)
+"""Of a V100's six links those that rings of so many members use, by members; of five
+and more all (NVIDIA DGX-1 System Architecture whitepaper, WP-08437, figure of the
+hybrid cube mesh; members are neighbours in the numbering of devices)."""
+
+_QUAD = 4
+
+_NEAR = 2.0
+"""Times as long a way may take that NCCL may choose all the same. Chosen: where the
+switch was left out of a fit, models were off by 34 to 69 %."""
+
+
+def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return what each collective takes on an idle system, shape (rows,).
+
+    Rows of several nodes need a network: their rate is that of its NICs.
+    """
+    inside = np.where(c.is_ring, _ring_s(c, links, p), _exchange_s(c, links, p))
+    if links.multicast:
+        switched = c.uses_switch
+        inside = np.where(switched, np.minimum(inside, _nvls_s(c, links, p)), inside)
+    across = c.nodes > 1
+    if not across.any():
+        return inside
+    return np.where(across, _network_s(c, links, p), inside)
+
+
+def near_switch(c: Collectives, links: Links, p: CollectiveParameters) -> Flags:
+    """Whether sums by the switch come near those by a ring, or below them, (rows,)."""
+    if not links.multicast:
+        return np.zeros(len(c), dtype=np.bool_)
+    near: Flags = _nvls_s(c, links, p) < _NEAR * _ring_s(c, links, p)
+    return c.uses_switch & near
+
+
+def _latency_s(
+    starts_ns: float | Floats, steps_ns: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return the latency of a protocol that starts and steps in so many ns at 1 GHz."""
+    start_ns = p.start_ns * links.start + starts_ns
+    return (start_ns + steps_ns * links.step) * links.cycle_s
+
+
+def _simple_s(
+    starts_ns: float | Floats, steps_ns: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return the latency of Simple in a node."""
+    return _latency_s(links.simple * starts_ns, links.simple * steps_ns, links, p)
+
+
+def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    rate = _ring_rate(c, links) * np.where(c.narrow, p.narrow_rate, 1.0)
+    own = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks)
+    copy = np.where(c.reduces, p.reduced_copy_rate, p.copy_rate)
+    moved_byte_s = _moved_s(own / copy, c, links, p) / c.wire
+    # Threads of LL and LL128 pass on what they send, and copy the own share like it.
+    passed = 1 + own / c.wire
+    channels = p.ring_ll128_channels * links.ll128_bytes_per_s * links.rate
+    ll128_byte_s = np.maximum(
+        links.ll128 * passed / channels, 1 / (_LL128_SHARE * rate)
+    )
+    ll_s = _ring_ll_s(c, links, p)
+    ll128_s = _latency_s(
+        links.ll128 * p.ring_ll128_start_ns,
+        links.ll128 * p.ring_ll128_step_ns * c.steps,
+        links,
+        p,
+    )
+    simple_s = _simple_s(
+        p.ring_simple_start_ns, p.ring_simple_step_ns * c.steps, links, p
+    )
+
+    def by_ll(sent: Floats) -> Floats:
+        return ll_s + sent * passed / (p.ring_ll_rate * rate)
+
+    def by_ll128(sent: Floats) -> Floats:
+        return ll128_s + sent * ll128_byte_s
+
+    def by_simple(sent: Floats) -> Floats:
+        return simple_s + sent * (1 / (p.ring_simple_rate * rate) + moved_byte_s)
+
+    ways = (by_ll, by_ll128, by_simple)
+    return by_protocol(c.wire, ways, _ring_switches(c, links))
+
+
+def _ring_ll_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return the latency of LL, which grows with its threads.
+
+    At a step they keep what comes, but for a reduce-scatter, which keeps its share
+    alone.
+    """
+    adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
+    keeping = np.where(c.op == "reduce_scatter", 0.0, c.ranks - 1)
+    threads = ll_threads(c)
+    steps_ns = c.steps * (p.ring_ll_step_ns + adding_ns)
+    steps_ns += keeping * p.ll_threads_step_ns * threads
+    return _latency_s(p.ll_threads_ns * threads, steps_ns, links, p)
+
+
+def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
+    """Return where NCCL changes protocols, which does not know how fast a system is."""
+    nominal = _ring_rate(c, links) / links.rate
+    blocks = np.maximum(np.rint(nominal / CHANNEL_BYTES_PER_S), 1.0)
+    most = (links.ll_bytes_per_s, blocks * links.ll128_bytes_per_s)
+    return ring_switches(c, nominal, most, pcie=links.topology == PCIE)
+
+
+def _moved_s(
+    copied: Floats, c: Collectives, links: Links, p: CollectiveParameters
+) -> Floats:
+    """Return what device memory takes for copies, and for what goes by the link."""
+    moved: Floats = copied + p.memory_passes * c.wire
+    return moved / (links.memory_bytes_per_s * links.rate)
+
+
+def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    channels = peer_channels(_exchange_rate(c, links) / links.rate / _pairs(c, links))
+    most = most_by_ll(channels, by_peer=links.ll_by_peer)
+    sent = peer_bytes(c)
+    switch = attrs.evolve(c, bytes=c.bytes * most / sent)
+    by_ll = _exchange_ll_s(c, channels, links, p)
+    # More bytes never take less.
+    by_simple = np.maximum(
+        _exchange_simple_s(c, channels, links, p),
+        _exchange_ll_s(switch, channels, links, p),
+    )
+    found: Floats = np.where(sent <= most, by_ll, by_simple)
+    return found
+
+
+def _exchange_ll_s(
+    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    more_ns = p.ll_threads_ns * ll_threads(c)
+    ll_s = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
+    # A channel is as fast as its threads; half of what links send are flags.
+    part = ll_part(c, channels, by_peer=links.ll_by_peer)
+    channel_s = part * p.exchange_ll_byte_ns * links.cycle_s
+    wire_s = c.wire / (_LL_SHARE * _exchange_rate(c, links))
+    found: Floats = ll_s + np.maximum(channel_s, wire_s)
+    return found
+
+
+def _exchange_simple_s(
+    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    # The first chunk of a channel is stored before it is read: nothing hides it.
+    first = np.minimum(simple_part(c, channels), SIMPLE_CHUNK)
+    starts_ns = p.exchange_simple_start_ns + p.exchange_simple_byte_ns * first
+    simple_s = _simple_s(starts_ns, p.exchange_simple_step_ns * c.steps, links, p)
+    own = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0)
+    moved_s = _moved_s(own / p.exchange_copy_rate, c, links, p)
+    wire_s = c.wire / (p.exchange_simple_rate * _exchange_rate(c, links))
+    part_ns = longest_part(c, channels) * p.exchange_channel_byte_ns
+    wire_s = np.maximum(wire_s, part_ns * links.cycle_s)
+    return simple_s + _beside(wire_s, moved_s, links)
+
+
+def _beside(wire_s: Floats, moved_s: Floats, links: Links) -> Floats:
+    """Return what links and memory take together.
+
+    Through a switch, or the bus, all peers' data pass one port, each piece after its
+    copy. Where each pair has links of its own, the slowest hides the copies of others.
+    """
+    if links.topology in {CUBE_MESH, MESH}:
+        found: Floats = np.maximum(wire_s, moved_s)
+        return found
+    return wire_s + moved_s
+
+
+def _nvls_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    rate = p.nvls_rate * links.link_bytes_per_s * links.rate
+    return _latency_s(p.nvls_start_ns, np.zeros(len(c)), links, p) + c.bytes / rate
+
+
+def _ring_rate(c: Collectives, links: Links) -> Floats:
+    """Return what rings get of a GPU's links."""
+    whole = links.link_bytes_per_s * links.rate
+    if links.topology == CUBE_MESH:
+        members = np.minimum(c.per_node, len(_CUBE_MESH_LINKS) - 1).astype(np.intp)
+        return np.array(_CUBE_MESH_LINKS)[members] / _CUBE_MESH_LINKS[-1] * whole
+    return _reached(c, links) * whole
+
+
+def _reached(c: Collectives, links: Links) -> Floats:
+    """Return which share of a GPU's links leads to other members of a node."""
+    if links.topology != MESH:
+        return np.ones(len(c))
+    return np.minimum(_peers(c) / max(links.gpus_per_node - 1, 1), 1.0)
+
+
+def _peers(c: Collectives) -> Floats:
+    """Return how many others a member has in its node; one where it is alone.
+
+    A member alone sends nothing there, at whatever rate.
+    """
+    return np.maximum(c.per_node - 1.0, 1.0)
+
+
+def _exchange_rate(c: Collectives, links: Links) -> Floats:
+    """Return what a GPU sends at when it sends to all others at once.
+
+    In the cube mesh the slowest pair has one link of six: in a half of it each GPU has
+    one to two of the others, and two to the third. Of eight, three have no link to it:
+    what they get goes over the partner in the other half, whose two links then carry
+    four shares, and the single links two, so that all pairs have half a link.
+    """
+    whole = links.link_bytes_per_s * links.rate
+    if links.topology != CUBE_MESH:
+        return _reached(c, links) * whole
+    pair = np.where(c.per_node <= _QUAD, 1.0, 0.5) / _CUBE_MESH_LINKS[-1]
+    return np.minimum(_peers(c) * pair, 1.0) * whole
+
+
+def _pairs(c: Collectives, links: Links) -> Floats:
+    """Return to how many peers a GPU has links of their own, or one for all."""
+    found: Floats = np.where(links.topology in {CUBE_MESH, MESH}, _peers(c), 1.0)
+    return found
+
+
+def node_rate(c: Collectives, links: Links) -> Floats:
+    """Return what a GPU can send at in its node: bytes/s, shape (rows,)."""
+    found: Floats = np.where(c.is_ring, _ring_rate(c, links), _exchange_rate(c, links))
+    return found
+
+
+def network_rate(c: Collectives, links: Links) -> Floats:
+    """Return what a member can send at to other nodes: bytes/s, shape (rows,).
+
+    Members of a node share its NICs; a ring leaves it once, with all of them.
+    """
+    share = max(links.nics / links.gpus_per_node, 1.0)
+    nics = np.clip(c.per_node * share, 1.0, links.nics)
+    nic = links.nic_bytes_per_s * links.network
+    found: Floats = np.where(c.is_ring, nics, nics / c.per_node) * nic
+    return found
+
+
+def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    """Return what collectives take whose members are on several nodes."""
+    rate = network_rate(c, links)
+    found: Floats = np.where(
+        c.is_ring,
+        _network_ring_s(c, rate, links, p),
+        _network_exchange_s(c, rate, links, p),
+    )
+    return found
+
+
+def _network_start_s(links: Links, p: CollectiveParameters) -> float:
+    """Return what sends by Simple need at first, which is what was measured."""
+    return p.network_start_us * 1e-6 * links.start
+
+
+def _network_ring_s(
+    c: Collectives, node_bytes_per_s: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    times = np.where(c.op == "all_reduce", 2.0, 1.0)
+    crossings = (c.nodes - 1) * times
+    inside = np.maximum(c.steps - crossings, 0.0)
+    simple = _latency_s(
+        p.ring_simple_start_ns, inside * p.network_inside_step_ns, links, p
+    )
+    step_s = p.network_step_us * 1e-6 * links.step
+    if links.network_latency_s is not None:
+        step_s = links.network_latency_s
+    rate = np.minimum(
+        p.ring_simple_rate * _ring_rate(c, links), p.network_rate * node_bytes_per_s
+    )
+    simple += _network_start_s(links, p) + crossings * step_s + c.wire / rate
+    tree = np.where(c.op == "all_reduce", _network_tree_s(c, rate, links), np.inf)
+    found: Floats = np.minimum.reduce((simple, tree, _network_ll_s(c, rate, links)))
+    return found
+
+
+def _network_tree_s(c: Collectives, rate: Floats, links: Links) -> Floats:
+    """Return what a sum by a tree of nodes and a chain in each takes, up and down.
+
+    The latencies are NCCL's own figures. Each on the way passes on a chunk once it has
+    all of it, so that the way takes as many of them longer. No parameter is fitted to
+    rows; of 80 ranks on 10 nodes 32 MB to 1 GB are within 8 %.
+    """
+    channels = _CHANNELS_PER_NIC * np.clip(c.per_node, 1, max(links.nics, 1))
+    chunk_s = np.minimum(_TREE_CHUNK * channels, c.bytes) / rate
+    up_and_down = 2 * np.log2(c.nodes), 2 * (c.per_node - 1)
+    filled_s = (up_and_down[0] + up_and_down[1]) * chunk_s
+    found: Floats = _ll_s(_TREE_US, *up_and_down, links) + filled_s + c.wire / rate
+    return found
+
+
+def _network_ll_s(c: Collectives, rate: Floats, links: Links) -> Floats:
+    """Return what LL takes: by a ring, or of an all-reduce by a tree of nodes.
+
+    NCCL's own figures, by which it chooses; no rows of such sizes were fitted.
+    """
+    two, more = links.network_ll_bytes_per_s
+    most = np.where(c.nodes > 2, more, two) * links.network  # noqa: PLR2004 - a pair
+    crossings = (c.nodes - 1) * np.where(c.op == "all_reduce", 2.0, 1.0)
+    inside = np.maximum(c.steps - crossings, 0.0)
+    ring_s = _ll_s(_LL_RING_US, crossings, inside, links)
+    ring_s += c.wire / np.minimum(_LL_RING_RATE * rate, most)
+    tree_s = _ll_s(_LL_TREE_US, 2 * np.log2(c.nodes), 2 * (c.per_node - 1), links)
+    tree_s += c.wire / np.minimum(_LL_TREE_RATE * rate, most)
+    found: Floats = np.where(c.op == "all_reduce", np.minimum(ring_s, tree_s), ring_s)
+    return found
+
+
+def _ll_s(
+    times_us: tuple[float, float, float],
+    crossings: Floats,
+    inside: Floats,
+    links: Links,
+) -> Floats:
+    start_us, network_us, node_us = times_us
+    if links.network_latency_s is not None:
+        network_us = max(network_us, links.network_latency_s * 1e6)
+    steps_us = crossings * network_us + inside * node_us
+    found: Floats = (start_us * links.start + steps_us * links.step) * 1e-6
+    return found
+
+
+def _network_exchange_s(
+    c: Collectives, gpu_bytes_per_s: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    pair = c.op == "send_recv"
+    remote = np.where(pair, 1.0, c.ranks - c.per_node)
+    away = c.bytes * np.where(pair, 1.0, remote / c.ranks)
+    started = _latency_s(p.exchange_simple_start_ns, np.zeros(len(c)), links, p)
+    started += _network_start_s(links, p)
+    peers_s = remote * p.network_peer_us * 1e-6 * links.step
+    rate = p.network_exchange_rate * gpu_bytes_per_s
+    # To a single peer few channels lead, which do not fill the NICs.
+    few = network_channels(c, gpu_bytes_per_s) * NETWORK_CHANNEL_BYTES_PER_S
+    away_s = away / np.where(pair, np.minimum(rate, few), rate)
+    # What is small fills no pipeline: it starts at once, and has half the rate.
+    small = _ll_s(_EXCHANGE_US, np.ones(len(c)), np.zeros(len(c)), links)
+    found: Floats = peers_s + np.minimum(started + away_s, small + 2 * away_s)
+    return found

@@ -1,0 +1,308 @@
+"""Convolutions: by algorithm in fp32, else as the matrix product that they compute.
+
+Ungrouped fp32 convolutions with a window are those of `conv_simt`. On tensor cores,
+with groups, or without a window, a convolution is priced as the product of its pixels
+and filters. Where each group has one channel there is nothing to multiply: kernels of
+all types do without tensor cores, and sum up in fp32 (PyTorch, `DepthwiseConv2d.cu`). A
+gradient is the same over again: of the images one of as many pixels, of the filters one
+that sums over the pixels, split over as many blocks as forward has tiles.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.conv.simt import (
+    ALGORITHMS,
+    DIRECT,
+    Convolutions,
+    ConvParameters,
+    conv_parameters,
+)
+from perfc.costmodels.gemm import (
+    SIMT_MODES,
+    Products,
+    Size,
+    math_second,
+    math_seconds,
+    simt_second,
+    sized,
+    without_beside,
+    without_beside_one,
+)
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
+    Estimate,
+    Flags,
+    Floats,
+    KernelTable,
+    Maths,
+    Number,
+    OneSignature,
+    Priced,
+    Provenance,
+    Signatures,
+    one_of,
+    trust,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.pricing import at_least_bound_of_one, lower_bound
+from perfc.costmodels.sheets import imagined, is_imagined
+from perfc.ir import Kernel, Record
+
+_SIZES = ("n", "c_in", "c_out", "kernel")
+_WINOGRAD_KERNEL = 3
+_WINOGRAD_CHANNELS = 32.0
+
+_FILLED = 32
+"""Channels that the tiles of Winograd's algorithm come in."""
+
+
+@attrs.frozen
+class ConvModel:
+    """The fastest algorithm; or m = pixels, n = output channels, k = window."""
+
+    name: str = "conv"
+    priority: int = 50
+    ops: frozenset[str] = frozenset({"conv2d", "conv3d"})
+    parameters: ConvParameters | None = None
+    """Of `conv_simt`; those of the package if none."""
+    direct_overhead: float = 1.05
+    """Time of an implicit product over that of a plain one of its sizes."""
+    gradient_overhead: float = 1.18
+    """Time of a gradient without tensor cores over that of forward's implicit product:
+    all of ResNet-50 in fp32 on V100 (a Kineto trace of HolisticTraceAnalysis, PyTorch
+    2.3); PyTorch 1.9's cuDNN took 1.3."""
+    aligned: float = 0.8
+    """Time of Winograd's algorithm where both numbers of channels fill its tiles, over
+    that of the fitted rows, few of which do: the same trace, forward and backward."""
+    sigma_shared: float = 0.1
+    sigma_independent: float = 0.16
+    """From held-out 3x3 rows, and GPUs left out of the fit (docs/accuracy.md)."""
+    sigma_product: float = 0.6
+    """Of one kernel that is priced as a product: other windows are in no rows."""
+    sigma_backward: float = 0.3
+    """Shared, of gradients: they are priced as the forward product, not measured."""
+    fitted_on: frozenset[str] = frozenset({"6.0", "6.1", "7.0", "7.5"})
+    """Compute capabilities of the GPUs of these rows."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> Flags:
+        """Claim convolutions with sizes, in a math mode that the target has."""
+        return np.asarray(sized(kernels.signatures, target, _SIZES), dtype=np.bool_)
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        return imagined(self._known, self._fastest, kernels, target)
+
+    def _known(self, kernels: KernelTable, target: Target) -> Estimate:
+        seconds = self._call_seconds(kernels, target, fastest=False)
+        simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
+        tiled = _is_tiled(kernels.signatures, _windows(kernels))
+        # Of kernels on tensor cores the rows are plain products, without layouts.
+        left_s = np.where(simt, without_beside(seconds, kernels, target), seconds)
+        provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
+        backward = kernels.text("phase", "forward") != "forward"
+        own = np.where(tiled, self.sigma_independent, self.sigma_product)
+        return Estimate(
+            left_s,
+            np.where(backward, max(sigma_shared, self.sigma_backward), sigma_shared),
+            np.where(backward, self.sigma_product, own),
+            [self.name] * len(kernels),
+            [Provenance.ANALYTIC if b else provenance for b in backward.tolist()],
+        )
+
+    def _fastest(self, kernels: KernelTable, target: Target) -> Floats:
+        return self._call_seconds(kernels, target, fastest=True)
+
+    def _call_seconds(
+        self, kernels: KernelTable, target: Target, *, fastest: bool
+    ) -> Floats:
+        """Return the seconds of each call, the kernels beside it among them."""
+        windows = _windows(kernels)
+        simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
+        tiled = np.asarray(_is_tiled(kernels.signatures, windows), dtype=np.bool_)
+        seconds = np.empty(len(kernels))
+        if len(rows := np.flatnonzero(tiled)):
+            part, sides = kernels.take(rows), windows[rows]
+            seconds[rows] = self._tiled_seconds(part.signatures, sides, target, ARRAYS)
+        if len(rows := np.flatnonzero(~tiled)):
+            part, sides = kernels.take(rows), windows[rows]
+            products = _as_products(part, sides, target)
+            plain_s = math_seconds(products, simt[rows], target, fastest=fastest)
+            seconds[rows] = self._as_convolution(
+                plain_s, part.signatures, target, ARRAYS
+            )
+        return np.maximum(seconds, lower_bound(kernels, target))
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return bool(sized(one, target, _SIZES))
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Price one kernel, on a known GPU."""
+        if is_imagined(target):
+            return None
+        window = _window(one.kernel)
+        tiled = _is_tiled(one, window)
+        simt = bool(_without_tensor_cores(one))
+        if tiled:
+            seconds = self._tiled_seconds(one, window, target, FLOATS)
+        else:
+            size = _as_product(one, window, target, FLOATS)
+            if simt:
+                plain_s = simt_second(size, target, grouped=True)
+            else:
+                plain_s = math_second(size, one.math, target)
+            seconds = self._as_convolution(plain_s, one, target, FLOATS)
+        seconds = at_least_bound_of_one(seconds, one, target)
+        if simt:
+            seconds = without_beside_one(seconds, one, target)
+        provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
+        if one.text("phase", "forward") != "forward":
+            shared = max(shared, self.sigma_backward)
+            return Priced(seconds, shared, self.sigma_product, Provenance.ANALYTIC)
+        own = self.sigma_independent if tiled else self.sigma_product
+        return Priced(seconds, shared, own, provenance)
+
+    def _as_convolution(
+        self,
+        seconds: Number,
+        kernels: Signatures[Number],
+        target: Target,
+        maths: Maths[Number],
+    ) -> Number:
+        """Return what the convolution takes that a plain product takes *seconds* of."""
+        start_s = target.device.kernel_floor_s
+        simt = _without_tensor_cores(kernels)
+        slower = maths.where(simt, self._gradient_factors(kernels, maths), 1.0)
+        return start_s + (seconds - start_s) * (slower * self.direct_overhead)
+
+    def _gradient_factors(
+        self, kernels: Signatures[Number], maths: Maths[Number]
+    ) -> Number:
+        forward = kernels.text("phase", "forward") == "forward"
+        return maths.where(forward, 1.0, self.gradient_overhead)
+
+    def _tiled_seconds(
+        self,
+        kernels: Signatures[Number],
+        window: Number,
+        target: Target,
+        maths: Maths[Number],
+    ) -> Number:
+        """Return what the algorithm takes that the launch names, or the fastest."""
+        p = self.parameters or conv_parameters()
+        sizes = _sizes_of(kernels, window, maths)
+        named = kernels.text("algorithm")
+        known = one_of(named, ALGORITHMS)
+        winograd = fits_winograd(kernels) & (named == "")
+        filled = (sizes.c_in % _FILLED == 0) & (sizes.c_out % _FILLED == 0)
+        aligned = maths.where(filled, self.aligned, 1.0)
+        fastest = window * math.inf
+        for name, seconds_of in ALGORITHMS.items():
+            asked = named == name
+            if name == DIRECT:
+                factor = self._gradient_factors(kernels, maths)
+                taken = known == asked  # by name, or where nothing known is named
+            else:
+                factor, taken = aligned, winograd | asked
+            if maths.any(taken):
+                found = seconds_of(sizes, target, p, maths) * factor
+                fastest = maths.where(taken, maths.least(fastest, found), fastest)
+        return target.device.kernel_floor_s + p.start_s + fastest
+
+
+def _is_tiled(kernels: Signatures[Number], window: Number) -> Flags | bool:
+    """Whether each kernel is an ungrouped fp32 convolution with a window."""
+    plain = (window > 1) & (kernels.param("groups", 1.0) <= 1)
+    tiled: Flags | bool = plain & (kernels.math == "fp32") & (kernels.op == "conv2d")
+    return tiled
+
+
+def _without_tensor_cores(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether their cores multiply nothing: by type, or as there is nothing to."""
+    simt: Flags | bool = one_of(kernels.math, SIMT_MODES) | _is_depthwise(kernels)
+    return simt
+
+
+def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether each group of a convolution has one channel of the images."""
+    groups = kernels.param("groups", 1.0)
+    found: Flags | bool = (groups > 1) & (kernels.param("c_in") == groups)
+    return found
+
+
+def _sizes_of(
+    kernels: Signatures[Number], window: Number, maths: Maths[Number]
+) -> Convolutions[Number]:
+    images = maths.most(kernels.param("n", 1.0), 1.0)
+    c_in, c_out = kernels.param("c_in", 1.0), kernels.param("c_out", 1.0)
+    # The pixels follow from the flops, whatever the padding and the stride.
+    pixels = maths.most(kernels.flops / (2 * c_in * c_out * window), 1.0)
+    return Convolutions(images, c_in, c_out, maths.sqrt(pixels / images), window)
+
+
+def _as_product(
+    kernels: Signatures[Number], window: Number, target: Target, maths: Maths[Number]
+) -> Size[Number]:
+    groups = maths.most(kernels.param("groups", 1.0), 1.0)
+    columns = kernels.param("c_out") / groups
+    depth = kernels.param("c_in") / groups * window
+    # The pixels follow from the flops, whatever the padding and the stride.
+    pixels = maths.most(kernels.flops / (2 * groups * columns * depth), 1.0)
+    vector = target.peak("fp32")
+    peak = kernels.peak_flops_per_s(target)
+    peak = maths.where(_is_depthwise(kernels) & (kernels.math != "fp64"), vector, peak)
+    return Size(groups, pixels, columns, depth, kernels.bytes, peak)
+
+
+def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Products:
+    *sizes, moved, peak = _as_product(kernels.signatures, windows, target, ARRAYS)
+    nowhere = np.zeros(len(kernels), dtype=np.bool_)
+    return Products(np.stack(sizes), moved, peak, nowhere, nowhere, grouped=True)
+
+
+def _windows(kernels: KernelTable) -> Floats:
+    """Return how many points each window has; one number is the size of each axis."""
+    side = kernels.param("kernel", 0.0)
+    points = np.where(kernels.op == "conv3d", side**3, side**2)
+    # A record of columns has one number; only kernels made by hand have more.
+    for row in np.flatnonzero(side == 0).tolist():
+        points[row] = _window(kernels.kernels[row])
+    return points
+
+
+def _window(kernel: Kernel) -> float:
+    """Return the same of one kernel."""
+    sizes = kernel.params.get("kernel")
+    if isinstance(sizes, int | float):
+        return float(sizes) ** (3 if kernel.op == "conv3d" else 2)
+    if isinstance(sizes, tuple):
+        return float(math.prod(size for size in sizes if isinstance(size, int)))
+    return 1.0
+
+
+def fits_winograd(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether Winograd's algorithm computes these in fp32: 3x3 windows, one by one."""
+    found: Flags | bool = kernels.param("kernel") == _WINOGRAD_KERNEL
+    for name in ("stride", "dilation", "groups"):
+        found = found & (kernels.param(name, 1.0) == 1)
+    return found
+
+
+def launches_winograd(params: Record) -> bool:
+    """Whether cuDNN launches Winograd's kernels for these sizes in fp32."""
+    moved = (params.get("stride", 1), params.get("dilation", 1))
+    if params.get("kernel") != _WINOGRAD_KERNEL or moved != (1, 1):
+        return False
+    channels = params.get("c_in", 0)
+    wide = isinstance(channels, int | float) and channels >= _WINOGRAD_CHANNELS
+    return wide and params.get("groups", 1) == 1
+
+
+CONV = ConvModel()
+"""The built-in instance."""

@@ -1,0 +1,44 @@
+"""Look-ups of embedding tables, and the updates of their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.costmodels.embedding.bag import EMBEDDING_BAG, LOAD_LATENCY_S
+    from perfc.costmodels.embedding.tiers import (
+        EMBEDDING_TIERS,
+        ROW_CACHE_FILL,
+        UVM,
+        UVM_CACHING,
+        device_bytes,
+    )
+    from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "bag": ("EMBEDDING_BAG", "LOAD_LATENCY_S"),
+            "tiers": (
+                "EMBEDDING_TIERS",
+                "ROW_CACHE_FILL",
+                "UVM",
+                "UVM_CACHING",
+                "device_bytes",
+            ),
+            "update": ("EMBEDDING_UPDATE",),
+        },
+    )
+
+__all__ = [
+    "EMBEDDING_BAG",
+    "EMBEDDING_TIERS",
+    "EMBEDDING_UPDATE",
+    "LOAD_LATENCY_S",
+    "ROW_CACHE_FILL",
+    "UVM",
+    "UVM_CACHING",
+    "device_bytes",
+]

@@ -1,0 +1,171 @@
+"""Embedding bags: rows gathered from tables, by their traffic.
+
+Per table with E rows and N = batch * pooling lookups, uniformly popular:
+
+    U = E (1 - (1 - 1/E)^N)                      rows that are touched at all
+    misses = U + (N - U) (1 - min(1, C / E))     C rows of it stay in L2
+    bytes = 32 ceil(row / 32) misses + indices + offsets + pooled rows
+
+One kernel may look up several tables; one warp serves a bag, table after table,
+so that about `live warps / batch` tables share L2 at a time. Rows come in
+sectors of 32 bytes. (Lin et al., HiPC'22, with the plain formula as the limit of
+a small L2.) Rows of another popularity (`locality/popularity.py`) miss as they do in
+an LRU cache of C rows that is empty when the kernel starts: `locality/row_cache.py`.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
+    NOWHERE,
+    Estimate,
+    KernelTable,
+    Maths,
+    Number,
+    OneSignature,
+    Priced,
+    Signatures,
+    trust,
+)
+from perfc.costmodels.locality import (
+    Each,
+    Lookups,
+    has_tables,
+    listed_tables,
+    lookups_of,
+    lookups_of_one,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.sheets import as_known
+from perfc.costmodels.streaming import L2_SHARE, stream_share
+
+SECTOR_BYTES = 32
+USABLE_L2 = 0.9
+"""Share of L2 that rows may occupy (Lin et al.)."""
+
+INDEX_BYTES = 8
+"""Where the signature does not say `index_bytes`."""
+
+OCCUPANCY = 0.5
+"""Live warps over the most that an SM can hold."""
+
+LOAD_LATENCY_S = 0.45e-6
+"""One load from device memory; a bag waits for offset, index and rows in turn.
+
+Near what loaded GPUs of these years take; small lookups on V100 agree."""
+
+LOADS_IN_FLIGHT = 4.0
+"""Row loads that a warp has under way at once (the kernels unroll by four)."""
+
+START_S = 0.5e-6
+
+
+@attrs.frozen
+class EmbeddingBagModel:
+    """Traffic of the lookups, with L2 capture and a ramp for few bags."""
+
+    name: str = "embedding-bag"
+    priority: int = 60
+    ops: frozenset[str] = frozenset({"embedding_bag"})
+    sigma_shared: float = 0.12
+    sigma_independent: float = 0.2
+    """Both guessed: 6 lookup kernels of V100 scatter by 0.1 to 0.3 and are too few."""
+    sigma_skewed: float = 0.3
+    """Independent, where popularity is not uniform: guessed; none is measured."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim forward lookups that say what they look up."""
+        listed = kernels.once(listed_tables)
+        return listed.forward & listed.usable
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        count = len(kernels)
+        seconds, own = self._priced(
+            kernels.signatures, lookups_of(kernels), target, ARRAYS
+        )
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        return Estimate(
+            seconds,
+            np.full(count, sigma_shared),
+            own,
+            [self.name] * count,
+            [provenance] * count,
+        )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        forward = one.kernel.params.get("phase", "forward") == "forward"
+        return forward and has_tables(one.kernel)
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        lookups = one.once(lookups_of_one)
+        seconds, own = self._priced(one, lookups, target, FLOATS)
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        return Priced(seconds, sigma_shared, own, provenance)
+
+    def _priced(
+        self,
+        kernels: Signatures[Number],
+        lookups: Lookups[Each, Number],
+        target: Target,
+        maths: Maths[Number],
+    ) -> tuple[Number, Number]:
+        """Return seconds, and how uncertain each kernel is on its own."""
+        busy_s = _busy_seconds(kernels, lookups, target, maths)
+        some = lookups.per_kernel(lookups.uneven) > 0
+        own = maths.where(some, self.sigma_skewed, self.sigma_independent)
+        return target.device.kernel_floor_s + START_S + busy_s, own
+
+
+def _busy_seconds(
+    kernels: Signatures[Number],
+    lookups: Lookups[Each, Number],
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    device, each, tables = target.device, lookups.maths, lookups.tables
+    batch = lookups.batch
+    live_bags = _live_bags(target)
+    # More bags than that at a time would only crowd L2.
+    usual_bags = _live_bags(as_known(target))
+
+    sector_bytes = each.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
+    at_once = lookups.spread(maths.least(maths.ceil(usual_bags / batch), tables))
+    held = USABLE_L2 * device.l2.capacity_bytes / (at_once * sector_bytes)
+    misses = lookups.misses(held)
+
+    index_bytes = kernels.param("index_bytes", INDEX_BYTES)
+    weight_bytes = 4.0 * maths.flag(kernels.given("weighted"))
+    looked_up = lookups.per_kernel(lookups.count)
+    streamed = (
+        looked_up * (index_bytes + weight_bytes)
+        + tables * (batch + 1) * index_bytes
+        + kernels.bytes_written
+    )
+    gathered = lookups.per_kernel(misses * sector_bytes)
+    from_l2 = lookups.per_kernel(lookups.count * sector_bytes) + streamed
+    memory_rate = device.memory.bytes_per_s * stream_share(target)
+    l2_rate = device.l2.bytes_per_s * L2_SHARE
+    waits = 3 + looked_up / (batch * maths.most(tables, 1.0)) / LOADS_IN_FLIGHT
+    rounds = maths.most(batch * tables / live_bags, 1.0)
+    chained_s = rounds * waits * LOAD_LATENCY_S
+    moved_s = maths.most((gathered + streamed) / memory_rate, from_l2 / l2_rate)
+    return maths.most(moved_s, chained_s)
+
+
+def _live_bags(target: Target) -> float:
+    """Return how many bags, a warp each, a GPU works on at a time."""
+    device = target.device
+    warps = device.sm_count * device.max_threads_per_sm / device.warp_size
+    return warps * OCCUPANCY
+
+
+EMBEDDING_BAG = EmbeddingBagModel()
+"""The built-in instance."""

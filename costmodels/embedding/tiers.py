@@ -1,0 +1,194 @@
+"""Embedding tables in host memory: rows that are read over the host link.
+
+`tier = "uvm"`: the table lies in host memory that kernels address (unified virtual
+memory). Each row that misses L2 crosses the link as it is read (zero copy), and an
+updated one twice. So do the optimizer's states of its elements, which are in no cache.
+
+`tier = "uvm-caching"`: `cache` of the rows are held in device memory. Before a look-up
+the rows of its batch that are not there are brought in, and those that they push out
+are written back, changed or not (`row_cache_fill`): `batch_fill` of
+`locality/row_cache.py` says how many. Rows that find no place cross the link when they
+are read.
+
+These are FBGEMM's `fused_uvm` and `fused_uvm_caching`. A kernel takes as long as the
+link, or as its work in device memory, whichever is more.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S
+from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
+from perfc.costmodels.kernels import (
+    NOWHERE,
+    Estimate,
+    Flags,
+    KernelTable,
+    OneSignature,
+    Priced,
+    trust,
+    uniform_estimate,
+)
+from perfc.costmodels.locality import (
+    batch_fill,
+    cold_misses,
+    has_tables,
+    listed_tables,
+    popularity_of,
+    row_bytes_of,
+    row_curve,
+)
+from perfc.costmodels.machine import Target
+from perfc.ir import OPTIMIZER_STATES, Kernel, Record
+
+UVM, UVM_CACHING = "uvm", "uvm-caching"
+"""Tiers of tables besides device memory, which has no name."""
+
+ROW_CACHE_FILL = "row_cache_fill"
+"""The kernel that brings rows into the cache, and others back."""
+
+ZERO_COPY_SHARE = 0.8
+"""Share of the rate of large copies that rows reach, one by one. Assumed."""
+
+USABLE_L2 = 0.9
+
+
+@attrs.frozen
+class EmbeddingTiersModel:
+    """The host link, where a table is not in device memory."""
+
+    name: str = "embedding-tiers"
+    priority: int = 62
+    ops: frozenset[str] = frozenset({"embedding_bag", ROW_CACHE_FILL})
+    sigma_shared: float = 0.4
+    sigma_independent: float = 0.4
+    """Both guessed. Of TorchRec's benchmark, with nothing fitted to it, later epochs
+    are 2.8 times too slow with a cache and 1.2 times without one; means over all epochs
+    1.1 times too slow and 6.3 times too fast, as the first touches pages for the first
+    time (`benchmarks/ebc_tiers.py`)."""
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim what reads tables in host memory."""
+        listed = kernels.once(listed_tables)
+        found: Flags = listed.tiered | (kernels.op == ROW_CACHE_FILL)
+        return found & listed.usable
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        signatures = [OneSignature(kernel) for kernel in kernels.kernels]
+        seconds = [self.estimate_one(one, target).seconds for one in signatures]
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        return uniform_estimate(
+            np.array(seconds, dtype=np.float64),
+            model=self.name,
+            provenance=provenance,
+            sigma_shared=sigma_shared,
+            sigma_independent=self.sigma_independent,
+        )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return _is_tiered(one.kernel)
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel."""
+        provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        linked_s = target.device.kernel_floor_s + START_S + _link_seconds(one, target)
+        local_s = 0.0
+        if one.op != ROW_CACHE_FILL:
+            forward = one.kernel.params.get("phase", "forward") == "forward"
+            local = EMBEDDING_BAG if forward else EMBEDDING_UPDATE
+            local_s = local.estimate_one(one, target).seconds
+        seconds = max(linked_s, local_s)
+        return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
+
+
+def _is_tiered(kernel: Kernel) -> bool:
+    if kernel.op == ROW_CACHE_FILL:
+        return has_tables(kernel)
+    for table in kernel.params.records("tables"):  # a loop: quicker than `any`
+        if table.reader("tier"):
+            return has_tables(kernel)
+    return False
+
+
+def _link_seconds(one: OneSignature, target: Target) -> float:
+    """Return how long rows of all tables take over the host link, there and back."""
+    kernel, link = one.kernel, target.host_link
+    forward = kernel.params.get("phase", "forward") == "forward"
+    read = written = 0.0
+    for table in kernel.params.records("tables"):
+        if not table.get("tier"):
+            continue
+        size = row_bytes_of(kernel, table)
+        fetched, straight = host_rows(kernel, table, target)
+        if one.op == ROW_CACHE_FILL:
+            read, written = read + fetched * size, written + fetched * size
+        else:
+            read = read + straight * size
+            written = written if forward else written + straight * size
+            states = 0.0 if forward else _state_bytes(kernel, table)
+            read, written = read + states, written + states
+    return (
+        read / link.h2d_bytes_per_s + written / link.d2h_bytes_per_s
+    ) / ZERO_COPY_SHARE
+
+
+def _state_bytes(kernel: Kernel, table: Record) -> float:
+    """Return what an update reads of the states of the rows that it touches.
+
+    Those of single elements, fp32, lie beside the table, never in a cache.
+    """
+    states = OPTIMIZER_STATES.get(str(kernel.params.get("optimizer") or ""), ())
+    rows, pooling = max(table.integer("rows"), 1), float(str(table["pooling"]))
+    curve = row_curve(popularity_of(kernel, table), rows, pooling)
+    touched = curve.touched(kernel.params.integer("batch") * pooling)
+    return touched * table.integer("dim") * 4.0 * states.count("element")
+
+
+def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, float]:
+    """Return how many rows a batch brings into a table's cache, and reads past it.
+
+    Args:
+        kernel: The look-up, or the update.
+        table: One of its tables, with a tier.
+        target: Where it runs.
+
+    """
+    rows = max(table.integer("rows"), 1)
+    pooling = float(str(table["pooling"]))
+    lookups = kernel.params.integer("batch") * pooling
+    popularity = popularity_of(kernel, table)
+    curve = row_curve(popularity, rows, pooling)
+    if table.get("tier") == UVM_CACHING:
+        cached = math.floor(rows * float(str(table.get("cache", 0.0))))
+        filled = batch_fill(curve, cached, lookups)
+        return filled.fetched - min(filled.straight, filled.fetched), filled.straight
+    if kernel.params.get("phase", "forward") != "forward":
+        return 0.0, curve.touched(lookups)  # sorted: each row once
+    held = USABLE_L2 * target.device.l2.capacity_bytes / row_bytes_of(kernel, table)
+    return 0.0, cold_misses(popularity, rows, held, lookups, pooling)
+
+
+def device_bytes(table: Record, nbytes: int) -> int:
+    """Return what a table of so many bytes takes of device memory in its tier.
+
+    A cache needs beside its rows 4 bytes for each row of the table and 16 for each that
+    it holds (TorchRec's planner, BSD-3).
+    """
+    tier = table.get("tier")
+    if tier == UVM:
+        return 0
+    if tier != UVM_CACHING:
+        return nbytes
+    share, rows = float(str(table.get("cache", 0.0))), table.integer("rows")
+    return math.ceil(nbytes * share + rows * (4 + 16 * share))
+
+
+EMBEDDING_TIERS = EmbeddingTiersModel()
+"""The built-in instance."""

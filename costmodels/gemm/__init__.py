@@ -1,0 +1,104 @@
+"""Matrix products: tiles, the machine they run on, what rows say besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.costmodels.gemm.companion_kernels import (
+        BESIDE,
+        without_beside,
+        without_beside_one,
+    )
+    from perfc.costmodels.gemm.gemm import (
+        GEMM,
+        math_second,
+        math_seconds,
+        products_of,
+        sized,
+    )
+    from perfc.costmodels.gemm.machine import Size
+    from perfc.costmodels.gemm.parameters import (
+        SIMT_MODES,
+        GemmParameters,
+        simt_parameters,
+        tensor_parameters,
+    )
+    from perfc.costmodels.gemm.products import (
+        Products,
+        simt_second,
+        simt_seconds,
+        tensor_seconds,
+    )
+    from perfc.costmodels.gemm.residual import (
+        BEYOND,
+        LONGER,
+        REACH,
+        RESIDUAL_FILE,
+        Known,
+        beyond_rows,
+        features_of,
+        has_network,
+        is_beyond,
+        ranged,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "companion_kernels": ("BESIDE", "without_beside", "without_beside_one"),
+            "gemm": ("GEMM", "math_second", "math_seconds", "products_of", "sized"),
+            "machine": ("Size",),
+            "parameters": (
+                "GemmParameters",
+                "SIMT_MODES",
+                "simt_parameters",
+                "tensor_parameters",
+            ),
+            "products": ("Products", "simt_second", "simt_seconds", "tensor_seconds"),
+            "residual": (
+                "BEYOND",
+                "Known",
+                "LONGER",
+                "REACH",
+                "RESIDUAL_FILE",
+                "beyond_rows",
+                "features_of",
+                "has_network",
+                "is_beyond",
+                "ranged",
+            ),
+        },
+    )
+
+__all__ = [
+    "BESIDE",
+    "BEYOND",
+    "GEMM",
+    "LONGER",
+    "REACH",
+    "RESIDUAL_FILE",
+    "SIMT_MODES",
+    "GemmParameters",
+    "Known",
+    "Products",
+    "Size",
+    "beyond_rows",
+    "features_of",
+    "has_network",
+    "is_beyond",
+    "math_second",
+    "math_seconds",
+    "products_of",
+    "ranged",
+    "simt_parameters",
+    "simt_second",
+    "simt_seconds",
+    "sized",
+    "tensor_parameters",
+    "tensor_seconds",
+    "without_beside",
+    "without_beside_one",
+]

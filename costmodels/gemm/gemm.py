@@ -1,0 +1,286 @@
+"""Matrix products: the model of `products`, for SIMT and tensor cores.
+
+Where products of a GPU were measured in thousands, `gemm_residual` corrects the model.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.gemm.companion_kernels import without_beside, without_beside_one
+from perfc.costmodels.gemm.layouts import across, is_across
+from perfc.costmodels.gemm.machine import Size
+from perfc.costmodels.gemm.parameters import (
+    BATCHED_FITTED_ON,
+    SIMT_FITTED_ON,
+    SIMT_MODES,
+    TENSOR_FITTED_ON,
+    GemmParameters,
+    simt_parameters,
+    tensor_parameters,
+)
+from perfc.costmodels.gemm.products import (
+    Products,
+    simt_second,
+    simt_seconds,
+    tensor_second,
+    tensor_seconds,
+)
+from perfc.costmodels.gemm.residual import (
+    SIGMA_INDEPENDENT,
+    SIGMA_SHARED,
+    known_products,
+    type_of,
+)
+from perfc.costmodels.kernels import (
+    Estimate,
+    Flags,
+    Floats,
+    Indices,
+    KernelTable,
+    Number,
+    OneSignature,
+    Priced,
+    Provenance,
+    Signatures,
+    one_of,
+    trust,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.sheets import imagined, is_imagined
+
+_TRANSPOSED = ("nt", "tn")
+"""Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
+
+
+@attrs.frozen
+class GemmModel:
+    """Best tile and split of a small menu, in waves over the SMs."""
+
+    name: str = "gemm"
+    priority: int = 50
+    ops: frozenset[str] = frozenset({"gemm"})
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim products with sizes, in any math mode that the target has."""
+        return np.asarray(
+            sized(kernels.signatures, target, ("m", "n", "k")), dtype=np.bool_
+        )
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        return imagined(self._known, _fastest, kernels, target)
+
+    def _known(self, kernels: KernelTable, target: Target) -> Estimate:
+        simt = uses_simt(kernels)
+        products = products_of(kernels, target)
+        seconds = math_seconds(products, simt, target)
+        known = _correct(seconds, products, kernels, target)
+        trusts = target.once(_trusts)
+        batched = products.sizes[0] > 1
+        # Of `_Trusts`: the first that holds; single products else.
+        at: Indices = np.select([known, ~simt, batched], [0, 1, 2], 3)
+        numbers: list[int] = at.tolist()
+        return Estimate(
+            without_beside(seconds, kernels, target),
+            np.array([each.shared for each in trusts])[at],
+            np.array([each.own for each in trusts])[at],
+            [self.name] * len(kernels),
+            [trusts[number].provenance for number in numbers],
+        )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Claim it, or leave it to a table to say."""
+        return True
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Price a kernel whose sizes are plain numbers, on a known GPU."""
+        if is_imagined(target):
+            return None
+        size = _size_of(one, target)
+        if size is None:
+            return None
+        transposed = one.kernel.params.get("layout") in _TRANSPOSED
+        seconds = math_second(
+            size,
+            one.math,
+            target,
+            transposed=transposed,
+            across=(size.m == 1 or size.n == 1) and is_across(one.kernel),
+        )
+        trusts = target.once(_trusts)
+        found = trusts.tensor
+        if one.math in SIMT_MODES:
+            found = trusts.batched if size.batch > 1 else trusts.single
+        seconds, measured = _corrected_one(
+            seconds, size, one, target, transposed=transposed
+        )
+        if measured:
+            found = trusts.corrected
+        seconds = without_beside_one(seconds, one, target)
+        return Priced(seconds, found.shared, found.own, found.provenance)
+
+
+def _fastest(kernels: KernelTable, target: Target) -> Floats:
+    products, simt = products_of(kernels, target), uses_simt(kernels)
+    return math_seconds(products, simt, target, fastest=True)
+
+
+def _correct(
+    seconds: Floats, products: Products, kernels: KernelTable, target: Target
+) -> Flags:
+    """Correct *seconds* in place by what is known of the GPU that was measured.
+
+    Return which rows were measured alike. Of a GPU that is imagined, or of the same
+    chip, the model says how it differs.
+    """
+    measured = np.zeros(len(seconds), dtype=np.bool_)
+    told, (kinds, at) = target.once(known_products), kernels.kinds
+    for number, (_, dtype, mode) in enumerate(kinds):
+        known = told.get(type_of(dtype, mode))
+        rows = np.flatnonzero(at == number)
+        if known is None or not len(rows) or mode not in known.gpu.device.flops_per_s:
+            continue
+        part = products if len(kinds) == 1 else products.part(rows)
+        modelled_s = seconds[rows]
+        if known.gpu is not target:
+            peak_flops_per_s = known.gpu.device.flops_per_s[mode]
+            part = attrs.evolve(part, peak=np.full(len(part), peak_flops_per_s))
+            simt = np.full(len(part), mode in SIMT_MODES)
+            modelled_s = math_seconds(part, simt, known.gpu)
+        measured[known.correct(seconds, part, rows, modelled_s)] = True
+    return measured
+
+
+def _corrected_one(
+    seconds: float,
+    size: Size[float],
+    one: OneSignature,
+    target: Target,
+    *,
+    transposed: bool,
+) -> tuple[float, bool]:
+    """Return the same of one product, and whether such were measured."""
+    known = target.once(known_products).get(type_of(one.kernel.dtype, one.math))
+    if known is None or one.math not in known.gpu.device.flops_per_s:
+        return seconds, False
+    modelled_s = seconds
+    if known.gpu is not target:
+        size = size._replace(peak=known.gpu.device.flops_per_s[one.math])
+        single = (size.m == 1 or size.n == 1) and is_across(one.kernel)
+        modelled_s = math_second(
+            size, one.math, known.gpu, transposed=transposed, across=single
+        )
+    factor, measured = known.factor(modelled_s, size, transposed=transposed)
+    return seconds * factor, measured
+
+
+def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
+    """Return the product that a kernel computes; None: not claimed, or no numbers."""
+    peak = target.device.flops_per_s.get(one.math, 0.0)
+    param = one.param
+    b, m, n, k = param("b", 1.0), param("m"), param("n"), param("k")
+    if not (b and m and n and k and peak and one.bytes):
+        return None
+    return Size(b, m, n, k, one.bytes, peak)
+
+
+class _Trust(NamedTuple):
+    """Where a price comes from, and how uncertain it is."""
+
+    provenance: Provenance
+    shared: float
+    own: float
+
+
+class _Trusts(NamedTuple):
+    """The same of each kind of product on a GPU."""
+
+    corrected: _Trust
+    """Where products of that GPU, type and size were measured in thousands."""
+    tensor: _Trust
+    batched: _Trust
+    """Without tensor cores, as are single ones."""
+    single: _Trust
+
+
+def _trusts(target: Target) -> _Trusts:
+    simt, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
+
+    def of(p: GemmParameters, fitted_on: frozenset[str]) -> _Trust:
+        return _Trust(*trust(p.sigma_shared, fitted_on, target), p.sigma_independent)
+
+    return _Trusts(
+        _Trust(Provenance.FITTED, SIGMA_SHARED, SIGMA_INDEPENDENT),
+        of(tensor, TENSOR_FITTED_ON),
+        of(simt, BATCHED_FITTED_ON),
+        of(simt, SIMT_FITTED_ON),
+    )
+
+
+def sized(
+    kernels: Signatures[Number], target: Target, names: tuple[str, ...]
+) -> Flags | bool:
+    """Whether each kernel gives its sizes, in a math mode that the target has."""
+    found = kernels.runs_on(target)
+    for name in names:
+        found = found & kernels.given(name)
+    return found
+
+
+def products_of(kernels: KernelTable, target: Target) -> Products:
+    """Return the sizes of the products that the kernels compute."""
+    sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
+    return Products(
+        np.stack(sizes),
+        kernels.bytes,
+        kernels.peak_flops_per_s(target),
+        one_of(kernels.text("layout"), _TRANSPOSED),
+        across(kernels),
+    )
+
+
+def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
+    """Whether each kernel computes without tensor cores."""
+    kinds, at = kernels.kinds
+    return np.array([math in SIMT_MODES for _, _, math in kinds], dtype=np.bool_)[at]
+
+
+def math_seconds(
+    products: Products,
+    simt: NDArray[np.bool_],
+    target: Target,
+    *,
+    fastest: bool = False,
+) -> Floats:
+    """Return the duration of each product, with the parameters of its math mode."""
+    vector, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
+    if simt.all():
+        return simt_seconds(products, target, vector, fastest=fastest)
+    seconds = tensor_seconds(products, target, tensor, fastest=fastest)
+    if simt.any():
+        part = products.part(simt)
+        seconds[simt] = simt_seconds(part, target, vector, fastest=fastest)
+    return seconds
+
+
+def math_second(
+    size: Size[float],
+    math: str,
+    target: Target,
+    *,
+    transposed: bool = False,
+    across: bool = False,
+) -> float:
+    """Return the duration of one product; as `math_seconds`."""
+    if math in SIMT_MODES:
+        return simt_second(size, target, transposed=transposed, across=across)
+    return tensor_second(size, target)
+
+
+GEMM = GemmModel()
+"""The built-in instance."""

@@ -1,0 +1,81 @@
+"""Parameters of matrix products: what the sheets of targets do not say."""
+
+from __future__ import annotations
+
+import functools
+
+import attrs
+
+from perfc.costmodels.fitted_files import fitted
+
+SIMT_MODES = frozenset({"fp64", "fp32", "fp16_vector", "bf16_vector"})
+"""Math modes without tensor cores."""
+
+SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0"})
+"""Compute capabilities of the GPUs that the SIMT parameters are fitted on."""
+
+BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
+"""The same of batched products: Pascal's others run Maxwell's kernels, and are left out
+(`benchmarks/training/product_fit.py`)."""
+
+TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
+"""The same of tensor cores."""
+
+_ALL = "all"
+
+
+@attrs.frozen(kw_only=True)
+class GemmParameters:
+    """What the sheets do not say; times that a kernel needs for itself in cycles."""
+
+    tile_efficiency: float
+    """Share of the peak that an endless product reaches with 128 x 256 tiles."""
+    tile_half: float
+    """Tile intensity, m n / (m + n), at which half as much is reached as without
+    loads."""
+    full_outputs: float
+    """Outputs of the tiles that an SM needs for its full rate."""
+    fill_cycles: float
+    """Start and end of `full_outputs` of tiles."""
+    epilogue: float
+    """Share of the time to write them that nothing hides."""
+    memory_efficiency: float
+    """Share of the sheet's memory rate."""
+    rereads: float
+    """How often small L2s lose the rows of a batched product's first operand."""
+    l2_efficiency: float
+    """Share of the sheet's L2 rate."""
+    streams_per_sm: float
+    """Tiles per SM from which on the memory rate is reached."""
+    start_cycles: float
+    """Added to the target's kernel floor."""
+    split_cycles: float
+    """The second kernel of a split, or its last block's work."""
+    k_step: float
+    """Depth of one step of the main loop."""
+    overlap: float
+    """Norm by which computing, memory and loads overlap; the higher the better."""
+    power_exponent: float
+    """How the rate falls where the board's power does not suffice; 0: not."""
+    short_power: float
+    """Share of that exponent for short products."""
+    sigma_shared: float
+    """Of the logarithm, on GPUs of the same architecture."""
+    sigma_independent: float
+    """Scatter within a GPU on held-out rows."""
+
+
+@functools.cache
+def simt_parameters() -> GemmParameters:
+    """Return the parameters without tensor cores, shared by all GPUs."""
+    return GemmParameters(**fitted("gemm")["simt"])
+
+
+@functools.cache
+def tensor_parameters(architecture: str) -> GemmParameters:
+    """Return the parameters on tensor cores of an architecture.
+
+    One that was not measured has those that fit all measured ones together.
+    """
+    known = fitted("gemm")["tensor"]
+    return GemmParameters(**known.get(architecture, known[_ALL]))

@@ -1,0 +1,274 @@
+"""Matrix products: tiles, waves, split-K, and the bytes they move.
+
+A library picks one kernel of a small menu; the model takes the menu's best:
+
+    t = floor + start + min over tiles, split or not, of |(c, m, l)| + cost of the split
+    c = rounds * (2 tile_m tile_n k_split / (rate of an SM * e(tile)) + fill)
+    m = bytes / (memory rate * share), or L2's for what L2 still holds
+    l = bytes that the tiles load / (L2 rate * share)
+
+`|.|` is a norm: the longest, and a little of the others. The tiles of one SM run
+side by side: `rounds` counts full SMs, and an SM that is partly full runs at part of
+its rate. A split cuts the summed dimension into as many parts as fill the SMs. `e`
+grows with the flops that a tile does per byte it loads. A large product slows down with
+time where the board's power does not suffice. Everything else comes from the target's
+sheet; parameters are in `fitted/gemm.toml`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.gemm.kernels import best_of_many, best_of_one, fastest_of_many
+from perfc.costmodels.gemm.machine import Machine, Size
+from perfc.costmodels.gemm.parameters import (
+    GemmParameters,
+    simt_parameters,
+    tensor_parameters,
+)
+from perfc.costmodels.gemm.tiles import (
+    BATCHED_TILES,
+    FULL_ROUNDS,
+    FULL_TILE,
+    FULL_TILES,
+    SIMT_TILES,
+    TRANSPOSED_TILES,
+    Tiles,
+    simt_menu,
+    tensor_menu,
+)
+from perfc.costmodels.kernels import Flags, Floats, Number
+from perfc.costmodels.machine import Target
+
+CHUNK = 1024
+"""Rows priced at a time: arrays of candidates then stay in a CPU's cache. Four times as
+many take a fourth longer."""
+
+NATURAL_WATTS_PER_TFLOPS: Mapping[str, float] = MappingProxyType(
+    {
+        "Pascal": 18.0,
+        "Volta": 18.0,
+        "Turing": 18.0,
+        "Ampere": 11.0,
+        "Ada Lovelace": 6.9,
+        "Hopper": 6.9,
+        "Blackwell": 6.9,
+    }
+)
+"""Power that fp32 FMAs at the boost clock need, by process (16/12, 7, 5/4 nm).
+
+A board that allows less, as T4 or L4, clocks down under large products.
+"""
+
+TYPICAL_BASE_SHARE = 0.75
+"""Of the boost clock that is guaranteed, where the maker publishes no base clock."""
+
+
+@attrs.frozen(eq=False)
+class Products:
+    """Sizes of matrix products C[b,m,n] = A[b,m,k] B[b,k,n], one per row.
+
+    Attributes:
+        sizes: Rows b, m, n, k; shape (4, products).
+        bytes: Bytes that must move.
+        peak: FLOP/s.
+        transposed: Whether one operand is stored transposed.
+        across: Whether a matrix is summed across its lines, times a vector.
+        grouped: Whether those of more than one matrix are groups of convolutions, which
+            have no kernels of their own as the batches of cuBLAS have.
+
+    """
+
+    sizes: Floats
+    bytes: Floats
+    peak: Floats
+    transposed: NDArray[np.bool_]
+    across: NDArray[np.bool_]
+    grouped: bool = False
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    @property
+    def size(self) -> Size[Floats]:
+        """What the formulas read."""
+        b, m, n, k = self.sizes
+        return Size(b, m, n, k, self.bytes, self.peak)
+
+    def part(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Products:
+        """Return some of the products."""
+        return Products(
+            self.sizes[:, rows],
+            self.bytes[rows],
+            self.peak[rows],
+            self.transposed[rows],
+            self.across[rows],
+            self.grouped,
+        )
+
+
+class _Kind(NamedTuple):
+    """What decides which kernels a library has without tensor cores."""
+
+    batched: bool = False
+    transposed: bool = False
+    fills: bool = False
+
+
+_KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=3)))
+
+
+def simt_seconds(
+    products: Products, target: Target, p: GemmParameters, *, fastest: bool = False
+) -> Floats:
+    """Return the duration of products without tensor cores, in seconds.
+
+    A product with a vector is a kernel of its own, which reads the matrix once; a sum
+    across the matrix's lines is one of parts, which a second kernel adds up. *fastest*
+    asks for the kernel that takes least (`fastest_of_many`).
+    """
+    seconds = np.empty(len(products))
+    kinds = np.stack(
+        [
+            (products.sizes[0] > 1) & (not products.grouped),
+            products.transposed,
+            _fills(products.size, target),
+        ]
+    )
+    for kind in _KINDS:
+        rows = (kinds == np.array([kind]).T).all(axis=0)
+        if not rows.any():
+            continue
+        part = products if rows.all() else products.part(rows)
+        tiles = _simt_tiles(target, kind)
+        machine = _simt_machine(target, p, tiles, fastest=fastest)
+        seconds[rows] = _seconds(part, machine, splits=not kind.batched)
+    vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
+    if vectors.any():
+        machine = _simt_machine(target, p, SIMT_TILES)
+        streamed_s = machine.moved_seconds(products.size) + machine.start_s
+        seconds[vectors] = np.minimum(seconds, streamed_s)[vectors]
+        in_parts = streamed_s + machine.split_s
+        seconds[products.across] = in_parts[products.across]
+    return seconds
+
+
+def tensor_seconds(
+    products: Products, target: Target, p: GemmParameters, *, fastest: bool = False
+) -> Floats:
+    """Return the duration of products on tensor cores, in seconds."""
+    return _seconds(products, _tensor_machine(target, p, fastest=fastest), splits=True)
+
+
+def simt_second(
+    size: Size[float],
+    target: Target,
+    *,
+    transposed: bool = False,
+    across: bool = False,
+    grouped: bool = False,
+) -> float:
+    """Return what `simt_seconds` says of one product with the shipped parameters."""
+    kind = _Kind(size.batch > 1 and not grouped, transposed, bool(_fills(size, target)))
+    seconds = best_of_one(size, target.once(_SIMT[kind]), splits=not kind.batched)
+    if size.m == 1 or size.n == 1:
+        machine = target.once(_SIMT[_Kind()])
+        streamed_s = machine.moved_seconds(size) + machine.start_s
+        seconds = min(seconds, streamed_s)
+        if across:
+            seconds = streamed_s + machine.split_s
+    return seconds
+
+
+def tensor_second(size: Size[float], target: Target) -> float:
+    """Return what `tensor_seconds` says of one product with the shipped parameters."""
+    return best_of_one(size, target.once(_shipped_tensor_machine), splits=True)
+
+
+def _fills(size: Size[Number], target: Target) -> Flags | bool:
+    """Whether a batch has many tiles for each SM, so that it has kernels of its own."""
+    rows, columns = -(-size.m // FULL_TILE), -(-size.n // FULL_TILE)
+    return size.batch * rows * columns > FULL_ROUNDS * target.device.sm_count
+
+
+def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
+    """Return the tiles of the kernels for one kind of products."""
+    architecture = target.device.architecture
+    if not kind.batched:
+        own = TRANSPOSED_TILES.get(architecture, SIMT_TILES)
+        return own if kind.transposed else SIMT_TILES
+    # Of transposed batches there are no rows; traces of V100 have small kernels.
+    if kind.transposed and architecture in {"Volta", "Turing"}:
+        return SIMT_TILES
+    own = BATCHED_TILES.get(architecture, SIMT_TILES)
+    return FULL_TILES.get(architecture, own) if kind.fills else own
+
+
+def _simt_machine(
+    target: Target, p: GemmParameters, tiles: Tiles, *, fastest: bool = False
+) -> Machine:
+    power = _fma_power(target) ** p.power_exponent
+    short = power**p.short_power
+    menu = simt_menu(tiles)
+    return Machine(target, p, menu, 1.0, short, power / short, fastest)
+
+
+def _shipped_simt_machine(target: Target, kind: _Kind) -> Machine:
+    return _simt_machine(target, simt_parameters(), _simt_tiles(target, kind))
+
+
+_SIMT = {kind: functools.partial(_shipped_simt_machine, kind=kind) for kind in _KINDS}
+"""What makes the machine of each kind of products."""
+
+
+def _tensor_machine(
+    target: Target, p: GemmParameters, *, fastest: bool = False
+) -> Machine:
+    device = target.device
+    if fastest:  # a faster clock by hand computes no less at the same power
+        p = attrs.evolve(p, power_exponent=min(p.power_exponent, 1.0))
+    boost = device.sm_clock_hz / device.tensor_clock_hz
+    power = _base_share(target) ** p.power_exponent
+    short = power**p.short_power
+    late = min(power, short * device.tensor_clock_hz / device.sm_clock_hz)
+    menu = tensor_menu(device.compute_capability)
+    return Machine(target, p, menu, boost, short, late / short, fastest)
+
+
+def _shipped_tensor_machine(target: Target) -> Machine:
+    return _tensor_machine(target, tensor_parameters(target.device.architecture))
+
+
+def _seconds(products: Products, machine: Machine, *, splits: bool) -> Floats:
+    """Return the seconds of each product, so many at a time."""
+    chosen = fastest_of_many if machine.fastest else best_of_many
+    parts = [
+        chosen(products.part(slice(at, at + CHUNK)).size, machine, splits=splits)
+        for at in range(0, len(products), CHUNK)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+
+def _fma_power(target: Target) -> float:
+    """Return the share of the power of fp32 FMAs that the board allows."""
+    natural = NATURAL_WATTS_PER_TFLOPS.get(target.device.architecture)
+    if natural is None:
+        return 1.0
+    full_watts = natural * target.device.flops_per_s["fp32"] * 1e-12
+    return float(min(1.0, target.watts / full_watts))
+
+
+def _base_share(target: Target) -> float:
+    """Return the base clock over the boost clock: what the board's power sustains."""
+    device = target.device
+    if device.base_clock_hz is None:
+        return TYPICAL_BASE_SHARE
+    return min(1.0, device.base_clock_hz / device.sm_clock_hz)

@@ -1,0 +1,314 @@
+"""What measured products of one GPU say beyond the model of `products`.
+
+A library's choice of kernel for each size is no formula. Where thousands of products of
+a GPU were measured, a small network says by which factor they differ from the model:
+two layers of tanh over the sizes, what the model says of them, and how well they fill
+tiles and waves. It is used for that GPU and others of its chip (as many SMs of the same
+compute capability), that type, and sizes up to some times those measured: on other
+chips such corrections made things worse.
+
+Weights are in `fitted/gemm_residual.npz`, written by `benchmarks/fit.py --what
+products` from aiconfigurator's rows (Apache-2.0; CUDA graphs; bf16: sglang 0.5.10,
+others: the libraries that its tables name) and from NeuSight's (MIT; fp32; event pairs
+whose kernel the host's call does not hide; torch 2.1), 2026-11. All rows of them: how
+far off it is on sizes that it has not seen, networks say that lack those
+(`benchmarks/training/cross_fit.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from operator import le
+from typing import Any
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.fitted_files import (
+    FITTED_FOLDER,
+    Network,
+    Weights,
+    network_of,
+    networks,
+)
+from perfc.costmodels.gemm.machine import Size, mean_width
+from perfc.costmodels.gemm.products import Products
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
+    Flags,
+    Floats,
+    Indices,
+    KernelTable,
+    Maths,
+    Number,
+    OneSignature,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.sheets import load_target, nominal
+
+RESIDUAL_FILE = FITTED_FOLDER / "gemm_residual.npz"
+"""Weights by target, type of the rows and layer."""
+
+SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1
+"""Of products that are corrected: on held-out (n, k) of A100, H100 and L40S."""
+
+SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
+"""Types that were not measured, and the type that takes the same kernels."""
+
+REACH = 8.0
+"""How much larger than measured a size may be.
+
+The network has seen what the rows say of such sizes, if not their times: with the
+largest left out (m of 2,048 and more, n and k of 8,192, sides of batched products of
+512, batches of 128) it is nearer than the model alone (`benchmarks/beyond.py`)."""
+
+LONGER = 64.0
+"""The same of the model's time."""
+
+BEYOND = 1.4
+"""How much farther off products of sizes beyond the measured ones are than those.
+
+A round number among what `benchmarks/beyond.py` finds beside any tenth of the rows: 1.1
+to 1.7 times on H100 and V100.
+"""
+
+_SIZES = ("b", "m", "n", "k")
+
+_AT_ONCE = 1024
+"""Rows corrected at a time: their features then stay in a CPU's cache."""
+
+
+@attrs.frozen(eq=False)
+class Known:
+    """What rows of a GPU say of products of one type.
+
+    Attributes:
+        gpu: The GPU that was measured, as the model prices it.
+        network: What its rows say.
+        own: Whether it is the one asked for, if perhaps of other clocks or memory.
+
+    """
+
+    gpu: Target
+    network: Network
+    own: bool
+
+    @functools.cached_property
+    def furthest(self) -> Floats:
+        """The largest sizes that are corrected, as `ranged`; shape (7, 1)."""
+        times = [REACH] * 5 + [LONGER, 1.0]
+        found: Floats = self.network.most * np.array([times]).T
+        return found
+
+    @functools.cached_property
+    def _ends(self) -> tuple[list[float], list[float]]:
+        return self.network.least[:, 0].tolist(), self.furthest[:, 0].tolist()
+
+    def correct(
+        self, seconds: Floats, products: Products, rows: Indices, modelled_s: Floats
+    ) -> Indices:
+        """Correct some of *seconds* in place; return which are of measured sizes.
+
+        Args:
+            seconds: Of all products, shape (all,).
+            products: Some of them, as the measured GPU computes them.
+            rows: Which of all, shape (some,).
+            modelled_s: What the model says that the measured GPU takes for them.
+
+        """
+        sizes = ranged(modelled_s, products)
+        least = (sizes >= self.network.least).all(axis=0)
+        near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
+        part = products.part(near)
+        seconds[rows[near]] *= factors(self.network, modelled_s[near], part, self.gpu)
+        inside = (sizes[:, near] <= self.network.most).all(axis=0)
+        measured: Indices = rows[near[inside & self.own]]
+        return measured
+
+    def is_beyond(self, sizes: Sequence[Number], maths: Maths[Number]) -> Flags | bool:
+        """Whether a size, of b, m, n and k, is larger than those that were measured."""
+        b, m, n, k = sizes
+        most_b, most_m, most_n, most_k, most_side = self._most
+        side = maths.most(maths.most(m, n), k) * maths.flag(b > 1)
+        found = (b > most_b) | (m > most_m) | (n > most_n) | (k > most_k)
+        return found | (side > most_side)
+
+    @functools.cached_property
+    def _most(self) -> list[float]:
+        most: list[float] = self.network.most[:5, 0].tolist()
+        return most
+
+    def factor(
+        self, modelled_s: float, size: Size[float], *, transposed: bool
+    ) -> tuple[float, bool]:
+        """Return what one product takes longer, and whether its size was measured."""
+        turned = float(transposed)
+        sizes = _ranged(modelled_s, size, turned, FLOATS)
+        low, high = self._ends
+        if not (all(map(le, low, sizes)) and all(map(le, sizes, high))):
+            return 1.0, False
+        features = _features(modelled_s, size, turned, self.gpu, FLOATS)
+        inside = self.own and self.network.covers(sizes)
+        return FLOATS.exp(self.network.of_one(features)), inside
+
+
+def known_products(target: Target) -> Mapping[str, Known]:
+    """Return what is known of products by type: of this GPU, or one of its chip.
+
+    Asked for with `Target.once`.
+    """
+    asked = target.once(nominal) or target
+    found: dict[str, Known] = {}
+    gpus = {asked.device.name: asked}
+    for dtype in sorted({stored for _, stored in networks(RESIDUAL_FILE)}):
+        if (told := network_of(RESIDUAL_FILE, asked, dtype)) is not None:
+            name, network = told
+            if name not in gpus:
+                gpus[name] = load_target(name)
+            found[dtype] = Known(gpus[name], network, own=name == asked.device.name)
+    alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
+    return found | alike
+
+
+def beyond_rows(kernels: KernelTable, target: Target) -> Flags:
+    """Return which products are larger than those that were measured on this GPU."""
+    found = np.zeros(len(kernels), dtype=np.bool_)
+    kinds, at = kernels.kinds
+    for number, (op, dtype, mode) in enumerate(kinds):
+        known = _own_products(target, dtype, mode) if op == "gemm" else None
+        if known is not None:
+            sizes = [kernels.param(name, 1.0) for name in _SIZES]
+            found |= known.is_beyond(sizes, ARRAYS) & (at == number)
+    return found
+
+
+def is_beyond(one: OneSignature, target: Target) -> bool:
+    """Whether one product is."""
+    known = _own_products(target, one.kernel.dtype, one.math)
+    if known is None:
+        return False
+    sizes = [one.param(name, 1.0) for name in _SIZES]
+    return bool(known.is_beyond(sizes, FLOATS))
+
+
+def _own_products(target: Target, dtype: str, mode: str) -> Known | None:
+    known = target.once(known_products).get(type_of(dtype, mode))
+    return known if known is not None and known.own else None
+
+
+def type_of(dtype: str, mode: str) -> str:
+    """Return what products are known by: how they are stored, but for TF32."""
+    return mode if mode == "tf32" else dtype
+
+
+def has_network(target: Target, dtype: str) -> bool:
+    """Whether products of a type were measured in thousands, on it or its chip."""
+    return SAME_KERNELS.get(dtype, dtype) in target.once(known_products)
+
+
+def ranged(seconds: Floats, products: Products) -> Floats:
+    """Return what the range that was measured is told by, shape (7, rows).
+
+    Sizes, the longest side of what is batched, the model's *seconds*, and the batch
+    where an operand is transposed.
+    """
+    turned = products.transposed.astype(np.float64)
+    return np.array(_ranged(seconds, products.size, turned, ARRAYS))
+
+
+def _ranged(
+    seconds: Number, size: Size[Number], transposed: Number, maths: Maths[Number]
+) -> tuple[Number, ...]:
+    batch, m, n, k, _, _ = size
+    side = maths.most(maths.most(m, n), k) * maths.flag(batch > 1)
+    return batch, m, n, k, side, seconds, batch * transposed
+
+
+def factors(
+    network: Network, seconds: Floats, products: Products, target: Target
+) -> Floats:
+    """Return by what to multiply the model's *seconds*, whatever the sizes."""
+    parts = [
+        network(features_of(seconds[part], products.part(part), target))
+        for at in range(0, len(seconds), _AT_ONCE)
+        for part in (slice(at, at + _AT_ONCE),)
+    ]
+    found: Floats = np.exp(np.concatenate([np.empty(0), *parts]))
+    return found
+
+
+def features_of(seconds: Floats, products: Products, target: Target) -> Weights:
+    """Return what a network sees of each product, shape (features, rows)."""
+    turned = products.transposed.astype(np.float64)
+    found = _features(seconds, products.size, turned, target, ARRAYS)
+    return np.array(found, dtype=np.float32)
+
+
+def _features(
+    seconds: Number,
+    size: Size[Number],
+    transposed: Number,
+    target: Target,
+    maths: Maths[Number],
+) -> list[Any]:
+    """Return numbers, and flags as they are: they become numbers with the rest."""
+    per_l2, per_s, per_sm = target.once(_per_device)
+    batch, m, n, k, moved, peak = size
+    width, held = batch * mean_width(size) * per_l2, moved * per_l2
+    logs: list[Number] = maths.logs2(
+        (
+            m,
+            n,
+            k,
+            seconds * 1e6,
+            batch,
+            held,
+            batch * m * n * k * 2 / peak / seconds,
+            moved * per_s / seconds,
+        )
+    )
+    found: list[Any] = [*logs[:5], transposed, *logs[5:]]
+    found += (_cold(held * 6.0), _cold(held * held * 4.0))
+    found += (_cold(side * (width * 6.0)) for side in (m * k, k * n, m * n))
+    found += _tiling(m, n, batch * per_sm, maths)
+    # Up to so many rows libraries have kernels of their own.
+    found += (m <= 1, m <= 4, m <= 8, m <= 16, m <= 32, m <= 64, m <= 128)  # noqa: PLR2004
+    found += (m % 2 == 1, m % 16 == 0)
+    return found
+
+
+def _cold(share: Number) -> Number:
+    """Return how little of what takes so much of L2 is warm, from -1 to 1.
+
+    As tanh of 1.5 times the logarithm, by exact operations.
+    """
+    return 1.0 - 2.0 / (share * share * share + 1.0)
+
+
+def _tiling(m: Number, n: Number, each: Number, maths: Maths[Number]) -> list[Number]:
+    """Return how well a product fills tiles and waves of them.
+
+    How empty the last wave is for each of eight tiles, then how full all waves are, and
+    how much of the tiles of 128 and 192 rows is padding. *each* is the batch over the
+    number of SMs.
+    """
+    ceil = maths.ceil
+    m32, m64, m128 = ceil(m * (1 / 32)), ceil(m * (1 / 64)), ceil(m * (1 / 128))
+    m192, m256 = ceil(m * (1 / 192)), ceil(m * (1 / 256))
+    n64, n128 = ceil(n * (1 / 64)) * each, ceil(n * (1 / 128)) * each
+    n256 = ceil(n * (1 / 256)) * each
+    waves = [m32 * n64, m64 * n64, m128 * n64, m64 * n128]
+    waves += [m128 * n128, m192 * n128, m128 * n256, m256 * n128]
+    found = [(count > 1) * (ceil(count) / count - 1.0) for count in waves]
+    found += [count / (count + 1.0) for count in waves]
+    found += [1.0 - m / (m128 * 128), 1.0 - m / (m192 * 192)]
+    return found
+
+
+def _per_device(target: Target) -> tuple[float, float, float]:
+    """Return one over the bytes of L2, over those that memory moves, over the SMs."""
+    device = target.device
+    memory_rate = device.memory.bytes_per_s
+    return 1 / device.l2.capacity_bytes, 1 / memory_rate, 1 / device.sm_count

@@ -1,0 +1,90 @@
+"""What is priced, as tables of kernels, and the interface of cost models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.costmodels.kernels.causal import executed_share, keys_per_tile
+    from perfc.costmodels.kernels.columns import ColumnTable, KernelColumns
+    from perfc.costmodels.kernels.extrapolation import (
+        NOWHERE,
+        extrapolation_remark,
+        trust,
+    )
+    from perfc.costmodels.kernels.maths import ARRAYS, FLOATS, Maths, Number
+    from perfc.costmodels.kernels.one_signature import OneSignature
+    from perfc.costmodels.kernels.protocol import (
+        SOFTWARE,
+        CostModel,
+        Estimate,
+        Flags,
+        Floats,
+        Indices,
+        KernelTable,
+        Priced,
+        Provenance,
+        Signatures,
+        Texts,
+        distinct,
+        one_of,
+        uniform_estimate,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "causal": ("executed_share", "keys_per_tile"),
+            "columns": ("ColumnTable", "KernelColumns"),
+            "extrapolation": ("NOWHERE", "extrapolation_remark", "trust"),
+            "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
+            "one_signature": ("OneSignature",),
+            "protocol": (
+                "CostModel",
+                "Estimate",
+                "Flags",
+                "Floats",
+                "Indices",
+                "KernelTable",
+                "Priced",
+                "Provenance",
+                "SOFTWARE",
+                "Signatures",
+                "Texts",
+                "distinct",
+                "one_of",
+                "uniform_estimate",
+            ),
+        },
+    )
+
+__all__ = [
+    "ARRAYS",
+    "FLOATS",
+    "NOWHERE",
+    "SOFTWARE",
+    "ColumnTable",
+    "CostModel",
+    "Estimate",
+    "Flags",
+    "Floats",
+    "Indices",
+    "KernelColumns",
+    "KernelTable",
+    "Maths",
+    "Number",
+    "OneSignature",
+    "Priced",
+    "Provenance",
+    "Signatures",
+    "Texts",
+    "distinct",
+    "executed_share",
+    "extrapolation_remark",
+    "keys_per_tile",
+    "one_of",
+    "trust",
+    "uniform_estimate",
+]

@@ -1,0 +1,71 @@
+"""The signature of one kernel as formulas read it: in numbers, without arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from perfc.costmodels.machine import Target
+from perfc.ir import Kernel
+
+T = TypeVar("T")
+
+_NUMBERS = (int, float)
+
+
+class OneSignature:
+    """As `Signatures` has them. What formulas read is read off once."""
+
+    __slots__ = (
+        *("_get", "_once", "bytes", "bytes_read", "bytes_written"),
+        *("flops", "kernel", "math", "op"),
+    )
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Read a kernel's."""
+        work = kernel.work
+        self.kernel = kernel
+        self.op = kernel.op
+        self.math = kernel.math
+        self.flops = float(work.flops)
+        self.bytes_read = float(work.bytes_read)
+        self.bytes_written = float(work.bytes_written)
+        self.bytes = self.bytes_read + self.bytes_written
+        self._get = kernel.params.reader
+        self._once: dict[object, Any] = {}
+
+    def once(self, make: Callable[[OneSignature], T]) -> T:
+        """Return what *make* says of this kernel, worked out when first asked for."""
+        # Most are asked for first: an exception would take longer than looking twice.
+        once = self._once
+        if make not in once:
+            once[make] = make(self)
+        found: T = once[make]
+        return found
+
+    def param(self, name: str, default: float = 0.0) -> float:
+        """Return a numeric parameter; *default* if it is none."""
+        value = self._get(name, default)
+        return float(value) if isinstance(value, _NUMBERS) else default
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a parameter that is a word; *default* if it is none."""
+        value = self._get(name, default)
+        return value if isinstance(value, str) else default
+
+    def given(self, name: str) -> bool:
+        """Whether there is a parameter, not none, zero, false or empty."""
+        return bool(self._get(name, None))
+
+    def runs_on(self, target: Target) -> bool:
+        """Whether a target has the math mode."""
+        return self.math in target.device.flops_per_s
+
+    def peak_flops_per_s(self, target: Target) -> float:
+        """Peak rate of a target in the math mode, FLOP/s."""
+        return target.device.peak(self.math)
+
+    def limit_flops_per_s(self, target: Target) -> float:
+        """Return the same, but no limit of what does not compute."""
+        return target.device.peak(self.math) if self.flops > 0 else math.inf

@@ -1,0 +1,98 @@
+"""The price of one kernel, without tables: what an editor of graphs asks for.
+
+A model of perfc's own may say what one kernel costs in plain floats: its method
+`estimate_one(one, target)` returns a `Priced`, the number that `estimate` has, some
+tens of times sooner, or None; `claims_one(one, target)` says whether it claims it.
+Whatever has no such way, or asks for a table (a profile's corrections), is priced in a
+table of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import attrs
+import numpy as np
+
+from perfc.costmodels.kernels import CostModel, Estimate, OneSignature, Priced
+from perfc.costmodels.machine import Target
+from perfc.costmodels.pricing.bound import at_least_bound_of_one
+from perfc.costmodels.pricing.intervals import interval_of
+from perfc.costmodels.pricing.measured import MEASURED
+from perfc.ir import Kernel
+from perfc.ir.support import is_built_in
+
+
+def price_one(
+    kernel: Kernel, target: Target, models: Sequence[CostModel]
+) -> Estimate | None:
+    """Return what `price_table` says of a table of one kernel; None: ask that."""
+    if target.is_calibrated:
+        return None
+    one = OneSignature(kernel)
+    # An unknown op is a matter of models for any op.
+    for model in _ORDER.of(models, one.op if kernel.known else ""):
+        if model is None:
+            return None
+        if model.claims_one(one, target):
+            break
+    else:
+        return None
+    try:
+        found = model.estimate_one(one, target)
+    except (ArithmeticError, ValueError):  # of a size of 0, say: arrays go on
+        return None
+    if found is None:
+        return None
+    seconds, shared, own, provenance = found
+    shared, own = interval_of(one, target, seconds) or (shared, own)
+    seconds = at_least_bound_of_one(seconds, one, target)
+    columns = np.array((seconds, shared, own))
+    return Estimate(columns[:1], columns[1:2], columns[2:], [model.name], [provenance])
+
+
+class _OneByOne(CostModel, Protocol):
+    """A model that has such a way."""
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it prices a kernel."""
+        ...
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
+        """Price it; None: a table has to."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Order:
+    """Which models are asked, and in which order: of those asked last, by op."""
+
+    kept: tuple[Sequence[CostModel], dict[str, list[_OneByOne | None]]] = ((), {})
+
+    def of(self, models: Sequence[CostModel], op: str) -> list[_OneByOne | None]:
+        """Return the models for an op; None: one that prices tables only."""
+        last, by_op = self.kept
+        if models is not last:
+            by_op = {}
+            if isinstance(models, tuple):  # which does not change
+                self.kept = (models, by_op)
+        if op not in by_op:
+            asked = [model for model in models if model.ops is None or op in model.ops]
+            # No target that comes here has a table of measured kernels.
+            asked = [model for model in asked if model is not MEASURED]
+            by_op[op] = [_one_by_one(model) for model in sorted(asked, key=_order)]
+        return by_op[op]
+
+
+_ORDER = _Order()
+
+
+def _one_by_one(model: CostModel) -> _OneByOne | None:
+    if not is_built_in(model) or not hasattr(model, "estimate_one"):
+        return None
+    return cast("_OneByOne", model)
+
+
+def _order(model: CostModel) -> tuple[int, str]:
+    return -model.priority, model.name

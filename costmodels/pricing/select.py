@@ -1,0 +1,228 @@
+"""Which model prices which kernel, and what is checked of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.kernels import (
+    CostModel,
+    Estimate,
+    Floats,
+    Indices,
+    KernelTable,
+    Provenance,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.pricing.bound import at_least_bound
+from perfc.costmodels.pricing.calibrated import as_calibrated
+from perfc.costmodels.pricing.intervals import with_intervals
+from perfc.costmodels.pricing.measured import MEASURED
+from perfc.costmodels.pricing.one_kernel import price_one
+from perfc.ir import Kernel, PerfcError
+from perfc.ir.support import is_built_in, plugin_at_work
+
+
+def price(
+    kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
+) -> Estimate:
+    """Price every kernel; see `price_table`."""
+    if len(kernels) == 1 and (found := price_one(kernels[0], target, models)):
+        return found
+    return price_table(KernelTable(kernels), target, models)
+
+
+def price_table(
+    table: KernelTable, target: Target, models: Sequence[CostModel]
+) -> Estimate:
+    """Price every row with the first model, by falling priority, that claims it.
+
+    A kernel of an unknown op is offered only to models that take any op. No
+    estimate is below the kernel's lower bound.
+
+    Raises:
+        PerfcError: no model claims a kernel, a model's answer cannot be used, or
+            a kernel computes in a mode that the target has not.
+
+    """
+    todo = _Todo.of(table)
+    result = _Result.of(len(table))
+    for model in sorted(models, key=lambda m: (-m.priority, m.name)):
+        rows = todo.for_ops(model.ops)
+        if not len(rows):
+            continue
+        offered = table if len(rows) == len(table) else table.take(rows)
+        claimed = _checked_claims(model, offered, target)
+        if not claimed.all():
+            rows = rows[claimed]
+            offered = table.take(rows)
+        if len(rows):
+            with plugin_at_work(f"cost model {model.name!r}", model):
+                estimate = model.estimate(offered, target)
+            _check(model, offered, estimate)
+            if model is not MEASURED:
+                if is_built_in(model):
+                    estimate = with_intervals(estimate, offered, target)
+                estimate = as_calibrated(estimate, offered, target)
+            result.put(rows, estimate)
+            todo.done(rows)
+    if len(rest := todo.for_ops(None)):
+        kernel = table.kernels[int(rest[0])]
+        message = (
+            f"no cost model prices kernel {kernel.op!r} {kernel.params}; "
+            f"asked: {', '.join(model.name for model in models) or 'none'}"
+        )
+        raise PerfcError(message)
+    result.seconds = at_least_bound(result.seconds, table, target)
+    return result.estimate()
+
+
+_NO_ROWS: Indices = np.empty(0, dtype=np.intp)
+
+
+@attrs.define
+class _Todo:
+    """The rows that are not priced yet."""
+
+    pending: NDArray[np.bool_]
+    by_op: dict[str, Indices]
+
+    @classmethod
+    def of(cls, table: KernelTable) -> _Todo:
+        by_op: dict[str, Indices] = {}
+        if len(table):
+            kinds, at = table.kinds
+            names = [op for op, _, _ in kinds]
+            listed = sorted({*names})
+            place = np.array([listed.index(name) for name in names])[at]
+            by_op = {
+                op: np.flatnonzero((place == number) & table.known)
+                for number, op in enumerate(listed)
+            }
+        return cls(np.ones(len(table), dtype=np.bool_), by_op)
+
+    def for_ops(self, ops: frozenset[str] | None) -> Indices:
+        if ops is None:
+            return np.flatnonzero(self.pending)
+        found = [self.by_op[op] for op in sorted(ops & self.by_op.keys())]
+        rows = np.sort(np.concatenate(found)) if found else _NO_ROWS
+        return rows[self.pending[rows]]
+
+    def done(self, rows: Indices) -> None:
+        self.pending[rows] = False
+
+
+@attrs.define
+class _Result:
+    """The estimate that is being put together."""
+
+    seconds: Floats
+    sigma_shared: Floats
+    sigma_independent: Floats
+    model: list[str]
+    provenance: list[Provenance]
+
+    @classmethod
+    def of(cls, rows: int) -> _Result:
+        return cls(
+            np.empty(rows),
+            np.empty(rows),
+            np.empty(rows),
+            [""] * rows,
+            [Provenance.ASSUMED] * rows,
+        )
+
+    def put(self, rows: Indices, estimate: Estimate) -> None:
+        self.seconds[rows] = estimate.seconds
+        self.sigma_shared[rows] = estimate.sigma_shared
+        self.sigma_independent[rows] = estimate.sigma_independent
+        if len(rows) == len(self.model):
+            self.model, self.provenance = [*estimate.model], [*estimate.provenance]
+            return
+        named = zip(rows.tolist(), estimate.model, estimate.provenance, strict=True)
+        for row, model, provenance in named:
+            self.model[row] = model
+            self.provenance[row] = provenance
+
+    def estimate(self) -> Estimate:
+        return Estimate(
+            self.seconds,
+            self.sigma_shared,
+            self.sigma_independent,
+            self.model,
+            self.provenance,
+        )
+
+
+def _checked_claims(
+    model: CostModel, table: KernelTable, target: Target
+) -> NDArray[np.bool_]:
+    with plugin_at_work(f"cost model {model.name!r}", model):
+        claimed = np.asarray(model.claims(table, target))
+    if claimed.shape != (len(table),) or claimed.dtype != np.bool_:
+        message = (
+            f"cost model {model.name!r} answers claims() with {claimed.dtype} of shape "
+            f"{claimed.shape}, expected bool of shape ({len(table)},)"
+        )
+        raise PerfcError(message)
+    return claimed
+
+
+def _check(model: CostModel, table: KernelTable, estimate: object) -> None:
+    if not isinstance(estimate, Estimate):
+        message = (
+            f"cost model {model.name!r} answers estimate() with "
+            f"{type(estimate).__name__}, expected an Estimate (see uniform_estimate)"
+        )
+        raise PerfcError(message)
+    columns = {
+        "seconds": estimate.seconds,
+        "sigma_shared": estimate.sigma_shared,
+        "sigma_independent": estimate.sigma_independent,
+        "model": estimate.model,
+        "provenance": estimate.provenance,
+    }
+    for column, values in columns.items():
+        if len(values) != len(table):
+            message = (
+                f"cost model {model.name!r} returns {len(values)} values of {column} "
+                f"for {len(table)} kernels"
+            )
+            raise PerfcError(message)
+    # One look at all three; which it was matters only if something is wrong.
+    least = min(
+        float(np.min(estimate.seconds)) or -1.0,
+        float(np.min(estimate.sigma_shared)),
+        float(np.min(estimate.sigma_independent)),
+    )
+    total = np.sum(estimate.seconds) + np.sum(estimate.sigma_shared)
+    if least >= 0 and np.isfinite(total + np.sum(estimate.sigma_independent)):
+        return
+    _check_numbers(model, table, "seconds", estimate.seconds, above_zero=True)
+    for column in ("sigma_shared", "sigma_independent"):
+        values = np.asarray(columns[column], dtype=np.float64)
+        _check_numbers(model, table, column, values, above_zero=False)
+
+
+def _check_numbers(
+    model: CostModel,
+    table: KernelTable,
+    column: str,
+    values: Floats,
+    *,
+    above_zero: bool,
+) -> None:
+    good = np.isfinite(values) & ((values > 0) if above_zero else (values >= 0))
+    if good.all():
+        return
+    row = int(np.flatnonzero(~good)[0])
+    kernel = table.kernels[row]
+    expected = "a finite number above 0" if above_zero else "a finite number >= 0"
+    message = (
+        f"cost model {model.name!r} says {column} = {values[row]} of kernel "
+        f"{kernel.op!r} {kernel.params}, expected {expected}; remove or correct it"
+    )
+    raise PerfcError(message)

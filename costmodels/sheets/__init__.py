@@ -1,0 +1,82 @@
+"""Targets and systems read from their sheets, checked, and looked up by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.costmodels.sheets.catalog import is_path, system_names, target_names
+    from perfc.costmodels.sheets.device_names import target_of_device
+    from perfc.costmodels.sheets.host_profile import (
+        COMPILED_GRAPH,
+        GRAPH_LAUNCH,
+        GRAPH_NODE_US,
+        HostProfile,
+        HostProfileError,
+        PerName,
+        load_profile,
+        parse_profile,
+        profile_names,
+        profile_problems,
+    )
+    from perfc.costmodels.sheets.modified import imagined, is_imagined
+    from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
+    from perfc.costmodels.sheets.sheet import describe, load_target
+    from perfc.costmodels.sheets.sheet_fields import is_possible
+    from perfc.costmodels.sheets.shipped import as_known, nominal
+    from perfc.costmodels.sheets.system_sheet import assumed_system, usual_topology
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "catalog": ("is_path", "system_names", "target_names"),
+            "device_names": ("target_of_device",),
+            "host_profile": (
+                "COMPILED_GRAPH",
+                "GRAPH_LAUNCH",
+                "GRAPH_NODE_US",
+                "HostProfile",
+                "HostProfileError",
+                "PerName",
+                "load_profile",
+                "parse_profile",
+                "profile_names",
+                "profile_problems",
+            ),
+            "modified": ("imagined", "is_imagined"),
+            "profile": ("PROFILE_SCHEMA",),
+            "sheet": ("describe", "load_target"),
+            "sheet_fields": ("is_possible",),
+            "shipped": ("as_known", "nominal"),
+            "system_sheet": ("assumed_system", "usual_topology"),
+        },
+    )
+
+__all__ = [
+    "COMPILED_GRAPH",
+    "GRAPH_LAUNCH",
+    "GRAPH_NODE_US",
+    "PROFILE_SCHEMA",
+    "HostProfile",
+    "HostProfileError",
+    "PerName",
+    "as_known",
+    "assumed_system",
+    "describe",
+    "imagined",
+    "is_imagined",
+    "is_path",
+    "is_possible",
+    "load_profile",
+    "load_target",
+    "nominal",
+    "parse_profile",
+    "profile_names",
+    "profile_problems",
+    "system_names",
+    "target_names",
+    "target_of_device",
+    "usual_topology",
+]

@@ -1,0 +1,169 @@
+"""Where target sheets are found: built in, in files, in other distributions.
+
+A plugin of the group `perfc.targets` is the path of a sheet, or the sheet's tables,
+or a callable that returns one of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from perfc.costmodels.machine import TargetError
+from perfc.costmodels.sheets.sheet_file import read_sheet, shown_path
+from perfc.ir import UsageError
+from perfc.ir.support import TARGETS, load_plugin, plugin_names
+
+BUILTIN_ALIASES: Mapping[str, str] = {
+    "2080ti": "rtx-2080ti",
+    "4090": "rtx-4090",
+    "a10-24g": "a10",
+    "a100": "a100-sxm-80g",
+    "a100-40g": "a100-sxm-40g",
+    "a100-80g": "a100-sxm-80g",
+    "a100-pcie": "a100-pcie-80g",
+    "a100-sxm": "a100-sxm-80g",
+    "a30-24g": "a30",
+    "b200": "b200-sxm-180g",
+    "b200-sxm": "b200-sxm-180g",
+    "gb200-186g": "gb200",
+    "h100": "h100-sxm-80g",
+    "h100-80g": "h100-sxm-80g",
+    "h100-pcie": "h100-pcie-80g",
+    "h100-sxm": "h100-sxm-80g",
+    "h200": "h200-sxm-141g",
+    "h200-sxm": "h200-sxm-141g",
+    "l4-24g": "l4",
+    "l40s-48g": "l40s",
+    "mi100-32g": "mi100",
+    "mi210-64g": "mi210",
+    "mi250-gcd": "mi250",
+    "mi300": "mi300x",
+    "mi300x-192g": "mi300x",
+    "p100": "p100-pcie-16g",
+    "p4-8g": "p4",
+    "pro6000": "rtx-pro-6000",
+    "rtx2080ti": "rtx-2080ti",
+    "rtx4090": "rtx-4090",
+    "rtxpro6000": "rtx-pro-6000",
+    "t4-16g": "t4",
+    "tesla-p4": "p4",
+    "titan-xp-12g": "titan-xp",
+    "v100": "v100-sxm2-16g",
+    "v100-16g": "v100-sxm2-16g",
+    "v100-32g": "v100-sxm2-32g",
+    "v100-pcie": "v100-pcie-32g",
+    "v100-sxm2": "v100-sxm2-16g",
+}
+"""The `aliases` of the built-in sheets, here so that a look-up reads one file."""
+
+SYSTEM_ALIASES: Mapping[str, str] = {
+    "a2-highgpu": "a2-highgpu-8g",
+    "a3-high": "a3-highgpu-8g",
+    "a3-mega": "a3-megagpu-8g",
+    "dgx-1": "dgx-v100",
+    "nvl72": "gb200-nvl72",
+    "nd-a100-v4": "nd96asr-a100-v4",
+    "nd-h100-v5": "nd96isr-h100-v5",
+    "ndm-a100-v4": "nd96amsr-a100-v4",
+    "nd-h200-v5": "nd96isr-h200-v5",
+    "p3": "p3.16xlarge",
+    "p3dn": "p3dn.24xlarge",
+    "p4d": "p4d.24xlarge",
+    "p4de": "p4de.24xlarge",
+    "p5": "p5.48xlarge",
+    "p5en": "p5en.48xlarge",
+}
+"""The `aliases` of the built-in systems."""
+
+_FOLDER = Path(__file__).parents[1] / "targets"
+_SYSTEMS = Path(__file__).parents[1] / "systems"
+_SUFFIX = ".toml"
+_LONGEST_NAME = 100
+"""Characters of a target's name; systems refuse to look for files of longer ones."""
+
+SheetText = str | Mapping[str, object]
+"""A sheet before it is read: TOML text, or tables that a plugin made."""
+
+
+def target_names() -> list[str]:
+    """Return the names of the built-in targets and of plugins', sorted."""
+    return sorted({*_builtin_names(), *plugin_names(TARGETS)})
+
+
+def system_names() -> list[str]:
+    """Return the names of the built-in systems, sorted."""
+    return sorted(path.stem for path in _SYSTEMS.glob(f"*{_SUFFIX}"))
+
+
+def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
+    """Return where a sheet is (for messages) and its content."""
+    if is_path(name_or_path):
+        return shown_path(name_or_path), _read(name_or_path)
+    name = name_or_path.strip().lower()
+    name = BUILTIN_ALIASES.get(name, name)
+    name = SYSTEM_ALIASES.get(name, name)
+    for folder, what in ((_FOLDER, "target"), (_SYSTEMS, "system")):
+        path = folder / f"{name}{_SUFFIX}"
+        if 0 < len(name) <= _LONGEST_NAME and path.is_file():
+            return f"{what} {name}", _read(path)
+    return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
+
+
+def is_path(text: str) -> bool:
+    """Whether *text* is the path of a sheet rather than a name."""
+    return text.lower().endswith(_SUFFIX) or "/" in text or "\\" in text
+
+
+def _read(path: str | Path) -> str:
+    return read_sheet(path, "target sheet", TargetError)
+
+
+def _builtin_names() -> list[str]:
+    return [path.stem for path in _FOLDER.glob(f"*{_SUFFIX}")]
+
+
+def _from_plugin(name: str) -> SheetText:
+    if name not in plugin_names(TARGETS):
+        raise UsageError(_unknown(name))
+    loaded = load_plugin(TARGETS, name)
+    try:
+        content = loaded() if callable(loaded) else loaded
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".replace("\n", " ")
+        message = f"target {name}: its plugin failed: {reason}"
+        raise TargetError(message) from error
+    if isinstance(content, str | Path):
+        return _read(content)
+    return _plain_tables(content, f"target {name}: its plugin")
+
+
+def _plain_tables(content: object, where: str) -> Mapping[str, object]:
+    """Copy a plugin's mapping into dicts with text keys, as TOML gives."""
+    message = f"{where}: expected a path or tables, found {type(content).__name__}"
+    if not isinstance(content, Mapping):
+        raise TargetError(message)
+    try:
+        copied: object = json.loads(json.dumps(content, default=dict))
+    except (TypeError, ValueError, RecursionError) as error:
+        message += " with values that TOML has not"
+        raise TargetError(message) from error
+    return cast("Mapping[str, object]", copied)
+
+
+def _unknown(name: str) -> str:
+    known = sorted(_builtin_names())
+    systems = system_names()
+    guesses = [*known, *BUILTIN_ALIASES, *systems, *SYSTEM_ALIASES]
+    near = difflib.get_close_matches(name.lower(), guesses, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    plugins = "".join(f", {plugin}" for plugin in sorted(plugin_names(TARGETS)))
+    quoted = name if name.isprintable() and name else repr(name)
+    return (
+        f"unknown target {quoted}; {hint}known targets: {', '.join(known)}{plugins}; "
+        f"systems: {', '.join(systems)}; "
+        "or the path of a .toml sheet"
+    )

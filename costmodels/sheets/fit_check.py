@@ -1,0 +1,36 @@
+"""Whether a profile has the coefficients by which this version prices a family.
+
+A profile of another version may lack a term that was added since, whose time would then
+be missing from every price, or have one that is gone. What is left was fitted without
+the term, so that no shipped coefficient fits beside it: such a profile is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perfc.costmodels.cpu import shipped_rows, shipped_terms
+from perfc.costmodels.machine import SCALE, START, Device, KernelFit
+from perfc.costmodels.sheets.sheet_fields import quoted
+
+_CORRECTION = frozenset({START, SCALE})
+
+
+def coefficient_problems(fits: Iterable[KernelFit], device: Device) -> Iterator[str]:
+    """Yield what families of a profile of *device* lack, or have that is unknown."""
+    for fit in fits:
+        needed = _CORRECTION
+        if device.synchronous and not fit.is_correction:
+            needed = frozenset(shipped_terms(fit.family))
+        if lacking := needed - fit.values.keys():
+            names = _listed(lacking)
+            yield f"values of {fit.family} lack {names}; calibrate again"
+        elif unknown := fit.values.keys() - needed:
+            names = _listed(unknown)
+            yield f"values of {fit.family} have unknown {names}; calibrate again"
+        if fit.shipped and not (device.synchronous and fit.family in shipped_rows()):
+            yield f"shipped of {fit.family}: perfc has no such rows; calibrate again"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, sorted(names)))

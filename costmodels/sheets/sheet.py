@@ -1,0 +1,406 @@
+"""From a target sheet in TOML, with overrides, to a `Target`."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import attrs
+
+from perfc.costmodels.machine import (
+    MATH_MODES,
+    Device,
+    Host,
+    HostLink,
+    Link,
+    MeasuredKernels,
+    Memory,
+    RuntimeConstants,
+    Target,
+    TargetError,
+    fits_of,
+)
+from perfc.costmodels.sheets.catalog import find_sheet, is_path
+from perfc.costmodels.sheets.fit_check import coefficient_problems
+from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
+from perfc.costmodels.sheets.sheet_fields import (
+    FIELDS,
+    GRAPH_GAP_SOURCE,
+    PCIE_GB_PER_S_PER_LANE,
+    PROPORTIONS,
+    FieldValue,
+    host_link_gb_per_s,
+    is_required,
+    is_synchronous,
+    quoted,
+)
+from perfc.costmodels.sheets.sheet_lint import (
+    TARGET,
+    Table,
+    check_sheet,
+    field_values,
+    find_entry,
+    parse_sheet,
+)
+from perfc.costmodels.sheets.sheet_physics import Fields
+from perfc.costmodels.sheets.system_sheet import is_system, system_of, with_target
+from perfc.ir import PerfcError, UsageError
+
+OVERRIDDEN = "--set"
+"""The source of a field that the caller has set."""
+
+_GRAPH_GAP = "runtime.graph_gap_us"
+
+_NO_OVERRIDES: Mapping[str, str] = {}
+
+
+def load_target(
+    name_or_path: str, overrides: Mapping[str, str] = _NO_OVERRIDES
+) -> Target:
+    """Return the target of that name, alias, sheet file or profile.
+
+    *overrides* maps fields of the sheet, as `gpu.sm_clock_mhz`, to numbers in
+    the sheet's units. What the sheet gives per clock, width or count follows: a
+    GPU at half `gpu.sm_clock_mhz` has half the FLOP/s (see `PROPORTIONS`).
+    Raises `UsageError` for an unknown target or a bad override, `TargetError`
+    for a sheet that cannot be read or fails the linter.
+    """
+    where, document = _document(name_or_path)
+    if is_profile(document):
+        found = _calibrated(document, where, name_or_path, overrides)
+    else:
+        found = build_target(document, where, overrides)
+    if not overrides:
+        return found
+    return attrs.evolve(found, unset=load_target(name_or_path))
+
+
+def _document(name_or_path: str) -> tuple[str, Table]:
+    """Return where a sheet or a profile is, and its tables.
+
+    A system's sheet has those of its GPUs, too.
+    """
+    where, content = find_sheet(name_or_path)
+    document = parse_sheet(content, where) if isinstance(content, str) else content
+    if is_system(document) and not is_profile(document):
+        document = with_target(document, where)
+    return where, document
+
+
+def _calibrated(
+    document: Table, where: str, path: str, overrides: Mapping[str, str]
+) -> Target:
+    """Return the target of a profile: its sheet, with what was measured."""
+    found = parse_calibration(document, where)
+    try:
+        sheet = found.target
+        if is_path(sheet):  # as it is found from the profile
+            sheet = str(Path(path).parent / sheet)
+        base_where, base = _document(sheet)
+        if is_profile(base):
+            message = f"device.target is {found.target!r}, expected a sheet"
+            raise UsageError(message)
+        fields, sources = _sheet_fields(base, base_where)
+        measured = {name: str(value) for name, value in found.fields.items()}
+        fields, sources = _override(fields, sources, measured)
+        sources |= dict.fromkeys(measured, f"profile {found.name}: {found.source}")
+    except PerfcError as error:
+        message = f"{where}: profile: {error}"
+        raise TargetError(message.replace("--set", "device.fields")) from error
+    if overrides:
+        fields, sources = _override(fields, sources, overrides)
+    target = _build(base, fields, sources)
+    refuse(list(coefficient_problems(found.fits, target.device)), where)
+    host = target.host
+    if found.has_host:
+        host = attrs.evolve(host, overheads=path)
+    # What was timed holds for the machine as it is, not for one that is imagined.
+    timed, unused = found.measured, 0
+    if any(not name.startswith("host.") for name in overrides):
+        timed, unused = MeasuredKernels(), len(found.measured)
+    return attrs.evolve(
+        target,
+        host=host,
+        profile=found.name,
+        fits=fits_of(found.fits),
+        measured=timed,
+        collectives=found.collectives,
+        measured_unused=unused,
+        spec_sha256=_profile_digest(target, document),
+    )
+
+
+def _profile_digest(target: Target, document: Table) -> str:
+    content = json.dumps([target.spec_sha256, document], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def build_target(
+    document: Table, where: str, overrides: Mapping[str, str] = _NO_OVERRIDES
+) -> Target:
+    """Return the target of a sheet's tables; *where* names them in messages."""
+    fields, sources = _sheet_fields(document, where)
+    if overrides:
+        fields, sources = _override(fields, sources, overrides)
+    return _build(document, fields, sources)
+
+
+def _sheet_fields(
+    document: Table, where: str
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    """Return the fields of a sound sheet, and the citation of each."""
+    check_sheet(document, where)
+    fields = field_values(document)
+    sources = _citations(document, fields)
+    if _GRAPH_GAP not in fields and not is_synchronous(fields):
+        gap_us = fields["runtime.stream_gap_us"]
+        fields = _ordered({**fields, _GRAPH_GAP: gap_us})
+        sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
+    return fields, sources
+
+
+def describe(target: Target) -> list[tuple[str, FieldValue, str, str]]:
+    """Return (field, value, unit, source) of every field, in the sheet's units."""
+    return [
+        (name, value, FIELDS[name].unit, target.sources[name])
+        for name, value in target.fields.items()
+    ]
+
+
+def _citations(document: Table, fields: Fields) -> dict[str, str]:
+    citations = cast("Mapping[str, str]", document["sources"])
+    return {
+        name: citations[cast("Mapping[str, str]", find_entry(document, name))["source"]]
+        for name in fields
+    }
+
+
+def _override(
+    fields: Fields, sources: Mapping[str, str], overrides: Mapping[str, str]
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    values = {name: _parsed(name, text) for name, text in overrides.items()}
+    merged = {**fields, **values}
+    cited = {**sources, **dict.fromkeys(values, OVERRIDDEN)}
+    for proportion in PROPORTIONS:
+        ratio = proportion.level(merged) / proportion.level(fields)
+        if ratio == 1:
+            continue
+        for name in proportion.followers:
+            if name in fields and name not in values:
+                merged[name] = float(merged[name]) * ratio
+                cited[name] = f"{sources[name]}; scaled by {OVERRIDDEN}"
+    _check_overridden(merged)
+    ordered = _ordered(merged)
+    return ordered, {name: cited[name] for name in ordered}
+
+
+def _ordered(fields: Fields) -> dict[str, FieldValue]:
+    """Return *fields* in the order in which they are shown."""
+    return {name: fields[name] for name in FIELDS if name in fields}
+
+
+def _parsed(name: str, text: str) -> float:
+    field = FIELDS.get(name)
+    if field is None:
+        near = difflib.get_close_matches(name, FIELDS, n=3, cutoff=0.4)
+        hint = f"close: {', '.join(near)}" if near else f"fields: {', '.join(FIELDS)}"
+        message = f"--set {quoted(name)}: no such field of a target; {hint}"
+        raise UsageError(message)
+    if field.text:
+        message = f"--set {name}: expected a field with a number, found one with a text"
+        raise UsageError(message)
+    try:
+        value = float(text)
+    except ValueError as error:
+        message = f"--set {name}: expected a number of {field.unit or 'units'}, "
+        message += f"found {text!r}"
+        raise UsageError(message) from error
+    _refuse(name, value)
+    return int(value) if field.whole else value
+
+
+def _refuse(name: str, value: object) -> None:
+    complaint = FIELDS[name].complaint(value)
+    if complaint:
+        message = f"--set {name}: expected {complaint[0]}, found {complaint[1]}"
+        raise UsageError(message)
+
+
+def _check_overridden(fields: Fields) -> None:
+    for name, value in fields.items():
+        _refuse(name, value)
+    for name, field in FIELDS.items():
+        section = field.section
+        begun = any(FIELDS[other].section == section for other in fields)
+        wanted = begun and is_required(field, synchronous=is_synchronous(fields))
+        if wanted and name not in fields:
+            do = "name a system (`perfc targets`)" if field.text else f"set {name} too"
+            message = f"--set {section}: this target has no [{section}]; {do}"
+            raise UsageError(message)
+    usable, capacity = (
+        float(fields.get(name, fields["gpu.memory_gib"]))
+        for name in ("gpu.memory_usable_gib", "gpu.memory_gib")
+    )
+    if usable > capacity:
+        message = (
+            f"--set gpu.memory_usable_gib: expected at most gpu.memory_gib = "
+            f"{capacity:g}, found {usable:g}"
+        )
+        raise UsageError(message)
+
+
+def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
+    name = cast("str", document["name"])
+    price = fields.get("price.usd")
+    device = _device(str(document.get(TARGET, name)), fields)
+    links = _links(fields)
+    return Target(
+        name=name,
+        aliases=tuple(cast("list[str]", document.get("aliases", []))),
+        device=device,
+        host=_host(fields),
+        host_link=_host_link(fields),
+        links=links,
+        system=system_of(name, fields, next(iter(links), None), device)
+        if "node.gpus" in fields
+        else None,
+        runtime=RuntimeConstants(
+            launch_latency_s=_si(fields, "runtime.launch_latency_us", 1e-6, 0)
+        ),
+        watts=_si(fields, "power.tdp_w", 1),
+        price_usd=None if price is None else float(price),
+        fields=fields,
+        sources=sources,
+        spec_sha256=_digest(name, fields),
+    )
+
+
+def _si(fields: Fields, name: str, scale: float, absent: float | None = None) -> float:
+    """Return a field in SI units; *absent* is that of a CPU, which has it not."""
+    value = fields[name] if absent is None else fields.get(name, absent)
+    return float(value) * scale
+
+
+def _device(name: str, fields: Fields) -> Device:
+    sm_clock_mhz = fields["gpu.sm_clock_mhz"]
+    base_clock_mhz = fields.get("gpu.base_clock_mhz")
+    return Device(
+        name=name,
+        vendor=str(fields["gpu.vendor"]),
+        architecture=str(fields["gpu.architecture"]),
+        compute_capability=str(fields["gpu.compute_capability"]),
+        sm_count=int(fields["gpu.sm_count"]),
+        lanes_per_sm=int(fields["gpu.lanes_per_sm"]),
+        sm_clock_hz=_si(fields, "gpu.sm_clock_mhz", 1e6),
+        tensor_clock_hz=float(fields.get("gpu.tensor_clock_mhz", sm_clock_mhz)) * 1e6,
+        base_clock_hz=None if base_clock_mhz is None else float(base_clock_mhz) * 1e6,
+        flops_per_s={
+            mode: _si(fields, f"gpu.rates_tflops.{mode}", 1e12)
+            for mode in MATH_MODES
+            if f"gpu.rates_tflops.{mode}" in fields
+        },
+        memories=_memories(fields),
+        shared_memory_bytes_per_sm=_bytes(
+            fields, "gpu.shared_memory_kib_per_sm", 2**10, 0
+        ),
+        registers_per_sm=int(fields.get("gpu.registers_per_sm", 0)),
+        max_threads_per_sm=int(fields.get("gpu.max_threads_per_sm", 1)),
+        warp_size=int(fields.get("gpu.warp_size", 32)),
+        kernel_floor_s=_si(fields, "runtime.kernel_floor_us", 1e-6, 0),
+        stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6, 0),
+        graph_gap_s=_si(fields, _GRAPH_GAP, 1e-6, 0),
+        synchronous=is_synchronous(fields),
+    )
+
+
+def _bytes(fields: Fields, name: str, scale: int, absent: float | None = None) -> int:
+    return round(_si(fields, name, scale, absent))
+
+
+def _memories(fields: Fields) -> tuple[Memory, ...]:
+    l2_bytes = _bytes(fields, "gpu.l2_mib", 2**20)
+    whole_gib = "gpu.memory_gib"
+    usable_gib = "gpu.memory_usable_gib"
+    usable_gib = usable_gib if usable_gib in fields else whole_gib
+    return (
+        Memory(
+            name="l2",
+            capacity_bytes=l2_bytes,
+            usable_bytes=l2_bytes,
+            bytes_per_s=_si(fields, "gpu.l2_gb_per_s", 1e9),
+        ),
+        Memory(
+            name="memory",
+            capacity_bytes=_bytes(fields, whole_gib, 2**30),
+            usable_bytes=_bytes(fields, usable_gib, 2**30),
+            bytes_per_s=_si(fields, "gpu.memory_gb_per_s", 1e9),
+        ),
+    )
+
+
+def _host(fields: Fields) -> Host:
+    speed = fields.get("host.speed")
+    return Host(
+        overheads=str(fields.get("host.overheads", "shared")),
+        speed=None if speed is None else float(speed),
+    )
+
+
+def _host_link(fields: Fields) -> HostLink:
+    if "host_link.pcie_generation" not in fields:
+        return _no_link(_si(fields, "gpu.memory_gb_per_s", 1e9))
+    generation = int(fields["host_link.pcie_generation"])
+    lanes = int(fields["host_link.pcie_lanes"])
+    c2c = "host_link.c2c_gb_per_s" in fields
+    h2d_bytes_per_s = _si(fields, "host_link.h2d_gb_per_s", 1e9)
+    known = c2c or generation in PCIE_GB_PER_S_PER_LANE
+    return HostLink(
+        name="NVLink-C2C" if c2c else f"PCIe {generation} x{lanes}",
+        h2d_bytes_per_s=h2d_bytes_per_s,
+        d2h_bytes_per_s=_si(fields, "host_link.d2h_gb_per_s", 1e9),
+        pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),
+        latency_s=_si(fields, "host_link.latency_us", 1e-6),
+        peak_bytes_per_s=host_link_gb_per_s(fields) * 1e9 if known else h2d_bytes_per_s,
+    )
+
+
+def _no_link(memory_bytes_per_s: float) -> HostLink:
+    """Return the way from a CPU's memory to itself: what is copied stays there."""
+    rate = memory_bytes_per_s
+    return HostLink(
+        name="none",
+        h2d_bytes_per_s=rate,
+        d2h_bytes_per_s=rate,
+        pageable_bytes_per_s=rate,
+        latency_s=0.0,
+        peak_bytes_per_s=rate,
+    )
+
+
+def _links(fields: Fields) -> tuple[Link, ...]:
+    names = {
+        "nvlink": f"NVLink {fields.get('nvlink.generation')}",
+        "xgmi": "Infinity Fabric",
+    }
+    return tuple(
+        Link(
+            name=name,
+            bytes_per_s=_si(fields, f"{section}.gb_per_s_per_direction", 1e9),
+            sub_links=int(fields[f"{section}.links"]),
+        )
+        for section, name in names.items()
+        if f"{section}.links" in fields
+    )
+
+
+def _digest(name: str, fields: Fields) -> str:
+    values = {
+        key: value if isinstance(value, str) else float(value)
+        for key, value in fields.items()
+    }
+    content = json.dumps({"name": name, "fields": values}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

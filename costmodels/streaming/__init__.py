@@ -1,0 +1,50 @@
+"""Kernels that move bytes: memory, caches, scattered access."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.costmodels.streaming.streaming import (
+        IDLE,
+        KINDS,
+        REPEATED,
+        STREAMING,
+        StreamingModel,
+    )
+    from perfc.costmodels.streaming.traffic import (
+        L2_PARTITIONS,
+        L2_SHARE,
+        SHARERS,
+        stream_seconds,
+        stream_share,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "streaming": ("IDLE", "KINDS", "REPEATED", "STREAMING", "StreamingModel"),
+            "traffic": (
+                "L2_PARTITIONS",
+                "L2_SHARE",
+                "SHARERS",
+                "stream_seconds",
+                "stream_share",
+            ),
+        },
+    )
+
+__all__ = [
+    "IDLE",
+    "KINDS",
+    "L2_PARTITIONS",
+    "L2_SHARE",
+    "REPEATED",
+    "SHARERS",
+    "STREAMING",
+    "StreamingModel",
+    "stream_seconds",
+    "stream_share",
+]

@@ -1,0 +1,274 @@
+"""Kernels that read and write each element a few times: bytes over bandwidth.
+
+    t = floor + start + hypot((bytes + repeated reads) / (memory rate * share), busy)
+
+`start` and `share` belong to the kind of kernel. A row-wise kernel (and a
+batch norm in training) reads its rows again, which is free where the rows in
+flight fit in L2. `busy` is what the SMs take for rows and elements, however fast
+memory is; on a GPU that was idle their clock has not risen yet.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels.fitted_files import fitted
+from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
+    NOWHERE,
+    Estimate,
+    Flags,
+    Floats,
+    Indices,
+    KernelTable,
+    Maths,
+    Number,
+    OneSignature,
+    Priced,
+    Provenance,
+    Signatures,
+    Texts,
+    distinct,
+    trust,
+)
+from perfc.costmodels.machine import Target
+from perfc.costmodels.streaming.noncontiguous import SCATTERED
+from perfc.costmodels.streaming.stream_time import Kind, Stream, streaming_seconds
+from perfc.costmodels.streaming.traffic import MEMORY_RATES, MemoryRates
+
+ONE_PASS_COLUMNS = 1024
+"""Softmax keeps rows of up to this many elements in registers."""
+
+
+@attrs.frozen(kw_only=True)
+class StreamKind:
+    """One kind of streaming kernel, the same on all GPUs.
+
+    Attributes:
+        start_s: Added to the target's kernel floor.
+        share: Rate over that of an elementwise kernel.
+        rereads: How often a row that L2 does not hold is read again.
+        rows_in_flight: Rows that an SM works on at a time, over the share of L2
+            that they may occupy.
+        fitted_on: Compute capabilities of the GPUs that `start_s` and `share` were
+            fitted on; none if they were not fitted.
+        sigma_shared: Relative uncertainty that all kernels of the kind share.
+        sigma_independent: Relative uncertainty of one kernel.
+
+    """
+
+    start_s: float
+    share: float
+    rereads: float
+    rows_in_flight: float
+    fitted_on: frozenset[str]
+    sigma_shared: float
+    sigma_independent: float
+    row_cycles: float = 0.0
+    """Clocks that an SM is busy with each row, beside those of its elements."""
+    element_cycles: float = 0.0
+    """Clocks that an SM is busy with each element."""
+    full_loops: float = 0.0
+    """How much longer that takes where threads load four times at once to the end of a
+    row (`LOADS`); a rest of fewer loads is faster, on all GPUs alike."""
+    pascal_cycles: float = 1.0
+    """How many more clocks Pascal takes, which computes addresses on the lanes of fp32:
+    later ones do that beside them (NVIDIA's whitepaper on V100, 2017)."""
+    idle_s: float = 1.0
+    """Duration from which a kernel on a GPU that was idle runs at the boost clock."""
+    idle_slowdown: float = 0.0
+    """How much longer SMs take before, over what the boost clock is above the base."""
+
+    @functools.cached_property
+    def numbers(self) -> Kind[float]:
+        """What the formula reads."""
+        return Kind(*(getattr(self, name) for name in Kind._fields))
+
+    def fitted(self, values: Mapping[str, float]) -> StreamKind:
+        """Return the kind with fitted parameters by name; others stay."""
+        changes: Mapping[str, Any] = values
+        return attrs.evolve(self, **changes)
+
+
+REPEATED = "repeated"
+"""Parameter of a kernel that is timed again and again on the same operands."""
+
+IDLE = "idle"
+"""Parameter of a kernel that begins on a GPU without other work."""
+
+_ROWS_FP32 = frozenset({"6.0", "7.0", "7.5", "8.0"})
+_ROWS_ALL = _ROWS_FP32 | {"8.9", "9.0"}
+
+KINDS: Mapping[str, StreamKind] = MappingProxyType(
+    {
+        op: StreamKind(
+            start_s=start_s,
+            share=share,
+            rereads=rereads,
+            rows_in_flight=rows_in_flight,
+            fitted_on=fitted_on,
+            sigma_shared=shared,
+            sigma_independent=own,
+        ).fitted(fitted("streaming").get(op, {}))
+        for op, start_s, share, rereads, rows_in_flight, fitted_on, shared, own in (
+            ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _ROWS_ALL, 0.12, 0.15),
+            ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _ROWS_FP32, 0.2, 0.12),
+            ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _ROWS_FP32, 0.2, 0.16),
+            ("batch_norm", 2.0e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.3),
+            ("reduction", 4.0e-6, 0.9, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
+            ("gather", 4.5e-6, 0.56, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("radix_sort", 8.0e-6, 0.75, 0.0, 8.0, NOWHERE, 0.2, 0.3),
+            ("run_length", 4.0e-6, 0.5, 0.0, 8.0, NOWHERE, 0.2, 0.3),
+            ("scan", 3.0e-6, 0.85, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("pool", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.4),
+            ("triton_poi", 0.2e-6, 1.0, 0.0, 8.0, NOWHERE, 0.2, 0.25),
+            ("triton_per", 0.8e-6, 0.75, 0.0, 2.0, NOWHERE, 0.2, 0.3),
+            ("triton_red", 1.5e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.35),
+            ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
+        )
+    }
+)
+"""By canonical op; `memcpy` is a copy inside the device, `triton_…` a generated kernel
+of a compiled graph: loops as elementwise kernels, rows held in registers as softmax,
+rows in blocks as reductions, which read as they do, none of them fitted.
+
+Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memory gives,
+`fitted/memory.toml`. The others: round numbers near what single kernels do in Kineto
+traces of DLRM training on V100 (owensgroup/ml_perf_model, BSD-3), sorts and scans on
+V100 and A100 (PARAM and HolisticTraceAnalysis, MIT): 15.8 million keys take 295 to
+443 us a pass.
+"""
+
+
+@attrs.frozen
+class StreamingModel:
+    """Elementwise, normalisation, reduction, data movement within the device."""
+
+    name: str = "streaming"
+    priority: int = 50
+    ops: frozenset[str] = frozenset(KINDS)
+    kinds: Mapping[str, StreamKind] = attrs.field(default=KINDS, hash=False)
+    """Kinds of kernels by canonical op."""
+
+    memory: MemoryRates = MEMORY_RATES
+
+    def with_fit(self, op: str, values: Mapping[str, float]) -> StreamingModel:
+        """Return the model with other parameters for one op."""
+        return attrs.evolve(
+            self, kinds={**self.kinds, op: self.kinds[op].fitted(values)}
+        )
+
+    def with_memory(self, values: Mapping[str, float]) -> StreamingModel:
+        """Return the model with other parameters of memory."""
+        return attrs.evolve(self, memory=MemoryRates(**values))
+
+    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+        """Claim everything but copies from and to the host."""
+        inside: Flags = (kernels.op != "memcpy") | (kernels.text("kind") == "d2d")
+        return inside
+
+    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+        """Price the rows."""
+        kinds = _Kinds.of(kernels, self.kinds)
+        seconds = streaming_seconds(
+            _streams(kernels.signatures, ARRAYS),
+            kinds.columns(),
+            target,
+            self.memory,
+            ARRAYS,
+        )
+        trusted = [_trust(kind, target) for kind in kinds.kinds]
+        provenances = [provenance for provenance, _ in trusted]
+        numbers: list[int] = kinds.at.tolist()
+        return Estimate(
+            seconds,
+            np.array([sigma_shared for _, sigma_shared in trusted])[kinds.at],
+            kinds.column("sigma_independent"),
+            [self.name] * len(kernels),
+            [provenances[number] for number in numbers],
+        )
+
+    def claims_one(self, one: OneSignature, target: Target) -> bool:
+        """Whether it claims one kernel."""
+        return one.op != "memcpy" or one.kernel.params.get("kind") == "d2d"
+
+    def estimate_one(self, one: OneSignature, target: Target) -> Priced:
+        """Price one kernel of the device."""
+        kind = self.kinds[one.op]
+        seconds = streaming_seconds(
+            _streams(one, FLOATS), kind.numbers, target, self.memory, FLOATS
+        )
+        provenance, shared = _trust(kind, target)
+        return Priced(seconds, shared, kind.sigma_independent, provenance)
+
+
+def _trust(kind: StreamKind, target: Target) -> tuple[Provenance, float]:
+    return trust(kind.sigma_shared, kind.fitted_on, target)
+
+
+@attrs.frozen(eq=False)
+class _Kinds:
+    """The kind of each kernel.
+
+    Attributes:
+        kinds: Those that there are.
+        at: Which of them each kernel is of, shape (kernels,).
+
+    """
+
+    kinds: list[StreamKind]
+    at: Indices
+
+    @classmethod
+    def of(cls, kernels: KernelTable, known: Mapping[str, StreamKind]) -> _Kinds:
+        ops, at = distinct(kernels.op)
+        return cls([known[op] for op in ops], at)
+
+    def columns(self) -> Kind[Floats]:
+        """Return the numbers of each kernel's kind."""
+        return Kind(*map(self.column, Kind._fields))
+
+    def column(self, name: str) -> Floats:
+        """Return one number of each kernel's kind."""
+        found: Floats = np.array([getattr(kind, name) for kind in self.kinds])[self.at]
+        return found
+
+
+def _streams(kernels: Signatures[Number], maths: Maths[Number]) -> Stream[Number]:
+    op, cols, flag = kernels.op, kernels.param("cols"), maths.flag
+    return Stream(
+        kernels.bytes,
+        kernels.bytes_read,
+        kernels.param("rows"),
+        cols,
+        flag(_held(op, cols, kernels.param("passes"), kernels.text("kind"))),
+        flag((op == "elementwise") & kernels.given(SCATTERED)),
+        flag((op == "concat") & kernels.given(SCATTERED)),
+        flag((op == "reduction") & (kernels.param("axis", -1.0) == 0)),
+        flag(kernels.given(REPEATED)),
+        flag(kernels.given(IDLE)),
+    )
+
+
+def _held(
+    op: Texts | str, cols: Floats | float, passes: Floats | float, kind: Texts | str
+) -> Flags | bool:
+    """Whether a kernel reads a row once and keeps it in registers."""
+    held: Flags | bool = (op == "softmax") & (cols <= ONE_PASS_COLUMNS)
+    held |= (op == "triton_red") & (passes == 1)
+    held |= (op == "batch_norm") & (kind != "training")
+    return held
+
+
+STREAMING = StreamingModel()
+"""The built-in instance."""
