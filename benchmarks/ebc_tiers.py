@@ -20,7 +20,8 @@ from pathlib import Path
 import attrs
 
 import perfc
-from perfc.passes import PlaceEmbeddings, Training
+from perfc.passes.embeddings import PlaceEmbeddings
+from perfc.passes.training import Training
 
 ROWS = (
     *(45833188, 36746, 17245, 7413, 20243, 3, 7114, 1441, 62, 29275261, 1572176),

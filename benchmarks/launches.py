@@ -23,7 +23,7 @@ import perfc
 from perfc.costmodels import load_target
 from perfc.ir import LaunchGraph, Program
 from perfc.passes import LAUNCHES, LowerKernels, PassManager, ShapeInference
-from perfc.passes.eager import MEMSET
+from perfc.passes.lowering.eager.site import MEMSET
 
 BAR = 0.10
 """Largest difference in kernels of an iteration."""

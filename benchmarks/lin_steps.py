@@ -24,7 +24,7 @@ import numpy as np
 import perfc
 from perfc.costmodels import Target, load_target
 from perfc.fitting import errors_of
-from perfc.passes import Training
+from perfc.passes.training import Training
 
 MACHINE = {
     "gpu.sm_clock_mhz": "1297",

@@ -18,7 +18,9 @@ from perfc.costmodels import load_target
 from perfc.ir import Graph, Program, single
 from perfc.ir.annotations import Scenario
 from perfc.ir.program import RankClass
-from perfc.passes import CRITICAL_PATH, SCHEDULE, PassManager, parse_pipeline
+from perfc.passes import PassManager
+from perfc.passes.facts import CRITICAL_PATH, SCHEDULE
+from perfc.passes.pipeline_spec import parse_pipeline
 
 FRONT = "shape-inference,training{loss=sum},data-parallel{ranks=%d}"
 BACK = (

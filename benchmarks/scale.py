@@ -29,7 +29,10 @@ from perfc.ir import (
 )
 from perfc.ir.annotations import Annotations, Scenario
 from perfc.ir.dims import symbol
-from perfc.passes import CRITICAL_PATH, PassManager, Timing, parse_pipeline
+from perfc.passes import PassManager
+from perfc.passes.facts import CRITICAL_PATH
+from perfc.passes.instruments import Timing
+from perfc.passes.pipeline_spec import parse_pipeline
 
 F32, I64 = DTYPES["f32"], DTYPES["i64"]
 PIPELINE = (

@@ -34,7 +34,7 @@ import attrs
 from perfc.costmodels import HostProfile, PerName
 from perfc.ir import NO_WORK, Kernel, LaunchGraph, LaunchOp, TaskKind
 from perfc.ir.record import EMPTY
-from perfc.passes import host_launches
+from perfc.passes.timing import host_launches
 
 MODEL, BATCH = "DLRM_default", "1024"
 RULES = ("head", "hipc")

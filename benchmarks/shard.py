@@ -20,7 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from perfc.costmodels import load_target
-from perfc.passes import COLUMN_WISE, GRID, ROW_WISE, TABLE_ROW_WISE, TABLE_WISE
+from perfc.passes.embeddings import (
+    COLUMN_WISE,
+    GRID,
+    ROW_WISE,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
+)
 from perfc.planning import (
     BASELINES,
     Draft,

@@ -23,7 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfc.costmodels import load_target
-from perfc.passes import COLUMN_WISE, ROW_WISE, TABLE_WISE, World
+from perfc.passes import World
+from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     SHARDERS,
     PerfRules,

@@ -26,7 +26,8 @@ from pathlib import Path
 
 import perfc
 from perfc.fitting import HostTime, Stall, host_times
-from perfc.passes import ShardEmbeddings, Straggler
+from perfc.passes import ShardEmbeddings
+from perfc.passes.parallel import Straggler
 from perfc.tools.replay import replay_joint
 from perfc.traces import Recorded, align_collectives, read_ranks
 

@@ -18,7 +18,8 @@ import scale
 
 import perfc
 from perfc.ir import single
-from perfc.passes import FoldShapes, PassManager, ShapeInference
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.shapes import FoldShapes
 from perfc.tools import Model
 from perfc.tools.binding import classify_program
 

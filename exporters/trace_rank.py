@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import HOST_KINDS, ResourceKind
-from perfc.passes import detail_mask, integers, task_mask
+from perfc.passes import task_mask
+from perfc.passes.columns import integers
+from perfc.passes.timing import detail_mask
 from perfc.tools import Results
 
 _FIRST_HOST_PID = 100_000

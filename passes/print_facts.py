@@ -27,7 +27,7 @@ from perfc.passes.facts import (
     SCHEDULE,
 )
 from perfc.passes.manager import Analysis
-from perfc.passes.memory_use import MEMORY
+from perfc.passes.memory import MEMORY
 from perfc.passes.what_if import WHAT_IF, Savings
 
 T = TypeVar("T")

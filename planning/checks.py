@@ -8,16 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import (
+from perfc.passes import DATA_PARALLEL, Placement, Plan, World
+from perfc.passes.embeddings import (
     COLUMN_WISE,
-    DATA_PARALLEL,
     GRID,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    Placement,
-    Plan,
-    World,
 )
 from perfc.planning.cost import Table
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
-from perfc.passes import HBM, SHARDING_TYPES, Placement, Plan, World, check_parts
+from perfc.passes import HBM, Placement, Plan, World
+from perfc.passes.embeddings import SHARDING_TYPES, check_parts
 from perfc.planning.cost import PlanCost, Table
 from perfc.planning.options import (
     DEVICE_ONLY,

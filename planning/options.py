@@ -14,20 +14,22 @@ from numpy.typing import NDArray
 
 from perfc.ir import UsageError
 from perfc.passes import (
-    COLUMN_WISE,
-    COLUMNS,
     DATA_PARALLEL,
     HBM,
-    KERNELS,
-    ROW_WISE,
-    SHARDING_TYPES,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
     TIERS,
     USUAL_CACHE,
     Placement,
     World,
     is_share,
+)
+from perfc.passes.embeddings import (
+    COLUMN_WISE,
+    COLUMNS,
+    KERNELS,
+    ROW_WISE,
+    SHARDING_TYPES,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
 )
 from perfc.planning.checks import one_of
 from perfc.planning.cost import PlanCost, Table

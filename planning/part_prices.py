@@ -42,8 +42,8 @@ from perfc.passes import (
     LowerKernels,
     PassManager,
     ShapeInference,
-    in_tier,
 )
+from perfc.passes.embeddings import in_tier
 
 _LENGTHS = DTYPES["i32"]
 

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import UVM_CACHING, Target, device_bytes
 from perfc.ir.dims import ceil_div
-from perfc.passes import (
+from perfc.passes import HBM, Placement, World
+from perfc.passes.embeddings import (
     COLUMN_WISE,
     GRID,
-    HBM,
     KERNELS,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    Placement,
-    World,
 )
 from perfc.planning.checks import one_of
 from perfc.planning.cost import Shard, Table

@@ -12,15 +12,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 from perfc.costmodels import UVM_CACHING
-from perfc.passes import (
+from perfc.passes import DATA_PARALLEL, Placement, Plan, World
+from perfc.passes.embeddings import (
     COLUMN_WISE,
-    DATA_PARALLEL,
     GRID,
     ROW_WISE,
     TABLE_ROW_WISE,
-    Placement,
-    Plan,
-    World,
     usual_kernel,
 )
 from perfc.planning.cost import Table

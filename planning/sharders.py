@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from perfc.ir import UsageError
-from perfc.passes import TABLE_WISE, Placement, Plan, World
+from perfc.passes import Placement, Plan, World
+from perfc.passes.embeddings import TABLE_WISE
 from perfc.planning.checks import check_tables, one_of
 from perfc.planning.cost import Table
 from perfc.planning.ties import least, ranking

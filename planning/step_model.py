@@ -16,7 +16,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.passes import Timeline, arrivals
+from perfc.passes import Timeline
+from perfc.passes.timing import arrivals
 
 Floats = NDArray[np.float64]
 

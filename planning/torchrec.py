@@ -8,15 +8,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.passes import (
+from perfc.passes import DATA_PARALLEL, USUAL_CACHE, Placement
+from perfc.passes.embeddings import (
     COLUMN_WISE,
-    DATA_PARALLEL,
     GRID,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    USUAL_CACHE,
-    Placement,
     usual_kernel,
 )
 from perfc.planning.checks import check_placement, check_table

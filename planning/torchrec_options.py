@@ -9,15 +9,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.passes import (
+from perfc.passes import DATA_PARALLEL, Placement, World
+from perfc.passes.embeddings import (
     COLUMN_WISE,
-    DATA_PARALLEL,
     GRID,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    Placement,
-    World,
 )
 from perfc.planning.checks import one_of
 from perfc.planning.cost import PlanCost, Table

@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 
 from perfc.ir import UsageError
-from perfc.passes import DATA_PARALLEL, GRID, ROW_WISE, SHARDING_TYPES, TABLE_ROW_WISE
+from perfc.passes import DATA_PARALLEL
+from perfc.passes.embeddings import GRID, ROW_WISE, SHARDING_TYPES, TABLE_ROW_WISE
 from perfc.planning.checks import one_of, positive
 from perfc.planning.cost import Table
 from perfc.planning.torchrec_topology import FUSED_UVM_CACHING, Collective, Topology

@@ -11,7 +11,8 @@ import math
 
 import attrs
 
-from perfc.passes import DATA_PARALLEL, GRID, ROW_WISE, TABLE_ROW_WISE
+from perfc.passes import DATA_PARALLEL
+from perfc.passes.embeddings import GRID, ROW_WISE, TABLE_ROW_WISE
 from perfc.planning.checks import one_of
 from perfc.planning.cost import Table
 from perfc.planning.torchrec_perf import (

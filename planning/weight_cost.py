@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import PerfcError
-from perfc.passes import TABLE_WISE, Placement, World
+from perfc.passes import Placement, World
+from perfc.passes.embeddings import TABLE_WISE
 from perfc.planning.checks import check_placement, check_table, one_of
 from perfc.planning.cost import Shard, Table
 from perfc.planning.sharders import WEIGHTS

@@ -27,13 +27,10 @@ from perfc.ir.annotations import Scenario
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import (
-    PassManager,
-    VerifyEach,
-    format_pipeline,
-    parse_pipeline,
-    print_analysis,
-)
+from perfc.passes import PassManager
+from perfc.passes.instruments import VerifyEach
+from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
+from perfc.passes.print_facts import print_analysis
 
 # A loaded machine is no reason for a property to fail.
 settings.register_profile("perfc", deadline=None)

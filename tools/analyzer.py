@@ -10,23 +10,13 @@ from perfc.costmodels import Target, assumed_system, load_profile, load_target
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
 from perfc.ir.support import Level, PipelineError, UnsupportedModelError
-from perfc.passes import (
-    CRITICAL_PATH,
-    INTERVAL,
-    LOW_DTYPES,
-    CaptureGraph,
-    ConvertDtype,
-    FuseKernels,
-    Instrument,
-    LowerKernels,
-    Overhead,
-    Pass,
-    PassManager,
-    PassRequest,
-    Transform,
-    format_pipeline,
-    read_pipeline,
-)
+from perfc.passes import LowerKernels, Pass, PassManager, Transform
+from perfc.passes.facts import CRITICAL_PATH, INTERVAL
+from perfc.passes.instruments import Instrument
+from perfc.passes.lowering import CaptureGraph, FuseKernels
+from perfc.passes.pipeline_spec import PassRequest, format_pipeline, read_pipeline
+from perfc.passes.precision import LOW_DTYPES, ConvertDtype
+from perfc.passes.timing import Overhead
 from perfc.tools.model import GIVEN, Model, load
 from perfc.tools.modes import INFERENCE
 from perfc.tools.rank_options import made_passes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from perfc.ir import UsageError
-from perfc.passes import Timing
+from perfc.passes.instruments import Timing
 from perfc.tools.files import tell
 
 MAX_DIM = 2**40

@@ -101,7 +101,7 @@ def _models() -> Iterable[str]:
 
 
 def _passes() -> Iterable[str]:
-    from perfc.passes import pass_names  # noqa: PLC0415 - slow
+    from perfc.passes.pipeline_spec import pass_names  # noqa: PLC0415 - slow
 
     return pass_names()
 

@@ -13,12 +13,12 @@ from perfc.ir import Diagnostic, Kernel, LaunchGraph, Program, TaskKind
 from perfc.passes import (
     KERNEL_COST,
     LAUNCHES,
-    MEMSET,
     KernelCost,
     LowerKernels,
     PassManager,
     ShapeInference,
 )
+from perfc.passes.lowering import MEMSET
 
 
 class ModelRow(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perfc.passes import (
-    FoldShapes,
-    Pass,
+from perfc.passes import Pass, ShapeInference
+from perfc.passes.control_flow import ResolveControlFlow
+from perfc.passes.raising import (
     RaiseActivation,
     RaiseAttention,
     RaiseEmbeddingBag,
@@ -13,9 +13,8 @@ from perfc.passes import (
     RaiseLinear,
     RaiseNorm,
     RaiseRotary,
-    ResolveControlFlow,
-    ShapeInference,
 )
+from perfc.passes.shapes import FoldShapes
 
 FRONT_PIPELINE: tuple[Pass, ...] = (
     RaiseEmbeddingBag(),

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from perfc.passes import ConvertDtype
+from perfc.passes.precision import ConvertDtype
 
 Loaded = TypeVar("Loaded")
 

@@ -12,26 +12,15 @@ from perfc.ir import AnyKey, Diagnostic, Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import Level, paused_collector
-from perfc.passes import (
-    ELEMENTS,
-    TYPED,
-    Analysis,
-    ConvertDtype,
-    Fsdp,
-    Instrument,
-    Pass,
-    PassManager,
-    RaiseActivation,
-    RaiseAttention,
-    RaiseNorm,
-    RaiseRotary,
-    ShapeInference,
-    Training,
-    Transform,
-    has_control_flow,
-    has_optimizer,
-    is_training_step,
-)
+from perfc.passes import Fsdp, Pass, PassManager, ShapeInference, Transform
+from perfc.passes.control_flow import has_control_flow
+from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.graphs import has_optimizer, is_training_step
+from perfc.passes.instruments import Instrument
+from perfc.passes.manager import Analysis
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.raising import RaiseActivation, RaiseAttention, RaiseNorm, RaiseRotary
+from perfc.passes.training import Training
 from perfc.tools.binding import (
     Dimensions,
     Symbols,

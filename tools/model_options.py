@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfc.passes import OPTIMIZERS
+from perfc.passes.training import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS
 from perfc.tools.arguments import MAX_DIM
 

@@ -8,20 +8,16 @@ import attrs
 
 from perfc.ir import UsageError
 from perfc.passes import (
-    BatchEmbeddings,
     CheckpointActivations,
-    ConvertDtype,
-    DataParallel,
     Fsdp,
     Pass,
-    PlaceEmbeddings,
-    Regather,
-    SetPopularity,
     ShardEmbeddings,
-    Straggler,
     TensorParallel,
-    Training,
 )
+from perfc.passes.embeddings import BatchEmbeddings, PlaceEmbeddings, SetPopularity
+from perfc.passes.parallel import DataParallel, Regather, Straggler
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.training import Training
 from perfc.tools.rank_options import check_shared
 
 INFERENCE, TRAINING = "inference", "training"

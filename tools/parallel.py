@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from perfc.frontends import MadMaxStep
-from perfc.passes import TimeConstants, link_graphs, solve
+from perfc.passes.timing import TimeConstants, link_graphs, solve
 from perfc.tools.texts import columns_text
 
 SCHEMA = "perfc.parallel/1"

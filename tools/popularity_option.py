@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir import UsageError
-from perfc.passes import SetPopularity
+from perfc.passes.embeddings import SetPopularity
 
 
 def set_popularities(texts: Sequence[str]) -> list[SetPopularity]:

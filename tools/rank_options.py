@@ -6,15 +6,9 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir import UsageError
-from perfc.passes import (
-    DataParallel,
-    Fsdp,
-    Pass,
-    PassRequest,
-    PipelineParallel,
-    ShardEmbeddings,
-    TensorParallel,
-)
+from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
+from perfc.passes.parallel import DataParallel
+from perfc.passes.pipeline_spec import PassRequest
 
 _REPLICAS = (Fsdp, ShardEmbeddings)
 """Passes whose ranks have a batch each: as many as there are replicas of one."""

@@ -13,7 +13,8 @@ from perfc.costmodels import Device, HostProfile
 from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import PerfcError, TaskKind
 from perfc.ir.launch import BUSY_KINDS
-from perfc.passes import TimeConstants, Timeline, link_graphs, solve, solve_contended
+from perfc.passes import Timeline
+from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
 from perfc.tools.room import full_shares, urgent_kernels
 from perfc.tools.step_times import StepTimes, relative_error, step_times
 from perfc.traces import Gap, Recorded, align_collectives, covered

@@ -14,16 +14,10 @@ import attrs
 from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import Level, paused_collector, printable, write_file
-from perfc.passes import (
-    MEMORY,
-    WHAT_IF,
-    Analysis,
-    Memory,
-    MemoryUse,
-    Savings,
-    WhatIf,
-    find_fact,
-)
+from perfc.passes import MemoryUse
+from perfc.passes.manager import Analysis, find_fact
+from perfc.passes.memory import MEMORY, Memory
+from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
 from perfc.tools import (
     report_memory,
     report_nodes,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from perfc.passes import LASTING, Buffer, BufferKind, MemoryUse
+from perfc.passes import MemoryUse
+from perfc.passes.memory import LASTING, Buffer, BufferKind
 
 Json: TypeAlias = dict[str, Any]
 _LIVE = 20

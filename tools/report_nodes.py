@@ -12,7 +12,7 @@ from perfc.costmodels import COLLECTIVES
 from perfc.ir import Graph, LaunchGraph, LaunchOp
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.location import NOWHERE, Location
-from perfc.passes import fused_nodes
+from perfc.passes.lowering import fused_nodes
 from perfc.tools.module_names import common_name
 from perfc.tools.results import STATED, Results, lone_id
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
-from perfc.passes import MemoryUse, arrival, task_mask
+from perfc.passes import MemoryUse, task_mask
+from perfc.passes.timing import arrival
 from perfc.tools.results import Results
 from perfc.tools.stretches import Stretch, Stretches, disjoint, idle, total_s
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import Kernel, LaunchGraph, TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
-from perfc.passes import SEGMENT_KINDS, SegmentKind, kernel_numbers, task_mask
+from perfc.passes import task_mask
+from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
+from perfc.passes.timing import kernel_numbers
 from perfc.tools.report_ranks import busy_s, comm_s, exposed_s
 from perfc.tools.results import Results
 

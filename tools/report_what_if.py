@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
-from perfc.passes import HostSaving, OpSaving, Savings, SiteSaving
+from perfc.passes.what_if import HostSaving, OpSaving, Savings, SiteSaving
 from perfc.tools.module_names import common_place
 from perfc.tools.report_nodes import node_modules
 from perfc.tools.results import Results

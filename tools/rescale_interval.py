@@ -15,7 +15,8 @@ import attrs
 
 from perfc.costmodels import HostProfile, load_profile
 from perfc.fitting import host_times, session_sigma
-from perfc.passes import Interval, interval_of, shared_effects
+from perfc.passes.facts import Interval
+from perfc.passes.timing import interval_of, shared_effects
 from perfc.tools.replay import Replayed, host_seconds
 from perfc.traces import Recorded
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from perfc.ir import Diagnostic
-from perfc.passes import Interval
+from perfc.passes.facts import Interval
 from perfc.tools.replay_report import diagnostic_json
 from perfc.tools.rescale import Method, Rescaled, Rescaling
 from perfc.tools.texts import columns_text

@@ -13,21 +13,20 @@ from numpy.typing import NDArray
 from perfc.costmodels import Estimate, Provenance
 from perfc.ir import Kernel, LaunchGraph, Program, TaskKind
 from perfc.ir.launch import HOST_KINDS
-from perfc.passes import (
+from perfc.passes import KERNEL_COST, Timeline
+from perfc.passes.facts import (
     CRITICAL_PATH,
     HOSTED,
     INTERVAL,
-    KERNEL_COST,
     SCHEDULE,
-    TIMELINE,
-    WORK_WAIT,
-    Analysis,
     HostedLaunches,
     Interval,
     Path,
     Schedule,
-    Timeline,
 )
+from perfc.passes.lowering import WORK_WAIT
+from perfc.passes.manager import Analysis
+from perfc.passes.timing import TIMELINE
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from perfc.ir import OPTIMIZER_STATES, UsageError
-from perfc.passes import Codec
+from perfc.passes.embeddings import Codec
 from perfc.planning import (
     CommBytes,
     PerfRules,

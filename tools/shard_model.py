@@ -14,19 +14,16 @@ from perfc.ir.dims import Dim
 from perfc.ir.dims import evaluate as evaluated
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes import (
-    Bags,
-    EmbeddingTable,
     Pass,
     PassContext,
     Placement,
     Plan,
     ShardEmbeddings,
-    TableSize,
     Transform,
     World,
-    find_plan,
-    forward_graph_of,
 )
+from perfc.passes.embeddings import Bags, EmbeddingTable, TableSize, find_plan
+from perfc.passes.graphs import forward_graph_of
 from perfc.planning import (
     DEALS,
     DEVICE_ONLY,

@@ -9,15 +9,9 @@ import attrs
 from perfc.ir import PerfcError, Program, UsageError
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import UnboundSymbolError, UnsupportedModelError
-from perfc.passes import (
-    DataParallel,
-    Fsdp,
-    Pass,
-    PipelineParallel,
-    ShardEmbeddings,
-    TensorParallel,
-    Training,
-)
+from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
+from perfc.passes.parallel import DataParallel
+from perfc.passes.training import Training
 from perfc.tools.analyzer import conversions
 from perfc.tools.binding import Dimensions
 from perfc.tools.model import Model, prepare

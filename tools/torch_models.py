@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from perfc.ir import PerfcError, Program, UsageError
-from perfc.passes import Instrument, Pass, Training, is_training_step
+from perfc.passes import Pass
+from perfc.passes.graphs import is_training_step
+from perfc.passes.instruments import Instrument
+from perfc.passes.training import Training
 from perfc.tools.analyzer import DTYPES, analyze, check_known, conversions
 from perfc.tools.binding import Dimensions
 from perfc.tools.files import tell

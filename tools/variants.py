@@ -8,7 +8,10 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.passes import BatchEmbeddings, Pass, Training, waits_for_inputs, waits_inside
+from perfc.passes import Pass
+from perfc.passes.embeddings import BatchEmbeddings
+from perfc.passes.training import Training
+from perfc.passes.what_if import waits_for_inputs, waits_inside
 from perfc.tools.model import Model
 from perfc.tools.results import Results
 

@@ -10,7 +10,8 @@ import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes import MAX_RANKS, Timing, VerifyEach
+from perfc.passes import MAX_RANKS
+from perfc.passes.instruments import Timing, VerifyEach
 from perfc.tools.analyzer import RUNTIMES, conversions, split_passes
 from perfc.tools.analyzer import analyze as run_analysis
 from perfc.tools.arguments import MAX_DIM, Count, integers, log_timing, pairs

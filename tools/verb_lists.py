@@ -12,7 +12,8 @@ from perfc.costmodels.sheets import describe, system_names
 from perfc.frontends import WORKLOADS
 from perfc.ir import PerfcError
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes import Transform, pass_class, pass_names
+from perfc.passes import Transform
+from perfc.passes.pipeline_spec import pass_class, pass_names
 from perfc.tools.files import print_line, tell
 from perfc.tools.plugin_option import plugin_option
 from perfc.tools.texts import columns_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir.support import write_file
-from perfc.passes import OPTIMIZERS
+from perfc.passes.training import OPTIMIZERS
 from perfc.tools.analyzer import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.files import tell

@@ -9,17 +9,10 @@ import click
 from perfc.costmodels import load_target
 from perfc.ir import Program
 from perfc.ir.annotations import Scenario
-from perfc.passes import (
-    DumpDir,
-    Instrument,
-    PassManager,
-    Reproducer,
-    Timing,
-    VerifyEach,
-    format_pipeline,
-    parse_pipeline,
-    print_analysis,
-)
+from perfc.passes import PassManager
+from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
+from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
+from perfc.passes.print_facts import print_analysis
 from perfc.tools.arguments import integers, log_timing
 from perfc.tools.files import write_result
 from perfc.tools.modes import INFERENCE

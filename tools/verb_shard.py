@@ -13,17 +13,8 @@ import click
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
-from perfc.passes import (
-    DATA_PARALLEL,
-    FULL_PRECISION,
-    HBM,
-    MAX_RANKS,
-    NAMED_PLANS,
-    PRECISIONS,
-    TIERS,
-    USUAL_CACHE,
-    is_share,
-)
+from perfc.passes import DATA_PARALLEL, HBM, MAX_RANKS, TIERS, USUAL_CACHE, is_share
+from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
 from perfc.tools.analyzer import check_world
 from perfc.tools.arguments import MAX_DIM
 from perfc.tools.files import tell, write_result

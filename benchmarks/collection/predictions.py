@@ -26,7 +26,8 @@ from perfc.fitting import Z90
 from perfc.ir import Kernel, Record
 from perfc.ir.launch import BUSY_KINDS
 from perfc.measure import Case, Setting, find_subject
-from perfc.passes import kernel_numbers, task_mask
+from perfc.passes import task_mask
+from perfc.passes.timing import kernel_numbers
 from perfc.tools import Model, Report, Results, analyze, load
 from perfc.tools.analyzer import conversions
 

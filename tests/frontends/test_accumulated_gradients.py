@@ -14,7 +14,7 @@ from torch.nn import functional
 import perfc
 from perfc.ir import Graph
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.passes import Training
+from perfc.passes.training import Training
 
 Forward = Callable[["Layers", Tensor], Tensor]
 

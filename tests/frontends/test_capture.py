@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import perfc
 from perfc.ir import Graph, Node
-from perfc.passes import Training
+from perfc.passes.training import Training
 
 
 class Mlp(nn.Module):

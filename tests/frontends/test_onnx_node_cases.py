@@ -25,14 +25,9 @@ from perfc.costmodels import cost_models
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import PerfcError, Program, TensorType
 from perfc.ir.dims import Expr
-from perfc.passes import (
-    ELEMENTS,
-    LAUNCHES,
-    FoldShapes,
-    LowerKernels,
-    PassManager,
-    ShapeInference,
-)
+from perfc.passes import LAUNCHES, LowerKernels, PassManager, ShapeInference
+from perfc.passes.facts import ELEMENTS
+from perfc.passes.shapes import FoldShapes
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,9 @@ from tests.frontends.onnx_values import run_reference
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph, Node, Work
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes import FoldShapes, PassManager, ShapeInference, VerifyEach
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.instruments import VerifyEach
+from perfc.passes.shapes import FoldShapes
 
 MICROSOFT = "com.microsoft"
 _DTYPES: dict[str, Any] = {

@@ -18,7 +18,8 @@ from tests.frontends.onnx_models import constant, info, node, weight
 
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph, Node, PerfcError
-from perfc.passes import FoldShapes, PassManager, ShapeInference
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.shapes import FoldShapes
 
 FLOAT = TensorProto.FLOAT
 

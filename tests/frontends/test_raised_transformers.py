@@ -14,7 +14,8 @@ from tests.frontends.rewrites import shuffled, stripped, swapped
 
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph
-from perfc.passes import PassManager, VerifyEach
+from perfc.passes import PassManager
+from perfc.passes.instruments import VerifyEach
 from perfc.tools.front_pipeline import FRONT_PIPELINE
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "transformers"

@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from perfc.ir import Program
 from perfc.ir.text import parse_program
-from perfc.passes import PassManager, RaiseRotary, ShapeInference
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.raising import RaiseRotary
 from perfc.tools.model import load  # not public
 
 Made = Callable[..., Program]

@@ -15,21 +15,18 @@ from perfc.ir import NO_WORK, Kernel, LaunchGraph, Program, Record, TaskKind
 from perfc.ir.annotations import Annotations
 from perfc.ir.launch import verify_launches
 from perfc.ir.program import RankClass
-from perfc.passes import (
+from perfc.passes import KERNEL_COST, PassManager
+from perfc.passes.facts import (
     CRITICAL_PATH,
     HOSTED,
     INTERVAL,
-    KERNEL_COST,
     SCHEDULE,
-    CriticalPath,
     HostedLaunches,
     Interval,
-    PassManager,
     Path,
     Schedule,
-    StreamSchedule,
-    TimeInterval,
 )
+from perfc.passes.timing import CriticalPath, StreamSchedule, TimeInterval
 
 LATENCY_S = 3e-6
 GAP_S = 1e-6

@@ -11,13 +11,8 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import RankClass
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import (
-    Pass,
-    PassManager,
-    ShapeInference,
-    ShardEmbeddings,
-    Training,
-)
+from perfc.passes import Pass, PassManager, ShapeInference, ShardEmbeddings
+from perfc.passes.training import Training
 
 BATCH, RANKS = 16, 4
 MODEL = "dlrm-ddp:tables=6,rows=1000,dim=16,pooling=4"

@@ -13,16 +13,11 @@ from perfc.costmodels.sheets.host_profile import REQUIRED_CALLS
 from perfc.fitting import ProfileHead, profile_text
 from perfc.ir import Program
 from perfc.ir.text import parse_program
-from perfc.passes import (
-    HOSTED,
-    HostedLaunches,
-    LowerKernels,
-    Overhead,
-    PassManager,
-    ShapeInference,
-    Training,
-)
-from perfc.passes.autograd_names import autograd_call, autograd_origin
+from perfc.passes import LowerKernels, PassManager, ShapeInference
+from perfc.passes.autodiff.autograd_names import autograd_call, autograd_origin
+from perfc.passes.facts import HOSTED, HostedLaunches
+from perfc.passes.timing import Overhead
+from perfc.passes.training import Training
 
 MLP = """graph @g(%x: f32[4,8], param %w: f32[2,8], param %b: f32[2]) {
   %h = linear(%x, %w, %b) : ?

@@ -10,7 +10,8 @@ from perfc.ir import Graph, Node, Program
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import BatchEmbeddings, PassManager, ShapeInference, can_batch
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.embeddings import BatchEmbeddings, can_batch
 
 BAG = (
     '{tables = [{rows = 100, dim = 8, pooling = 2}], mode = "sum", has_offsets = true}'

@@ -11,17 +11,10 @@ from perfc.frontends import build_workload
 from perfc.ir import LaunchGraph, PerfcError, Program, TaskKind, single
 from perfc.ir.launch import HOST_KINDS, verify_launches
 from perfc.ir.text import parse_program
-from perfc.passes import (
-    HOSTED,
-    LAUNCHES,
-    CaptureGraph,
-    HostedLaunches,
-    LowerKernels,
-    Overhead,
-    Pass,
-    PassManager,
-    ShapeInference,
-)
+from perfc.passes import LAUNCHES, LowerKernels, Pass, PassManager, ShapeInference
+from perfc.passes.facts import HOSTED, HostedLaunches
+from perfc.passes.lowering import CaptureGraph
+from perfc.passes.timing import Overhead
 
 PROFILE = load_profile("shared")
 

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfc.passes.chunk_cuts import BACKWARD_PER_FORWARD, ChunkSteps, Costs
+from perfc.passes.parallel.pipeline.chunk_cuts import (
+    BACKWARD_PER_FORWARD,
+    ChunkSteps,
+    Costs,
+)
 
 _WITH_A_HEAD = [0.004, 0.0, 0.004, *[1.0] * 12, 0.004, 3.92]
 """Work of GPT-2's layers by that of a block: embeddings, blocks, a norm, the head."""

@@ -12,7 +12,8 @@ from perfc.ir import Node
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import PassManager, ShapeInference, Training
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.training import Training
 
 Parts = Sequence[NDArray[np.float64]]
 RANKS, ROWS = 3, 6

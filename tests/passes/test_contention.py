@@ -9,14 +9,9 @@ import pytest
 from tests.passes.launch_graphs import GAP_S, GRAPH_GAP_S, LATENCY_S, Case, random_case
 
 from perfc.ir import LaunchGraph, TaskKind
-from perfc.passes import (
-    TimeConstants,
-    Timeline,
-    link_graphs,
-    solve,
-    solve_contended,
-)
-from perfc.passes.timeline import ScheduleError
+from perfc.passes import Timeline
+from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
+from perfc.passes.timing.timeline import ScheduleError
 
 CONSTANTS = TimeConstants(GAP_S, GRAPH_GAP_S, LATENCY_S)
 FREE = TimeConstants(0.0, 0.0, 0.0)

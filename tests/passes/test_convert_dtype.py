@@ -10,8 +10,9 @@ import perfc
 from perfc.ir import UsageError
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import Level, UnsupportedModelError
-from perfc.passes import ConvertDtype, Training
-from perfc.passes.autocast import COMPUTES_IN_FP32, FP32, LOW_PRECISION
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.precision.autocast import COMPUTES_IN_FP32, FP32, LOW_PRECISION
+from perfc.passes.training import Training
 from perfc.tools import Report
 
 

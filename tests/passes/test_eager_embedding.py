@@ -10,8 +10,8 @@ from tests.passes.lowering import kernels, launched, lower, names
 
 from perfc.ir import DTYPES, Kernel, LaunchGraph, TensorType
 from perfc.ir.ops.optimizer import state_types
-from perfc.passes.eager_rows import distinct
-from perfc.passes.eager_sorting import merge_sort, radix_sort
+from perfc.passes.lowering.eager.embedding.rows import distinct
+from perfc.passes.lowering.eager.reductions.sorting import merge_sort, radix_sort
 
 F32 = DTYPES["f32"]
 DENSE = "aten::_embedding_bag_dense_backward"

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from tests.passes.lowering import kernels, launched, lower, one_op
 
 from perfc.passes import LowerKernels
-from perfc.passes.eager import MAX_LAUNCHES
-from perfc.passes.eager_optimizer import (
+from perfc.passes.lowering.eager.optimizer import (
     CHUNK_ELEMENTS,
     LARGE_ARGUMENTS,
     SMALL_ARGUMENTS,
     Capacity,
     packed,
 )
+from perfc.passes.lowering.eager.site import MAX_LAUNCHES
 
 HIDDEN, VOCABULARY, POSITIONS, LAYERS = 768, 30522, 512, 12
 _INNER = 4 * HIDDEN

@@ -13,16 +13,16 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.verification import verify
 from perfc.passes import (
     CheckpointActivations,
-    ConvertDtype,
     Fsdp,
     Pass,
     PassManager,
-    Regather,
     ShapeInference,
     ShardEmbeddings,
-    Training,
 )
-from perfc.passes.fsdp_units import repeated_blocks
+from perfc.passes.parallel import Regather
+from perfc.passes.parallel.fsdp.fsdp_units import repeated_blocks
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.training import Training
 from perfc.tools.modes import training_passes
 
 BATCH, RANKS, LAYERS = 2, 4, 3

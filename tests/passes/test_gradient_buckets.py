@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfc.ir import DTYPES, Graph, TensorType
 from perfc.ir.dims import symbol
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.gradient_buckets import Limits, fill_buckets
+from perfc.passes.parallel.data.gradient_buckets import Limits, fill_buckets
 
 torch: Any = pytest.importorskip("torch")
 

@@ -15,16 +15,10 @@ import perfc
 from perfc.frontends.torch.internals import op
 from perfc.ir import Program
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes import (
-    LAUNCHES,
-    FoldShapes,
-    LowerKernels,
-    Pass,
-    PassManager,
-    ShapeInference,
-    Training,
-)
-from perfc.passes.training import RULES
+from perfc.passes import LAUNCHES, LowerKernels, Pass, PassManager, ShapeInference
+from perfc.passes.shapes import FoldShapes
+from perfc.passes.training import Training
+from perfc.passes.training.training import RULES
 
 F: Any = nn.functional
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import verify_launches
 from perfc.ir.text import parse_program
-from perfc.passes import (
-    LAUNCHES,
-    LowerKernels,
-    Pass,
-    PassManager,
-    PinCopies,
-    RemoveSyncs,
-    ShapeInference,
-    waits_for_inputs,
-    waits_inside,
-)
+from perfc.passes import LAUNCHES, LowerKernels, Pass, PassManager, ShapeInference
+from perfc.passes.what_if import PinCopies, RemoveSyncs, waits_for_inputs, waits_inside
 
 WAITING = """
 graph @waiting(%x: f32[1024,1024]) {

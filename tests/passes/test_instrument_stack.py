@@ -10,7 +10,8 @@ import pytest
 from perfc.ir import AnnotationKey, AnyKey, Program, single
 from perfc.ir.support import PassContractError, PipelineError
 from perfc.ir.text import parse_graph
-from perfc.passes import Instrument, Pass, PassContext, PassManager
+from perfc.passes import Pass, PassContext, PassManager
+from perfc.passes.instruments import Instrument
 
 SIZE: AnnotationKey[int] = AnnotationKey("test.size", Program)
 

@@ -14,18 +14,14 @@ from perfc.ir.support import VerifyError
 from perfc.ir.text import parse_graph, parse_program, print_graph
 from perfc.passes import (
     LAUNCHES,
-    DumpDir,
-    FoldShapes,
-    Instrument,
     Pass,
     PassContext,
     PassManager,
-    Reproducer,
     ShapeInference,
-    Timing,
     Transform,
-    VerifyEach,
 )
+from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
+from perfc.passes.shapes import FoldShapes
 
 TEXT = """graph @g(%x: f32[4]) {
   %h = relu(%x) : f32[4]

@@ -10,9 +10,10 @@ from perfc.costmodels.kernels import CostModel
 from perfc.ir import Kernel, LaunchGraph, Program, TaskKind, single
 from perfc.ir.annotations import Annotations
 from perfc.ir.support import PassContractError
-from perfc.passes import KERNEL_COST, LAUNCHES, KernelCost, kernel_cost
+from perfc.passes import KERNEL_COST, LAUNCHES, KernelCost
 from perfc.passes.base import PassContext
 from perfc.passes.manager import Analysis, PassManager
+from perfc.passes.timing import kernel_cost
 
 
 @pytest.fixture(autouse=True)

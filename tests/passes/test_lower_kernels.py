@@ -183,9 +183,9 @@ def test_launches_are_valid_and_in_order(text: str) -> None:
 
 def test_every_op_has_a_rule_or_is_marked() -> None:
     """Only control flow, sequences, strings and unknown ops are without a rule."""
-    from perfc.passes.control_rules import CONTROL_RULES  # noqa: PLC0415 - not public
-    from perfc.passes.eager_launches import FREE, RULES  # noqa: PLC0415 - not public
-    from perfc.passes.sequence_rules import SEQUENCE_RULES  # noqa: PLC0415 - not public
+    from perfc.passes.control_flow.control_rules import CONTROL_RULES  # noqa: PLC0415 - not public
+    from perfc.passes.control_flow.sequence_rules import SEQUENCE_RULES  # noqa: PLC0415 - not public
+    from perfc.passes.lowering.eager.rules import FREE, RULES  # noqa: PLC0415 - not public
 
     missing = {op.name for op in BUILTIN_OPS} - set(RULES) - FREE - {"identity"}
     of_the_host = {"host_text", "mel_weight_matrix"}

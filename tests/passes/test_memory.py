@@ -13,25 +13,17 @@ from perfc.costmodels import load_target
 from perfc.frontends import build_workload
 from perfc.ir import LaunchGraph, Program, single
 from perfc.ir.text import parse_graph, parse_program
-from perfc.passes import (
-    MEMORY,
-    BufferKind,
-    CaptureGraph,
-    FuseKernels,
-    LowerKernels,
-    Memory,
-    MemoryUse,
-    PassManager,
-    ShapeInference,
-    Training,
-)
-from perfc.passes.caching_allocator import (
+from perfc.passes import LowerKernels, MemoryUse, PassManager, ShapeInference
+from perfc.passes.lowering import CaptureGraph, FuseKernels
+from perfc.passes.memory import MEMORY, BufferKind, Memory
+from perfc.passes.memory.caching_allocator import (
     MIB,
     Block,
     CachingAllocator,
     reserved_bytes,
     rounded,
 )
+from perfc.passes.training import Training
 
 K = 4 * 1024
 """Bytes of the tensors below."""

@@ -11,18 +11,13 @@ from tests.passes.launch_graphs import TARGET, Case, random_case
 from perfc.ir import Program
 from perfc.ir.annotations import Annotations
 from perfc.ir.program import RankClass
-from perfc.passes import (
-    HOSTED,
-    KERNEL_COST,
-    SCHEDULE,
-    PassManager,
-    Schedule,
-    StreamSchedule,
-    op_times,
-)
-from perfc.passes.op_times import Asked, solve_in_batches, times_of_ops
-from perfc.passes.retiming import Change
-from perfc.passes.timeline import TIMELINE, ScheduleError, Timeline
+from perfc.passes import KERNEL_COST, PassManager
+from perfc.passes.facts import HOSTED, SCHEDULE, Schedule
+from perfc.passes.timing import StreamSchedule
+from perfc.passes.timing.retiming import Change
+from perfc.passes.timing.timeline import TIMELINE, ScheduleError, Timeline
+from perfc.passes.what_if.op_times import Asked, solve_in_batches, times_of_ops
+from perfc.passes.what_if.what_if import op_times
 
 
 def _scheduled(case: Case) -> tuple[Timeline, Schedule]:

@@ -26,16 +26,9 @@ from perfc.ir import (
 from perfc.ir.launch import verify_launches
 from perfc.ir.record import EMPTY
 from perfc.ir.text import parse_program
-from perfc.passes import (
-    HOSTED,
-    LAUNCHES,
-    HostedLaunches,
-    LowerKernels,
-    Overhead,
-    PassManager,
-    ShapeInference,
-    host_launches,
-)
+from perfc.passes import LAUNCHES, LowerKernels, PassManager, ShapeInference
+from perfc.passes.facts import HOSTED, HostedLaunches
+from perfc.passes.timing import Overhead, host_launches
 
 PROFILE = HostProfile(
     name="test",

@@ -22,22 +22,19 @@ from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
 from perfc.passes import (
     LAUNCHES,
-    MEMORY,
-    DataParallel,
-    FoldShapes,
     LowerKernels,
-    Memory,
     Pass,
     PassManager,
     PipelineParallel,
     ShapeInference,
     TensorParallel,
-    TimeConstants,
-    Training,
-    link_graphs,
-    solve,
 )
-from perfc.passes.microbatches import SCHEDULES, Step, steps_of
+from perfc.passes.memory import MEMORY, Memory
+from perfc.passes.parallel import DataParallel
+from perfc.passes.parallel.pipeline.microbatches import SCHEDULES, Step, steps_of
+from perfc.passes.shapes import FoldShapes
+from perfc.passes.timing import TimeConstants, link_graphs, solve
+from perfc.passes.training import Training
 
 BATCH = 24
 SIZES = "layers=4,hidden=64,heads=4,seq=16,vocab=101"

@@ -12,20 +12,16 @@ from hypothesis import strategies as st
 
 from perfc.ir import PASSES, Program, UsageError, register_plugin
 from perfc.ir.support import PipelineError
-from perfc.passes import (
-    FoldShapes,
-    KernelCost,
-    LowerKernels,
-    Overhead,
-    Pass,
-    PassContext,
-    ShapeInference,
+from perfc.passes import KernelCost, LowerKernels, Pass, PassContext, ShapeInference
+from perfc.passes.pipeline_spec import (
     format_pipeline,
     make_pass,
     parse_pipeline,
     pass_class,
     pass_names,
 )
+from perfc.passes.shapes import FoldShapes
+from perfc.passes.timing import Overhead
 
 
 @attrs.frozen

@@ -14,7 +14,8 @@ from tests.costmodels.kernels import ALL_MODELS, bag, update
 import perfc
 from perfc.costmodels import load_target, price
 from perfc.ir import Kernel, UsageError, Work
-from perfc.passes import Pass, PlaceEmbeddings, SetPopularity, ShardEmbeddings
+from perfc.passes import Pass, ShardEmbeddings
+from perfc.passes.embeddings import PlaceEmbeddings, SetPopularity
 from perfc.tools import Report, load
 
 ROOT = Path(__file__).parents[2]

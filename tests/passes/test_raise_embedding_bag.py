@@ -12,7 +12,9 @@ from onnx import helper
 
 from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph
-from perfc.passes import PassManager, VerifyEach, parse_pipeline
+from perfc.passes import PassManager
+from perfc.passes.instruments import VerifyEach
+from perfc.passes.pipeline_spec import parse_pipeline
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 Edit = Callable[[onnx.GraphProto], None]

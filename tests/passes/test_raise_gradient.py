@@ -17,8 +17,9 @@ from torch.export.experimental import (
 from torch.nn import functional
 
 from perfc.ir import Graph
-from perfc.passes import PassManager, RaiseGradient, ShapeInference
-from perfc.passes.term import parse_term  # not public
+from perfc.passes import PassManager, ShapeInference
+from perfc.passes.graphs.term import parse_term
+from perfc.passes.raising import RaiseGradient
 from perfc.tools.model import load  # not public
 
 _ROWS = (4, 8)

@@ -8,7 +8,8 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import PassManager, ResolveControlFlow
+from perfc.passes import PassManager
+from perfc.passes.control_flow import ResolveControlFlow
 
 ONE = "%one = constant() {dtype = !i64, shape = [], elements = [1]} : ?"
 ZERO = "%z = constant() {dtype = !i64, shape = [], elements = [0]} : ?"

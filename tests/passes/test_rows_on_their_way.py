@@ -16,12 +16,8 @@ from tests.passes.shards import (
 )
 
 from perfc.frontends import build_workload
-from perfc.passes import (
-    PassManager,
-    ShapeInference,
-    ShardEmbeddings,
-    Training,
-)
+from perfc.passes import PassManager, ShapeInference, ShardEmbeddings
+from perfc.passes.training import Training
 
 
 def test_quantized_communication() -> None:

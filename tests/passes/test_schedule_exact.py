@@ -23,8 +23,8 @@ from tests.passes.simulator import DeadlockError, Simulator
 
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import HOST_KINDS
-from perfc.passes import Interval, SegmentKind
-from perfc.passes.timeline import ScheduleError
+from perfc.passes.facts import Interval, SegmentKind
+from perfc.passes.timing.timeline import ScheduleError
 
 BATCH = 100
 BATCHES = range(0, 1000, BATCH)

@@ -9,7 +9,8 @@ import pytest
 
 import perfc
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import BatchEmbeddings, Pass, SetPopularity, ShardEmbeddings
+from perfc.passes import Pass, ShardEmbeddings
+from perfc.passes.embeddings import BatchEmbeddings, SetPopularity
 from perfc.tools import load
 
 MODEL = "dlrm-default:tables=2,rows=100000,pooling=20"

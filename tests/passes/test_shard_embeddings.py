@@ -28,17 +28,10 @@ from perfc.frontends import build_workload
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program
-from perfc.passes import (
-    BatchEmbeddings,
-    DataParallel,
-    PassManager,
-    ShapeInference,
-    ShardEmbeddings,
-    TableSize,
-    Training,
-    World,
-    find_plan,
-)
+from perfc.passes import PassManager, ShapeInference, ShardEmbeddings, World
+from perfc.passes.embeddings import BatchEmbeddings, TableSize, find_plan
+from perfc.passes.parallel import DataParallel
+from perfc.passes.training import Training
 
 PLANS = (
     "table-wise",

@@ -13,15 +13,10 @@ from hypothesis import strategies as st
 from tests.passes.launch_graphs import GAP_S, GRAPH_GAP_S, LATENCY_S, random_case
 
 from perfc.ir import LaunchGraph, TaskKind
-from perfc.passes import TimeConstants, Timeline, link_graphs, solve
-from perfc.passes.sharing import (
-    Demand,
-    fair_level,
-    share,
-    slowdowns,
-    with_waits,
-)
-from perfc.passes.timeline import ScheduleError
+from perfc.passes import Timeline
+from perfc.passes.timing import TimeConstants, link_graphs, solve
+from perfc.passes.timing.sharing import Demand, fair_level, share, slowdowns, with_waits
+from perfc.passes.timing.timeline import ScheduleError
 
 CONSTANTS = TimeConstants(GAP_S, GRAPH_GAP_S, LATENCY_S)
 FREE = TimeConstants(0.0, 0.0, 0.0)

@@ -11,15 +11,14 @@ from perfc.ir import Program, UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program
 from perfc.passes import (
-    DataParallel,
     Fsdp,
     Pass,
     PassManager,
     PipelineParallel,
     ShapeInference,
-    Straggler,
     TensorParallel,
 )
+from perfc.passes.parallel import DataParallel, Straggler
 from perfc.tools import Report, load
 
 MODEL = "dlrm-ddp:tables=2,rows=1000,embedding=bag"

@@ -15,17 +15,11 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import (
-    ConvertDtype,
-    DataParallel,
-    Fsdp,
-    Pass,
-    PassManager,
-    ShapeInference,
-    TensorParallel,
-    Training,
-)
-from perfc.passes.split_axes import viewed_axis
+from perfc.passes import Fsdp, Pass, PassManager, ShapeInference, TensorParallel
+from perfc.passes.parallel import DataParallel
+from perfc.passes.parallel.tensor.split_axes import viewed_axis
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.training import Training
 
 Array = NDArray[np.float64]
 BATCH, RANKS, LAYERS, SEQ, HIDDEN = 2, 4, 3, 16, 64

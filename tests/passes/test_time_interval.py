@@ -23,7 +23,7 @@ from tests.passes.simulator import DeadlockError, Simulator
 
 from perfc.costmodels.machine import RuntimeConstants
 from perfc.ir import LaunchGraph, TaskKind
-from perfc.passes import Interval
+from perfc.passes.facts import Interval
 
 Z = 1.6448536269514722
 """95th percentile of the standard normal distribution."""

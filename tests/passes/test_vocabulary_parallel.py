@@ -14,7 +14,8 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program
 from perfc.ir.verification import verify
-from perfc.passes import Pass, PassManager, ShapeInference, TensorParallel, Training
+from perfc.passes import Pass, PassManager, ShapeInference, TensorParallel
+from perfc.passes.training import Training
 
 RANKS, TOKENS = 3, 12
 PART = TOKENS // RANKS

@@ -23,17 +23,10 @@ from perfc.ir import LaunchGraph, LaunchOp, Program, TaskKind
 from perfc.ir.annotations import Annotations
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.program import RankClass
-from perfc.passes import (
-    HOSTED,
-    KERNEL_COST,
-    WHAT_IF,
-    CriticalPath,
-    OpSaving,
-    PassManager,
-    Savings,
-    StreamSchedule,
-    WhatIf,
-)
+from perfc.passes import KERNEL_COST, PassManager
+from perfc.passes.facts import HOSTED
+from perfc.passes.timing import CriticalPath, StreamSchedule
+from perfc.passes.what_if import WHAT_IF, OpSaving, Savings, WhatIf
 
 ALL = 10**6
 """More sites than any graph has."""

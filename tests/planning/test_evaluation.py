@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir import PerfcError
-from perfc.passes import COLUMN_WISE, ROW_WISE, TABLE_WISE, Placement, World
+from perfc.passes import Placement, World
+from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     PerfRules,
     Table,

@@ -10,13 +10,13 @@ import pytest
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes import (
+from perfc.passes import Placement
+from perfc.passes.embeddings import (
     COLUMN_WISE,
     GRID,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    Placement,
 )
 from perfc.planning import Draft, Part, PhysicalCost, Task
 from perfc.tools.shard_model import ShardModel, world_of

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir import PerfcError
-from perfc.passes import Placement, Plan, TableSize, World, read_plan
+from perfc.passes import Placement, Plan, World
+from perfc.passes.embeddings import TableSize, read_plan
 from perfc.planning import Table, plan_line, plan_text
 
 WORLD = World(8, 4)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.planning.tasks import ALL_TYPES, ToyCost, toy_task
 
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import COLUMN_WISE, ROW_WISE, TABLE_WISE, World
+from perfc.passes import World
+from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     BASELINES,
     Draft,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir import Kernel, LaunchGraph, Record, TaskKind, Work
-from perfc.passes import TimeConstants, link_graphs, solve
+from perfc.passes.timing import TimeConstants, link_graphs, solve
 from perfc.planning import StepModel, reduce_timeline
 
 _CONSTANTS = TimeConstants(stream_gap_s=1e-6, graph_gap_s=1e-6, launch_latency_s=3e-6)

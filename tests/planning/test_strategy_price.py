@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.passes.chunk_cuts import ChunkSteps
-from perfc.passes.microbatches import steps_of
+from perfc.passes.parallel.pipeline.chunk_cuts import ChunkSteps
+from perfc.passes.parallel.pipeline.microbatches import steps_of
 from perfc.planning import (
     Objective,
     Strategy,

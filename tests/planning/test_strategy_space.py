@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import perfc
 from perfc.ir import PerfcError
-from perfc.passes import Training
+from perfc.passes.training import Training
 from perfc.planning import Refused, Strategy, StrategySpace
 
 SPACE = StrategySpace(ranks=8, gpus_per_node=8, tables=False, training=True, batch=64)

@@ -14,14 +14,8 @@ from tests.planning.tasks import ToyCost, random_tables
 
 from perfc.costmodels import load_target
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import (
-    COLUMN_WISE,
-    DATA_PARALLEL,
-    ROW_WISE,
-    TABLE_WISE,
-    Placement,
-    World,
-)
+from perfc.passes import DATA_PARALLEL, Placement, World
+from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     Draft,
     Shard,

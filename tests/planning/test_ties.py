@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.planning.tasks import ALL_TYPES, ToyCost, random_tables
 
-from perfc.passes import COLUMN_WISE, TABLE_WISE, Plan, World
+from perfc.passes import Plan, World
+from perfc.passes.embeddings import COLUMN_WISE, TABLE_WISE
 from perfc.planning import SHARDERS, Table, Task, exhaustive, search, sharder_plan
 from perfc.planning.ties import grades, is_less, least, most, on_grid, ranking
 

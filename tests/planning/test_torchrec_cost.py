@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import (
+from perfc.passes import DATA_PARALLEL, Placement, World
+from perfc.passes.embeddings import (
     COLUMN_WISE,
-    DATA_PARALLEL,
     GRID,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
-    Placement,
-    World,
 )
 from perfc.planning import (
     GIB,

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import COLUMN_WISE, GRID, ROW_WISE, TABLE_WISE, Placement, Plan, World
+from perfc.passes import Placement, Plan, World
+from perfc.passes.embeddings import COLUMN_WISE, GRID, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     PerfRules,
     Table,

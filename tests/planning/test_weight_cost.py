@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import ROW_WISE, TABLE_WISE, Placement, World
+from perfc.passes import Placement, World
+from perfc.passes.embeddings import ROW_WISE, TABLE_WISE
 from perfc.planning import Table, WeightCost, plan_times, sharder_plans
 
 WORLD = World(ranks=2, per_node=2)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import perfc
-from perfc.passes import ConvertDtype
+from perfc.passes.precision import ConvertDtype
 
 _GRAPH = """
 graph @g(%x: DTYPE[B,64], param %w: DTYPE[64,64]) {

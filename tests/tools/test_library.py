@@ -17,15 +17,10 @@ from perfc.costmodels import load_target
 from perfc.frontends import build_workload
 from perfc.ir import PASSES, AnnotationKey, Program, UsageError
 from perfc.ir.support import PassContractError, VerifyError
-from perfc.passes import (
-    LAUNCHES,
-    TYPED,
-    FoldShapes,
-    Pass,
-    PassContext,
-    Timing,
-    Transform,
-)
+from perfc.passes import LAUNCHES, Pass, PassContext, Transform
+from perfc.passes.facts import TYPED
+from perfc.passes.instruments import Timing
+from perfc.passes.shapes import FoldShapes
 from perfc.tools.model import Model
 
 NAME = "dlrm-ddp:tables=2,rows=1000"

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from tests.tools.command import Command
 
-from perfc.passes import OPTIMIZERS, TABLE_WISE, Placement, World
+from perfc.passes import Placement, World
+from perfc.passes.embeddings import TABLE_WISE
+from perfc.passes.training import OPTIMIZERS
 from perfc.planning import PerfRules, Table, Topology, TorchRecCost, plan_times
 
 TABLES = {"a": 30, "b": 20, "c": 20, "d": 10}

@@ -12,7 +12,7 @@ from tests.tools.command import WORKLOAD, Command
 import perfc
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes import OPTIMIZERS, Training
+from perfc.passes.training import OPTIMIZERS, Training
 
 TRAINING = ("--mode", "training")
 JOINT = Path(__file__).parents[1] / "fixtures" / "pt2" / "block_joint.pt2"

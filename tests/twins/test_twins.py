@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 import perfc
 from perfc.frontends import WORKLOADS
 from perfc.ir import UsageError
-from perfc.passes import ConvertDtype
+from perfc.passes.precision import ConvertDtype
 from perfc.twins import TWINS
 
 _BAGS = {"tables": 2, "rows": 100, "dim": 16}

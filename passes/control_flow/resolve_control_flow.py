@@ -1,0 +1,56 @@
+"""Write out loops and branches, and put tensors in the place of sequences."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import Graph, Program
+from perfc.ir.opdef import OpRegistry
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.control_flow.control_rules import CONTROL_RULES
+from perfc.passes.control_flow.sequence_rules import SEQUENCE_RULES
+from perfc.passes.control_flow.unrolling import Unroller
+from perfc.passes.shapes import Inference, remark_misfits
+
+RULES = {**CONTROL_RULES, **SEQUENCE_RULES}
+_TRIGGERS = RULES.keys() - {"identity"}
+
+
+@attrs.frozen
+class ResolveControlFlow(Transform):
+    """Replace control flow and sequences by the ops that eager PyTorch runs.
+
+    The branch of an `if` whose condition is known stands in its place; `loop` and
+    `scan` are unrolled; sequences and optional tensors are Python's, so they leave
+    nothing behind. An `if` whose condition depends on data is taken to run the
+    branch with more flops plus bytes each time, after the host has waited for the
+    condition; it is reported. Conditions and trip counts are found by running the
+    type rules on the way.
+
+    Raises:
+        UnsupportedModelError: how often a loop runs, or which element of a sequence
+            is meant, depends on data or on a symbol without a number; or unrolling
+            makes too many nodes.
+
+    """
+
+    name: ClassVar[str] = "resolve-control-flow"
+
+    ops: OpRegistry = BUILTIN_OPS
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Rewrite every op graph that has any of this."""
+        for rank in program.classes:
+            if rank.ops is None or not has_control_flow(rank.ops):
+                continue
+            inference = Inference(rank.ops, self.ops, hints=program.types_are_hints)
+            Unroller(rank.ops, inference, RULES, ctx.warn).run()
+            remark_misfits(inference, ctx)
+
+
+def has_control_flow(graph: Graph) -> bool:
+    """Whether *graph* has loops, branches or sequences."""
+    return any(node.op in _TRIGGERS for node in graph)

@@ -1,0 +1,118 @@
+"""Where tables of embeddings are: batched, placed, sharded, how they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.embeddings.batch_embeddings import BatchEmbeddings, can_batch
+    from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec, encoder
+    from perfc.passes.embeddings.place_embeddings import PlaceEmbeddings
+    from perfc.passes.embeddings.set_popularity import SetPopularity
+    from perfc.passes.embeddings.shard_embeddings import ShardEmbeddings
+    from perfc.passes.embeddings.sharded_tables import Bags, EmbeddingTable
+    from perfc.passes.embeddings.sharding_plan import (
+        COLUMN_WISE,
+        COLUMNS,
+        DATA_PARALLEL,
+        GRID,
+        NAMED_PLANS,
+        ROW_WISE,
+        SHARDING_TYPES,
+        TABLE_ROW_WISE,
+        TABLE_WISE,
+        Placement,
+        Plan,
+        TableSize,
+        World,
+        check_parts,
+        find_plan,
+        read_plan,
+        usual_kernel,
+    )
+    from perfc.passes.embeddings.table_tiers import (
+        HBM,
+        KERNELS,
+        TIERS,
+        USUAL_CACHE,
+        in_tier,
+        is_share,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "batch_embeddings": ("BatchEmbeddings", "can_batch"),
+            "codec": ("Codec", "FULL_PRECISION", "PRECISIONS", "encoder"),
+            "place_embeddings": ("PlaceEmbeddings",),
+            "set_popularity": ("SetPopularity",),
+            "shard_embeddings": ("ShardEmbeddings",),
+            "sharded_tables": ("Bags", "EmbeddingTable"),
+            "sharding_plan": (
+                "COLUMNS",
+                "COLUMN_WISE",
+                "DATA_PARALLEL",
+                "GRID",
+                "NAMED_PLANS",
+                "Placement",
+                "Plan",
+                "ROW_WISE",
+                "SHARDING_TYPES",
+                "TABLE_ROW_WISE",
+                "TABLE_WISE",
+                "TableSize",
+                "World",
+                "check_parts",
+                "find_plan",
+                "read_plan",
+                "usual_kernel",
+            ),
+            "table_tiers": (
+                "HBM",
+                "KERNELS",
+                "TIERS",
+                "USUAL_CACHE",
+                "in_tier",
+                "is_share",
+            ),
+        },
+    )
+
+__all__ = [
+    "COLUMNS",
+    "COLUMN_WISE",
+    "DATA_PARALLEL",
+    "FULL_PRECISION",
+    "GRID",
+    "HBM",
+    "KERNELS",
+    "NAMED_PLANS",
+    "PRECISIONS",
+    "ROW_WISE",
+    "SHARDING_TYPES",
+    "TABLE_ROW_WISE",
+    "TABLE_WISE",
+    "TIERS",
+    "USUAL_CACHE",
+    "Bags",
+    "BatchEmbeddings",
+    "Codec",
+    "EmbeddingTable",
+    "PlaceEmbeddings",
+    "Placement",
+    "Plan",
+    "SetPopularity",
+    "ShardEmbeddings",
+    "TableSize",
+    "World",
+    "can_batch",
+    "check_parts",
+    "encoder",
+    "find_plan",
+    "in_tier",
+    "is_share",
+    "read_plan",
+    "usual_kernel",
+]

@@ -1,0 +1,330 @@
+"""Writes the look-ups of sharded tables as one rank runs them: TorchRec's.
+
+The rank's samples are dealt to the ranks that have the tables (`KJTAllToAll`), which
+look up the samples of all ranks at once; where ranks share the rows of a table, what
+each has found is added up (`PooledEmbeddingsReduceScatter`), and every rank gets the
+rows of its samples (`PooledEmbeddingsAllToAll`), joined along the columns.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir import DTYPES, AttrValue, DType, Graph, Node, TensorType, Value
+from perfc.ir.dims import Dim, floor_div, maximum, total
+from perfc.ir.ops.wire import encoded
+from perfc.passes.embeddings.codec import Codec
+from perfc.passes.embeddings.sharded_tables import Bags, Deal, Shard
+from perfc.passes.graphs import Tape, typed
+
+LENGTHS = DTYPES["i32"]
+"""Lengths of bags, as TorchRec sends them."""
+
+_SPLITS = DTYPES["i64"]
+
+
+@attrs.frozen(eq=False)
+class Exchange:
+    """One way of dealing tables, as one rank takes part in it.
+
+    Attributes:
+        tape: Where it is written.
+        bags: The look-ups of the model.
+        deal: Which place has what.
+        place: The place of this rank.
+        codec: What pooled rows are on their way; None for what they are.
+        functional: Whether the collective that brings rows is no request.
+
+    """
+
+    tape: Tape
+    bags: Bags
+    deal: Deal
+    place: int
+    codec: Codec | None
+    functional: bool = False
+
+    def send(self) -> Value:
+        """Write it up to the collective that brings the rows of this rank's samples."""
+        indices, offsets = self._distribute()
+        sent, among = self._look_up(indices, offsets), len(self.deal.places) > 1
+        if self.deal.among > 1 and self._own:
+            sent = self._summed(sent)
+        return self._exchanged(self._encoded(sent, self.codec)) if among else sent
+
+    def _summed(self, sent: Value) -> Value:
+        """Add up what the ranks of this one's place have found."""
+        last, codec = len(self.deal.places) == 1, self._codec_of_sums
+        scattered = {**self._place(), **self._request(last=last)}
+        coded = self._encoded(sent, codec)
+        found = self._named("output").op("reduce_scatter", coded, **scattered)
+        return found if last else self._decoded("quantize", found, codec)
+
+    def receive(self, got: Value) -> list[tuple[Shard, Value]]:
+        """Write what follows; return the pooled rows of each shard, [batch, dim]."""
+        among = len(self.deal.places) > 1
+        codec = self.codec if among else self._codec_of_sums
+        got = self._decoded("dequantize", got, codec)
+        if among:
+            got = self._joined(got)
+        shards = self.deal.shards
+        if len(shards) == 1:
+            return [(shards[0], got)]
+        sizes, tape = tuple(shard.dim for shard in shards), self._named("split")
+        pieces = tape.ops("split", len(shards), got, axis=1, sizes=sizes)
+        return list(zip(shards, pieces, strict=True))
+
+    @property
+    def _rows(self) -> DType:
+        """Element type of pooled rows."""
+        return typed(self.bags.first.results[0]).dtype
+
+    @property
+    def _codec_of_sums(self) -> Codec | None:
+        return None if self.codec is None else self.codec.of_sums()
+
+    def _encoded(self, sent: Value, codec: Codec | None) -> Value:
+        """Make of rows what is sent."""
+        if codec is None or codec.keeps(typed(sent).dtype):
+            return sent
+        return self._named("quantize").op("encode_rows", sent, **codec.attributes)
+
+    def _decoded(self, what: str, got: Value, codec: Codec | None) -> Value:
+        """Make rows of what was sent; a list, if ranks have exchanged it."""
+        if codec is None or codec.keeps(self._rows):
+            return got
+        shape = typed(got).shape
+        if len(self.deal.places) > 1 and what == "dequantize":
+            shape = (self.bags.batch * sum(self._widths),)
+        own: dict[str, AttrValue] = {"dtype": self._rows, "shape": shape}
+        return self._named(what).op("decode_rows", got, **codec.attributes, **own)
+
+    @property
+    def _own(self) -> Sequence[Shard]:
+        return self.deal.places[self.place]
+
+    def _named(self, what: str) -> Tape:
+        tape = self.tape
+        tape.stem = f"{self.deal.name}.{what}"
+        tape.location = attrs.evolve(tape.location, name=tape.stem)
+        return tape
+
+    def _distribute(self) -> tuple[Value, Value]:
+        """Send the bags of this rank's samples to the tables; `KJTAllToAll`.
+
+        The host learns how many indices come from an exchange of their numbers, for
+        which it waits.
+        """
+        deal, graph = self.deal, self.tape.graph
+        features = self.bags.batch * len(deal.shards)
+        of_all = total(shard.table.lookups for shard in deal.shards)
+        dtype = self.bags.index_type
+        lengths = graph.add_input(
+            graph.fresh_name(f"{deal.name}.lengths"), TensorType(LENGTHS, (features,))
+        )
+        indices = graph.add_input(
+            graph.fresh_name(f"{deal.name}.indices"), TensorType(dtype, (of_all,))
+        )
+        if deal.among > 1:
+            bucketized = self._named("input").ops(
+                "bucketize_bags", 2, lengths, indices, buckets=deal.among
+            )
+            lengths, indices = bucketized
+        self._exchange_splits(lengths)
+        counts = [self.bags.batch * deal.among * len(s) for s in deal.places]
+        wanted = [total(shard.table.lookups for shard in s) for s in deal.places]
+        lengths = self._dealt("lengths", lengths, counts)
+        indices = self._dealt("indices", indices, wanted)
+        if not self._own:
+            return lengths, indices
+        regrouped = self._named("input").ops(
+            "regroup_bags",
+            2,
+            lengths,
+            indices,
+            ranks=deal.ranks,
+            features=len(self._own),
+        )
+        return regrouped[0], regrouped[1]
+
+    def _exchange_splits(self, lengths: Value) -> None:
+        """Tell each rank how many lengths and indices it gets."""
+        tape, ranks = self._named("splits"), self.deal.ranks
+        sums = tape.op("reduce", lengths, kind="sum", axes=(0,), keepdims=True)
+        splits = tape.op("cast", sums, dtype=_SPLITS)
+        listed = tape.op("tile", splits, tape.integers(2 * ranks))
+        got = tape.op("all_to_all", listed, **self._all())
+        tape.effect("item", (got,), f"{self.deal.name}.splits.item")
+
+    def _dealt(self, what: str, sent: Value, by_place: Sequence[Dim]) -> Value:
+        """Send every place its part of a list of which all ranks have as much.
+
+        Args:
+            what: What is sent.
+            sent: What this rank sends, to all places.
+            by_place: What of it each place gets.
+
+        """
+        got = [floor_div(part * self.deal.ranks, self.deal.among) for part in by_place]
+        tape, shape = self._named(what), (got[self.place],)
+        attributes = {**self._all(), **self._slowest(sent, got)}
+        return tape.op("all_to_all", sent, shape=shape, **attributes)
+
+    def _slowest(self, sent: Value, got: Sequence[Dim]) -> dict[str, AttrValue]:
+        """Say how many bytes the slowest rank sends or gets, where ranks differ."""
+        type_, batch = typed(sent), self.bags.batch
+        amounts = dict.fromkeys((type_.numel, *got))
+        if len(amounts) == 1:
+            return {}
+        per_sample = [floor_div(amount, batch) for amount in amounts]
+        known = [number for number in per_sample if isinstance(number, int)]
+        if len(known) == len(per_sample):
+            return {"bytes": batch * max(known) * (type_.dtype.bits // 8)}
+        most: Dim = functools.reduce(maximum, amounts)
+        return {"bytes": most * (type_.dtype.bits // 8)}
+
+    def _look_up(self, indices: Value, offsets: Value) -> Value:
+        """Look up the samples of all ranks in the tables of this one."""
+        graph = self.tape.graph
+        if not self._own:
+            dtype = typed(self.bags.first.operands[0]).dtype
+            name = graph.fresh_name(f"{self.deal.name}.nothing")
+            return graph.add_parameter(name, TensorType(dtype, (0,)))
+        weights = [self._weight(shard) for shard in self._own]
+        attributes: dict[str, AttrValue] = {
+            **dict(self.bags.first.attributes),
+            "tables": tuple(shard.record(self.deal.name) for shard in self._own),
+            "has_offsets": True,
+            "include_last_offset": True,
+        }
+        tape = self._named("lookup")
+        return tape.op("embedding_bag", *weights, indices, offsets, **attributes)
+
+    def _weight(self, shard: Shard) -> Value:
+        """Declare a part of a table; a whole table stays as it is."""
+        if shard.type == typed(shard.table.weight):
+            return shard.table.weight
+        graph, name = self.tape.graph, shard.table.weight.name
+        part = f".{shard.part}" if shard.parts > 1 else ""
+        return graph.add_parameter(graph.fresh_name(f"{name}.shard{part}"), shard.type)
+
+    @property
+    def _widths(self) -> list[int]:
+        """Columns of each place."""
+        return [sum(shard.dim for shard in place) for place in self.deal.places]
+
+    def _exchanged(self, sent: Value) -> Value:
+        """Send every rank the rows of its samples, as one list."""
+        widths, batch = self._widths, self.bags.batch
+        found, uneven = self._wire(batch * sum(widths)), dict[str, AttrValue]()
+        if len(set(widths)) > 1:
+            most = max(max(widths) * len(widths), sum(widths))
+            uneven["bytes"] = self._wire(batch * most).nbytes
+        tape, shape = self._named("output"), found.shape
+        attributes = {**self._across(), **uneven, **self._request(last=True)}
+        return tape.op("all_to_all", sent, shape=shape, **attributes)
+
+    def _wire(self, numbers: Dim) -> TensorType:
+        """Return what so many numbers are sent as between places."""
+        type_ = TensorType(self._rows, (numbers,))
+        if self.codec is None or self.codec.keeps(self._rows):
+            return type_
+        return encoded(type_, self.codec.forward)
+
+    def _request(self, *, last: bool) -> dict[str, AttrValue]:
+        """Let the last collective be waited for where rows are read first.
+
+        TorchRec waits for what follows a look-up at once where another follows that.
+        """
+        return {"request": True} if last and not self.functional else {}
+
+    def _joined(self, flat: Value) -> Value:
+        """Join the rows of all places along the columns."""
+        tape, batch = self._named("output"), self.bags.batch
+        widths = [width for width in self._widths if width]
+        if len(widths) == 1:
+            return tape.reshape(flat, batch, widths[0])
+        sizes = tape.integers(*(batch * width for width in widths))
+        blocks = tape.ops("split", len(widths), flat, sizes, axis=0, parts=len(widths))
+        rows = [
+            tape.reshape(block, batch, width)
+            for block, width in zip(blocks, widths, strict=True)
+        ]
+        return tape.op("concat", *rows, axis=1)
+
+    def _all(self) -> dict[str, AttrValue]:
+        """Name the communicator of all ranks."""
+        return {"group": "emb", "ranks": self.deal.ranks}
+
+    def _place(self) -> dict[str, AttrValue]:
+        """Name that of the ranks that share this one's place."""
+        if len(self.deal.places) == 1:
+            return self._all()
+        return {"group": f"emb.node{self.place}", "ranks": self.deal.among}
+
+    def _across(self) -> dict[str, AttrValue]:
+        """Name that of the ranks at this one's position in all places."""
+        if self.deal.among == 1:
+            return self._all()
+        ranks, stride = len(self.deal.places), self.deal.among
+        return {"group": "emb.nodes", "ranks": ranks, "stride": stride}
+
+
+@attrs.define(eq=False)
+class Lookups:
+    """All exchanges of one rank, in place of the look-ups of its model.
+
+    Attributes:
+        graph: The graph of the rank.
+        exchanges: What takes the place of the look-ups.
+
+    """
+
+    graph: Graph
+    exchanges: Sequence[Exchange]
+    _sent: list[Value] = attrs.field(factory=list[Value], init=False)
+
+    def write(self, start: Node) -> None:
+        """Send in front of *start*, receive in front of who reads rows first."""
+        bags = self.exchanges[0].bags
+        rows = {value for node in bags.nodes for value in node.results}
+        readers = (n for n in self.graph if not rows.isdisjoint(n.operands))
+        reader = next(readers, None)
+
+        def step(node: Node) -> None:
+            if node is start:
+                self._sent = [exchange.send() for exchange in self.exchanges]
+            if node is reader:
+                self._receive(bags)
+
+        self.graph.rewrite(step)
+        if reader is None:
+            self._receive(bags)
+
+    def _receive(self, bags: Bags) -> None:
+        """Let the model read what the exchanges bring."""
+        found: dict[str, dict[int, Value]] = {}
+        for exchange, sent in zip(self.exchanges, self._sent, strict=True):
+            for shard, value in exchange.receive(sent):
+                found.setdefault(shard.table.name, {})[shard.part] = value
+        tape = self.exchanges[0].tape
+        for node, tables in bags.nodes.items():
+            parts = [found[t.name] for t in tables if t.name in found]
+            pieces = [of_table[part] for of_table in parts for part in sorted(of_table)]
+            if not pieces:
+                continue
+            tape.stem, tape.location = node.name, node.location
+            whole = _whole(pieces) if len(pieces) > 1 else pieces[0]
+            joined = whole or tape.op("concat", *pieces, axis=1)
+            self.graph.replace_uses(node.results[0], joined)
+
+
+def _whole(pieces: Sequence[Value]) -> Value | None:
+    """Return the value of which *pieces* are all the pieces in order, if they are."""
+    producer = pieces[0].producer
+    if producer is None or producer.op != "split":
+        return None
+    return producer.operands[0] if producer.results == tuple(pieces) else None

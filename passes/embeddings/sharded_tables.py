@@ -1,0 +1,291 @@
+"""Embedding tables of a graph, the parts that they are cut into, and who has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import attrs
+
+from perfc.costmodels import parse_popularity
+from perfc.ir import DType, Graph, Node, Record, TensorType, Value
+from perfc.ir.dims import Dim, ceil_div, floor_div, total
+from perfc.ir.ops.embedding import bags
+from perfc.ir.support import UnsupportedModelError
+from perfc.passes.embeddings.sharding_plan import Placement, TableSize, World
+from perfc.passes.graphs import typed
+
+_BAG = "embedding_bag"
+
+
+@attrs.frozen(eq=False)
+class EmbeddingTable:
+    """One table that a bag of the graph looks up.
+
+    Attributes:
+        name: Its parameter, without `.weight`.
+        weight: The parameter.
+        record: Its sizes, as `embedding_bag` has them.
+        lookups: Indices of all its bags on one rank.
+
+    """
+
+    name: str
+    weight: Value
+    record: Record
+    lookups: Dim
+
+    @property
+    def rows(self) -> int:
+        """Rows."""
+        return self.record.integer("rows")
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return self.record.integer("dim")
+
+    @property
+    def pooling(self) -> float:
+        """Mean rows of a bag; 1 where the model leaves it open."""
+        found = self.record.get("pooling", 1)
+        return found if isinstance(found, int | float) else 1.0
+
+    @property
+    def size(self) -> TableSize:
+        """What plans are made by."""
+        return TableSize(self.name, self.dim, self.dim * self.pooling)
+
+
+@attrs.frozen(eq=False)
+class Bags:
+    """The look-ups of a graph that can be dealt to ranks: they are alike.
+
+    Attributes:
+        nodes: The lookups, with the tables of each.
+        batch: Bags of each table on one rank: its samples.
+
+    """
+
+    nodes: Mapping[Node, tuple[EmbeddingTable, ...]]
+    batch: Dim
+
+    @classmethod
+    def of(cls, graph: Graph) -> Bags:
+        """Find them.
+
+        Raises:
+            UnsupportedModelError: there are none, or they cannot be dealt.
+
+        """
+        inputs, weights = frozenset(graph.inputs), frozenset(graph.parameters)
+        uses = Counter(value for node in graph for value in node.operands)
+        found = {
+            node: tuple(_tables(node, inputs, weights, uses))
+            for node in graph
+            if node.op == _BAG
+        }
+        if not found:
+            msg = f"{graph} has no embedding bags: there are no tables to shard"
+            raise UnsupportedModelError(msg)
+        made = cls(found, _batch(next(iter(found))))
+        made._check(graph)
+        return made
+
+    @property
+    def tables(self) -> list[EmbeddingTable]:
+        """All tables, in the order of their look-ups."""
+        return [table for tables in self.nodes.values() for table in tables]
+
+    @property
+    def first(self) -> Node:
+        """The first lookup: the others are like it."""
+        return next(iter(self.nodes))
+
+    @property
+    def index_type(self) -> DType:
+        """Element type of the indices."""
+        node = self.first
+        return typed(node.operands[len(self.nodes[node])]).dtype
+
+    def _check(self, graph: Graph) -> None:
+        kinds = {_alike(node) for node in self.nodes}
+        if len(kinds) > 1:
+            msg = f"{graph} looks up its tables in several ways; they must be alike"
+            raise UnsupportedModelError(msg)
+        names = Counter(table.name for table in self.tables)
+        twice = [name for name, count in names.items() if count > 1]
+        if twice:
+            msg = f"table {twice[0]!r} is looked up more than once"
+            raise UnsupportedModelError(msg)
+
+
+def _tables(
+    node: Node,
+    inputs: AbstractSet[Value],
+    parameters: AbstractSet[Value],
+    uses: Mapping[Value, int],
+) -> Iterator[EmbeddingTable]:
+    """Yield the tables of a lookup.
+
+    Raises:
+        UnsupportedModelError: it cannot be dealt to ranks.
+
+    """
+    attributes = node.attributes
+    records = attributes.records("tables")
+    weights, rest = node.operands[: len(records)], node.operands[len(records) :]
+    problem = ""
+    if attributes.text("mode") == "max":
+        problem = "takes the largest row of a bag, not a sum"
+    elif attributes.flag("weighted"):
+        problem = "has weights of samples"
+    elif attributes.get("padding_index") is not None:
+        problem = "has a padding index"
+    elif any(v not in inputs or uses[v] > 1 for v in rest):
+        problem = "computes its indices, or shares them: they must be inputs"
+    elif any(uses[v] > 1 or v not in parameters for v in weights):
+        problem = "shares its tables with another op"
+    if problem:
+        msg = f"{node} {problem}; it cannot be sharded"
+        raise UnsupportedModelError(msg)
+    for weight, record, lookups in zip(weights, records, _lookups(node), strict=True):
+        yield EmbeddingTable(
+            weight.name.removesuffix(".weight"), weight, record, lookups
+        )
+
+
+def _lookups(node: Node) -> list[Dim]:
+    """Return how many indices each table gets: by its pooling, or all alike."""
+    records = node.attributes.records("tables")
+    indices: Dim = typed(node.operands[len(records)]).numel
+    poolings = [record.get("pooling") for record in records]
+    known = [p for p in poolings if isinstance(p, int) and not isinstance(p, bool)]
+    batch = _batch(node)
+    if len(known) == len(records) and total(batch * p for p in known) == indices:
+        return [batch * pooling for pooling in known]
+    return [floor_div(indices, len(records))] * len(records)
+
+
+def _batch(node: Node) -> Dim:
+    return bags(node.attributes, [typed(value) for value in node.operands])
+
+
+def _alike(node: Node) -> tuple[object, ...]:
+    """Return what lookups share that are done together."""
+    count = len(node.attributes.records("tables"))
+    weights = {typed(value).dtype for value in node.operands[:count]}
+    kept = ("mode", "popularity", "out_dtype")
+    indices = typed(node.operands[count]).dtype
+    described = tuple(node.attributes.get(name) for name in kept)
+    return (frozenset(weights), indices, _batch(node), *described)
+
+
+@attrs.frozen(eq=False)
+class Shard:
+    """A part of a table, as one rank has it.
+
+    Attributes:
+        table: Of which it is a part.
+        part: Which part of its columns.
+        parts: Into how many they are cut.
+        among: Ranks that share its rows.
+
+    """
+
+    table: EmbeddingTable
+    part: int = 0
+    parts: int = 1
+    among: int = 1
+
+    @property
+    def type(self) -> TensorType:
+        """The rows and columns that a rank has: of shared rows as many as any."""
+        rows = ceil_div(self.table.rows, self.among)
+        dtype = typed(self.table.weight).dtype
+        return TensorType(dtype, (rows, self.dim))
+
+    @property
+    def dim(self) -> int:
+        """Its columns."""
+        return self.table.dim // self.parts
+
+    def record(self, kind: str) -> Record:
+        """Describe it as `embedding_bag` wants it; a rank looks up its share."""
+        rows, dim = self.type.shape
+        pooling = self.table.record.get("pooling")
+        if isinstance(pooling, int | float) and pooling % self.among == 0:
+            pooling = pooling // self.among
+        elif isinstance(pooling, int | float):
+            pooling = pooling / self.among
+        changed = self.table.record.updated(rows=rows, dim=dim, sharding=kind)
+        if "popularity" in changed and self.among > 1:
+            whole = parse_popularity(changed.text("popularity"))
+            changed = changed.updated(popularity=str(whole.part(self.among)))
+        return changed if pooling is None else changed.updated(pooling=pooling)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells its work from that of others."""
+        table = self.table
+        return (self.type, table.record, table.lookups, self.parts, self.among)
+
+
+@attrs.frozen(eq=False)
+class Deal:
+    """Tables that are dealt to places in one way: one input and one output exchange.
+
+    Attributes:
+        name: What it is called: the sharding type.
+        among: Ranks of a place: they share rows.
+        places: The shards of each place, in order.
+
+    """
+
+    name: str
+    among: int
+    places: tuple[tuple[Shard, ...], ...]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of all places."""
+        return self.among * len(self.places)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All shards, place by place: the order of features in all exchanges."""
+        return [shard for shards in self.places for shard in shards]
+
+
+def deals(
+    tables: Sequence[EmbeddingTable], plan: Mapping[str, Placement], world: World
+) -> list[Deal]:
+    """Sort the shards of all tables by how and where they go."""
+    ways = (
+        ("table_wise", ("table_wise", "column_wise"), world.ranks, 1),
+        ("row_wise", ("row_wise",), 1, world.ranks),
+        (
+            "table_row_wise",
+            ("table_row_wise", "grid_shard"),
+            world.nodes,
+            world.per_node,
+        ),
+    )
+    found: list[Deal] = []
+    for name, kinds, places, among in ways:
+        dealt: list[list[Shard]] = [[] for _ in range(places)]
+        for table in tables:
+            placement = plan[table.name]
+            if placement.kind in kinds:
+                _deal(table, placement.places or (0,), among, dealt)
+        if any(dealt):
+            found.append(Deal(name, among, tuple(map(tuple, dealt))))
+    return found
+
+
+def _deal(
+    table: EmbeddingTable, places: Sequence[int], among: int, dealt: list[list[Shard]]
+) -> None:
+    for part, place in enumerate(places):
+        dealt[place].append(Shard(table, part, len(places), among))

@@ -1,0 +1,381 @@
+"""Plans: which ranks hold which embedding tables, and which parts of them.
+
+A plan file is JSON, with the names that TorchRec's plans use:
+
+    {"tables": {"emb_l.0": {"sharding_type": "table_wise", "ranks": [3]}, ...}}
+
+`ranks` are, by `sharding_type`:
+
+- `table_wise`: the rank that holds the table;
+- `column_wise`: the rank of each part of as many columns, none of them twice;
+- `table_row_wise`: any rank of the node whose ranks share the rows;
+- `grid_shard`: of each part of the columns any rank of the node that holds it;
+- `row_wise`, `data_parallel`: all ranks, and may be left out.
+
+TorchRec's own plans are read too: `{MODULE: {TABLE: {...}}}`, with all ranks of a node
+where one is enough here; `sharding_spec` is not looked at.
+
+`compute_kernel` says where rows lie, as in TorchRec's plans: `fused` in device memory,
+`fused_uvm` in host memory, `fused_uvm_caching` there with a cache on the device, of
+`{"cache_params": {"load_factor": 0.2}}` of the rows; `dense` is of `data_parallel`. If
+it is `fused`, or left out, tables stay in the tier that `place-embeddings` has said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import attrs
+
+from perfc.costmodels import UVM_CACHING
+from perfc.ir import PerfcError, UsageError, parse_json, spend
+from perfc.ir.support import read_text
+from perfc.passes.embeddings.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
+
+TABLE_WISE = "table_wise"
+"""A table is on one rank."""
+
+COLUMN_WISE = "column_wise"
+"""Ranks hold parts of a table's columns."""
+
+ROW_WISE = "row_wise"
+"""All ranks hold parts of a table's rows."""
+
+TABLE_ROW_WISE = "table_row_wise"
+"""The ranks of a node hold parts of a table's rows."""
+
+GRID = "grid_shard"
+"""Nodes hold parts of a table's columns, and their ranks parts of the rows of these."""
+
+DATA_PARALLEL = "data_parallel"
+"""All ranks hold all of a table."""
+
+SHARDING_TYPES = (
+    TABLE_WISE,
+    COLUMN_WISE,
+    ROW_WISE,
+    TABLE_ROW_WISE,
+    GRID,
+    DATA_PARALLEL,
+)
+"""Sharding types, as plan files spell them."""
+
+NAMED_PLANS: Mapping[str, str] = {
+    "table-wise": TABLE_WISE,
+    "column-wise": COLUMN_WISE,
+    "row-wise": ROW_WISE,
+    "table-row-wise": TABLE_ROW_WISE,
+    "grid": GRID,
+    "data-parallel": DATA_PARALLEL,
+}
+"""Plans that shard all tables alike, as pipelines spell them."""
+
+ON_NODES = frozenset((TABLE_ROW_WISE, GRID))
+"""Types that share rows inside a node."""
+
+_DENSE = "dense"
+
+_BY_COLUMNS = frozenset((COLUMN_WISE, GRID))
+_EVERYWHERE = frozenset((ROW_WISE, DATA_PARALLEL))
+
+
+def usual_kernel(kind: str) -> str:
+    """Return the compute kernel of a sharding type, as TorchRec spells it."""
+    return _DENSE if kind == DATA_PARALLEL else KERNELS[HBM]
+
+
+COLUMNS = 4
+"""A part has a multiple of so many columns: fbgemm reads rows four floats at a time."""
+
+LEAST_COLUMNS = 32
+"""Named plans leave so many columns to a part, or do not cut: `MIN_CW_DIM` of the first
+planner of TorchRec. Now that is 128, by which most tables are not cut at all unless
+`min_partition` says less."""
+
+
+@attrs.frozen
+class World:
+    """The ranks that tables are dealt to.
+
+    Attributes:
+        ranks: How many.
+        per_node: How many of them a node has: these are neighbours.
+
+    """
+
+    ranks: int
+    per_node: int
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.ranks // self.per_node
+
+
+@attrs.frozen
+class TableSize:
+    """What a plan has to know of a table.
+
+    Attributes:
+        name: What plans call it: its parameter, without `.weight`.
+        dim: Columns.
+        load: What a look-up moves, in any unit: columns x rows of a bag.
+
+    """
+
+    name: str
+    dim: int
+    load: float
+
+
+@attrs.frozen
+class Placement:
+    """Where one table goes.
+
+    Attributes:
+        kind: One of `SHARDING_TYPES`.
+        places: Of each part of its columns the rank, or the node; empty for all ranks.
+        compute_kernel: What looks it up, as TorchRec spells it, `fused_uvm_caching`
+            say; if empty, the kernel that is usual for the kind.
+        cache: Share of the rows that `fused_uvm_caching` holds in device memory.
+
+    """
+
+    kind: str
+    places: tuple[int, ...] = ()
+    compute_kernel: str = ""
+    cache: float = USUAL_CACHE
+
+    @property
+    def tier(self) -> str:
+        """Where its rows lie, one of `TIERS`; empty where it does not say it."""
+        tiers = {kernel: tier for tier, kernel in KERNELS.items()}
+        return tiers.get(self.compute_kernel, "")
+
+
+Plan = Mapping[str, Placement]
+"""Where each table goes, by name."""
+
+
+def check_parts(tables: int, ranks: int) -> None:
+    """Refuse more tables and ranks than can be dealt soon.
+
+    Raises:
+        BudgetError: they have more parts than the budget allows.
+
+    """
+    spend("parts", tables * ranks, f"{tables:,} tables on {ranks:,} ranks")
+
+
+def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
+    """Return the plan that *text* names: of `NAMED_PLANS`, a JSON file, or its text.
+
+    Raises:
+        UsageError: it is none of them.
+        PerfcError: the file does not hold a plan of these tables and ranks.
+        BudgetError: they are too many.
+
+    """
+    check_parts(len(tables), world.ranks)
+    if text in NAMED_PLANS:
+        return _dealt(NAMED_PLANS[text], tables, world)
+    if text.lstrip().startswith("{"):
+        return read_plan(text, tables, world, "plan")
+    path = Path(text)
+    if "\0" in text or not path.is_file():
+        known = ", ".join(NAMED_PLANS)
+        msg = f"plan {text!r} is neither a file nor one of {known}"
+        raise UsageError(msg)
+    content = read_text(path, PerfcError, "a plan in JSON")
+    return read_plan(content, tables, world, f"plan {path}")
+
+
+def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -> Plan:
+    """Return the plan that a document says: perfc's, or TorchRec's.
+
+    Args:
+        text: JSON.
+        tables: What it has to place.
+        world: The ranks.
+        name: What errors begin with.
+
+    Raises:
+        PerfcError: it is not a plan of these tables and ranks.
+
+    """
+    return _PlanFile(name, text, world).read(tables)
+
+
+def _dealt(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
+    """Deal out all tables alike, the heaviest first, each to where least is yet."""
+    if kind in _EVERYWHERE:
+        return {table.name: Placement(kind) for table in tables}
+    loads = [0.0] * (world.nodes if kind in ON_NODES else world.ranks)
+    found: dict[str, Placement] = {}
+    for table in sorted(tables, key=lambda t: -t.load):
+        parts = _parts(table.dim, len(loads)) if kind in _BY_COLUMNS else 1
+        least = sorted(range(len(loads)), key=loads.__getitem__)[:parts]
+        for place in least:
+            loads[place] += table.load / parts
+        found[table.name] = Placement(kind, tuple(sorted(least)))
+    return found
+
+
+def _parts(dim: int, most: int) -> int:
+    """Return into how many equal parts columns go, by `COLUMNS` and `LEAST_COLUMNS`."""
+    fitting = (
+        n
+        for n in range(min(most, dim // LEAST_COLUMNS), 0, -1)
+        if dim % n == 0 and dim // n % COLUMNS == 0
+    )
+    return next(fitting, 1)
+
+
+@attrs.frozen
+class _PlanFile:
+    """A plan that is read from a document, and what its errors begin with."""
+
+    name: str
+    text: str
+    world: World
+
+    def read(self, tables: Sequence[TableSize]) -> Plan:
+        """Return where each table goes."""
+        names = [table.name for table in tables]
+        listed = self._tables(names)
+        if unknown := sorted(listed.keys() - set(names)):
+            msg = f"the model has no table {unknown[0]!r}; it has {_some(names)}"
+            self._refuse(msg)
+        if missing := [name for name in names if name not in listed]:
+            self._refuse(f"nothing is said of the tables {_some(missing)}")
+        return {t.name: self._placement(t, listed[t.name]) for t in tables}
+
+    def _tables(self, names: Sequence[str]) -> Mapping[str, object]:
+        """Return what is said of each table, in either format."""
+        text = self.text
+        document = _fields(parse_json(text, PerfcError, self.name, "a JSON file"))
+        modules = _fields(document.get("plan")) or document
+        if not modules or not all(isinstance(v, dict) for v in modules.values()):
+            msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'
+            self._refuse(msg)
+        found: dict[str, object] = {}
+        of_model = frozenset(names)
+        for module, tables in modules.items():
+            for name, entry in _fields(tables).items():
+                known = _known_as(module, name, of_model)
+                if known in found:
+                    self._refuse(f"table {known!r} is said twice")
+                found[known] = entry
+        return found
+
+    def _placement(self, table: TableSize, entry: object) -> Placement:
+        fields = _fields(entry)
+        kind = fields.get("sharding_type")
+        if kind not in SHARDING_TYPES:
+            known = ", ".join(SHARDING_TYPES)
+            self._refuse(f"sharding_type {kind!r} is none of {known}", table)
+        kernel = self._kernel(table, kind, fields.get("compute_kernel"))
+        cache = USUAL_CACHE
+        if kernel == KERNELS[UVM_CACHING]:
+            cache = self._cache(table, fields.get("cache_params"))
+        places = self._places(table, kind, fields.get("ranks"))
+        return Placement(kind, places, kernel, cache)
+
+    def _places(self, table: TableSize, kind: str, found: object) -> tuple[int, ...]:
+        """Return the rank, or the node, of each part; none for all ranks."""
+        if kind in _EVERYWHERE:
+            self._check_everywhere(table, found)
+            return ()
+        ranks = self._ranks(table, found)
+        places = self._nodes(ranks) if kind in ON_NODES else ranks
+        if kind not in _BY_COLUMNS and len(places) > 1:
+            node = (
+                f", or all {self.world.per_node} of a node" if kind in ON_NODES else ""
+            )
+            self._refuse(f"{kind} wants one rank{node}, got {list(ranks)}", table)
+        if len(set(places)) < len(places):
+            self._refuse(f"ranks {list(ranks)} hold two parts of it", table)
+        if table.dim % len(places):
+            msg = f"{table.dim} columns do not go evenly into {len(places)} parts"
+            self._refuse(msg, table)
+        return places
+
+    def _kernel(self, table: TableSize, kind: str, found: object) -> str:
+        """Return what looks a table up; nothing where that is the usual one."""
+        usual = usual_kernel(kind)
+        known = (usual,) if kind == DATA_PARALLEL else tuple(KERNELS.values())
+        if found is None or found in ("", usual):
+            return ""
+        if found not in known:
+            expected = " or ".join(known)
+            msg = f"compute_kernel {found!r} of {kind}, expected {expected}"
+            self._refuse(msg, table)
+        return str(found)
+
+    def _cache(self, table: TableSize, found: object) -> float:
+        """Return the share of the rows that a cache holds."""
+        share = _fields(found).get("load_factor")
+        if share is None:
+            return USUAL_CACHE
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not number or not is_share(share):
+            msg = f"load_factor {share!r}, expected more than 0, up to 1"
+            self._refuse(msg, table)
+        return float(share)
+
+    def _nodes(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Return the node of each part; TorchRec lists all ranks of each."""
+        per_node = self.world.per_node
+        nodes = tuple(rank // per_node for rank in ranks)
+        whole = [
+            node * per_node + n for node in nodes[::per_node] for n in range(per_node)
+        ]
+        return nodes[::per_node] if list(ranks) == whole else nodes
+
+    def _ranks(self, table: TableSize, found: object) -> tuple[int, ...]:
+        items = cast("list[object]", found) if isinstance(found, list) else []
+        ranks = tuple(r for r in items if isinstance(r, int) and r is not True)
+        if not ranks or len(ranks) < len(items):
+            self._refuse(f"ranks {found!r} are no list of numbers", table)
+        unknown = [rank for rank in ranks if not 0 <= rank < self.world.ranks]
+        if unknown:
+            msg = f"rank {unknown[0]} is not among 0 to {self.world.ranks - 1}"
+            self._refuse(msg, table)
+        return ranks
+
+    def _check_everywhere(self, table: TableSize, found: object) -> None:
+        if found is None:
+            return
+        ranks = self._ranks(table, found)
+        if sorted(ranks) != list(range(self.world.ranks)):
+            msg = f"ranks {list(ranks)}, expected all {self.world.ranks}, or none said"
+            self._refuse(msg, table)
+
+    def _refuse(self, problem: str, table: TableSize | None = None) -> NoReturn:
+        """Raise a `PerfcError` that names the file and the table."""
+        where = f"table {table.name!r}: " if table is not None else ""
+        msg = f"{self.name}: {where}{problem}"
+        raise PerfcError(msg)
+
+
+def _known_as(module: str, name: str, names: Collection[str]) -> str:
+    """Return what the model calls a table: with its module or without."""
+    parts = module.split(".")
+    longer = (".".join((*parts[n:], name)) for n in range(len(parts)))
+    within = f"{module}.embedding_bags.{name}"
+    return next((n for n in (name, within, *longer) if n in names), name)
+
+
+def _fields(found: object) -> Mapping[str, Any]:
+    """Return the fields of a JSON object; of anything else none."""
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+_SHOWN = 6
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

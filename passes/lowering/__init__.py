@@ -1,0 +1,65 @@
+"""From ops to kernel launches, as the runtime makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.lowering.capture_graph import CaptureGraph
+    from perfc.passes.lowering.eager import (
+        EVENT_RECORD,
+        FREE,
+        MEMSET,
+        PARTS,
+        SCRATCH,
+        SCRATCHES,
+        STREAM_WAIT,
+        WORK_WAIT,
+        blas_workspace_bytes,
+        dtype_name,
+        scratch_bytes,
+    )
+    from perfc.passes.lowering.inductor import FuseKernels, fused_nodes
+    from perfc.passes.lowering.lower_kernels import LowerKernels
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "capture_graph": ("CaptureGraph",),
+            "eager": (
+                "EVENT_RECORD",
+                "FREE",
+                "MEMSET",
+                "PARTS",
+                "SCRATCH",
+                "SCRATCHES",
+                "STREAM_WAIT",
+                "WORK_WAIT",
+                "blas_workspace_bytes",
+                "dtype_name",
+                "scratch_bytes",
+            ),
+            "inductor": ("FuseKernels", "fused_nodes"),
+            "lower_kernels": ("LowerKernels",),
+        },
+    )
+
+__all__ = [
+    "EVENT_RECORD",
+    "FREE",
+    "MEMSET",
+    "PARTS",
+    "SCRATCH",
+    "SCRATCHES",
+    "STREAM_WAIT",
+    "WORK_WAIT",
+    "CaptureGraph",
+    "FuseKernels",
+    "LowerKernels",
+    "blas_workspace_bytes",
+    "dtype_name",
+    "fused_nodes",
+    "scratch_bytes",
+]

@@ -1,0 +1,166 @@
+"""Collectives in a launch graph: streams of their own, and who waits for whom.
+
+As `ProcessGroupNCCL` does it. A collective goes to the stream of its communicator. If
+something on the device has computed its operand, an event is recorded on the compute
+stream and the communication stream waits for it: for all that was issued before, as in
+PyTorch. Behind the kernel another event is recorded. The compute stream waits for that
+one right before the first kernel that reads the result, be it through views; nothing
+else waits. The host never does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM
+from perfc.passes.lowering.eager import EVENT_RECORD, STREAM_WAIT, WORK_WAIT, Launch
+from perfc.passes.lowering.recipe import Lowered
+
+_FOUND: WeakKeyDictionary[Graph, tuple[int, bool]] = WeakKeyDictionary()
+"""Whether a graph communicates, and of which version of it that was found out."""
+
+
+def communicates(graph: Graph) -> bool:
+    """Whether an op graph has collectives."""
+    version, found = _FOUND.get(graph, (-1, False))
+    if version != graph.version:
+        found = any(node.op in COLLECTIVES for node in graph)
+        _FOUND[graph] = graph.version, found
+    return found
+
+
+@attrs.define(eq=False)
+class Communication:
+    """The communication of one launch graph in the making.
+
+    Attributes:
+        graph: The launch graph.
+        thread: The host's thread.
+        compute: The stream of everything but collectives.
+
+    """
+
+    graph: LaunchGraph
+    thread: int
+    compute: int
+    _streams: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    _met: Counter[str] = attrs.field(factory=Counter[str], init=False)
+    _pending: dict[Value, Mapping[int, int]] = attrs.field(
+        factory=dict["Value", "Mapping[int, int]"], init=False
+    )
+    """Events that a value waits for: by stream, the last task that records one."""
+    _awaited: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    """The last of each stream that the compute stream has waited for."""
+    _resident: set[Value] = attrs.field(factory=set["Value"], init=False)
+    """Values that are on the device before the iteration, and views of them."""
+
+    def begin(self, graph: Graph) -> None:
+        """Note what is there before the first node runs."""
+        self._resident.update(graph.parameters, graph.states)
+
+    def view(self, node: Node) -> None:
+        """Follow a node that launches nothing: its results wait as its operands do."""
+        if not self._pending.keys().isdisjoint(node.operands):
+            events = self._events(node.operands)
+            for value in node.results if events else ():
+                self._pending[value] = events
+        if self._resident.issuperset(node.operands):
+            self._resident.update(node.results)
+
+    def wait(self, node: Node) -> None:
+        """Let the compute stream wait for the collectives that a node reads."""
+        if self._pending.keys().isdisjoint(node.operands):
+            return
+        events = self._events(node.operands)
+        if not events:
+            return
+        op = self.graph.add_op(LaunchOp(WORK_WAIT, node.name))
+        for stream, record in events.items():
+            self._call(op, STREAM_WAIT, TaskKind.WAIT, self.compute, (record,))
+            self._awaited[stream] = record
+
+    def note_written(self, node: Node) -> None:
+        """Note what a node that launches something has changed."""
+        if node.has_effect:
+            self._resident.difference_update(node.operands)
+            for value in node.operands:
+                self._pending.pop(value, None)
+
+    def launch(self, node: Node, lowered: Lowered) -> None:
+        """Issue a collective, or what runs on a stream of its own without others."""
+        graph = self.graph
+        op = graph.add_op(LaunchOp(lowered.name, node.name))
+        stream = self._stream(node.attributes.text("stream", COMM_STREAM))
+        self._wait_for_operands(op, stream, node)
+        meeting = self._meeting(node)
+        for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
+            self._issue(op, stream, launch, kernel, meeting)
+        end = self._call(op, EVENT_RECORD, TaskKind.RECORD, stream)
+        for value in node.results:
+            self._pending[value] = {stream: end}
+        self._resident.difference_update(node.operands)
+
+    def _meeting(self, node: Node) -> str:
+        """Say which collective of a communicator this is; "" if it is none."""
+        if node.op not in COLLECTIVES:
+            return ""
+        group = node.attributes.text("group")
+        number = self._met[group]
+        self._met[group] += 1
+        return f"{group}#{number}"
+
+    def _wait_for_operands(self, op: int, stream: int, node: Node) -> None:
+        """Wait for what has computed the operands, unless it ran on this stream."""
+        for value in node.operands:
+            if value not in self._resident and value not in self._pending:
+                event = self._call(op, EVENT_RECORD, TaskKind.RECORD, self.compute)
+                self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (event,))
+        for value in node.operands:
+            for other, record in self._pending.get(value, {}).items():
+                if other != stream:
+                    self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (record,))
+
+    def _events(self, values: Iterable[Value]) -> dict[int, int]:
+        """Return what the compute stream has not waited for yet, by stream."""
+        found: dict[int, int] = {}
+        for value in values:
+            for stream, record in self._pending.get(value, {}).items():
+                if record > max(self._awaited.get(stream, -1), found.get(stream, -1)):
+                    found[stream] = record
+        return found
+
+    def _stream(self, name: str) -> int:
+        if name not in self._streams:
+            self._streams[name] = self.graph.stream(name)
+        return self._streams[name]
+
+    def _call(
+        self,
+        op: int,
+        call: str,
+        kind: TaskKind,
+        stream: int,
+        after: tuple[int, ...] = (),
+    ) -> int:
+        issue = self.graph.task(TaskKind.CALL, self.thread, op=op, detail=call)
+        return self.graph.task(kind, stream, op=op, issue=issue, after=after)
+
+    def _issue(
+        self, op: int, stream: int, launch: Launch, kernel: int, group: str
+    ) -> None:
+        graph = self.graph
+        issue = graph.task(TaskKind.CALL, self.thread, op=op, detail=launch.call)
+        graph.task(
+            launch.kind,
+            stream,
+            op=op,
+            kernel=kernel,
+            issue=issue,
+            detail=launch.detail,
+            group=group,
+        )

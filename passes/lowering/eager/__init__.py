@@ -1,0 +1,87 @@
+"""What eager PyTorch launches for each op, by family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.lowering.eager.collective import (
+        EVENT_RECORD,
+        STREAM_WAIT,
+        WORK_WAIT,
+    )
+    from perfc.passes.lowering.eager.memory import SCRATCH, blas_workspace_bytes
+    from perfc.passes.lowering.eager.movement import memcpy_launch
+    from perfc.passes.lowering.eager.rules import FREE, eager_launches
+    from perfc.passes.lowering.eager.site import (
+        DEVICE_SYNC,
+        MEMSET,
+        PARTS,
+        SCRATCHES,
+        STREAM_SYNC,
+        Eager,
+        Launch,
+        Layout,
+        Settings,
+        Site,
+        Tensor,
+        bound,
+        dtype_name,
+        scratch_bytes,
+        vector_math,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "collective": ("EVENT_RECORD", "STREAM_WAIT", "WORK_WAIT"),
+            "memory": ("SCRATCH", "blas_workspace_bytes"),
+            "movement": ("memcpy_launch",),
+            "rules": ("FREE", "eager_launches"),
+            "site": (
+                "DEVICE_SYNC",
+                "Eager",
+                "Launch",
+                "Layout",
+                "MEMSET",
+                "PARTS",
+                "SCRATCHES",
+                "STREAM_SYNC",
+                "Settings",
+                "Site",
+                "Tensor",
+                "bound",
+                "dtype_name",
+                "scratch_bytes",
+                "vector_math",
+            ),
+        },
+    )
+
+__all__ = [
+    "DEVICE_SYNC",
+    "EVENT_RECORD",
+    "FREE",
+    "MEMSET",
+    "PARTS",
+    "SCRATCH",
+    "SCRATCHES",
+    "STREAM_SYNC",
+    "STREAM_WAIT",
+    "WORK_WAIT",
+    "Eager",
+    "Launch",
+    "Layout",
+    "Settings",
+    "Site",
+    "Tensor",
+    "blas_workspace_bytes",
+    "bound",
+    "dtype_name",
+    "eager_launches",
+    "memcpy_launch",
+    "scratch_bytes",
+    "vector_math",
+]

@@ -1,0 +1,1 @@
+"""Kernels of scaled dot-product attention and of its gradients."""

@@ -1,0 +1,1 @@
+"""Kernels of convolutions, and which of cuDNN's is taken."""

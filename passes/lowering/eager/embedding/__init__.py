@@ -1,0 +1,24 @@
+"""Kernels that look rows up, and that update them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.lowering.eager.embedding.rows import distinct
+    from perfc.passes.lowering.eager.embedding.tables import FEW_INDICES
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "rows": ("distinct",),
+            "tables": ("FEW_INDICES",),
+        },
+    )
+
+__all__ = [
+    "FEW_INDICES",
+    "distinct",
+]

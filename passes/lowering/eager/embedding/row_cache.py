@@ -1,0 +1,48 @@
+"""Caches of embedding rows that lie in host memory: fbgemm's prefetch.
+
+`SplitTableBatchedEmbeddingBagsCodegen.prefetch` of tables that are `MANAGED_CACHING`
+makes the indices of a batch those of one table, finds the different ones, those that
+are not in the cache, and the sets that they go to, brings them in, and looks up where
+in the cache each index is. The kernels are not counted on a trace: none is public.
+"""
+
+from __future__ import annotations
+
+from perfc.costmodels import UVM_CACHING
+from perfc.costmodels.embedding import ROW_CACHE_FILL
+from perfc.ir import DType, Work
+from perfc.passes.lowering.eager.embedding.rows import Lookup
+from perfc.passes.lowering.eager.reductions import (
+    I32,
+    INDEX_BYTES,
+    fill,
+    key_bits,
+    radix_sort,
+    runs,
+    stream,
+)
+from perfc.passes.lowering.eager.site import Launch, vector_launch
+
+_SLOT_BYTES = 4
+"""Where in the cache a row is."""
+
+
+def filled_caches(lookup: Lookup, dtype: DType) -> tuple[Launch, ...]:
+    """Return what brings rows of a batch into caches; nothing where there are none."""
+    tables = tuple(t for t in lookup.tables if t.get("tier") == UVM_CACHING)
+    total = lookup.lookups * len(tables)
+    if not total:
+        return ()
+    touched = sum(map(lookup.touched, tables))
+    bits = key_bits(sum(table.integer("rows") for table in tables))
+    listed, found = total * INDEX_BYTES, touched * INDEX_BYTES
+    return (
+        stream("scan", "linearize_cache_indices", total, listed, listed),
+        *radix_sort(total, bits, INDEX_BYTES),
+        *runs(total, touched, INDEX_BYTES),
+        fill(I32, total),
+        stream("scan", "lru_cache_find_uncached", touched, found, found),
+        *radix_sort(touched, bits, INDEX_BYTES),
+        vector_launch(ROW_CACHE_FILL, dtype, lookup.params(tables), Work(0, found, 0)),
+        stream("scan", "lxu_cache_lookup", total, listed, total * _SLOT_BYTES),
+    )

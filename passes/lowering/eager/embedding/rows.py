@@ -1,0 +1,153 @@
+"""Rows of tables: how many a look-up touches, and the kernels that move them."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import attrs
+import numpy as np
+
+from perfc.costmodels import distinct_rows, parse_popularity, unique_row_count
+from perfc.costmodels.locality import is_popularity
+from perfc.ir import AttrValue, DType, Record, TensorType, Work
+from perfc.passes.lowering.eager.reductions import INDEX_BYTES
+from perfc.passes.lowering.eager.site import (
+    Launch,
+    Site,
+    Tensor,
+    elementwise_launch,
+    vector_launch,
+)
+
+PADDING = "padding_index"
+"""The attribute that names the row which gets no gradient; negative for none."""
+
+
+@functools.lru_cache(maxsize=4096)
+def distinct(rows: int, lookups: int, popularity: str = "") -> int:
+    """Return how many of *rows* rows are looked up at all, on average.
+
+    At most there are as many as rows, and as lookups. Equally popular ones, unless
+    *popularity* says how they spread.
+    """
+    if popularity and is_popularity(popularity):
+        spread = parse_popularity(popularity)
+        return math.ceil(unique_row_count(spread, max(rows, 1), lookups))
+    found = distinct_rows(np.array([float(max(rows, 1))]), np.array([float(lookups)]))
+    return math.ceil(float(found[0]))
+
+
+@attrs.frozen
+class Lookup:
+    """What an embedding bag looks up: the sizes of its kernels.
+
+    Attributes:
+        tables: Rows, dim and mean pooling of each table.
+        batch: Bags of each table.
+        lookups: Indices of each table.
+        index_bytes: Of one index.
+        attributes: Those of the op.
+
+    """
+
+    tables: tuple[Record, ...]
+    batch: int
+    lookups: int
+    index_bytes: int
+    attributes: Record
+
+    @classmethod
+    def of(cls, site: Site, indices: Tensor, batch: int) -> Lookup:
+        """Return what the op of a site looks up; *indices* are those of all tables.
+
+        Raises:
+            PopularityError: how popular rows are is said in no known way.
+
+        """
+        tables = site.attributes.records("tables")
+        lookups = indices.numel // len(tables)
+        complete = tuple(_with_pooling(table, lookups, batch) for table in tables)
+        for described in (site.attributes, *tables):
+            parse_popularity(str(described.get("popularity") or ""))
+        size = indices.type.dtype.bits // 8
+        return cls(complete, batch, lookups, size, site.attributes)
+
+    @property
+    def total(self) -> int:
+        """Indices of all tables."""
+        return self.lookups * len(self.tables)
+
+    def touched(self, table: Record) -> int:
+        """Return how many rows of a table are looked up at all."""
+        popularity = table.get("popularity", self.attributes.get("popularity"))
+        rows = table.integer("rows")
+        return distinct(rows, self.lookups, str(popularity or ""))
+
+    def params(
+        self, tables: tuple[Record, ...] | None = None, **more: AttrValue
+    ) -> dict[str, AttrValue]:
+        """Return the signature of a kernel over *tables*: as in measured rows."""
+        params: dict[str, AttrValue] = {
+            "batch": self.batch,
+            "tables": self.tables if tables is None else tables,
+            "mode": self.attributes.text("mode"),
+            "weighted": self.attributes.flag("weighted"),
+        }
+        if (popularity := self.attributes.get("popularity")) is not None:
+            params["popularity"] = popularity
+        if self.index_bytes != INDEX_BYTES:
+            params["index_bytes"] = self.index_bytes
+        return params | more
+
+
+def _with_pooling(table: Record, lookups: int, batch: int) -> Record:
+    """Complete a table: its mean pooling is known once the shapes are."""
+    if "pooling" in table or not batch:
+        return table
+    mean = lookups / batch
+    return table.updated(pooling=int(mean) if mean.is_integer() else mean)
+
+
+def rows_of(dtype: DType, rows: int, dim: int) -> Tensor:
+    """Return a tensor of rows on the device."""
+    return Tensor(TensorType(dtype, (rows, dim)))
+
+
+def gather(kind: str, table: Tensor, moved: Tensor, work: Work | None = None) -> Launch:
+    """Read, or write, at indices: as many rows of *table* as *moved* has."""
+    if work is None:
+        listed = moved.shape[0] * INDEX_BYTES
+        work = Work(0, moved.nbytes + listed, moved.nbytes)
+    params: dict[str, AttrValue] = {
+        "kind": kind,
+        "axis": 0,
+        "shape": table.shape,
+        "indices": moved.shape[:1],
+    }
+    return vector_launch("gather", table.type.dtype, params, work)
+
+
+def add_rows(table: Tensor, values: Tensor, popularity: str = "") -> Launch:
+    """`index_add_`: add every row of values to its row of the table, atomically."""
+    count = values.shape[0]
+    rows, dim = table.shape if table.type.rank > 1 else (*table.shape, 1)
+    described = Record({"rows": rows, "dim": dim, "pooling": 1})
+    params: dict[str, AttrValue] = {
+        "batch": count,
+        "tables": (described,),
+        "phase": "backward",
+        "optimizer": "sgd",
+        "algorithm": "atomic",
+    }
+    if popularity:
+        params["popularity"] = popularity
+    touched = distinct(rows, count, popularity) * (table.nbytes // max(rows, 1))
+    read = values.nbytes + count * INDEX_BYTES + touched
+    work = Work(values.numel, read, touched)
+    return vector_launch("embedding_bag", table.type.dtype, params, work)
+
+
+def elementwise(kind: str, out: Tensor, *inputs: Tensor) -> Launch:
+    """One flop an element."""
+    return elementwise_launch(kind, inputs, out, out.numel)

@@ -1,0 +1,1 @@
+"""Kernels of recurrent layers, and of losses over steps."""

@@ -1,0 +1,266 @@
+"""From an op graph to its launch graph, site by site (see `recipe.py`)."""
+
+from __future__ import annotations
+
+import attrs
+
+from perfc.ir import (
+    Graph,
+    LaunchGraph,
+    LaunchOp,
+    Node,
+    TaskKind,
+    TensorType,
+    Value,
+    spend,
+)
+from perfc.ir.launch import BUSY_KINDS, ResourceKind
+from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.support import VerifyError
+from perfc.passes.graphs import is_issued_in_order, stated_host_s
+from perfc.passes.lowering.communication import Communication, communicates
+from perfc.passes.lowering.eager import DEVICE_SYNC, FREE, STREAM_SYNC, Launch, Layout
+from perfc.passes.lowering.recipe import Binding, Lowered, Recipe, SiteKey, Slot
+
+THREAD = "main"
+STREAM = "compute"
+_MAYBE_NOTHING = frozenset({"identity", "cast", "cast_like"})
+
+
+@attrs.define(eq=False)
+class Lowering:
+    """Makes one launch graph; equal sites are worked out once.
+
+    Attributes:
+        name: Name of the graph.
+        binding: The numbers of the symbols.
+        known: Values whose elements are known before running.
+        pinned: Whether the inputs are in pinned memory.
+        graph: The launch graph.
+
+    """
+
+    name: str
+    binding: Binding
+    known: frozenset[Value]
+    pinned: bool = True
+    graph: LaunchGraph = attrs.field(init=False)
+    _thread: int = attrs.field(init=False)
+    _stream: int = attrs.field(init=False)
+    _communication: Communication | None = attrs.field(default=None, init=False)
+    _slots: dict[Value, Slot] = attrs.field(factory=dict[Value, Slot], init=False)
+    _plain: dict[TensorType, Slot] = attrs.field(
+        factory=dict[TensorType, Slot], init=False
+    )
+    _layouts: dict[tuple[Slot, Layout], Slot] = attrs.field(
+        factory=dict["tuple[Slot, Layout]", Slot], init=False
+    )
+    _copies: dict[Slot, Lowered | None] = attrs.field(
+        factory=dict["Slot", "Lowered | None"], init=False
+    )
+    _sites: dict[SiteKey, Lowered] = attrs.field(
+        factory=dict["SiteKey", Lowered], init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """Make the thread and the stream."""
+        self.graph = LaunchGraph(self.name)
+        self._thread = self.graph.thread(THREAD)
+        self._stream = self.graph.stream(STREAM)
+
+    def recipe(self, version: int) -> Recipe:
+        """Return how *version* of the op graph was lowered; the graph is complete."""
+        self.graph.complete = True
+        return Recipe(
+            self.graph,
+            dict(self.binding.numbers),
+            self._copies,
+            self._sites,
+            self.pinned,
+            self.binding.fixed,
+            version,
+        )
+
+    def copy_inputs(self, graph: Graph) -> None:
+        """Copy each input that the graph reads on the device."""
+        for value in graph.inputs:
+            slot = self._slot(value)
+            if slot not in self._copies:
+                launch = self.binding.copy_kernel(slot, pinned=self.pinned)
+                self._copies[slot] = (
+                    self._interned("aten::to", (launch,)) if launch else None
+                )
+            copy = self._copies[slot]
+            if copy is not None:
+                self._emit(copy, value.name)
+
+    def lower(self, graph: Graph) -> None:
+        """Lower every node, in order."""
+        if communicates(graph):
+            self._communication = Communication(self.graph, self._thread, self._stream)
+            self._communication.begin(graph)
+        weights: dict[TensorType | None, Slot] = {}
+        for value in (*graph.parameters, *graph.states):
+            slot = weights.get(value.type)
+            if slot is None:
+                slot = attrs.evolve(self._result(value), parameter=True)
+                weights[value.type] = slot
+            self._slots[value] = slot
+        for node in graph:
+            if node.op in FREE or self._is_known(node):
+                continue
+            seconds = stated_host_s(node)
+            if seconds is not None:
+                self._stand_still(node, seconds)
+                continue
+            if node.op == "view" and not node.attributes.get("call"):
+                self._pass_by(node)
+                continue
+            if node.op in _MAYBE_NOTHING and self._is_nothing(node):
+                self._slots[node.results[0]] = self._slot(node.operands[0])
+                self._pass_by(node)
+                continue
+            lowered = self._lowered(node)
+            if self._communication is None:
+                self._emit(lowered, node.name, _autograd_name(node))
+            else:
+                self._communicate(self._communication, node, lowered)
+
+    def synchronize(self) -> None:
+        """Wait for everything on the device."""
+        graph = self.graph
+        last = _last_device_tasks(graph)
+        op = graph.add_op(LaunchOp(DEVICE_SYNC))
+        graph.task(TaskKind.SYNC, self._thread, op=op, after=last, detail=DEVICE_SYNC)
+
+    def _pass_by(self, node: Node) -> None:
+        """Follow a node that is no call."""
+        if self._communication is not None:
+            self._communication.view(node)
+
+    def _communicate(
+        self, communication: Communication, node: Node, lowered: Lowered
+    ) -> None:
+        """Emit a node between collectives, or one of them."""
+        if is_issued_in_order(node):
+            communication.launch(node, lowered)
+            return
+        if lowered.launches:
+            communication.wait(node)
+            communication.note_written(node)
+        else:
+            communication.view(node)
+        self._emit(lowered, node.name, _autograd_name(node))
+
+    def _stand_still(self, node: Node, seconds: float) -> None:
+        """Keep the host busy for as long as the node states."""
+        name = node.attributes.text("op")
+        op = self.graph.add_op(LaunchOp(name, node.name))
+        self.graph.task(
+            TaskKind.HOST, self._thread, op=op, detail=name, stated_s=seconds
+        )
+
+    def _is_known(self, node: Node) -> bool:
+        """Whether all results are shape arithmetic: Python integers in eager."""
+        for value in node.results:
+            if value not in self.known:
+                return False
+        return bool(node.results)
+
+    def _is_nothing(self, node: Node) -> bool:
+        """Whether the result is the operand: exporters write casts to its own type."""
+        x, y = self._slot(node.operands[0]), self._result(node.results[0])
+        return node.op == "identity" or x.type.dtype == y.type.dtype
+
+    def _lowered(self, node: Node) -> Lowered:
+        slots = self._slots
+        operands = tuple([slots.get(v) or self._slot(v) for v in node.operands])
+        results = tuple([self._result(value) for value in node.results])
+        key = (node.op, node.attributes, operands, results)
+        found = self._sites.get(key)
+        if found is None:
+            eager = self.binding.eager(key)
+            found = self._interned(eager.name, eager.launches, eager.layouts)
+            self._sites[key] = found
+        laid_out = zip(results, found.layouts, strict=True) if found.layouts else ()
+        results = tuple([self._laid_out(*pair) for pair in laid_out]) or results
+        slots.update(zip(node.results, results, strict=True))
+        return found
+
+    def _laid_out(self, slot: Slot, layout: Layout) -> Slot:
+        if layout is slot.layout:
+            return slot
+        found = self._layouts.get((slot, layout))
+        if found is None:
+            found = attrs.evolve(slot, layout=layout)
+            self._layouts[slot, layout] = found
+        return found
+
+    def _interned(
+        self,
+        name: str,
+        launches: tuple[Launch, ...],
+        layouts: tuple[Layout, ...] = (),
+    ) -> Lowered:
+        kernels = tuple([self.graph.intern(launch.kernel) for launch in launches])
+        return Lowered(name, launches, kernels, layouts)
+
+    def _emit(self, lowered: Lowered, name: str, outer: str = "") -> None:
+        """Launch it, as a part of the op that *outer* names."""
+        graph, thread, stream = self.graph, self._thread, self._stream
+        spend("launches", len(graph) + 2 * len(lowered.launches), name)
+        op = graph.add_op(LaunchOp(outer or lowered.name, name))
+        for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
+            if launch.op:
+                op = graph.add_op(LaunchOp(launch.op, name))
+            task = graph.launch(
+                launch.kind,
+                thread,
+                stream,
+                op=op,
+                kernel=kernel,
+                call=launch.call,
+                detail=launch.detail,
+                stated_s=launch.stated_s,
+            )
+            if launch.waits:
+                graph.task(
+                    TaskKind.SYNC, thread, op=op, after=(task,), detail=STREAM_SYNC
+                )
+
+    def _slot(self, value: Value) -> Slot:
+        """Return what is known of a value that no lowered node made."""
+        slot = self._slots.get(value)
+        if slot is None:
+            slot = self._result(value)
+            if value in self.known:
+                slot = attrs.evolve(slot, known=True)
+            self._slots[value] = slot
+        return slot
+
+    def _result(self, value: Value) -> Slot:
+        type_ = value.type
+        if type_ is None:
+            msg = f"value {value} has no type; run shape-inference first"
+            raise VerifyError(msg)
+        slot = self._plain.get(type_)
+        if slot is None:
+            slot = self._plain[type_] = Slot(type_)
+        return slot
+
+
+def _autograd_name(node: Node) -> str:
+    """Return the node of autograd that the host runs for it, where that is known."""
+    return ACCUMULATE_GRAD if node.location.origin == ACCUMULATE_GRAD else ""
+
+
+def _last_device_tasks(graph: LaunchGraph) -> tuple[int, ...]:
+    """Return the last task of each stream that keeps the device busy."""
+    streams = sum(r.kind is ResourceKind.STREAM for r in graph.resources)
+    last: dict[int, int] = {}
+    for task in reversed(range(len(graph))):
+        if graph.kind[task] in BUSY_KINDS:
+            last.setdefault(graph.resource[task], task)
+            if len(last) == streams:
+                break
+    return tuple(sorted(last.values()))

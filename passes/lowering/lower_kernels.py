@@ -1,0 +1,273 @@
+"""The pass `lower-kernels`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from typing import ClassVar
+
+import attrs
+
+from perfc.costmodels import Target, assumed_system
+from perfc.costmodels.machine import System
+from perfc.costmodels.sheets import as_known
+from perfc.ir import AnyKey, Graph, LaunchGraph, Program, UsageError, Value
+from perfc.ir.dims import Expr, symbols_of
+from perfc.ir.program import RankClass
+from perfc.ir.support import UnboundSymbolError, VerifyError
+from perfc.ir.verification import verify_communicators
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
+from perfc.passes.lowering.communication import communicates
+from perfc.passes.lowering.eager import Settings, dtype_name
+from perfc.passes.lowering.launch_graph import Lowering
+from perfc.passes.lowering.recipe import RECIPES, Binding, Recipe
+
+_VOLTA = 7
+"""Major compute capability, Turing's too."""
+
+INPUTS = ("host-pinned", "host-pageable", "device")
+"""Where the inputs of an iteration are when it starts."""
+
+
+@attrs.frozen
+class LowerKernels(Pass):
+    """Turn each op graph into what eager PyTorch launches for one iteration.
+
+    An iteration copies the inputs to the device, runs the ops in order on one
+    stream and waits for the device. A CPU is its own device: nothing is copied to it,
+    and no call returns before its kernel ends. Parameters are on the device already.
+    Ops whose results are known without running do not exist in eager PyTorch, nor do
+    identities and casts to the same type. A rank class that already is a launch graph
+    stays as it is.
+
+    Attributes:
+        inputs: Where the inputs are: `host-pinned` (copied while the host goes
+            on), `host-pageable` (the host waits for each copy), or `device`.
+        tf32: Whether fp32 products and convolutions use TF32 where the target has
+            it. PyTorch's default is not to for products, but to for convolutions.
+        fused_bias: Whether the kernel of `linear` adds the bias, as PyTorch 2
+            does; else a kernel copies the bias into the output first.
+        spelled_out: Whether attention, norms and activations that the source
+            spells out in several calls are launched call by call, as eager
+            PyTorch does; else as if it used the one call that PyTorch has.
+        large_arguments: Whether PyTorch is built with CUDA 13, whose kernels take
+            32 KB of arguments: optimizers then launch fewer.
+        log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`,
+            as since PyTorch 2.1; else by three times as many steps.
+
+    Raises:
+        UsageError: `inputs` is none of the three.
+        UnboundSymbolError: dimensions have no number; all of them are named.
+
+    """
+
+    name: ClassVar[str] = "lower-kernels"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES, RECIPES})
+
+    inputs: str = "host-pinned"
+    tf32: bool = False
+    fused_bias: bool = True
+    spelled_out: bool = True
+    large_arguments: bool = False
+    log_sigmoid: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if self.inputs not in INPUTS:
+            msg = f"inputs={self.inputs!r} of {self.name}: expected {', '.join(INPUTS)}"
+            raise UsageError(msg)
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Lower every op graph of the program."""
+        settings = self._settings(ctx.system)
+        if any(
+            rank.ops is not None and communicates(rank.ops) for rank in program.classes
+        ):
+            verify_communicators(program)
+            settings = attrs.evolve(settings, system=_system(ctx))
+        shared = len(program.classes) > 1
+        binding = Binding(program.bindings, settings, shared=shared)
+        try:
+            lowered = [
+                self._lower(rank, program, ctx, binding) for rank in program.classes
+            ]
+        except UnboundSymbolError:
+            check_bound(program)  # names them all, where the first was found
+            raise
+        ctx.set(LAUNCHES, program, tuple(lowered))
+
+    def _fp32_products(self, target: Target | None) -> str:
+        """Return the mode of fp32 products: rocBLAS takes AMD's matrix cores.
+
+        TF32 is allowed, not asked for: where it computes no faster, as on GeForce,
+        libraries have nothing to win by its kernels, which turn layouts besides.
+        """
+        rates: Mapping[str, float] = {}
+        known = rates
+        if target is not None:
+            rates = target.device.flops_per_s
+            known = as_known(target).device.flops_per_s
+        slow = known.get("tf32", math.inf) <= known.get("fp32", 0.0)
+        if self.tf32 and "tf32" in rates and not slow:
+            return "tf32"
+        return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
+
+    def _settings(self, target: Target | None) -> Settings:
+        rates: Container[str] = () if target is None else target.device.flops_per_s
+        settings = Settings(
+            self._fp32_products(target),
+            "fp64_tensor" if "fp64_tensor" in rates else "fp64",
+            self.fused_bias,
+            "int8" if target is None or "int8" in rates else "fp32",
+            self.spelled_out,
+            self.large_arguments,
+            self.log_sigmoid,
+        )
+        return settings if target is None else _device_settings(settings, target)
+
+    def _lower(
+        self,
+        rank: RankClass,
+        program: Program,
+        ctx: PassContext,
+        binding: Binding,
+    ) -> LaunchGraph:
+        recipes: Mapping[object, Recipe] = {}
+        if rank.ops is not None:
+            recipes = ctx.find(RECIPES, rank.ops) or {}
+            ctx.set(RECIPES, rank.ops, recipes)
+            _remark(rank.ops, ctx)
+        if rank.launches is not None:
+            return rank.launches
+        if rank.ops is None:  # RankClass refuses it
+            msg = f"ranks {rank.ranks} have no graph"
+            raise VerifyError(msg)
+        settings = binding.settings
+        if settings.on_cpu:
+            training = any(node.location.phase == "backward" for node in rank.ops)
+            settings = attrs.evolve(settings, training=training)
+            binding = Binding(program.bindings, settings)
+        recipe = recipes.get((self, settings))
+        if recipe is not None and recipe.version == rank.ops.version:
+            graph = recipe.repeat(binding)
+            if graph is not None:
+                return graph
+        known = ctx.get(ELEMENTS, rank.ops)
+        lowering = Lowering(
+            rank.ops.name,
+            binding,
+            frozenset(known),
+            pinned=self.inputs == "host-pinned",
+        )
+        if self.inputs != "device" and not settings.on_cpu:
+            lowering.copy_inputs(rank.ops)
+        lowering.lower(rank.ops)
+        if not settings.on_cpu:
+            lowering.synchronize()
+        recipe = lowering.recipe(rank.ops.version)
+        ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
+        return lowering.graph
+
+
+def _system(ctx: PassContext) -> System | None:
+    """Return what is around the device; say so where nobody has named it."""
+    target = ctx.system
+    if target is None or target.device.synchronous:
+        return None
+    system = target.once(assumed_system)
+    if system.assumed:
+        ctx.note(
+            "assumed-node",
+            f"{target.name} is taken to be in one node of {system.gpus_per_node}, "
+            f"joined by {system.link}; name a system instead (`perfc targets`)",
+            target.name,
+        )
+    return system
+
+
+def _device_settings(settings: Settings, target: Target) -> Settings:
+    """Add what the kernels that run depend on of the device.
+
+    Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of, and so
+    has a CPU. SMs that are set by hand change no choice of kernels: of more of them a
+    library need not cut a sum into more parts.
+    """
+    device = target.device
+    major = device.compute_capability.partition(".")[0]
+    newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
+    return attrs.evolve(
+        settings,
+        sm_count=as_known(target).device.sm_count,
+        newer_than_volta=newer,
+        on_cpu=device.synchronous,
+        gpu=as_known(target) if settings.fp32_products == "tf32" else None,
+    )
+
+
+_MODELLED = frozenset(
+    {"rows", "dim", "pooling", "popularity", "sharding", "tier", "cache"}
+)
+"""What of a table is priced: of a sharded one a rank has its part, as it is given."""
+
+
+def _remark(graph: Graph, ctx: PassContext) -> None:
+    """Say what the graph has that launches do not show."""
+    for node in graph:
+        if node.op != "embedding_bag":
+            continue
+        tables = node.attributes.records("tables")
+        ignored = sorted({name for t in tables for name in t if name not in _MODELLED})
+        if ignored:
+            ctx.warn(
+                "not-modelled",
+                f"{', '.join(ignored)} of an embedding table: priced as if "
+                "the table lay in device memory, uncached",
+                str(node),
+            )
+    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in graph):
+        _remark_convolutions(ctx)
+
+
+def _is_fp32(value: Value) -> bool:
+    return value.type is not None and dtype_name(value.type.dtype) == "fp32"
+
+
+def _remark_convolutions(ctx: PassContext) -> None:
+    device = None if ctx.system is None else ctx.system.device
+    if device is None or not device.runs_cuda:  # MIOpen stays in fp32
+        return
+    asked = isinstance(ctx.owner, LowerKernels) and ctx.owner.tf32
+    if "tf32" in device.flops_per_s and not asked:
+        ctx.note(
+            "conv-fp32",
+            "fp32 convolutions are priced without TF32, which cuDNN uses in PyTorch "
+            "unless torch.backends.cudnn.allow_tf32 is off; --dtype tf32 prices it",
+        )
+
+
+def check_bound(program: Program) -> None:
+    """Raise one `UnboundSymbolError` that names every symbol without a number."""
+    bindings = program.bindings
+    dims = {
+        dim
+        for rank in program.classes
+        if rank.ops is not None
+        for value in rank.ops.values()
+        if value.type is not None
+        for dim in value.type.shape
+        if isinstance(dim, Expr)
+    }
+    unbound = symbols_of(dims) - set(bindings)
+    if unbound:
+        names = sorted(unbound)
+        advice = ", ".join(map(_advice, names))
+        dimensions = "dimension has" if len(names) == 1 else "dimensions have"
+        msg = f"{program.name}: {len(names)} {dimensions} no number; give {advice}"
+        raise UnboundSymbolError(msg)
+
+
+def _advice(name: str) -> str:
+    batch_like = name.lower() in ("b", "n", "bs") or "batch" in name.lower()
+    return f"--batch N (or --dim {name}=N)" if batch_like else f"--dim {name}=N"

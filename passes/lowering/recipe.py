@@ -1,0 +1,225 @@
+"""How a graph was lowered, and lowering it again at other sizes.
+
+Ops are lowered *site* by site: an op applied to operands of given types and
+layouts. Types are kept as the graph has them, symbols included, so the sites of
+a graph are the same at every batch. A `Recipe` remembers them; at other sizes it
+works out their kernels again and, where every site still launches what it did,
+puts them into the launch graph that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from perfc.ir import AnnotationKey, Graph, Kernel, LaunchGraph, Record, TensorType
+from perfc.ir.copying import bind_record
+from perfc.ir.types import MemorySpace
+from perfc.passes.lowering.eager import (
+    Eager,
+    Launch,
+    Layout,
+    Settings,
+    Site,
+    Tensor,
+    dtype_name,
+    eager_launches,
+    memcpy_launch,
+)
+
+Slot: TypeAlias = Tensor
+"""What is known of a value at every size: a tensor whose type may have symbols."""
+
+
+@attrs.define(eq=False)
+class Binding:
+    """The numbers of the symbols, and what tensors and records become by them.
+
+    Attributes:
+        numbers: Symbol and number.
+        settings: What is assumed of PyTorch and of the device.
+        fixed: Tensors without symbols, the same at every binding.
+        shared: Whether several graphs are lowered with it, which have sites in common.
+
+    """
+
+    numbers: Mapping[str, int]
+    settings: Settings
+    fixed: dict[Slot, Tensor] = attrs.field(factory=dict[Slot, Tensor])
+    shared: bool = False
+    _eagers: dict[SiteKey, Eager] = attrs.field(
+        factory=dict["SiteKey", Eager], init=False
+    )
+    _types: dict[TensorType, TensorType] = attrs.field(
+        factory=dict[TensorType, TensorType], init=False
+    )
+    _tensors: dict[Slot, Tensor] = attrs.field(factory=dict[Slot, Tensor], init=False)
+    _copies: dict[TensorType, Launch] = attrs.field(
+        factory=dict[TensorType, Launch], init=False
+    )
+
+    def type(self, type_: TensorType) -> TensorType:
+        """Return *type_* with numbers for symbols."""
+        found = self._types.get(type_)
+        if found is None:
+            found = self._types[type_] = type_.bind(self.numbers)
+        return found
+
+    def tensor(self, slot: Slot) -> Tensor:
+        """Return what the rules know of a value."""
+        found = self.fixed.get(slot) or self._tensors.get(slot)
+        if found is None:
+            type_ = self.type(slot.type)
+            found = Tensor(type_, slot.layout, slot.parameter, slot.known)
+            tensors = self.fixed if type_ is slot.type else self._tensors
+            tensors[slot] = found
+        return found
+
+    def copy_kernel(self, slot: Slot, *, pinned: bool) -> Launch | None:
+        """Return the copy of an input, or None if there is nothing to copy."""
+        type_ = self.type(slot.type)
+        found = self._copies.get(type_)
+        if found is None:
+            nbytes = int(type_.nbytes)
+            if type_.space is not MemorySpace.DEVICE or not nbytes:
+                return None
+            dtype = dtype_name(type_.dtype)
+            found = memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype)
+            self._copies[type_] = found
+        return found
+
+    def eager(self, key: SiteKey) -> Eager:
+        """Return what eager PyTorch does at a site, at these sizes."""
+        if not self.shared:
+            return self._eager(key)
+        found = self._eagers.get(key)
+        if found is None:
+            found = self._eagers[key] = self._eager(key)
+        return found
+
+    def _eager(self, key: SiteKey) -> Eager:
+        op, attributes, operands, results = key
+        site = Site(
+            op,
+            bind_record(attributes, self.numbers),
+            tuple([self.tensor(slot) for slot in operands]),
+            tuple([self.type(slot.type) for slot in results]),
+            self.settings,
+        )
+        return eager_launches(site)
+
+
+SiteKey: TypeAlias = tuple[str, Record, tuple[Slot, ...], tuple[Slot, ...]]
+"""Op, attributes, operands, results."""
+
+
+@attrs.frozen(eq=False)
+class Lowered:
+    """What a site, or the copy of an input, became.
+
+    Attributes:
+        name: Name of the op for the host.
+        launches: What it launches.
+        kernels: Index of the kernel of each launch.
+        layouts: How its results lie in memory.
+
+    """
+
+    name: str
+    launches: tuple[Launch, ...]
+    kernels: tuple[int, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+
+    def same_tasks(self, launches: Sequence[Launch]) -> bool:
+        """Whether *launches* are the same calls and tasks, kernels apart."""
+        if len(launches) != len(self.launches):
+            return False
+        return all(
+            (a.call, a.kind, a.detail, a.waits, a.op)
+            == (b.call, b.kind, b.detail, b.waits, b.op)
+            for a, b in zip(launches, self.launches, strict=True)
+        )
+
+
+@attrs.frozen(eq=False)
+class Recipe:
+    """How a graph was lowered: enough to lower it again at other sizes.
+
+    Attributes:
+        graph: The launch graph that was made.
+        numbers: The numbers of the symbols it was made for.
+        copies: Inputs and their copies, None for one that is not copied.
+        sites: Sites and what they became.
+        pinned: Whether the inputs are in pinned memory.
+        fixed: Tensors without symbols.
+        version: Version of the op graph.
+
+    """
+
+    graph: LaunchGraph
+    numbers: Mapping[str, int]
+    copies: Mapping[Slot, Lowered | None]
+    sites: Mapping[SiteKey, Lowered]
+    pinned: bool
+    fixed: dict[Slot, Tensor]
+    version: int
+
+    def repeat(self, binding: Binding) -> LaunchGraph | None:
+        """Return the launch graph at other sizes; None if its tasks are others."""
+        if binding.numbers == self.numbers:
+            return self.graph
+        binding.fixed = self.fixed
+        found: dict[int, Kernel] = {}
+        if not (self._copy(binding, found) and self._apply(binding, found)):
+            return None
+        kernels = [found[i] for i in range(len(found))]
+        if _any_alike(kernels):
+            return None  # signatures that differed no longer do
+        return self.graph.with_kernels(kernels)
+
+    def _copy(self, binding: Binding, found: dict[int, Kernel]) -> bool:
+        """Note the copies' kernels; False if others are copied than before."""
+        for slot, copy in self.copies.items():
+            launch = binding.copy_kernel(slot, pinned=self.pinned)
+            if (launch is None) != (copy is None):
+                return False
+            if launch and copy and not _note(found, copy, (launch,)):
+                return False
+        return True
+
+    def _apply(self, binding: Binding, found: dict[int, Kernel]) -> bool:
+        """Note the sites' kernels; False if one launches something else."""
+        for key, lowered in self.sites.items():
+            eager = binding.eager(key)
+            if eager.name != lowered.name or eager.layouts != lowered.layouts:
+                return False
+            if not _note(found, lowered, eager.launches):
+                return False
+        return True
+
+
+def _any_alike(kernels: Sequence[Kernel]) -> bool:
+    """Whether two kernels are equal; few are even where their work is."""
+    works = {(k.op, k.work.flops, k.work.bytes_read) for k in kernels}
+    return len(works) < len(kernels) and len(set(kernels)) < len(kernels)
+
+
+def _note(
+    found: dict[int, Kernel], lowered: Lowered, launches: Sequence[Launch]
+) -> bool:
+    """Note the new kernels; False if tasks differ, or two kernels want one place."""
+    if not lowered.same_tasks(launches):
+        return False
+    for launch, index in zip(launches, lowered.kernels, strict=True):
+        kernel = found.setdefault(index, launch.kernel)
+        if kernel is not launch.kernel and kernel != launch.kernel:
+            return False
+    return True
+
+
+RECIPES: AnnotationKey[Mapping[object, Recipe]] = AnnotationKey(
+    "launch.recipes", Graph, per_scenario=False
+)
+"""How a graph was lowered, by the options it was lowered with."""

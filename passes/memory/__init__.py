@@ -1,0 +1,34 @@
+"""What tensors take, and what the caching allocator makes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.memory.memory import Memory
+    from perfc.passes.memory.memory_use import (
+        LASTING,
+        MEMORY,
+        Buffer,
+        BufferKind,
+        MemoryUse,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "memory": ("Memory",),
+            "memory_use": ("Buffer", "BufferKind", "LASTING", "MEMORY", "MemoryUse"),
+        },
+    )
+
+__all__ = [
+    "LASTING",
+    "MEMORY",
+    "Buffer",
+    "BufferKind",
+    "Memory",
+    "MemoryUse",
+]

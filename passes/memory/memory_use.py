@@ -1,0 +1,147 @@
+"""What the pass `memory` finds out."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import attrs
+
+from perfc.ir import AnnotationKey, Program
+from perfc.passes.memory.caching_allocator import reserved_bytes, rounded
+
+
+class BufferKind(enum.Enum):
+    """Why device memory is taken; the values are the report's."""
+
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+    OPTIMIZER = "optimizer"
+    LIBRARY = "library"
+    INPUT = "input"
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+    SCRATCH = "scratch"
+
+    __hash__ = object.__hash__
+
+
+LASTING = frozenset(
+    {
+        BufferKind.PARAMETER,
+        BufferKind.CONSTANT,
+        BufferKind.OPTIMIZER,
+        BufferKind.LIBRARY,
+    }
+)
+"""Kinds that stay from iteration to iteration."""
+
+
+class Buffer(NamedTuple):
+    """One storage on the device; views of it are the same storage.
+
+    Attributes:
+        name: The value it was made for; for scratch, the node that uses it.
+        kind: What it is for.
+        nbytes: Exact size.
+        first: Number of the node that allocates it; -1 before any node.
+        last: Number of the node at whose end it is freed; the number of nodes, if
+            it lasts to the end of the iteration.
+
+    """
+
+    name: str
+    kind: BufferKind
+    nbytes: int
+    first: int
+    last: int
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Its size as the allocator counts it."""
+        return rounded(self.nbytes)
+
+
+BufferRow: TypeAlias = tuple[str, BufferKind, int, int, int]
+"""The attributes of a `Buffer`: there can be very many, and few are looked at."""
+
+
+@attrs.frozen(eq=False)
+class MemoryUse:
+    """Device memory of one iteration, in steady state.
+
+    Bytes are what PyTorch's allocator counts as allocated (sizes rounded up to 512
+    bytes), but for `reserved_bytes`.
+
+    Attributes:
+        parameters_bytes: Weights and constants.
+        activations_bytes: At the peak: inputs, results and scratch.
+        gradients_bytes: At the peak: gradients of parameters.
+        library_bytes: Workspace that PyTorch keeps for cuBLAS.
+        optimizer_bytes: State of the optimizer.
+        node: Name of the node at the peak, "" if it is before any node.
+        phase: Its phase.
+        nodes: Names of the nodes, in program order.
+        before_bytes: Allocated before any node runs.
+        during_bytes: Allocated while each node runs.
+        after_bytes: Allocated when it has ended.
+        rows: Every buffer, in the order in which they are allocated.
+        rows_at_peak: Those that are allocated at the peak.
+
+    """
+
+    parameters_bytes: int = 0
+    activations_bytes: int = 0
+    gradients_bytes: int = 0
+    library_bytes: int = 0
+    optimizer_bytes: int = 0
+    node: str = ""
+    phase: str = ""
+    nodes: Sequence[str] = ()
+    before_bytes: int = 0
+    during_bytes: Sequence[int] = ()
+    after_bytes: Sequence[int] = ()
+    rows: Sequence[BufferRow] = attrs.field(default=(), repr=False)
+    rows_at_peak: Sequence[BufferRow] = attrs.field(default=(), repr=False)
+
+    @functools.cached_property
+    def buffers(self) -> Sequence[Buffer]:
+        """Every buffer, in the order in which they are allocated."""
+        return [*map(Buffer._make, self.rows)]
+
+    @functools.cached_property
+    def live(self) -> Sequence[Buffer]:
+        """Buffers that are allocated at the peak, largest first."""
+        at_peak = map(Buffer._make, self.rows_at_peak)
+        return sorted(at_peak, key=lambda b: (-b.nbytes, b.first, b.name))
+
+    @functools.cached_property
+    def reserved_bytes(self) -> int:
+        """Segments the allocator has taken from the device; simulated when asked."""
+        lasting = [b.nbytes for b in self.buffers if b.kind in LASTING]
+        events: list[tuple[int, int, int, int]] = []
+        for number, buffer in enumerate(self.buffers):
+            if buffer.kind not in LASTING:
+                # At one node all requests come first, and ends last.
+                events.append((buffer.first, 0, number, buffer.nbytes))
+                events.append((buffer.last, 1, number, -1))
+        events.sort()
+        requests = [(number, size) for _, _, number, size in events]
+        return reserved_bytes(lasting, requests)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is allocated; what `torch.cuda.max_memory_allocated` says."""
+        return (
+            self.parameters_bytes
+            + self.activations_bytes
+            + self.gradients_bytes
+            + self.library_bytes
+            + self.optimizer_bytes
+        )
+
+
+MEMORY: AnnotationKey[tuple[MemoryUse, ...]] = AnnotationKey("memory.use", Program)
+"""Per rank class: device memory of one iteration."""

@@ -1,0 +1,121 @@
+"""Which table and which layer of a graph have a vocabulary that ranks can share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from perfc.ir import Graph, Node, Value
+from perfc.ir.dims import Dim
+from perfc.passes.graphs import typed
+from perfc.passes.parallel.tensor.tensor_layout import LINEAR, WEIGHT_VIEWS
+
+_MATRIX = 2
+_WEIGHT = 1
+
+
+@attrs.frozen(eq=False)
+class VocabularyLayout:
+    """The output layer of a model, and the look-ups of its tokens.
+
+    Attributes:
+        head: The layer that makes a score for each token, and nothing reads.
+        lookups: Look-ups of tokens, in one table.
+
+    """
+
+    head: Node
+    lookups: Sequence[Node]
+
+    @property
+    def size(self) -> Dim:
+        """How many tokens there are."""
+        return typed(self.head.results[0]).shape[-1]
+
+    @property
+    def table(self) -> Value:
+        """The table of the look-ups, which may be the head's weight, too."""
+        return self.lookups[0].operands[0]
+
+    @classmethod
+    def of(cls, graph: Graph) -> VocabularyLayout | None:
+        """Find it; None if there is not one head and one table of as many tokens."""
+        heads = {n for n in map(_head, graph.outputs) if n and not graph.uses(_out(n))}
+        if len(heads) != 1:
+            return None
+        (head,) = heads
+        found = cls(head, ())
+        tables = [v for v in graph.parameters if found._is_table(graph, v)]
+        if len(tables) != 1 or not found._owns(graph):
+            return None
+        readers = (node for node, _ in leaves(graph, tables[0], 0))
+        return cls(head, [node for node in readers if node is not head])
+
+    def _owns(self, graph: Graph) -> bool:
+        """Whether nothing else reads the head's weight, but look-ups, and its bias."""
+        weight, *bias = map(_parameter, self.head.operands[1:])
+        readers = {n for n, _ in leaves(graph, weight, 0)} - {self.head}
+        alone = all(len(graph.uses(value)) == 1 for value in bias)
+        return alone and all(node.op == "gather" for node in readers)
+
+    def _is_table(self, graph: Graph, table: Value) -> bool:
+        """Whether tokens that come from outside are looked up in a parameter."""
+        type_ = typed(table)
+        if type_.rank != _MATRIX or type_.shape[0] != self.size:
+            return False
+        found = list(leaves(graph, table, 0))
+        lookups = [n for n, axis in found if _looks_up(n, table) and axis == 0]
+        tied = [(n, axis) for n, axis in found if n is self.head]
+        by_row = all(axis == _axis_of_outputs(n) for n, axis in tied)
+        outside = any(_is_given(graph, node.operands[1]) for node in lookups)
+        return by_row and outside and len(lookups) + len(tied) == len(found)
+
+
+def leaves(graph: Graph, value: Value, axis: int) -> Iterator[tuple[Node, int]]:
+    """Yield who reads a parameter, be it turned or cast, and where *axis* is then."""
+    for use in graph.uses(value):
+        node = use.node
+        if node.op not in WEIGHT_VIEWS:
+            yield node, axis
+            continue
+        yield from leaves(graph, _out(node), turned(node).index(axis))
+
+
+def turned(node: Node) -> tuple[int, ...]:
+    """Return which axis of a matrix each axis of a view of it is."""
+    is_turned = node.op == "transpose"
+    return node.attributes.integers("perm") if is_turned else tuple(range(_MATRIX))
+
+
+def _axis_of_outputs(head: Node) -> int:
+    return 1 if head.attributes.flag("weight_is_kn") else 0
+
+
+def _head(output: Value) -> Node | None:
+    node = output.producer
+    is_layer = node is not None and node.op == LINEAR and typed(output).rank > 1
+    return node if is_layer else None
+
+
+def _out(node: Node) -> Value:
+    return node.results[0]
+
+
+def _parameter(value: Value) -> Value:
+    """Return what a layer's weight or bias is a view of."""
+    while (node := value.producer) is not None and node.op in WEIGHT_VIEWS:
+        value = node.operands[0]
+    return value
+
+
+def _looks_up(node: Node, table: Value) -> bool:
+    is_lookup = node.op == "gather" and node.attributes.integer("axis", 0) == 0
+    return is_lookup and _parameter(node.operands[0]) is table
+
+
+def _is_given(graph: Graph, value: Value) -> bool:
+    """Whether indices are an input, be it cast or in another shape."""
+    while (node := value.producer) is not None and node.op in ("cast", "reshape"):
+        value = node.operands[0]
+    return value in graph.inputs

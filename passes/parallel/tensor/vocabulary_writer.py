@@ -1,0 +1,116 @@
+"""Writes a vocabulary that ranks share into a graph."""
+
+from __future__ import annotations
+
+import attrs
+
+from perfc.ir import Graph, Node, Value
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.passes.autodiff import ALIKE, mask_outside
+from perfc.passes.graphs import Tape, typed
+from perfc.passes.parallel.tensor.tensor_layout import WEIGHT_VIEWS
+from perfc.passes.parallel.tensor.tensor_writer import communicator, shrink
+from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout, turned
+from perfc.passes.shapes import Inference
+
+
+@attrs.define(eq=False)
+class VocabularyWriter:
+    """Writes a layout into its graph.
+
+    Attributes:
+        graph: The graph.
+        layout: What has a vocabulary.
+        ranks: How many ranks share it.
+
+    """
+
+    graph: Graph
+    layout: VocabularyLayout
+    ranks: int
+    _tape: Tape = attrs.field(init=False)
+    _shrunk: set[Value] = attrs.field(factory=set[Value], init=False)
+    _waiting: list[Node] = attrs.field(factory=list[Node], init=False)
+    _outside: Value | None = attrs.field(default=None, init=False)
+    """Which tokens of the look-up that waits are not this rank's."""
+
+    def __attrs_post_init__(self) -> None:
+        """Write where the graph is rewritten."""
+        self._tape = Tape(self.graph, Inference(self.graph, BUILTIN_OPS))
+        self._tape.constants = "vocabulary"
+
+    def write(self) -> None:
+        """Make the table, the head and its scores parts; put what they need around."""
+        head = self.layout.head
+        weight, *bias = head.operands[1:]
+        self._shrink(self.layout.table, 0)
+        self._shrink(weight, 1 if head.attributes.flag("weight_is_kn") else 0)
+        for value in bias:
+            self._shrink(value, 0)
+        out = head.results[0]
+        shrink(out, typed(out).rank - 1, head, self.ranks)
+        self.graph.rewrite(self._step)
+        self._finish()
+
+    def _shrink(self, value: Value, axis: int) -> None:
+        """Keep a part of a parameter, and of all that it is cast to or turned into."""
+        while (made := value.producer) is not None:
+            value, axis = made.operands[0], turned(made)[axis]
+        self._shrink_views(value, axis)
+
+    def _shrink_views(self, value: Value, axis: int) -> None:
+        if value in self._shrunk:
+            return
+        self._shrunk.add(value)
+        shrink(value, axis, self.layout.head, self.ranks)
+        for use in self.graph.uses(value):
+            if use.node.op in WEIGHT_VIEWS:
+                self._shrink_views(use.node.results[0], turned(use.node).index(axis))
+
+    def _step(self, node: Node) -> None:
+        """Write what belongs in front of *node*."""
+        self._finish()
+        if node in self.layout.lookups:
+            self._waiting.append(node)
+            self._at(node)
+            table, tokens = node.operands
+            outside, rows = mask_outside(self._tape, tokens, typed(table).shape[0])
+            self.graph.set_operand(node, 1, rows)
+            self._outside = outside
+        elif node is self.layout.head:
+            self._waiting.append(node)
+            self._at(node)
+            x = self._tape.op(
+                "replicated", node.operands[0], **communicator(self.ranks)
+            )
+            self.graph.set_operand(node, 0, x)
+
+    def _at(self, node: Node) -> None:
+        self._tape.location, self._tape.stem = node.location, node.name
+
+    def _finish(self) -> None:
+        """Write what belongs behind the node that waits."""
+        if not self._waiting:
+            return
+        node = self._waiting.pop()
+        value = node.results[0]
+        readers = self.graph.uses(value)
+        made = self._scores(value) if node is self.layout.head else self._sum(value)
+        for use in readers:
+            self.graph.set_operand(use.node, use.index, made)
+        outputs = self.graph.outputs
+        self.graph.outputs = [made if v is value else v for v in outputs]
+
+    def _scores(self, value: Value) -> Value:
+        """Gather the scores: a loss that takes parts will read those instead."""
+        attributes = {**communicator(self.ranks), "axis": typed(value).rank - 1}
+        return self._tape.op("all_gather", value, **attributes, **{ALIKE: True})
+
+    def _sum(self, value: Value) -> Value:
+        """Leave out what is not this rank's, and add up what all have."""
+        assert self._outside is not None  # noqa: S101 - written in front of it
+        tape, rank = self._tape, typed(self._outside).rank
+        mask = tape.op("unsqueeze", self._outside, axes=(rank,))
+        none = tape.number(value, 0.0)
+        own = tape.op("masked_fill", value, mask, none, in_place=True)
+        return tape.op("all_reduce", own, **communicator(self.ranks))

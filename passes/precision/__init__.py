@@ -1,0 +1,32 @@
+"""The types that a model computes in: converted, and cast as autocast does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.precision.autocast import casts_first
+    from perfc.passes.precision.convert_dtype import (
+        LOW_DTYPES,
+        PLAIN_FLOATS,
+        ConvertDtype,
+        convert,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "autocast": ("casts_first",),
+            "convert_dtype": ("ConvertDtype", "LOW_DTYPES", "PLAIN_FLOATS", "convert"),
+        },
+    )
+
+__all__ = [
+    "LOW_DTYPES",
+    "PLAIN_FLOATS",
+    "ConvertDtype",
+    "casts_first",
+    "convert",
+]

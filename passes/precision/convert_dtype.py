@@ -1,0 +1,207 @@
+"""The pass `convert-dtype`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import (
+    DTYPES,
+    AnyKey,
+    AttrValue,
+    DType,
+    Graph,
+    Node,
+    Program,
+    Record,
+    UsageError,
+    Value,
+)
+from perfc.ir.dims import Dim
+from perfc.ir.opdef import Abstract
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.passes.base import PassContext, Transform
+from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.graphs import Tape, is_training_step
+from perfc.passes.precision.autocast import LOW_PRECISION, casts_first, needs_fp32
+from perfc.passes.raising import take_apart
+from perfc.passes.shapes import Inference
+
+LOW_DTYPES: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
+"""Element types that a model can be converted to, by their names for users."""
+
+_F32 = DTYPES["f32"]
+PLAIN_FLOATS = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
+"""Types that `module.to(dtype)` converts; 8-bit floats and integers stay."""
+
+
+@attrs.frozen
+class ConvertDtype(Transform):
+    """Let a model compute in a type of 16 bits.
+
+    As `model.to(torch.bfloat16)`: float inputs, parameters and all that follows from
+    them have the type; integers, quantised and 8-bit tensors stay. With *autocast*, as
+    `torch.autocast("cuda", torch.bfloat16)`: parameters and inputs stay fp32, products,
+    convolutions, attention and recurrent layers get casts in front of their fp32
+    operands, ops that need the range get casts to fp32 or compute in it, and others
+    take the widest type of what they read. A parameter is cast once an iteration.
+
+    Attributes:
+        to: `bf16` or `fp16`.
+        autocast: Whether to insert casts, as autocast does, instead.
+
+    Raises:
+        UsageError: `to` is none of the two, or a graph has a backward pass already:
+            autocast comes before it.
+
+    """
+
+    name: ClassVar[str] = "convert-dtype"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+
+    to: str = "bf16"
+    autocast: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if self.to not in LOW_DTYPES:
+            msg = f"to={self.to!r} of {self.name}: expected {' or '.join(LOW_DTYPES)}"
+            raise UsageError(msg)
+
+    @property
+    def dtype_name(self) -> str:
+        """What `--dtype` calls it."""
+        return f"amp-{self.to}" if self.autocast else self.to
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Convert every op graph."""
+        low = DTYPES[LOW_DTYPES[self.to]]
+        for rank in program.classes:
+            if rank.ops is None:
+                continue
+            known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, rank.ops)
+            if self.autocast:
+                _refuse_training_step(rank.ops)
+                known = _autocast(rank.ops, low, known)
+            else:
+                convert(rank.ops, low)
+            ctx.set(TYPED, rank.ops, True)
+            ctx.set(ELEMENTS, rank.ops, known)
+
+
+def _refuse_training_step(graph: Graph) -> None:
+    if is_training_step(graph):
+        msg = (
+            f"{graph}: is a training step already, and autocast comes before its "
+            "backward pass: convert the forward graph, or record the step with it "
+            "(perfc.from_torch(..., dtype=...))"
+        )
+        raise UsageError(msg)
+
+
+def convert(graph: Graph, low: DType, kept: Collection[Value] = ()) -> None:
+    """Give every plain float the type, in types and in attributes, but for *kept*."""
+    for value in graph.values():
+        if (
+            value.type is not None
+            and value.type.dtype in PLAIN_FLOATS
+            and value not in kept
+        ):
+            value.type = attrs.evolve(value.type, dtype=low)
+    for node in graph:
+        if any(value in kept for value in node.results):
+            continue
+        converted: dict[str, AttrValue] = {
+            name: low
+            for name, item in node.attributes.items()
+            if isinstance(item, DType) and item in PLAIN_FLOATS
+        }
+        if converted:
+            graph.set_attributes(node, **converted)
+
+
+def _autocast(
+    graph: Graph, low: DType, known: Mapping[Value, tuple[Dim, ...]]
+) -> Mapping[Value, tuple[Dim, ...]]:
+    """Insert casts, also within what the source spells out; return known elements."""
+    inference = Inference(graph, BUILTIN_OPS)
+    inference.elements.update(known)
+    take_apart(Tape(graph, inference))
+    _Autocast(graph, low, inference.elements).run()
+    return inference.elements
+
+
+@attrs.define(eq=False)
+class _Autocast:
+    """Puts casts in front of nodes, in program order.
+
+    Attributes:
+        graph: The graph.
+        low: The narrow type.
+        known: Elements of what is known before running.
+        cached: The cast of each parameter.
+
+    """
+
+    graph: Graph
+    low: DType
+    known: Mapping[Value, tuple[Dim, ...]]
+    cached: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
+    _parameters: frozenset[Value] = attrs.field(init=False)
+
+    def run(self) -> None:
+        """Go through the graph."""
+        self._parameters = frozenset(self.graph.parameters)
+        self.graph.rewrite(self._visit)
+
+    def _visit(self, node: Node) -> None:
+        if node.op in LOW_PRECISION:
+            self._cast_operands(node, _F32, self.low)
+        elif needs_fp32(node) and casts_first(node.op, self.low):
+            self._cast_operands(node, self.low, _F32)
+        elif needs_fp32(node) and _dtype(node.operands[0]) == self.low:
+            self.graph.set_attributes(node, dtype=_F32)
+        self._retype(node)
+
+    def _cast_operands(self, node: Node, old: DType, new: DType) -> None:
+        made: dict[Value, Value] = {}
+        for index, value in enumerate(node.operands):
+            if _dtype(value) == old and value not in self.known:
+                if value not in made:
+                    made[value] = self._cast(node, value, new)
+                self.graph.set_operand(node, index, made[value])
+
+    def _cast(self, node: Node, value: Value, dtype: DType) -> Value:
+        """Cast a value; a parameter's cast is kept for the iteration."""
+        if value in self.cached:
+            return self.cached[value]
+        assert value.type is not None  # noqa: S101 - the fact TYPED says so
+        name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
+        attributes = Record({"dtype": dtype})
+        added = self.graph.add(
+            "cast", [value], [name], attributes, location=node.location
+        )
+        (cast,) = added.results
+        cast.type = attrs.evolve(value.type, dtype=dtype)
+        if value in self._parameters:
+            self.cached[value] = cast
+        return cast
+
+    def _retype(self, node: Node) -> None:
+        """Give the results what the op makes of its operands' new types."""
+        operands = [
+            Abstract(value.type, self.known.get(value))
+            for value in node.operands
+            if value.type is not None
+        ]
+        inferred = BUILTIN_OPS[node.op].infer(node.attributes, operands)
+        for value, found in zip(node.results, inferred, strict=False):
+            if found is not None and value.type is not None:
+                value.type = attrs.evolve(value.type, dtype=found.type.dtype)
+
+
+def _dtype(value: Value) -> DType | None:
+    return value.type.dtype if value.type is not None else None

@@ -1,0 +1,92 @@
+"""From launches to a time: prices, host, streams, the critical path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.timing.contention import solve_contended
+    from perfc.passes.timing.critical_path import CriticalPath
+    from perfc.passes.timing.kernel_cost import KernelCost
+    from perfc.passes.timing.overhead import Overhead, host_launches
+    from perfc.passes.timing.retiming import (
+        Change,
+        Question,
+        Window,
+        arrivals,
+        solve_many,
+        times_of_windows,
+    )
+    from perfc.passes.timing.stream_schedule import StreamSchedule
+    from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
+    from perfc.passes.timing.time_interval import (
+        TimeInterval,
+        interval_of,
+        shared_effects,
+    )
+    from perfc.passes.timing.timeline import (
+        TIMELINE,
+        TimeConstants,
+        Timeline,
+        arrival,
+        link_graphs,
+        solve,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "contention": ("solve_contended",),
+            "critical_path": ("CriticalPath",),
+            "kernel_cost": ("KernelCost",),
+            "overhead": ("Overhead", "host_launches"),
+            "retiming": (
+                "Change",
+                "Question",
+                "Window",
+                "arrivals",
+                "solve_many",
+                "times_of_windows",
+            ),
+            "stream_schedule": ("StreamSchedule",),
+            "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
+            "time_interval": ("TimeInterval", "interval_of", "shared_effects"),
+            "timeline": (
+                "TIMELINE",
+                "TimeConstants",
+                "Timeline",
+                "arrival",
+                "link_graphs",
+                "solve",
+            ),
+        },
+    )
+
+__all__ = [
+    "TIMELINE",
+    "Change",
+    "CriticalPath",
+    "KernelCost",
+    "Overhead",
+    "Question",
+    "StreamSchedule",
+    "TimeConstants",
+    "TimeInterval",
+    "Timeline",
+    "Window",
+    "arrival",
+    "arrivals",
+    "detail_mask",
+    "host_launches",
+    "interval_of",
+    "kernel_numbers",
+    "link_graphs",
+    "shared_effects",
+    "solve",
+    "solve_contended",
+    "solve_many",
+    "task_mask",
+    "times_of_windows",
+]

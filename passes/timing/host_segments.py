@@ -1,0 +1,305 @@
+"""Where the host's own time lies between its calls: T1 to T5 as tasks."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import HostProfile
+from perfc.costmodels.sheets import GRAPH_LAUNCH
+from perfc.ir import LaunchGraph, PerfcError, TaskKind
+from perfc.ir.launch import HOST_KINDS, ResourceKind
+from perfc.passes.autodiff import autograd_call
+from perfc.passes.lowering import EVENT_RECORD, PARTS, STREAM_WAIT
+
+T = TypeVar("T")
+
+_BACKWARD = "backward"
+"""The phase that runs on a thread of autograd's own."""
+
+_BETWEEN_CALLS = frozenset({EVENT_RECORD, STREAM_WAIT})
+"""Calls that put no work on a stream: no T5 belongs to them."""
+
+_BARE_CALLS = frozenset({GRAPH_LAUNCH, STREAM_WAIT})
+"""Calls that, if nothing else is called with them, are no op of PyTorch."""
+
+
+def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
+    """Seconds of each host task: as stated, else of the profile's call; else NaN.
+
+    The launch of a CUDA graph takes more for each task that it issues.
+
+    Raises:
+        PerfcError: a host segment states no time.
+
+    """
+    calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
+    nodes_s = _graph_nodes_s(graph, profile)
+    seconds: list[float] = []
+    columns = zip(graph.kind, graph.stated_s, graph.detail, strict=True)
+    for index, (kind, stated_s, detail) in enumerate(columns):
+        if kind not in HOST_KINDS:
+            seconds.append(math.nan)
+        elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
+            seconds.append(stated_s)
+        elif kind is TaskKind.CALL and _joins(graph, index):
+            seconds.append(0.0)
+        elif kind is not TaskKind.HOST:
+            call_s = calls_s.get(detail, default_s)
+            seconds.append(call_s + nodes_s[index] if index in nodes_s else call_s)
+        else:
+            msg = (
+                f"task {index} of {graph}: a host task of a launch graph must state "
+                f"its seconds, and this one ({detail or 'without detail'}) does not; "
+                "add `seconds = ...`"
+            )
+            raise PerfcError(msg)
+    return seconds
+
+
+def _joins(graph: LaunchGraph, call: int) -> bool:
+    """Whether a call launches what joins the parts of the product before it.
+
+    The library does so within its call, some 8 us on the median host (2.0 between both
+    launches, in 638 of five traces of ResNet-50 and DLRM on V100 and A100). Whether it
+    cuts a sum is known by a rule of thumb, which says no for larger batches: no host
+    time hangs on it, lest a larger batch end sooner.
+    """
+    return call + 1 < len(graph) and graph.detail[call + 1] == PARTS
+
+
+def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
+    """Return what the nodes of each CUDA graph add to the call that launches it."""
+    calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
+    if not calls:
+        return {}
+    nodes = Counter(issue for issue in graph.issue if issue in calls)
+    return {call: count * profile.graph_node_s for call, count in nodes.items()}
+
+
+def _border(before: str, phase: str) -> str:
+    """Return what of `BETWEEN` lies between two phases; "" is before the first one."""
+    if not before:
+        return "begin"
+    if _BACKWARD in (before, phase):
+        return "hand_over" if phase == _BACKWARD else "hand_back"
+    return "phase"
+
+
+@attrs.frozen
+class _Times:
+    """Seconds of one op name."""
+
+    t2_s: float
+    t3_s: float
+    t5_s: float
+    t0_s: float
+
+
+@attrs.define(eq=False)
+class HostSegments:
+    """Lists the tasks of the new graph: old ones by number, and host segments.
+
+    The columns of the new graph are gathered at the end, all at once.
+
+    Attributes:
+        source: The graph without segments.
+        profile: What they take.
+        phases: Phase of each op, or nothing: see `host_launches`.
+        nodes: The node of autograd that runs each op, or nothing.
+        order: Old number of each task; segments are numbered after the old tasks.
+        details: `T1` to `T5` of each segment, in order.
+        seconds: What each segment takes, in order.
+        owners: The op of each segment, in order.
+        threads: The thread of each segment, in order.
+
+    """
+
+    source: LaunchGraph
+    profile: HostProfile
+    phases: Sequence[str]
+    nodes: Sequence[str]
+    order: list[int] = attrs.field(factory=list[int], init=False)
+    details: list[str] = attrs.field(factory=list[str], init=False)
+    seconds: list[float] = attrs.field(factory=list[float], init=False)
+    owners: list[int] = attrs.field(factory=list[int], init=False)
+    threads: list[int] = attrs.field(factory=list[int], init=False)
+    _thread: int = attrs.field(init=False)
+    _phase: str = attrs.field(default="", init=False)
+    _times: dict[str, _Times] = attrs.field(factory=dict[str, _Times], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._thread = next(
+            i
+            for i, r in enumerate(self.source.resources)
+            if r.kind is ResourceKind.THREAD
+        )
+
+    def add_all(self) -> None:
+        """Add every op; the tasks of an op follow one another."""
+        start, total, column = 0, len(self.source), self.source.op
+        for ops in self._calls():
+            end = start
+            while end < total and column[end] <= ops[-1]:
+                end += 1
+            self._add(ops, start, end)
+            start = end
+        if self.phases and "end" in self.profile.between_s:
+            self._segment(len(self.phases) - 1, "T1", self.profile.between_s["end"])
+
+    def _calls(self) -> Iterator[range]:
+        """Yield the ops that are one to the host: those that a node of autograd runs.
+
+        Ops of compiled graphs stand alone: their Python is not autograd's.
+        """
+        count, start = len(self.source.ops), 0
+        nodes = self.nodes or [""] * count
+        for op in range(1, count + 1):
+            if op == count or not nodes[op] or nodes[op] != nodes[start]:
+                yield range(start, op)
+                start = op
+
+    def _t1_s(self, op: int) -> float:
+        """Return what lies before an op: T1, or what the border of a phase takes."""
+        phase = self.phases[op] if self.phases else ""
+        if not phase or phase == self._phase:
+            return self.profile.t1_s
+        border = _border(self._phase, phase)
+        self._phase = phase
+        return self.profile.between_s.get(border, self.profile.t1_s)
+
+    def _add(self, ops: range, start: int, end: int) -> None:
+        """Add an op, or those of a node: host segments, calls and device tasks."""
+        kinds, op = self.source.kind, ops[0]
+        times = self._times_of(self._name(op))
+        role = self.source.ops[op].attributes.get("compiled")
+        if isinstance(role, str):
+            self._compiled(op, times, role, range(start, end))
+            return
+        if kinds[start:end] == [TaskKind.HOST]:  # it states all that it takes
+            self.order.append(start)
+            return
+        if kinds[start:end] == [TaskKind.CALL, TaskKind.KERNEL]:
+            self._one_launch(op, times, start)
+            return
+        hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
+        if hosts:
+            self._thread = self.source.resource[hosts[0]]
+        elif start < end and self.source.issue[start] >= 0:
+            self.order += range(start, end)
+            return
+        self._segment(op, "T1", self._t1_s(op))
+        if not hosts:
+            self._segment(op, "T5", times.t0_s)
+        if not hosts or all(map(self._is_bare, hosts)):
+            self.order += range(start, end)
+            return
+        self._launches(times, range(start, end), hosts[0])
+        self._segment(self.source.op[hosts[-1]], "T3", times.t3_s)
+
+    def _name(self, op: int) -> str:
+        """Return the name that the times of an op are known by."""
+        node = autograd_call(self.nodes[op]) if self.nodes else ""
+        return node or self.source.ops[op].name
+
+    def _compiled(self, op: int, times: _Times, role: str, tasks: range) -> None:
+        """Add what a compiled graph runs: its own Python takes the place of T1.
+
+        A generated kernel is launched at once; an outside one is an op of ATen.
+        """
+        issued = not tasks or self.source.issue[tasks[0]] < 0
+        if not issued:  # by a CUDA graph
+            self.order += tasks
+            return
+        self._segment(op, "T1", self.profile.compiled_s[role])
+        hosts = [task for task in tasks if self.source.kind[task] in HOST_KINDS]
+        if role != "call" or not hosts or all(map(self._is_bare, hosts)):
+            self.order += tasks
+            return
+        self._launches(times, tasks, hosts[0])
+        self._segment(op, "T3", times.t3_s)
+
+    def _one_launch(self, op: int, times: _Times, call: int) -> None:
+        """Add an op of one kernel, which is what most ops are."""
+        thread = self._thread = self.source.resource[call]
+        first = len(self.source) + len(self.details)
+        self.order += (first, first + 1, call, call + 1, first + 2)
+        self.details += ("T1", "T2", "T3")
+        self.seconds += (self._t1_s(op), times.t2_s, times.t3_s)
+        self.owners += (op, op, op)
+        self.threads += (thread, thread, thread)
+
+    def _launches(self, times: _Times, tasks: range, first: int) -> None:
+        """Add T2 before the first call, T5 before each launch but the first."""
+        launched = False
+        for task in tasks:
+            op, is_launch = self.source.op[task], self._is_launch(task)
+            if task == first:
+                self._segment(op, "T2", times.t2_s)
+            elif is_launch and launched:
+                self._segment(op, "T5", times.t5_s)
+            launched = launched or is_launch
+            self.order.append(task)
+
+    def _is_bare(self, task: int) -> bool:
+        source = self.source
+        return source.kind[task] is TaskKind.SYNC or source.detail[task] in _BARE_CALLS
+
+    def _is_launch(self, task: int) -> bool:
+        if self.source.kind[task] is not TaskKind.CALL or _joins(self.source, task):
+            return False
+        return self.source.detail[task] not in _BETWEEN_CALLS
+
+    def _times_of(self, name: str) -> _Times:
+        times = self._times.get(name)
+        if times is None:
+            tables = (
+                self.profile.t2_s,
+                self.profile.t3_s,
+                self.profile.t5_s,
+                self.profile.t0_s,
+            )
+            times = self._times[name] = _Times(*(t.of(name) for t in tables))
+        return times
+
+    def _segment(self, op: int, detail: str, seconds: float) -> None:
+        self.order.append(len(self.source) + len(self.details))
+        self.details.append(detail)
+        self.seconds.append(seconds)
+        self.owners.append(op)
+        self.threads.append(self._thread)
+
+    def result(self) -> LaunchGraph:
+        """Gather the columns: of the old tasks, then of the segments, reordered."""
+        source, count = self.source, len(self.details)
+        moved = [-1] * (len(source) + count + 1)  # an issue of -1 stays -1
+        for number, task in enumerate(self.order):
+            moved[task] = number
+        result = source.emptied()
+        result.kind += self._ordered(source.kind, [TaskKind.HOST] * count)
+        result.resource += self._ordered(source.resource, self.threads)
+        result.op += self._ordered(source.op, self.owners)
+        result.kernel += self._ordered(source.kernel, [-1] * count)
+        issues = self._ordered(source.issue, [-1] * count)
+        result.issue += map(moved.__getitem__, issues)
+        nothing: list[tuple[int, ...]] = [()] * count
+        afters = self._ordered(source.after, nothing)
+        result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
+        result.detail += self._ordered(source.detail, self.details)
+        result.group += self._ordered(source.group, [""] * count)
+        result.stated_s += self._ordered(source.stated_s, [math.nan] * count)
+        return result
+
+    def host_s(self) -> NDArray[np.float64]:
+        """Seconds of each task of the new graph; NaN for device tasks."""
+        old_s = host_seconds(self.source, self.profile)
+        return np.array(old_s + self.seconds)[np.array(self.order, dtype=np.intp)]
+
+    def _ordered(self, tasks: list[T], segments: list[T]) -> Iterator[T]:
+        return map([*tasks, *segments].__getitem__, self.order)

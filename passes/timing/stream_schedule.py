@@ -1,0 +1,93 @@
+"""The pass `stream-schedule`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from perfc.ir import AnyKey, Program, UsageError
+from perfc.ir.launch import ResourceKind
+from perfc.passes.base import Pass, PassContext
+from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule
+from perfc.passes.timing.demands import demands_of
+from perfc.passes.timing.sharing import share, with_waits
+from perfc.passes.timing.task_durations import task_durations
+from perfc.passes.timing.timeline import TIMELINE, Timeline, link, solve
+
+
+@attrs.frozen
+class StreamSchedule(Pass):
+    """Find when every task of every rank class runs.
+
+    Every task starts as soon as the rules of time of `perfc.ir.LaunchGraph` let
+    it; collectives tie the classes together. Times start at 0.
+
+    Attributes:
+        contention: Whether collectives and kernels that run side by side slow each
+            other down: they share SMs, device memory, links and NICs, and collectives
+            wait for room (`sharing.py`).
+        high_priority: Streams that go first in that, as `comm`; several with commas
+            between.
+
+    Raises:
+        ScheduleError: a task has no duration, or collectives deadlock.
+        UsageError: there are priorities without contention, or of unknown streams.
+
+    """
+
+    name: ClassVar[str] = "stream-schedule"
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, KERNEL_COST})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, TIMELINE})
+
+    contention: bool = False
+    high_priority: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if self.high_priority and not self.contention:
+            msg = (
+                f"high-priority={self.high_priority} of {self.name}: streams compete "
+                "with contention=true only"
+            )
+            raise UsageError(msg)
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Schedule."""
+        hosted = ctx.get(HOSTED, program)
+        costs = ctx.get(KERNEL_COST, program)
+        duration_s = task_durations(hosted, costs)
+        timeline = link(hosted, ctx.target)
+        if self.contention:
+            first = self._first(timeline)
+            demands = demands_of(timeline, costs, ctx.target, first)
+            shared = share(timeline, duration_s, demands)
+            timeline, duration_s = with_waits(timeline, shared), shared.taken_s
+        start_s, end_s, cause = solve(timeline, duration_s)
+        schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
+        ctx.set(SCHEDULE, program, schedule)
+        ctx.set(TIMELINE, program, timeline)
+
+    def _first(self, timeline: Timeline) -> frozenset[str]:
+        """Return the names of the streams of high priority.
+
+        Raises:
+            UsageError: a rank has no such stream, nor has any other.
+
+        """
+        names = [name.strip() for name in self.high_priority.split(",")]
+        streams = {
+            resource.name
+            for graph in timeline.graphs
+            for resource in graph.resources
+            if resource.kind is ResourceKind.STREAM
+        }
+        unknown = [name for name in names if name not in streams]
+        if self.high_priority and unknown:
+            listed = ", ".join(sorted(streams)) or "none"
+            msg = (
+                f"high-priority={self.high_priority} of {self.name}: no stream "
+                f"{unknown[0]!r}; streams: {listed}"
+            )
+            raise UsageError(msg)
+        return frozenset(names) & streams

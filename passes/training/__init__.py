@@ -1,0 +1,34 @@
+"""From a forward pass to a training step: loss, gradients, optimizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.passes.training.checkpoint_activations import CheckpointActivations
+    from perfc.passes.training.loss import LOSS
+    from perfc.passes.training.optimizer import OPTIMIZERS
+    from perfc.passes.training.prepare import separate_vectors, trained
+    from perfc.passes.training.training import Training
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "checkpoint_activations": ("CheckpointActivations",),
+            "loss": ("LOSS",),
+            "optimizer": ("OPTIMIZERS",),
+            "prepare": ("separate_vectors", "trained"),
+            "training": ("Training",),
+        },
+    )
+
+__all__ = [
+    "LOSS",
+    "OPTIMIZERS",
+    "CheckpointActivations",
+    "Training",
+    "separate_vectors",
+    "trained",
+]

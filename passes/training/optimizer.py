@@ -1,0 +1,265 @@
+"""Steps of optimizers, call by call as `torch.optim` makes them on a GPU.
+
+By default PyTorch takes its `foreach` implementations there, which are sequences of
+`torch._foreach_*` functions over all parameters of one type (`_multi_tensor_*` in
+`torch/optim/*.py` of PyTorch 2.13). Counts of steps lie in host memory: to raise and to
+read them launches nothing, but takes the host's time. Tables with sparse gradients are
+updated one by one, and so is then, as in PyTorch, everything else of their group
+(`_single_tensor_*`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from perfc.ir import DTYPES, AttrValue, DType, TensorType, Value
+from perfc.ir.location import Location
+from perfc.ir.ops.optimizer import state_types
+from perfc.ir.types import MemorySpace
+from perfc.passes.autodiff import Rows
+from perfc.passes.graphs import BACKWARD, OPTIMIZER, STATES, Tape, declare_state, typed
+
+
+@attrs.frozen(eq=False)
+class Parameters:
+    """What one step updates.
+
+    Attributes:
+        grads: Parameters with dense gradients, and these.
+        rows: Tables with sparse gradients, and these.
+
+    """
+
+    grads: Mapping[Value, Value]
+    rows: Mapping[Value, Rows]
+
+
+@attrs.frozen(eq=False)
+class _Step:
+    """One step in the making.
+
+    Attributes:
+        tape: Where it is written.
+        kind: The optimizer.
+
+    """
+
+    tape: Tape
+    kind: str
+
+    def states(self, parameters: Sequence[Value], name: str) -> list[Value]:
+        """Declare a state like each parameter."""
+        graph = self.tape.graph
+        return [declare_state(graph, p, name, typed(p)) for p in parameters]
+
+    def counts(self, parameters: Sequence[Value], space: MemorySpace) -> list[Value]:
+        """Declare the count of steps of each parameter."""
+        type_ = TensorType(DTYPES["f32"], (), space)
+        graph = self.tape.graph
+        return [declare_state(graph, p, "step", type_) for p in parameters]
+
+    def host(self, call: str, *operands: Value) -> None:
+        """Write a call on tensors of the host."""
+        name = f"{self.kind}.{call.removeprefix('aten::').strip('_')}"
+        self.tape.effect("host", operands, name, op=call)
+
+    def read(self, counts: Sequence[Value]) -> None:
+        """Read every count, as for the corrections of Adam's biases."""
+        for count in counts:
+            self.host("aten::_local_scalar_dense", count)
+
+    def change(self, op: str, *operands: Value) -> None:
+        """Write an op that works in place on the first operand."""
+        self.tape.stem = f"{self.kind}.{op}"
+        self.tape.op(op, *operands, in_place=True)
+
+    def update(self, kind: str, *lists: Sequence[Value]) -> None:
+        """Write a `_foreach` function that works in place on the first list."""
+        operands = [value for values in lists for value in values]
+        name = f"{self.kind}.{kind}"
+        attributes: dict[str, AttrValue] = {"kind": kind, "lists": len(lists)}
+        self.tape.effect("foreach", operands, name, **attributes, in_place=True)
+
+    def new(self, kind: str, values: Sequence[Value]) -> tuple[Value, ...]:
+        """Write a `_foreach` function that returns new tensors."""
+        name = f"{self.kind}.{kind}"
+        self.tape.location = attrs.evolve(self.tape.location, name=name)
+        fresh = self.tape.graph.fresh_name
+        results = [fresh(f"{name}.{number}") for number, _ in enumerate(values)]
+        made = self.tape.node("foreach", values, results, {"kind": kind, "lists": 1})
+        return made.results
+
+
+def write_step(
+    tape: Tape, kind: str, found: Parameters, *, fused: bool, foreach: bool = True
+) -> None:
+    """Append one step of an optimizer over all parameters that have gradients.
+
+    Without *foreach* parameters are updated one by one, which `ONE_BY_ONE` can.
+    """
+    tape.location = Location(phase=OPTIMIZER)
+    step = _Step(tape, kind)
+    groups = _groups(found)
+    for params in groups:
+        grads = [found.grads[p] for p in params if p in found.grads]
+        dense = [p for p in params if p in found.grads]
+        tables = [p for p in params if p in found.rows]
+        if fused and dense:
+            _write_fused(step, dense, grads)
+        elif dense and foreach and (not tables or kind == ROWWISE):
+            _DENSE[kind](step, dense, grads)
+        else:
+            for parameter, grad in zip(dense, grads, strict=True):
+                _SINGLE[kind](step, parameter, grad)
+        for table in tables:
+            _write_rows(step, table, found.rows[table])
+
+
+def zero_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:
+    """Write `zero_grad(set_to_none=False)`; return the gradients, all zeros.
+
+    It stands in front of the backward pass and belongs to it: what follows the first
+    node of the optimizer's phase has all gradients.
+    """
+    tape.location = Location(name="zero_grad", phase=BACKWARD)
+    tape.stem = "zero_grad"
+    zeros: dict[Value, Value] = {}
+    for parameter in parameters:
+        if typed(parameter).numel == 0:
+            continue
+        kept = declare_state(tape.graph, parameter, "grad", typed(parameter))
+        zeros[parameter] = tape.op("overwrite", kept, value=0.0, in_place=True)
+    return zeros
+
+
+def _groups(found: Parameters) -> list[list[Value]]:
+    """Sort parameters by element type."""
+    groups: dict[DType, list[Value]] = {}
+    for parameter in (*found.grads, *found.rows):
+        groups.setdefault(typed(parameter).dtype, []).append(parameter)
+    return list(groups.values())
+
+
+_Lists = Callable[[_Step, Sequence[Value], Sequence[Value]], None]
+
+
+def _sgd(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    """No momentum, no weight decay: the defaults."""
+    step.update("add", params, grads)
+
+
+def _counted(step: _Step, params: Sequence[Value]) -> list[Value]:
+    """Raise the counts of steps: by a tensor, which is made first."""
+    counts = step.counts(params, MemorySpace.HOST)
+    step.host("aten::lift_fresh")
+    step.host("aten::_foreach_add_", *counts)
+    return counts
+
+
+def _adagrad(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    step.read(_counted(step, params))
+    sums = step.states(params, "sum")
+    step.update("addcmul", sums, grads, grads)
+    std = step.new("sqrt", sums)
+    step.update("add", std)
+    scaled = step.new("mul", grads)
+    step.update("addcdiv", params, scaled, std)
+
+
+def _adam(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    _adam_step(step, params, grads, decay=False)
+
+
+def _adamw(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    _adam_step(step, params, grads, decay=True)
+
+
+def _adam_step(
+    step: _Step, params: Sequence[Value], grads: Sequence[Value], *, decay: bool
+) -> None:
+    """Weights decay first in AdamW: by 0.01 if nothing else is said."""
+    means = step.states(params, "exp_avg")
+    squares = step.states(params, "exp_avg_sq")
+    counts = _counted(step, params)
+    if decay:
+        step.update("mul", params)
+    step.update("lerp", means, grads)
+    step.update("mul", squares)
+    step.update("addcmul", squares, grads, grads)
+    step.read([*counts, *counts])  # one correction of each mean, and one of each square
+    below = step.new("sqrt", squares)
+    step.update("div", below)
+    step.update("add", below)
+    step.update("addcdiv", params, means, below)
+
+
+def _single_sgd(step: _Step, param: Value, grad: Value) -> None:
+    step.change("add", param, grad)
+
+
+def _single_adagrad(step: _Step, param: Value, grad: Value) -> None:
+    counts = step.counts([param], MemorySpace.HOST)
+    step.host("aten::add_", *counts)
+    step.read(counts)
+    (total,) = step.states([param], "sum")
+    step.change("addcmul", total, grad, grad)
+    step.tape.stem = f"{step.kind}.sqrt"
+    std = step.tape.op("sqrt", total)
+    step.change("add", std, step.tape.number(std, 1e-10))
+    step.change("addcdiv", param, grad, std)
+
+
+def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+    """All in one multi-tensor kernel: `torch._fused_adam_` and its like.
+
+    Where a step is counted, the counts lie on the device, and one more adds to them.
+    """
+    states = [step.states(params, name) for name in STATES[step.kind]]
+    if states:
+        states.append(step.counts(params, MemorySpace.DEVICE))
+        step.update("add", states[-1])
+    operands = [value for values in (params, grads, *states) for value in values]
+    kind = "adagrad" if step.kind == ROWWISE else step.kind
+    step.tape.effect(
+        "optimizer_step", operands, step.kind, kind=kind, lists=2 + len(states)
+    )
+
+
+def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
+    """Update the rows that were looked up; one number a row if row-wise."""
+    names, types = STATES[step.kind], state_types(step.kind, typed(table))
+    graph = step.tape.graph
+    states = [
+        declare_state(graph, table, name, type_)
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    operands = [table, rows.indices, rows.values, *states]
+    name = f"{step.kind}.{table.name}"
+    said = {"popularity": rows.popularity} if rows.popularity else {}
+    step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind, **said)
+
+
+ROWWISE = "rowwise_adagrad"
+_DENSE: Mapping[str, _Lists] = {
+    "sgd": _sgd,
+    "adagrad": _adagrad,
+    ROWWISE: _adagrad,
+    "adam": _adam,
+    "adamw": _adamw,
+}
+_SINGLE: Mapping[str, Callable[[_Step, Value, Value], None]] = {
+    "sgd": _single_sgd,
+    "adagrad": _single_adagrad,
+}
+"""Those of PyTorch that take sparse gradients, parameter by parameter."""
+
+ONE_BY_ONE = frozenset(_SINGLE)
+"""Optimizers whose steps without `foreach` are known."""
+
+OPTIMIZERS = tuple(_DENSE)
+"""Optimizers by name."""
+
+TAKE_ROWS = frozenset(("sgd", "adagrad", ROWWISE))
+"""Optimizers that take sparse gradients."""
