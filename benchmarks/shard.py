@@ -27,14 +27,8 @@ from perfc.passes.embeddings import (
     TABLE_ROW_WISE,
     TABLE_WISE,
 )
-from perfc.planning import (
-    BASELINES,
-    Draft,
-    Task,
-    count_plans,
-    exhaustive,
-    search,
-)
+from perfc.planning.searches import BASELINES, Draft, Task, count_plans, search
+from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
 from perfc.tools.shard_model import ShardModel, world_of
 from perfc.tools.table_list import ListedTable, TableList
 

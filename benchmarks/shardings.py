@@ -1,9 +1,9 @@
 """How well costs choose among the plans of sharders: `shardings.py [--help]`.
 
 Lin et al. let their predictions choose among the plans of seven sharders, in twenty
-random tasks (`perfc.planning.tasks`). Here every cost chooses, and is judged by perfc's
-own cost of the step, or by times that were measured: a CSV or Parquet file with the
-columns `task, plan, time_us`. Tasks and plans that it lacks are left out.
+random tasks (`perfc.planning.plans.tasks`). Here every cost chooses, and is judged by
+perfc's own cost of the step, or by times that were measured: a CSV or Parquet file
+with the columns `task, plan, time_us`. Tasks and plans that it lacks are left out.
 
     .venv/bin/python benchmarks/shardings.py --system dgx-a100 --ranks 4
     .venv/bin/python benchmarks/shardings.py --times measured.csv --json out.json
@@ -26,23 +26,18 @@ from perfc.costmodels import load_target
 from perfc.passes import World
 from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning import (
-    SHARDERS,
     PerfRules,
-    PlanCost,
-    ShardingTask,
-    Task,
-    Times,
     Topology,
     TorchRecCost,
     TorchRecPlanner,
-    WeightCost,
     evaluate,
     generate_tasks,
     plan_times,
     read_times,
-    search,
     sharder_plans,
 )
+from perfc.planning.plans import SHARDERS, PlanCost, ShardingTask, WeightCost
+from perfc.planning.searches import Task, Times, search
 from perfc.tools.shard_model import ShardModel, world_of
 from perfc.tools.table_list import ListedTable, TableList
 

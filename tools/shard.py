@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
 from perfc.passes import HBM, Placement, Plan
-from perfc.planning import (
-    MEMORIES,
-    SEARCHES,
-    PlanCost,
-    Task,
-    Tiers,
-    most,
-    ranking,
-    search,
-    size_text,
-)
+from perfc.planning.plans import MEMORIES, PlanCost, Tiers, most, ranking, size_text
+from perfc.planning.searches import SEARCHES, Task, search
 from perfc.tools.report import Report
 from perfc.tools.shard_model import ShardModel
 

@@ -8,15 +8,9 @@ from typing import TypeAlias
 
 from perfc.ir import OPTIMIZER_STATES, UsageError
 from perfc.passes.embeddings import Codec
-from perfc.planning import (
-    CommBytes,
-    PerfRules,
-    PlanCost,
-    StorageRules,
-    Tiers,
-    Topology,
-    TorchRecCost,
-)
+from perfc.planning import PerfRules, Topology, TorchRecCost
+from perfc.planning.plans import PlanCost, Tiers
+from perfc.planning.reference import CommBytes, StorageRules
 from perfc.tools.modes import TRAINING
 from perfc.tools.shard_model import ShardModel
 

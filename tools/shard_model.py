@@ -24,19 +24,16 @@ from perfc.passes import (
 )
 from perfc.passes.embeddings import Bags, EmbeddingTable, TableSize, find_plan
 from perfc.passes.graphs import forward_graph_of
-from perfc.planning import (
+from perfc.planning.plans import DEVICE_ONLY, Table, Tiers, plan_line
+from perfc.planning.step import (
     DEALS,
-    DEVICE_ONLY,
     LookupOps,
     MemoryNeed,
     Part,
     PartPrices,
     PhysicalCost,
     Reference,
-    Table,
-    Tiers,
     deals_of,
-    plan_line,
 )
 from perfc.tools.analyzer import analyze, conversions
 from perfc.tools.model import Model, load, prepare

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from perfc.planning import size_text
+from perfc.planning.plans import size_text
 from perfc.tools.report_numbers import format_us
 from perfc.tools.shard import RankedPlan, Sharding
 from perfc.tools.shard_report import kinds_of, name_of, on_host, reason, shown_ranks

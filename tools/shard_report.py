@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.passes import HBM
-from perfc.planning import plan_text, ranking, size_text
+from perfc.planning.plans import plan_text, ranking, size_text
 from perfc.tools.report_numbers import format_share, format_us
 from perfc.tools.shard import RankedPlan, Sharding
 from perfc.tools.texts import columns_text

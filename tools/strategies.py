@@ -11,7 +11,7 @@ from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
 from perfc.passes import MAX_RANKS
 from perfc.passes.pipeline_spec import format_pipeline
-from perfc.planning import (
+from perfc.planning.strategies import (
     PRICE,
     Findings,
     Objective,

@@ -10,7 +10,7 @@ import attrs
 
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import PerfcError
-from perfc.planning import (
+from perfc.planning.strategies import (
     INTERLEAVED,
     Strategy,
     StrategyBound,

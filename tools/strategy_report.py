@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from perfc.planning import Left, Refused, Strategy, StrategyPrice
+from perfc.planning.strategies import Left, Refused, Strategy, StrategyPrice
 from perfc.tools.parallel import SCHEMA
 from perfc.tools.report_numbers import (
     format_bytes,

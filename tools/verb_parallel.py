@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from perfc.ir import UsageError
-from perfc.planning import FAST, METHODS, OBJECTIVES
+from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
 from perfc.tools.analyzer import RUNTIMES, split_passes
 from perfc.tools.arguments import MAX_DIM, counts, integers, pairs
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
@@ -240,7 +240,7 @@ def _compare(options: dict[str, Any]) -> int:
 
 def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
     from perfc.costmodels import load_target  # noqa: PLC0415
-    from perfc.planning import Objective  # noqa: PLC0415
+    from perfc.planning.strategies import Objective  # noqa: PLC0415
     from perfc.tools.strategies import Question  # noqa: PLC0415
     from perfc.tools.strategy_models import StrategyModels  # noqa: PLC0415
     from perfc.tools.strategy_pricer import How  # noqa: PLC0415

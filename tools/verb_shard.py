@@ -29,7 +29,7 @@ from perfc.tools.output_options import debug_option, output_option
 if TYPE_CHECKING:
     from perfc.ir import Program
     from perfc.passes import Plan
-    from perfc.planning import Tiers
+    from perfc.planning.plans import Tiers
     from perfc.tools.shard import Sharding
     from perfc.tools.shard_model import ShardModel
 
@@ -203,7 +203,7 @@ def _html(found: Sharding) -> str:
 
 
 def _plan(found: Sharding) -> str:
-    from perfc.planning import plan_text  # noqa: PLC0415
+    from perfc.planning.plans import plan_text  # noqa: PLC0415
 
     model = found.model
     return plan_text(found.best.plan, model.tables, model.world)
@@ -292,7 +292,7 @@ def _types(text: str) -> tuple[str, ...]:
 
 def _tiers(options: dict[str, Any]) -> Tiers:
     """Read where tables may lie, as `place-embeddings` spells it."""
-    from perfc.planning import Tiers  # noqa: PLC0415
+    from perfc.planning.plans import Tiers  # noqa: PLC0415
 
     names = dict.fromkeys(part.strip() for part in options["tiers"].split(","))
     if unknown := [name for name in names if name not in TIERS]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from perfc.planning import Strategy
+from perfc.planning.strategies import Strategy
 
 DATA = ("dp", "fsdp", "fsdp-grad-op", "fsdp-hybrid")
 TABLES = ("dp", "table-wise", "row-wise", "column-wise", "table-row-wise", "grid")

@@ -17,7 +17,8 @@ from perfc.passes.embeddings import (
     TABLE_ROW_WISE,
     TABLE_WISE,
 )
-from perfc.planning import Shard, Table, Task
+from perfc.planning.plans import Shard, Table
+from perfc.planning.searches import Task
 
 ALL_TYPES = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID, DATA_PARALLEL)
 DIMS = (16, 32, 64, 128)

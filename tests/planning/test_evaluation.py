@@ -14,16 +14,15 @@ from perfc.passes import Placement, World
 from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     PerfRules,
-    Table,
-    Times,
     Topology,
     TorchRecCost,
     evaluate,
-    plan_loads,
     plan_times,
     read_times,
     sharder_plans,
 )
+from perfc.planning.plans import Table
+from perfc.planning.searches import Times, plan_loads
 
 WORLD = World(ranks=2, per_node=2)
 COST = TorchRecCost(rules=PerfRules(topology=Topology(world=WORLD)))

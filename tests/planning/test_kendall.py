@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir import PerfcError
-from perfc.planning import kendall_tau
+from perfc.planning.searches import kendall_tau
 
 PAIRS = st.lists(
     st.tuples(st.integers(-5, 5), st.floats(-1e6, 1e6)), min_size=2, max_size=12

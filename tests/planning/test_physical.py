@@ -18,7 +18,8 @@ from perfc.passes.embeddings import (
     TABLE_ROW_WISE,
     TABLE_WISE,
 )
-from perfc.planning import Draft, Part, PhysicalCost, Task
+from perfc.planning.searches import Draft, Task
+from perfc.planning.step import Part, PhysicalCost
 from perfc.tools.shard_model import ShardModel, world_of
 
 SAME_ORDER = 0.7

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfc.ir import PerfcError
 from perfc.passes import Placement, Plan, World
 from perfc.passes.embeddings import TableSize, read_plan
-from perfc.planning import Table, plan_line, plan_text
+from perfc.planning.plans import Table, plan_line, plan_text
 
 WORLD = World(8, 4)
 

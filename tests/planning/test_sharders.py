@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from perfc.ir import PerfcError, UsageError
 from perfc.passes import World
-from perfc.planning import SHARDERS, Table, check_plan, sharder_plan, sharder_plans
+from perfc.planning import sharder_plans
+from perfc.planning.plans import SHARDERS, Table, check_plan, sharder_plan
 
 ONE_TABLE = st.builds(
     Table,

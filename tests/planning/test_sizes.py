@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfc.planning import size_text
+from perfc.planning.plans import size_text
 
 
 @pytest.mark.parametrize(

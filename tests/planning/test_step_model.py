@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfc.ir import Kernel, LaunchGraph, Record, TaskKind, Work
 from perfc.passes.timing import TimeConstants, link_graphs, solve
-from perfc.planning import StepModel, reduce_timeline
+from perfc.planning.step import StepModel, reduce_timeline
 
 _CONSTANTS = TimeConstants(stream_gap_s=1e-6, graph_gap_s=1e-6, launch_latency_s=3e-6)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perfc.passes.parallel.pipeline.chunk_cuts import ChunkSteps
 from perfc.passes.parallel.pipeline.microbatches import steps_of
-from perfc.planning import (
+from perfc.planning.strategies import (
     Objective,
     Strategy,
     StrategyPrice,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir.support import UnsupportedModelError
-from perfc.planning import (
+from perfc.planning.strategies import (
     METHODS,
     OBJECTIVES,
     Findings,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import perfc
 from perfc.ir import PerfcError
 from perfc.passes.training import Training
-from perfc.planning import Refused, Strategy, StrategySpace
+from perfc.planning.strategies import Refused, Strategy, StrategySpace
 
 SPACE = StrategySpace(ranks=8, gpus_per_node=8, tables=False, training=True, batch=64)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from tests.planning.strategies import any_strategy
 
 from perfc.ir import UsageError
-from perfc.planning import Refused, Strategy, StrategySpace, read_strategy
+from perfc.planning.strategies import Refused, Strategy, StrategySpace, read_strategy
 
 SPACE = StrategySpace(
     ranks=8, gpus_per_node=8, tables=False, training=True, batch=5040 * 8

@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 
 from perfc.ir import PerfcError, UsageError
 from perfc.passes import World
-from perfc.planning import (
-    DATA_SETS,
-    Table,
-    drawn_tables,
-    generate_tasks,
-    sharder_plans,
-)
+from perfc.planning import generate_tasks, sharder_plans
+from perfc.planning.plans import DATA_SETS, Table, drawn_tables
 
 V100_BYTES = 16e9
 

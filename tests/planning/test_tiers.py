@@ -16,17 +16,11 @@ from perfc.costmodels import load_target
 from perfc.ir import PerfcError, UsageError
 from perfc.passes import DATA_PARALLEL, Placement, World
 from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
-from perfc.planning import (
-    Draft,
-    Shard,
-    Table,
-    Task,
-    Tiers,
-    exhaustive,
-    local_search,
-    search,
-)
-from perfc.planning.changes import Change
+from perfc.planning.plans import Shard, Table, Tiers
+from perfc.planning.searches import Draft, Task, search
+from perfc.planning.searches.changes import Change
+from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
+from perfc.planning.searches.portfolio import local_search
 from perfc.tools.shard_model import ShardModel, world_of
 
 NEAR = 1.01

@@ -14,8 +14,10 @@ from tests.planning.tasks import ALL_TYPES, ToyCost, random_tables
 
 from perfc.passes import Plan, World
 from perfc.passes.embeddings import COLUMN_WISE, TABLE_WISE
-from perfc.planning import SHARDERS, Table, Task, exhaustive, search, sharder_plan
-from perfc.planning.ties import grades, is_less, least, most, on_grid, ranking
+from perfc.planning.plans import SHARDERS, Table, sharder_plan
+from perfc.planning.plans.ties import grades, is_less, least, most, on_grid, ranking
+from perfc.planning.searches import Task, search
+from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
 
 UP = 1 + 3e-16
 

@@ -20,20 +20,16 @@ from perfc.passes.embeddings import (
     TABLE_ROW_WISE,
     TABLE_WISE,
 )
-from perfc.planning import (
+from perfc.planning import PerfRules, Topology, TorchRecCost, plan_times
+from perfc.planning.plans import Shard, Table
+from perfc.planning.reference import (
     GIB,
     CacheStats,
     Constraints,
-    PerfRules,
-    Shard,
     ShardSize,
     Storage,
     StorageRules,
-    Table,
-    Topology,
-    TorchRecCost,
     TwoTierNetwork,
-    plan_times,
 )
 
 WORLD = World(ranks=16, per_node=8)

@@ -13,15 +13,14 @@ import attrs
 import pytest
 
 from perfc.passes import World
-from perfc.planning import (
+from perfc.planning import PerfRules, Topology
+from perfc.planning.plans import Table
+from perfc.planning.reference import (
     GIB,
     CacheStats,
     CollectiveNetwork,
     CommBytes,
     Constraints,
-    PerfRules,
-    Table,
-    Topology,
 )
 
 GOLDENS = (

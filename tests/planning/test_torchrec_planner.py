@@ -14,16 +14,14 @@ from perfc.passes import Placement, Plan, World
 from perfc.passes.embeddings import COLUMN_WISE, GRID, ROW_WISE, TABLE_WISE
 from perfc.planning import (
     PerfRules,
-    Table,
-    Task,
     Topology,
     TorchRecCost,
     TorchRecPlanner,
-    check_plan,
-    exhaustive,
-    plan_loads,
     plan_times,
 )
+from perfc.planning.plans import Table, check_plan
+from perfc.planning.searches import Task, plan_loads
+from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
 
 WORLD = World(ranks=4, per_node=2)
 RULES = PerfRules(topology=Topology(world=WORLD), batch=64)

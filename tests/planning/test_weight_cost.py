@@ -8,7 +8,8 @@ import pytest
 from perfc.ir import PerfcError, UsageError
 from perfc.passes import Placement, World
 from perfc.passes.embeddings import ROW_WISE, TABLE_WISE
-from perfc.planning import Table, WeightCost, plan_times, sharder_plans
+from perfc.planning import plan_times, sharder_plans
+from perfc.planning.plans import Table, WeightCost
 
 WORLD = World(ranks=2, per_node=2)
 TABLES = [

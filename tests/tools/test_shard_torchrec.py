@@ -12,7 +12,8 @@ from tests.tools.command import Command
 from perfc.passes import Placement, World
 from perfc.passes.embeddings import TABLE_WISE
 from perfc.passes.training import OPTIMIZERS
-from perfc.planning import PerfRules, Table, Topology, TorchRecCost, plan_times
+from perfc.planning import PerfRules, Topology, TorchRecCost, plan_times
+from perfc.planning.plans import Table
 
 TABLES = {"a": 30, "b": 20, "c": 20, "d": 10}
 """Rows of a bag. Whole tables share them evenly: a and d, b and c."""

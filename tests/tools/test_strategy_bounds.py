@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
 from perfc.ir import PerfcError
-from perfc.planning import Strategy, StrategySpace
+from perfc.planning.strategies import Strategy, StrategySpace
 from perfc.tools.strategy_models import StrategyModels
 from perfc.tools.strategy_pricer import How, Pricer
 
