@@ -47,10 +47,7 @@ def _of_report(report: Report) -> Iterator[tuple[str, float]]:
 
 
 def _of_onnx(report: Report) -> Iterator[tuple[str, float]]:
-    from perfc.exporters.onnx_nodes import (  # noqa: PLC0415 - imports onnx
-        OnnxNodes,
-        read_onnx,
-    )
+    from perfc.exporters.onnx import OnnxNodes, read_onnx  # noqa: PLC0415 - imports onnx
 
     model, _ = read_onnx(report, "model-explorer")
     for number, entries in OnnxNodes.match(report, model.graph).entries.items():

@@ -22,7 +22,7 @@ from tests.exporters.predictions import (
     two_ranks,
 )
 
-from perfc.exporters.trace_events import microseconds
+from perfc.exporters.kineto.events import microseconds
 from perfc.tools import Report
 
 Json: TypeAlias = Any

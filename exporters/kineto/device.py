@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from perfc.exporters.trace_collective import meeting, sent
-from perfc.exporters.trace_events import (
+from perfc.exporters.kineto.collective import meeting, sent
+from perfc.exporters.kineto.events import (
     arrow_end,
     arrows,
     events,
     microseconds,
     slice_start,
 )
-from perfc.exporters.trace_rank import RankTrace
+from perfc.exporters.kineto.rank import RankTrace
 from perfc.ir import Kernel, Node, TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask

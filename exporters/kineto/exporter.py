@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from perfc.costmodels import Target
-from perfc.exporters.trace_memory import memory_counters
-from perfc.exporters.trace_path import path_arrows
-from perfc.exporters.trace_rank import RankTrace, rank_traces
-from perfc.exporters.trace_slices import rank_slices
+from perfc.exporters.kineto.memory import memory_counters
+from perfc.exporters.kineto.path import path_arrows
+from perfc.exporters.kineto.rank import RankTrace, rank_traces
+from perfc.exporters.kineto.slices import rank_slices
 from perfc.tools import Exporter, Report
 
 Json: TypeAlias = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfc.exporters.trace_device import device_slices
-from perfc.exporters.trace_events import (
+from perfc.exporters.kineto.device import device_slices
+from perfc.exporters.kineto.events import (
     arrow_start,
     arrows,
     events,
@@ -20,8 +20,8 @@ from perfc.exporters.trace_events import (
     quoted,
     slice_start,
 )
-from perfc.exporters.trace_rank import CALL_KINDS, Lane, RankTrace
-from perfc.exporters.trace_sync import sync_slices
+from perfc.exporters.kineto.rank import CALL_KINDS, Lane, RankTrace
+from perfc.exporters.kineto.sync import sync_slices
 from perfc.ir import TensorType
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask

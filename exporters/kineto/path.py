@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from perfc.exporters.trace_events import arrow_end, arrow_start, arrows, microseconds
-from perfc.exporters.trace_rank import Integers, RankTrace
+from perfc.exporters.kineto.events import arrow_end, arrow_start, arrows, microseconds
+from perfc.exporters.kineto.rank import Integers, RankTrace
 from perfc.ir import TaskKind
 from perfc.ir.launch import HOST_KINDS
 from perfc.passes import task_mask

@@ -11,8 +11,8 @@ import json
 
 import numpy as np
 
-from perfc.exporters.trace_events import events, microseconds, slice_start
-from perfc.exporters.trace_rank import RankTrace
+from perfc.exporters.kineto.events import events, microseconds, slice_start
+from perfc.exporters.kineto.rank import RankTrace
 from perfc.ir import TaskKind
 from perfc.passes import task_mask
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfc.exporters.trace_events import events, microseconds
-from perfc.exporters.trace_rank import RankTrace
+from perfc.exporters.kineto.events import events, microseconds
+from perfc.exporters.kineto.rank import RankTrace
 from perfc.passes import MemoryUse
 from perfc.tools import memory_timeline
 

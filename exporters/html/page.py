@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import ClassVar
 
-from perfc.exporters.html_style import SCRIPT, STYLE
-from perfc.exporters.html_timeline import timeline
+from perfc.exporters.html.style import SCRIPT, STYLE
+from perfc.exporters.html.timeline import timeline
 from perfc.tools import Exporter, Report, format_bytes, format_us
 
 _COLUMNS = (

@@ -12,7 +12,7 @@ from json.encoder import encode_basestring_ascii as quoted
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.exporters.trace_rank import Lane
+from perfc.exporters.kineto.rank import Lane
 
 __all__ = [
     "arrow_end",

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 import onnx
 
-from perfc.exporters.onnx_nodes import OnnxNodes, read_onnx
+from perfc.exporters.onnx.nodes import OnnxNodes, read_onnx
 from perfc.ir import Kernel, PerfcError
 from perfc.ir.launch import BUSY_KINDS
 from perfc.tools import Exporter, Report, kernel_limit

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfc.exporters.trace_rank import Lane, RankTrace, rank_traces
+from perfc.exporters.kineto import Lane, RankTrace, rank_traces
 from perfc.ir.launch import BUSY_KINDS
 from perfc.tools import Report, format_us
 
