@@ -29,7 +29,7 @@ from collection import clock
 from collection.output import Output
 
 from perfc.ir import PerfcError
-from perfc.tools.torch_source import start_torch
+from perfc.tools.models.torch_source import start_torch
 
 _DEVICES = ("cuda", "cpu")
 _RESTARTS = "PERFC_COLLECT_RESTARTS"

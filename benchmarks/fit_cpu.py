@@ -23,7 +23,7 @@ from perfc.costmodels.cpu import SHIPPED_ROWS_FILE, write_shipped_rows
 from perfc.costmodels.machine import Family, NearRows
 from perfc.fitting import FamilyFit, calibrated_sheet, observe
 from perfc.measurements import MEASUREMENTS, read_rows
-from perfc.tools.calibration import calibrate_rows
+from perfc.tools.calibration.calibration import calibrate_rows
 
 _HOST_OP = "host_overhead"
 _FEWEST = 50

@@ -38,7 +38,7 @@ def tell():
     names = [name for name in sys.modules if name.partition('.')[0] == 'perfc']
     print(len(names), len(sys.modules), file=sys.stderr)
 atexit.register(tell)
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 sys.exit(main())
 """
 """Runs the command line; the last line of its stderr counts modules."""

@@ -26,7 +26,7 @@ from perfc.measurements import (
     WorkloadMeasurement,
     read_rows,
 )
-from perfc.tools.cli import main as perfc_command
+from perfc.tools.cli.command_line import main as perfc_command
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "selfcheck"

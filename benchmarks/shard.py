@@ -29,8 +29,8 @@ from perfc.passes.embeddings import (
 )
 from perfc.planning.searches import BASELINES, Draft, Task, count_plans, search
 from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
-from perfc.tools.shard_model import ShardModel, world_of
-from perfc.tools.table_list import ListedTable, TableList
+from perfc.tools.models.table_list import ListedTable, TableList
+from perfc.tools.sharding.model import ShardModel, world_of
 
 ALL = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID)
 SYSTEM, BATCH = "dgx-a100", 2048

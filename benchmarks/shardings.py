@@ -38,8 +38,8 @@ from perfc.planning import (
 )
 from perfc.planning.plans import SHARDERS, PlanCost, ShardingTask, WeightCost
 from perfc.planning.searches import Task, Times, search
-from perfc.tools.shard_model import ShardModel, world_of
-from perfc.tools.table_list import ListedTable, TableList
+from perfc.tools.models.table_list import ListedTable, TableList
+from perfc.tools.sharding.model import ShardModel, world_of
 
 PHYSICAL = "physical"
 

@@ -28,7 +28,7 @@ import perfc
 from perfc.fitting import HostTime, Stall, host_times
 from perfc.passes import ShardEmbeddings
 from perfc.passes.parallel import Straggler
-from perfc.tools.replay import replay_joint
+from perfc.tools.replay.replay import replay_joint
 from perfc.traces import Recorded, align_collectives, read_ranks
 
 MODEL = (

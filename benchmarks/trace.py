@@ -21,7 +21,7 @@ from perfc.ir import single
 from perfc.passes import PassManager, ShapeInference
 from perfc.passes.shapes import FoldShapes
 from perfc.tools import Model
-from perfc.tools.binding import classify_program
+from perfc.tools.models.binding import classify_program
 
 BAR_S = 1.0
 REPORTS = 5

@@ -30,7 +30,7 @@ from perfc.ir.verification import verify
 from perfc.passes import PassManager
 from perfc.passes.instruments import VerifyEach
 from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
-from perfc.passes.print_facts import print_analysis
+from perfc.tools.reports.print_facts import print_analysis
 
 # A loaded machine is no reason for a property to fail.
 settings.register_profile("perfc", deadline=None)

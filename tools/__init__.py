@@ -5,21 +5,43 @@ Names are loaded when first used, so that `perfc --help` stays quick.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from perfc.door import door
+
 if TYPE_CHECKING:
-    from perfc.tools.analyzer import analyze, conversions
-    from perfc.tools.exporter import Exporter
-    from perfc.tools.model import Model, load
-    from perfc.tools.onnx_export import export_onnx
-    from perfc.tools.report import Report, format_json
-    from perfc.tools.report_memory import memory_timeline
-    from perfc.tools.report_nodes import NODE_KEYS
-    from perfc.tools.report_numbers import format_bytes, format_us
-    from perfc.tools.report_summary import kernel_limit
-    from perfc.tools.results import Results
-    from perfc.tools.torch_models import compile_backend, from_torch
+    from perfc.tools.analysis import analyze, compile_backend, conversions, from_torch
+    from perfc.tools.models import Model, export_onnx, load
+    from perfc.tools.reports import (
+        NODE_KEYS,
+        Exporter,
+        Report,
+        Results,
+        format_bytes,
+        format_json,
+        format_us,
+        kernel_limit,
+        memory_timeline,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "analysis": ("analyze", "compile_backend", "conversions", "from_torch"),
+            "models": ("Model", "export_onnx", "load"),
+            "reports": (
+                "Exporter",
+                "NODE_KEYS",
+                "Report",
+                "Results",
+                "format_bytes",
+                "format_json",
+                "format_us",
+                "kernel_limit",
+                "memory_timeline",
+            ),
+        },
+    )
 
 __all__ = [
     "NODE_KEYS",
@@ -39,30 +61,3 @@ __all__ = [
     "load",
     "memory_timeline",
 ]
-
-_MODULES = {
-    "NODE_KEYS": "perfc.tools.report_nodes",
-    "Exporter": "perfc.tools.exporter",
-    "Model": "perfc.tools.model",
-    "Report": "perfc.tools.report",
-    "Results": "perfc.tools.results",
-    "analyze": "perfc.tools.analyzer",
-    "compile_backend": "perfc.tools.torch_models",
-    "conversions": "perfc.tools.analyzer",
-    "export_onnx": "perfc.tools.onnx_export",
-    "format_bytes": "perfc.tools.report_numbers",
-    "format_json": "perfc.tools.report",
-    "format_us": "perfc.tools.report_numbers",
-    "from_torch": "perfc.tools.torch_models",
-    "kernel_limit": "perfc.tools.report_summary",
-    "load": "perfc.tools.model",
-    "memory_timeline": "perfc.tools.report_memory",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    found: object = getattr(import_module(_MODULES[name]), name)
-    return found

@@ -29,7 +29,7 @@ from perfc.measure import Case, Setting, find_subject
 from perfc.passes import task_mask
 from perfc.passes.timing import kernel_numbers
 from perfc.tools import Model, Report, Results, analyze, load
-from perfc.tools.analyzer import conversions
+from perfc.tools.analysis.analyzer import conversions
 
 TARGETS = ("h100-sxm-80g", "h200-sxm-141g")
 

@@ -9,7 +9,7 @@ import attrs
 
 from collection.collected import Note
 from collection.score import Line, Score
-from perfc.tools.texts import columns_text
+from perfc.tools.reports.texts import columns_text
 
 SCHEMA = "perfc.collection_score/1"
 

@@ -14,7 +14,7 @@ from perfc.costmodels import Provenance, cost_models, load_profile, load_target,
 from perfc.costmodels.machine import TargetError
 from perfc.ir import Kernel, PerfcError, Record, UsageError
 from perfc.measurements import Measurement, kernel_of
-from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.calibration.calibration import calibrate_rows, profile_of, summary
 
 
 def _twice_and_three_us(kernel: Kernel, seconds: float) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 from tests.fitting.rows import noisy, products
 
 from perfc.ir import Kernel
-from perfc.tools.calibration import calibrate_rows
+from perfc.tools.calibration.calibration import calibrate_rows
 
 
 def _slow_where_narrow(kernel: Kernel, seconds: float) -> float:

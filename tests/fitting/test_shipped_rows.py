@@ -14,7 +14,7 @@ from perfc.costmodels.cpu import shipped_rows
 from perfc.costmodels.machine import Family, fits_of
 from perfc.ir import Kernel
 from perfc.measurements import kernel_of
-from perfc.tools.calibration import Calibrated, calibrate_rows, profile_of
+from perfc.tools.calibration.calibration import Calibrated, calibrate_rows, profile_of
 
 PRODUCTS = Family("gemm", "fp32")
 

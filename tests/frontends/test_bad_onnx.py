@@ -23,7 +23,7 @@ from tests.frontends.onnx_models import (
 
 import perfc
 from perfc.frontends.onnx.op_map import HANDLERS
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 SOUND = FIXTURES / "dlrm_small_legacy_op17.onnx"

@@ -10,7 +10,7 @@ import pytest
 
 import perfc
 from perfc.ir import Graph
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 HEAD = '<ir_version: 10, opset_import: ["" : 18]>'
 BODY = """<body = b (int64 i, bool c, float[batch,8] a) => (bool c2, float[batch,8] r) {

@@ -11,7 +11,7 @@ import pytest
 from tests.frontends.onnx_models import constant, info, model, node, weight
 
 import perfc
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 TORCHREC = Path(__file__).parents[1] / "fixtures" / "torchrec"
 

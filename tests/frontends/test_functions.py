@@ -12,7 +12,7 @@ from tests.frontends.onnx_models import info, model, node
 import perfc
 from perfc.frontends.onnx.functions import schema_function
 from perfc.ir import Graph
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 HEAD = '<ir_version: 10, opset_import: ["" : 18, "local" : 1]>'
 MAIN = f"""{HEAD}

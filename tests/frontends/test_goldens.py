@@ -10,7 +10,7 @@ from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir.text import print_graph
 from perfc.passes import PassManager
 from perfc.passes.instruments import VerifyEach
-from perfc.tools.front_pipeline import FRONT_PIPELINE
+from perfc.tools.models.front_pipeline import FRONT_PIPELINE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 GOLDENS = Path(__file__).parent / "goldens"

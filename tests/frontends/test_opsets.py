@@ -12,7 +12,7 @@ from onnx import TensorProto
 from tests.frontends.onnx_models import info, model, node, weight
 
 import perfc
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 NEWEST = onnx.defs.onnx_opset_version()
 RELU = node("Relu", "x", "y")

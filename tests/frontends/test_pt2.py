@@ -27,7 +27,7 @@ from perfc.frontends.pt2 import Pt2Frontend
 from perfc.ir import PerfcError, Program, Record
 from perfc.ir.location import Location
 from perfc.ir.support import Level
-from perfc.tools.model import load  # not public
+from perfc.tools.models.model import load
 from perfc.twins import DlrmNet, bags_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
@@ -314,7 +314,7 @@ def test_torch_is_not_imported(tmp_path: Path) -> None:
     """`perfc analyze x.pt2` works where torch is not."""
     path = write(tmp_path / "small.pt2", small_model())
     code = (
-        "import sys\nfrom perfc.tools.cli import main\n"
+        "import sys\nfrom perfc.tools.cli.command_line import main\n"
         f"try: main(['analyze', {str(path)!r}, '--batch', '8', '--target', 'a100'])\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "assert not {'torch', 'onnx'} & set(sys.modules)\n"

@@ -16,7 +16,7 @@ from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph
 from perfc.passes import PassManager
 from perfc.passes.instruments import VerifyEach
-from perfc.tools.front_pipeline import FRONT_PIPELINE
+from perfc.tools.models.front_pipeline import FRONT_PIPELINE
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "transformers"
 FIXTURES = sorted(FOLDER.glob("*.onnx"))

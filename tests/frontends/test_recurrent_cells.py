@@ -16,7 +16,7 @@ from torch import nn
 
 import perfc
 from perfc.ir import Kernel, Program
-from perfc.tools.model import load  # not public
+from perfc.tools.models.model import load
 
 STEPS, BATCH, INPUTS, HIDDEN = 3, 4, 8, 16
 KINDS: dict[str, type[nn.Module]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx.backend.test.case.node import collect_testcases
 
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 _DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 _FILES = sorted(_DATA.rglob("*.onnx"))

@@ -18,7 +18,7 @@ from perfc.ir import Program
 from perfc.ir.text import parse_program
 from perfc.passes import PassManager, ShapeInference
 from perfc.passes.raising import RaiseRotary
-from perfc.tools.model import load  # not public
+from perfc.tools.models.model import load
 
 Made = Callable[..., Program]
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from tests.frontends.onnx_models import info, model, node
 
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"
 DYNAMIC = str(FIXTURES / "dlrm_small_legacy_op17.onnx")

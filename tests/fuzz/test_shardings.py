@@ -11,7 +11,7 @@ from tests.fuzz.generate import Input
 from tests.fuzz.shardings import COSTS, RANKS, SHARDINGS, TIERS, plain_sharding
 from tests.fuzz.trial import run
 
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 _FEW, _MANY = 24, 528
 """Lists in each run of the suite, and in that of slow tests."""

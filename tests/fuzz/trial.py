@@ -16,7 +16,7 @@ from typing import cast
 import attrs
 from tests.fuzz.generate import Input
 
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 MAX_SECONDS = 10.0
 """Of wall time less the wait for a processor: what else runs is no fault of an input,

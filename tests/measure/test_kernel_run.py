@@ -317,7 +317,7 @@ LIMITED = """
 import resource, sys
 import torch
 from perfc.measure import open_device
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 kind, limit = sys.argv[1], int(sys.argv[2])
 torch.ones(1 << 20).add(1)  # threads have their stacks

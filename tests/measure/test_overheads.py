@@ -17,7 +17,7 @@ from perfc.measure.host_times import host_events, host_times  # not public
 from perfc.measure.overheads import profiler_tax_us  # not public
 from perfc.measure.profiled import Trace, trace_of  # not public
 from perfc.measurements import MEASUREMENTS, read_rows
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 from perfc.traces import covered
 
 Span = tuple[str, str, float, float]

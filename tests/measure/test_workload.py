@@ -28,8 +28,8 @@ from perfc.measure import (
 )
 from perfc.measure.failure import explained  # not public
 from perfc.measurements import TEST, WORKLOADS, read_rows
-from perfc.tools.cli import main
-from perfc.tools.verb_measure import ATTENTION as ASKED  # not public
+from perfc.tools.cli.command_line import main
+from perfc.tools.cli.measure import ATTENTION as ASKED
 
 _NO_COMPILER = "InvalidCxxCompiler: No working C++ compiler found"
 SMALL = "dlrm-ddp:tables=2,rows=50,dim=8"

@@ -23,7 +23,7 @@ from perfc.passes.parallel import Regather
 from perfc.passes.parallel.fsdp.fsdp_units import repeated_blocks
 from perfc.passes.precision import ConvertDtype
 from perfc.passes.training import Training
-from perfc.tools.modes import training_passes
+from perfc.tools.models.pass_order import training_passes
 
 BATCH, RANKS, LAYERS = 2, 4, 3
 MODEL = f"gpt2:layers={LAYERS},hidden=64,heads=4,seq=16,vocab=101"

@@ -20,7 +20,7 @@ from perfc.ir import Graph
 from perfc.passes import PassManager, ShapeInference
 from perfc.passes.graphs.term import parse_term
 from perfc.passes.raising import RaiseGradient
-from perfc.tools.model import load  # not public
+from perfc.tools.models.model import load
 
 _ROWS = (4, 8)
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

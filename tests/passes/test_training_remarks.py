@@ -11,7 +11,7 @@ from torch import nn
 
 from perfc.ir import Program
 from perfc.ir.support import UnsupportedModelError
-from perfc.tools.model import load  # not public
+from perfc.tools.models.model import load
 
 
 class _Turned(nn.Module):

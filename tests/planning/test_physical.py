@@ -20,7 +20,7 @@ from perfc.passes.embeddings import (
 )
 from perfc.planning.searches import Draft, Task
 from perfc.planning.step import Part, PhysicalCost
-from perfc.tools.shard_model import ShardModel, world_of
+from perfc.tools.sharding.model import ShardModel, world_of
 
 SAME_ORDER = 0.7
 """Kendall's tau, at least."""

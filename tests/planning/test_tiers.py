@@ -21,7 +21,7 @@ from perfc.planning.searches import Draft, Task, search
 from perfc.planning.searches.changes import Change
 from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
 from perfc.planning.searches.portfolio import local_search
-from perfc.tools.shard_model import ShardModel, world_of
+from perfc.tools.sharding.model import ShardModel, world_of
 
 NEAR = 1.01
 """Of the best plan's step, what a search may take."""

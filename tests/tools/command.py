@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 WORKLOAD = "dlrm-ddp:tables=2,rows=1000"
 """A workload that takes little time."""

@@ -11,7 +11,7 @@ import perfc
 from perfc.ir import PerfcError, Program, single
 from perfc.ir.support import UnboundSymbolError
 from perfc.ir.text import parse_graph
-from perfc.tools.binding import Dimensions, batch_size, bind_dimensions
+from perfc.tools.models.binding import Dimensions, batch_size, bind_dimensions
 
 BAG = 'tables = [{rows = 9, dim = 4}], mode = "sum", has_offsets = true'
 """Attributes of a bag of one table."""

@@ -20,7 +20,7 @@ from tests.traces.synthetic import Made
 import perfc
 from perfc.ir import PerfcError
 from perfc.measurements import MEASUREMENTS, write_rows
-from perfc.tools import cli
+from perfc.tools.cli.command_line import command_line as cli
 
 ROOT = Path(__file__).parents[2]
 VERBS = (
@@ -141,7 +141,7 @@ def _run_uninstalled(source: Path, *arguments: str) -> str:
         "    return find(name)\n"
         "m.distribution = distribution\n"
         f"sys.path.insert(0, {str(source)!r})\n"
-        "from perfc.tools.cli import main\n"
+        "from perfc.tools.cli.command_line import main\n"
         "raise SystemExit(main())\n"
     )
     command = [sys.executable, "-c", code, *arguments]
@@ -325,7 +325,7 @@ def test_the_reader_has_gone(closed_pipe: int, arguments: tuple[str, ...]) -> No
 def test_imports_are_lazy(heavy: str) -> None:
     """Analysing a workload loads neither torch nor onnx, nor networkx."""
     code = (
-        "import sys; from perfc.tools.cli import main; "
+        "import sys; from perfc.tools.cli.command_line import main; "
         f"main({list(ANALYZE)!r}); sys.exit({heavy!r} in sys.modules)"
     )
 

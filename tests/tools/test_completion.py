@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perfc.tools.cli import main
+from perfc.tools.cli.command_line import main
 
 
 def _completed(
@@ -77,9 +77,9 @@ def test_other_shells(
 def test_help_does_not_wait_for_it() -> None:
     """Without the variable nothing of it is imported, nor any verb."""
     code = (
-        "import sys; from perfc.tools.cli import main; main(['--help']); "
+        "import sys; from perfc.tools.cli.command_line import main; main(['--help']); "
         "print([n for n in sys.modules if n.startswith("
-        "('perfc.tools.completion', 'perfc.tools.verb_', 'numpy'))])"
+        "('perfc.tools.cli.completion', 'perfc.tools.verb_', 'numpy'))])"
     )
     done = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

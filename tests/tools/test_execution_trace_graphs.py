@@ -11,7 +11,7 @@ from tests.traces.executed import MM, RELU, Executed, tensor
 from tests.traces.synthetic import Made
 
 from perfc.ir import Graph
-from perfc.tools.program import read_program
+from perfc.tools.models.program import read_program
 
 LINEAR = "aten::linear(Tensor input, Tensor weight) -> Tensor"
 EMPTY = "aten::empty.memory_format(SymInt[] size) -> Tensor"

@@ -21,7 +21,7 @@ from perfc.passes import LAUNCHES, Pass, PassContext, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.instruments import Timing
 from perfc.passes.shapes import FoldShapes
-from perfc.tools.model import Model
+from perfc.tools.models.model import Model
 
 NAME = "dlrm-ddp:tables=2,rows=1000"
 

@@ -251,7 +251,7 @@ def test_memory_that_is_not_there_is_one_line(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("perfc.tools.verb_analyze.find_exporter", fail)
+    monkeypatch.setattr("perfc.tools.cli.analyze.find_exporter", fail)
     found = command(*_SMALL)
 
     assert 1 == found.code

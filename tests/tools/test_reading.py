@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfc.tools.reading import reading
+from perfc.tools.replay.reading import reading
 
 
 def test_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:

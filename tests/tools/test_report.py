@@ -12,8 +12,8 @@ import pytest
 
 import perfc
 from perfc.ir import LaunchGraph, TaskKind, single
-from perfc.tools.model import Model
-from perfc.tools.report_memory import MEMORY_KINDS
+from perfc.tools.models.model import Model
+from perfc.tools.reports.memory import MEMORY_KINDS
 
 Schema: TypeAlias = Any
 """A type, a tuple of words, a list of one schema, or a dict of schemas; under the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import perfc
-from perfc.tools.report_memory import memory_timeline
+from perfc.tools.reports.memory import memory_timeline
 
 
 def test_memory_over_time() -> None:

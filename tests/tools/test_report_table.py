@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perfc
-from perfc.tools.report_numbers import format_bytes, format_quantity, format_us
+from perfc.tools.reports.numbers import format_bytes, format_quantity, format_us
 
 EMPTY = "graph @e() {\n  return\n}\n"
 UNKNOWN = """graph @g(%x: f32[1024,1024]) {

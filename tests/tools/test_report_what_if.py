@@ -8,8 +8,8 @@ import pytest
 
 import perfc
 from perfc.ir import PerfcError
-from perfc.tools.analyzer import split_passes
-from perfc.tools.module_names import common_name, common_place
+from perfc.tools.analysis.analyzer import split_passes
+from perfc.tools.models.module_names import common_name, common_place
 
 
 def test_a_graph_saves_what_the_analysis_of_one_says() -> None:

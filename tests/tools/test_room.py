@@ -9,8 +9,8 @@ from tests.tools.command import Command
 from tests.traces.synthetic import Made
 
 from perfc.costmodels import load_target
-from perfc.tools.replay import replay_alone
-from perfc.tools.room import full_shares, urgent_kernels
+from perfc.tools.replay.replay import replay_alone
+from perfc.tools.replay.stream_room import full_shares, urgent_kernels
 from perfc.traces import Recorded, read_trace, record
 
 V100 = "Tesla V100-SXM2-16GB"

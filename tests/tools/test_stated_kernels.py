@@ -13,8 +13,8 @@ from tests.tools.command import SMALL, Command
 import perfc
 from perfc.costmodels import load_target
 from perfc.ir.launch import BUSY_KINDS
-from perfc.tools.trace_ops import trace_ops
-from perfc.tools.trace_prices import By, TracePrices, trace_prices
+from perfc.tools.replay.kernel_prices import By, TracePrices, trace_prices
+from perfc.tools.replay.recorded_ops import trace_ops
 from perfc.traces import read_trace, record
 
 ROUNDING_S = 2e-9

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.traces.synthetic import Made
 
-from perfc.tools.replay import Replayed, replay_alone
+from perfc.tools.replay.replay import Replayed, replay_alone
 from perfc.traces import read_trace, record
 
 DEVICE_US = 500.0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from perfc.costmodels import load_target
 from perfc.ir import PerfcError
 from perfc.planning.strategies import Strategy, StrategySpace
-from perfc.tools.strategy_models import StrategyModels
-from perfc.tools.strategy_pricer import How, Pricer
+from perfc.tools.strategies.models import StrategyModels
+from perfc.tools.strategies.pricer import How, Pricer
 
 _GPT = "gpt2:layers={},hidden=64,heads=4,seq=32,vocab=503"
 _BERT = "bert-base:layers={},hidden=64,heads=4,seq=32,vocab=503"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.tools.stretches import Stretches, disjoint, idle, total_s
+from perfc.tools.reports.stretches import Stretches, disjoint, idle, total_s
 
 STRETCHES = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda p: (p[0], sum(p))),

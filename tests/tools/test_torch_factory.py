@@ -264,7 +264,7 @@ def test_pytorch_is_asked_for(
     def absent(name: str) -> None:
         return None
 
-    monkeypatch.setattr("perfc.tools.torch_source.find_spec", absent)
+    monkeypatch.setattr("perfc.tools.models.torch_source.find_spec", absent)
     done = command("analyze", f"{model}:small", "--target", "a100")
     assert 1 == done.code
     assert "pip install 'perfc[torch]'" in done.err
@@ -282,7 +282,7 @@ def test_measuring_works_with_an_older_pytorch(
     def next_one(name: str) -> str:
         return found.pop(0)
 
-    monkeypatch.setattr("perfc.tools.torch_source.version", next_one)
+    monkeypatch.setattr("perfc.tools.models.torch_source.version", next_one)
     assert 0 == command(*arguments).code
 
     done = command(*arguments)
@@ -299,7 +299,7 @@ def test_old_pytorch_is_refused(
     def old(name: str) -> str:
         return "2.9.1+cpu"
 
-    monkeypatch.setattr("perfc.tools.torch_source.version", old)
+    monkeypatch.setattr("perfc.tools.models.torch_source.version", old)
     said = "needs PyTorch 2.13 or newer, found 2.9.1+cpu: pip install --upgrade"
     assert said in command.refused(("analyze", f"{model}:small", "--target", "a100"), 1)
 

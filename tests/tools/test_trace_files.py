@@ -8,7 +8,7 @@ import pytest
 from tests.tools.command import Command
 from tests.traces.synthetic import Made
 
-from perfc.tools.trace_files import read_recorded, read_traces
+from perfc.tools.replay.trace_files import read_recorded, read_traces
 from perfc.traces import TooManyEventsError, read_trace
 
 A_STEP = 4

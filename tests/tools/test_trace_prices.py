@@ -10,8 +10,8 @@ from tests.tools.traced_ops import MIB, TracedOps
 from perfc.costmodels import cost_models as installed
 from perfc.costmodels import load_target, price
 from perfc.ir import Kernel, Record, Work
-from perfc.tools.trace_ops import trace_ops
-from perfc.tools.trace_prices import By, Price, TracePrices, trace_prices
+from perfc.tools.replay.kernel_prices import By, Price, TracePrices, trace_prices
+from perfc.tools.replay.recorded_ops import trace_ops
 from perfc.traces import read_trace, record
 
 V100 = load_target("v100")

@@ -10,7 +10,7 @@ import pytest
 from tests.tools.command import SMALL, Command, Outcome
 
 from perfc.costmodels.sheets import catalog
-from perfc.tools.front_pipeline import FRONT_PIPELINE
+from perfc.tools.models.front_pipeline import FRONT_PIPELINE
 
 UNKNOWN = """graph @g(%x: f32[1024,1024]) {
   %a = unknown(%x) {op = "my::op"} : f32[1024,1024]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.tools.command import Command
 
-from perfc.tools.strategy_pricer import Pricer
+from perfc.tools.strategies.pricer import Pricer
 
 GPT = "gpt2:layers=2,hidden=64,heads=4,seq=16,vocab=101"
 WIDE = "gpt2:layers=2,hidden=512,heads=8,seq=16,vocab=101"
@@ -278,7 +278,7 @@ def test_passes_for_every_strategy(command: Command) -> None:
 
 def test_progress_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a log now and then, and not with -q."""
-    monkeypatch.setattr("perfc.tools.verb_parallel._EVERY_S", -1.0)
+    monkeypatch.setattr("perfc.tools.cli.parallel._EVERY_S", -1.0)
     asked = ("parallel", GPT, *DGX, "--ranks", "2", "--batch", "2")
 
     said = command(*asked, "--search", "all").err.splitlines()

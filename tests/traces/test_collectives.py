@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.traces.synthetic import Made
 
-from perfc.tools.replay import replay_alone, replay_joint
+from perfc.tools.replay.replay import replay_alone, replay_joint
 from perfc.traces import TraceError, align_collectives, read_ranks
 
 NAMES = ("ncclAllReduce", "ncclSendRecv", "ncclAllReduce")

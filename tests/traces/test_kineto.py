@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.traces.synthetic import Made
 
-from perfc.tools.replay import replay_alone
+from perfc.tools.replay.replay import replay_alone
 from perfc.traces import DeviceKind, TraceError, op_parents, read_trace, record
 
 _OLD = {

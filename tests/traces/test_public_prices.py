@@ -10,11 +10,11 @@ import pytest
 
 from perfc.costmodels import load_target
 from perfc.ir import TaskKind
-from perfc.tools.rescale import Method, Rescaling
-from perfc.tools.trace_files import read_recorded
-from perfc.tools.trace_ops import trace_ops
-from perfc.tools.trace_prices import By, TracePrices, trace_prices
-from perfc.tools.trace_target import target_of_trace
+from perfc.tools.replay.kernel_prices import By, TracePrices, trace_prices
+from perfc.tools.replay.recorded_ops import trace_ops
+from perfc.tools.replay.rescale import Method, Rescaling
+from perfc.tools.replay.trace_files import read_recorded
+from perfc.tools.replay.trace_target import target_of_trace
 from perfc.traces import Recorded
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -11,7 +11,7 @@ import pytest
 from perfc.costmodels import load_profile
 from perfc.fitting import fit_trace_host
 from perfc.ir.launch import verify_launches
-from perfc.tools.replay import replay_alone, replay_joint
+from perfc.tools.replay.replay import replay_alone, replay_joint
 from perfc.traces import Recorded, read_ranks, read_trace, record
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))

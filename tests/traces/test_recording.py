@@ -11,7 +11,7 @@ from tests.traces.synthetic import AUTOGRAD, Made
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import verify_launches
-from perfc.tools.replay import replay_alone
+from perfc.tools.replay.replay import replay_alone
 from perfc.traces import Gap, Recorded, read_trace, record, recording
 
 _LATENCY_US, _GAP_US, _TAIL_US = 5, 2, 6

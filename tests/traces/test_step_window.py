@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.traces.synthetic import Made
 
 from perfc.ir import PerfcError
-from perfc.tools.replay import replay_alone
-from perfc.tools.trace_files import read_recorded
+from perfc.tools.replay.replay import replay_alone
+from perfc.tools.replay.trace_files import read_recorded
 from perfc.traces import (
     MarkedStep,
     TraceError,

@@ -45,7 +45,7 @@ from perfc.measurements import (
     read_columns,
     write_rows,
 )
-from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.calibration.calibration import calibrate_rows, profile_of, summary
 
 Rows = Sequence[Measurement]
 

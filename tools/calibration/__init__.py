@@ -1,0 +1,30 @@
+"""`perfc calibrate` and `perfc validate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.tools.calibration.calibration import calibrate_rows, profile_of, summary
+    from perfc.tools.calibration.trace_calibration import calibrate_traces
+    from perfc.tools.calibration.validation import validation_json, validation_text
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "calibration": ("calibrate_rows", "profile_of", "summary"),
+            "trace_calibration": ("calibrate_traces",),
+            "validation": ("validation_json", "validation_text"),
+        },
+    )
+
+__all__ = [
+    "calibrate_rows",
+    "calibrate_traces",
+    "profile_of",
+    "summary",
+    "validation_json",
+    "validation_text",
+]

@@ -1,0 +1,222 @@
+"""`perfc calibrate`: measure this machine, or take rows, and write its profile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from perfc.costmodels.sheets import profile_problems
+from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import write_file
+from perfc.measurements import (
+    MEASUREMENTS,
+    Measurement,
+    is_nccl_log,
+    read_nccl_log,
+    read_usable_rows,
+)
+from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.cli.output_options import max_events_option
+from perfc.tools.files import print_line, tell
+from perfc.tools.models import start_torch
+from perfc.tools.replay import Steps
+
+_SUFFIX = ".toml"
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc calibrate --device cpu --minutes 0.05 -o cpu.toml",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu"]),
+    help="What to measure, or whose rows --from has; without --from: cpu.",
+)
+@click.option(
+    "--from",
+    "tables",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="TABLE|TRACE|LOG",
+    help="Rows that were measured, .parquet or .csv, logs of nccl-tests, .log or .txt, "
+    "or Kineto traces of one host, .json or .json.gz; repeat for several. Nothing is "
+    "measured then.",
+)
+@click.option(
+    "--target",
+    metavar="NAME",
+    help="What the logs of nccl-tests ran on, as dgx-h100; by their GPUs if not given.",
+)
+@click.option(
+    "--steps",
+    type=Steps(),
+    help="Learn from these profiler steps of the traces only.",
+)
+@max_events_option
+@click.option(
+    "--minutes",
+    type=NumberRange(min=0, min_open=True),
+    default=1.8,
+    show_default=True,
+    metavar="N",
+    help="How long to measure.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="PROFILE.toml",
+    help="The profile, for --target and --overheads.",
+)
+@click.option(
+    "--rows",
+    "keep",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="TABLE",
+    help="Keep the rows that were measured, .parquet or .csv.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Measure other shapes than those of every calibration, to check one with.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print no errors of the fit.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def calibrate(  # noqa: PLR0913 - one argument per option
+    *,
+    device: str | None,
+    tables: Sequence[Path],
+    target: str | None,
+    steps: range | None,
+    max_events: int,
+    minutes: float,
+    output: Path,
+    keep: Path | None,
+    seed: int | None,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Fit a profile of this machine, and print how far off it is.
+
+    Rows are measured now, or come from tables of `perfc measure`. A third of them is
+    never fitted: the errors printed are those, before and after. From traces a host is
+    learnt: what PyTorch and the runtime took between and in their calls. From logs of
+    nccl-tests collectives are.
+    """
+    _check_options(output, tables, keep, seed)
+    traces = [path for path in tables if ".json" in path.suffixes]
+    if traces and len(traces) < len(tables):
+        msg = (
+            "--from: tables and traces at once; calibrate from one, then from the other"
+        )
+        raise UsageError(msg)
+    if steps is not None and not traces:
+        msg = "--steps chooses steps of traces; give traces with --from"
+        raise UsageError(msg)
+    if traces:
+        text, lines = _from_traces(traces, steps, max_events, output.stem)
+        _write(output, text)
+        for line in lines if not quiet else ():
+            print_line(line)
+        return 0
+    if target is not None and not any(map(is_nccl_log, tables)):
+        msg = "--target says what logs of nccl-tests ran on; give logs with --from"
+        raise UsageError(msg)
+    if tables:
+        rows, unread = _read_all(tables, target)
+        _check_device(rows, device)
+    else:
+        rows = _measured(device or "cpu", minutes * 60, keep, seed)
+        unread = Counter[str]()
+    found = calibrate_rows(rows, unread)
+    _write(output, profile_of(found, output, rows))
+    for line in summary(found) if not quiet else ():
+        print_line(line)
+    return 0
+
+
+def _check_options(
+    output: Path, tables: Sequence[Path], keep: Path | None, seed: int | None
+) -> None:
+    """Refuse a name that is no profile's, and options of measuring without any."""
+    if output.suffix != _SUFFIX:
+        msg = f"-o {output}: expected a name that ends in {_SUFFIX}"
+        raise UsageError(msg)
+    for option, given in (("--rows", keep), ("--seed", seed)):
+        if tables and given is not None:
+            msg = f"{option} is of what is measured; with --from nothing is"
+            raise UsageError(msg)
+
+
+def _write(path: Path, profile: str) -> None:
+    """Write a profile that can be read again.
+
+    Raises:
+        PerfcError: what was measured makes none, being far from what can be.
+
+    """
+    if problems := profile_problems(profile):
+        msg = (
+            f"what was measured makes no profile: {problems[0]}; are its times in "
+            "microseconds, and of this device?"
+        )
+        raise PerfcError(msg)
+    write_file(path, profile.encode())
+
+
+def _read_all(
+    paths: Sequence[Path], target: str | None
+) -> tuple[list[Measurement], Counter[str]]:
+    """Return the rows of all files, and how many cannot be read, by reason."""
+    rows: list[Measurement] = []
+    unread: Counter[str] = Counter()
+    for path in paths:
+        if is_nccl_log(path):
+            rows += read_nccl_log(path, target)
+            continue
+        usable, faulty = read_usable_rows(path, MEASUREMENTS)
+        rows += usable
+        unread += faulty
+    return rows, unread
+
+
+def _from_traces(
+    paths: Sequence[Path], steps: range | None, max_events: int, name: str
+) -> tuple[str, list[str]]:
+    from perfc.tools.calibration import calibrate_traces  # noqa: PLC0415
+    from perfc.tools.replay import read_traces  # noqa: PLC0415
+    from perfc.traces import record  # noqa: PLC0415 - for traces alone
+
+    traces = read_traces(paths, steps, max_events)
+    return calibrate_traces([record(trace) for trace in traces], steps, name)
+
+
+def _check_device(rows: Sequence[Measurement], device: str | None) -> None:
+    """Refuse rows of a CPU where a GPU's were announced, and the other way round."""
+    others = sorted(
+        {row.target for row in rows if (row.target == "cpu") is (device == "cuda")}
+    )
+    if device is not None and others:
+        msg = f"--device {device}: the rows are of {', '.join(others)}"
+        raise PerfcError(msg)
+
+
+def _measured(
+    device: str, seconds: float, keep: Path | None, seed: int | None
+) -> list[Measurement]:
+    start_torch()
+    from perfc.measure import SEED, measure_for_fit  # noqa: PLC0415 - imports PyTorch
+
+    chosen = SEED if seed is None else seed
+    return measure_for_fit(device, seconds, keep, say=_say, seed=chosen)
+
+
+def _say(line: str) -> None:
+    tell(f"perfc: {line}")

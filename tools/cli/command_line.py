@@ -1,0 +1,270 @@
+"""The `perfc` command: verbs, and how errors leave it.
+
+Results go to stdout, everything else to stderr. Exit codes are a contract:
+0 ok, 1 the input or the analysis is at fault, 2 usage, 4 `--strict` and
+something was not modelled, 5 `--strict` and out of memory, 128 + N ended by signal N:
+130 interrupted, 143 terminated.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import difflib
+import errno
+import importlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from perfc.ir import PerfcError
+from perfc.ir.support import paused_collector, printable
+from perfc.tools.cli.budget_option import TimeIsUpError, add_budget_option, stop_clock
+from perfc.tools.files import (
+    finish,
+    give_up_stdout,
+    lost_output,
+    print_line,
+    tell,
+    use_plain_text,
+    write_result,
+)
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_VERBS = {
+    "analyze": "perfc.tools.cli.analyze:analyze",
+    "validate": "perfc.tools.cli.validate:validate",
+    "opt": "perfc.tools.cli.opt:opt",
+    "measure": "perfc.tools.cli.measure:measure",
+    "calibrate": "perfc.tools.cli.calibrate:calibrate",
+    "replay": "perfc.tools.cli.replay:replay",
+    "rescale": "perfc.tools.cli.rescale:rescale",
+    "parallel": "perfc.tools.cli.parallel:parallel",
+    "shard": "perfc.tools.cli.shard:shard",
+    "locality": "perfc.tools.cli.locality:locality",
+    "targets": "perfc.tools.cli.lists:targets",
+    "ops": "perfc.tools.cli.lists:ops",
+    "passes": "perfc.tools.cli.lists:passes",
+    "models": "perfc.tools.cli.lists:models",
+}
+_SUMMARIES = {
+    "analyze": "Predict the time of one iteration of a model on a target.",
+    "validate": "Score the cost models against measured rows.",
+    "opt": "Run passes on perfc assembly and print the result.",
+    "measure": "Run for real on this machine and write measured rows.",
+    "calibrate": "Fit a profile from measured rows or traces.",
+    "replay": "Run measured traces again, and say what their hosts and devices did.",
+    "rescale": "Predict another GPU from a trace of one you own.",
+    "parallel": "Compare ways to spread a model over many GPUs.",
+    "shard": "Find where embedding tables go on many GPUs.",
+    "locality": "Say how popular the rows of embedding tables are, from a trace.",
+    "targets": "List targets; `targets show T` prints every field of one.",
+    "ops": "List the ops perfc knows.",
+    "passes": "List the passes and the facts they need and provide.",
+    "models": "List the built-in workloads.",
+}
+_LISTED = ", ".join(_VERBS)
+_USAGE = 2
+_ENDED = 128
+"""What a shell adds to the number of a signal."""
+
+_ENDING = ("SIGTERM", "SIGHUP")
+"""Signals that would end the process as it stands, with files half written."""
+
+
+class _LazyGroup(click.Group):
+    """Imports a verb when it is asked for, so that `perfc --help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module, _, attribute = _VERBS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(cmd_name)
+        return add_budget_option(command)
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - seldom used
+
+        verbs = [name for name in _VERBS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_SUMMARIES[name]) for name in verbs]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        verb = args[0]
+        if verb not in _VERBS and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(verb, _VERBS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"verbs: {_LISTED}"
+            ctx.fail(f"no verb {verb!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(_SUMMARIES.items()))
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value:
+        import perfc  # noqa: PLC0415 - the facade, only for its version
+
+        print_line(f"perfc {perfc.__version__}")
+        ctx.exit()
+
+
+@click.command(
+    cls=_LazyGroup,
+    subcommand_metavar="VERB [ARGS]...",
+    invoke_without_command=True,
+    epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+@click.pass_context
+def perfc_command(ctx: click.Context) -> int:
+    """Tell how long a deep-learning model takes on a GPU, and why, without one."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    tell(ctx.get_help())
+    return _USAGE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; the console script."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    use_plain_text()
+    try:
+        with _ending_in_order():
+            code = _run(arguments)
+    except (PerfcError, click.ClickException) as error:
+        code = _fail(_message(error), error.exit_code, arguments)
+    except TimeIsUpError as late:
+        code = _fail(str(late), late.error.exit_code, arguments)
+    except KeyboardInterrupt:
+        code = _fail("interrupted", _ENDED + signal.SIGINT, ())
+    except _EndedError as error:
+        code = _fail("terminated", _ENDED + error.number, ())
+    except (MemoryError, RecursionError) as error:
+        code = _fail(_too_much(error), 1, arguments)
+    except Exception as error:
+        if "PYTEST_CURRENT_TEST" in os.environ:
+            raise
+        problem = f"this is a bug of perfc ({type(error).__name__}: {error})"
+        code = _fail(f"{problem}; --debug shows where", 1, arguments)
+    finally:
+        stop_clock()
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the verb, and see its result off."""
+    try:
+        # One command makes objects, and then ends: there is nothing to collect.
+        with paused_collector():
+            # Budgets that it raises end with it.
+            code = contextvars.copy_context().run(_invoke, arguments)
+        finish()
+    except BrokenPipeError:
+        give_up_stdout()  # the reader (head, less) has gone: nothing to tell anyone
+        return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise lost_output(error) from None  # what click prints itself
+    return code
+
+
+class _EndedError(BaseException):
+    """A signal asks the process to end: what is half done is undone on the way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def _ending_in_order() -> Generator[None, None, None]:
+    """Let signals that end the process unwind it, unless somebody else has them."""
+    taken: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        known = [getattr(signal, name, None) for name in _ENDING]  # not all on Windows
+        taken = [n for n in known if n and signal.getsignal(n) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise _EndedError(number)
+
+
+def _too_much(error: MemoryError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply"
+    return "it needs more memory than there is; make the model or the batch smaller"
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Run the verb; unlike click's own `main`, leave every exception alone."""
+    if asked := os.environ.get("_PERFC_COMPLETE"):
+        from perfc.tools.cli.completion import complete  # noqa: PLC0415 - seldom used
+
+        return complete(perfc_command, asked)
+    try:
+        with perfc_command.make_context("perfc", arguments) as ctx:
+            result = perfc_command.invoke(ctx)
+    except click.exceptions.Exit as done:  # --help, --version
+        write_result("", None)  # which says if there is no stdout
+        return done.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def _message(error: PerfcError | click.ClickException) -> str:
+    if not isinstance(error, click.ClickException):
+        return str(error)
+    message = error.format_message().rstrip(".")
+    if not isinstance(error, click.UsageError):
+        return message
+    command = error.ctx.command_path if error.ctx is not None else "perfc"
+    stop = "" if message.endswith("?") else ";"
+    return f"{message}{stop} see `{command} --help`"
+
+
+def _fail(message: str, code: int, arguments: Sequence[str]) -> int:
+    if "--debug" in arguments:
+        traceback.print_exc()
+    tell(f"perfc: error: {' '.join(printable(message).split())}")
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,139 @@
+"""`perfc targets`, `ops`, `passes`, `models`: what is known."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+
+import click
+
+from perfc.costmodels import assumed_system, load_target, target_names
+from perfc.costmodels.sheets import describe, system_names
+from perfc.frontends import WORKLOADS
+from perfc.ir import PerfcError
+from perfc.ir.ops import BUILTIN_OPS
+from perfc.passes import Transform
+from perfc.passes.pipeline_spec import pass_class, pass_names
+from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.files import print_line, tell
+from perfc.tools.reports import columns_text
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_PARAMETERS_WIDTH = 74
+
+
+def _usable(
+    row: Callable[[str], tuple[str, ...]], names: Iterable[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of what can be loaded; name what cannot on stderr."""
+    for name in names:
+        try:
+            yield row(name)
+        except PerfcError as error:
+            tell(f"perfc: left out: {error}")
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings=_HELP,
+    epilog="Example: perfc targets show a100",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def targets(ctx: click.Context, *, debug: bool) -> None:
+    """List targets and systems; `targets show T` prints each field with its source."""
+    if ctx.invoked_subcommand is not None:
+        return
+    head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
+    print_line(columns_text([head, *_usable(_target_row, target_names())]))
+    titles = ("system", "aliases", "a node's GPUs", "joined by", "network of a node")
+    print_line()
+    print_line(columns_text([titles, *_usable(_system_row, system_names())]))
+
+
+def _target_row(name: str) -> tuple[str, ...]:
+    target = load_target(name)
+    memory = target.device.memory
+    return (
+        name,
+        " ".join(target.aliases) or "-",
+        str(target.device.sm_count),
+        f"{target.peak('fp32') / 1e12:.1f} TFLOP/s",
+        f"{memory.capacity_bytes / 2**30:.0f} GiB",
+        f"{memory.bytes_per_s / 1e9:.0f} GB/s",
+        f"{target.watts:.0f} W",
+    )
+
+
+def _system_row(name: str) -> tuple[str, ...]:
+    target = load_target(name)
+    system = assumed_system(target)
+    gbit_per_s = system.nic_bytes_per_s * 8e-9
+    return (
+        name,
+        " ".join(target.aliases) or "-",
+        f"{system.gpus_per_node} {target.device.name}",
+        f"{system.link}, {system.topology}",
+        f"{system.nics_per_node} x {gbit_per_s:g} Gbit/s {system.fabric}",
+    )
+
+
+@targets.command(
+    "show", epilog="Example: perfc targets show a100", context_settings=_HELP
+)
+@click.argument("target")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def show(target: str, *, debug: bool) -> None:
+    """Print every field of TARGET (a name or a sheet file) with its source."""
+    loaded = load_target(target)
+    print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
+    print_line(columns_text([[str(cell) for cell in row] for row in describe(loaded)]))
+
+
+@click.command(epilog="Example: perfc ops", context_settings=_HELP)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def ops(*, debug: bool) -> None:
+    """List the ops of perfc's vocabulary."""
+    print_line(
+        columns_text(
+            (op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)
+        )
+    )
+
+
+@click.command(epilog="Example: perfc passes", context_settings=_HELP)
+@plugin_option
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def passes(*, debug: bool) -> None:
+    """List the passes, with the facts each needs and provides."""
+    head = ("name", "kind", "requires", "provides", "does")
+    print_line(columns_text([head, *_usable(_pass_row, pass_names())]))
+
+
+def _pass_row(name: str) -> tuple[str, ...]:
+    cls = pass_class(name)
+    return (
+        name,
+        "transform" if issubclass(cls, Transform) else "analysis",
+        ", ".join(sorted(map(str, cls.requires))) or "-",
+        ", ".join(sorted(map(str, cls.provides))) or "-",
+        (cls.__doc__ or "").strip().partition("\n")[0],
+    )
+
+
+@click.command(epilog="Example: perfc models", context_settings=_HELP)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def models(*, debug: bool) -> None:
+    """List the built-in workloads and their parameters."""
+    rows: list[tuple[str, str]] = []
+    for workload in WORKLOADS.values():
+        lines = [workload.summary, *_wrapped(workload.usage), f"from {workload.source}"]
+        names = (workload.name, *[""] * (len(lines) - 1))
+        rows += zip(names, lines, strict=True)
+    print_line(columns_text(rows))
+
+
+def _wrapped(usage: str) -> list[str]:
+    """Break `key=value,key=value` after commas, for a terminal."""
+    spaced = textwrap.wrap(usage.replace(",", ", "), _PARAMETERS_WIDTH)
+    return [line.replace(", ", ",") for line in spaced]

@@ -1,0 +1,127 @@
+"""`perfc locality`: how popular the rows of embedding tables are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfc.ir import UsageError
+from perfc.tools.cli.output_options import debug_option, format_option
+from perfc.tools.files import write_result
+
+_SAMPLE = 2_000_000
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc locality indices.npz --target a100 -o popularity.json",
+)
+@click.argument("trace", metavar="TRACE", type=click.Path(path_type=Path))
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    metavar="N",
+    help="Samples of a batch.",
+)
+@click.option("--target", metavar="NAME|FILE.toml", help="Whose L2 is asked for.")
+@click.option(
+    "--row-bytes",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Of a row: its columns times the bytes of one.",
+)
+@click.option(
+    "--hits",
+    default="50,80,90,95",
+    show_default=True,
+    metavar="PERCENT,...",
+    help="Hits that caches shall have.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=_SAMPLE,
+    show_default=True,
+    metavar="N",
+    help="Look-ups of a table above which caches are told from a sample of its rows.",
+)
+@click.option(
+    "--fit/--no-fit",
+    default=True,
+    show_default=True,
+    help="Fit a law to each table, which takes some seconds.",
+)
+@format_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the popularity of each table there: what `analyze --popularity` reads.",
+)
+@debug_option
+def locality(  # noqa: PLR0913 - one argument per option
+    *,
+    trace: Path,
+    batch: int,
+    target: str | None,
+    row_bytes: int,
+    hits: str,
+    sample: int,
+    fit: bool,
+    format_: str,
+    output: Path | None,
+    debug: bool,
+) -> int:
+    """Say how popular the rows of embedding tables are, from an index trace.
+
+    TRACE is .npz (indices and lengths, or an array a table), .npy, .parquet or .csv (a
+    column a table, a line a sample). Of each table: look-ups, rows touched, different
+    rows of a batch, what the hottest rows take, a fitted popularity, and which caches
+    hit how often.
+    """
+    from perfc.costmodels import load_target  # noqa: PLC0415
+    from perfc.measurements import read_index_trace  # noqa: PLC0415
+    from perfc.tools.locality import (  # noqa: PLC0415
+        Question,
+        localities,
+        locality_json,
+        locality_text,
+        popularity_json,
+    )
+
+    question = Question(
+        batch=batch,
+        row_bytes=row_bytes,
+        hits=_shares(hits),
+        sample=sample,
+        fit=fit,
+        target=load_target(target) if target else None,
+    )
+    tables = localities(read_index_trace(trace), question)
+    if output is not None:
+        write_result(popularity_json(tables), output)
+    write_result((locality_json if format_ == "json" else locality_text)(tables), None)
+    return 0
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    """Read percentages.
+
+    Raises:
+        UsageError: one is none.
+
+    """
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < percent <= 100 for percent in found):  # noqa: PLR2004
+        msg = f"--hits {text!r}: expected percentages, as 50,90"
+        raise UsageError(msg)
+    return tuple(percent / 100 for percent in found)

@@ -1,0 +1,281 @@
+"""`perfc measure`: run for real, and write measured rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfc.ir.support import write_file
+from perfc.passes.training import OPTIMIZERS
+from perfc.tools.analysis import DTYPES, INPUTS, RUNTIMES
+from perfc.tools.cli.arguments import MAX_DIM
+from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.files import tell
+from perfc.tools.models import INFERENCE, MODES, TRAINING, check_mode, start_torch
+
+if TYPE_CHECKING:
+    from perfc.measure import Keep, Setting, Trace
+    from perfc.measurements import WorkloadMeasurement
+
+ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
+
+_DEVICE = click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu"]),
+    required=True,
+    help="What to run on: the first GPU that PyTorch sees, or the CPU.",
+)
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Rows, .parquet or .csv; what is there already is continued.",
+)
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+
+
+@click.group(context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
+def measure() -> None:
+    """Run for real on this machine, and write rows that perfc can be checked with."""
+
+
+@measure.command("kernels", context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
+@_DEVICE
+@click.option(
+    "--suite",
+    type=click.Choice(["quick", "full", "workloads"]),
+    default="quick",
+    show_default=True,
+    help="How many shapes of each op, and how large.",
+)
+@click.option(
+    "--minutes",
+    type=NumberRange(min=0, min_open=True),
+    default=5.0,
+    show_default=True,
+    metavar="N",
+    help="Stop then; any beginning of a suite has all ops.",
+)
+@click.option(
+    "--op",
+    "ops",
+    multiple=True,
+    metavar="NAME",
+    help="Only this op; repeat for several.",
+)
+@_OUTPUT
+@_QUIET
+@_DEBUG
+def kernels(  # noqa: PLR0913 - one argument per option
+    *,
+    device: str,
+    suite: str,
+    minutes: float,
+    ops: Sequence[str],
+    output: Path,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Time single ops over a range of shapes, and write the rows to FILE.
+
+    A run that was interrupted continues with the same command. A random third of the
+    shapes is marked `split=test`: nothing is fitted to those.
+    """
+    start_torch()
+    from perfc.measure import KernelRun, open_device  # noqa: PLC0415 - imports PyTorch
+
+    run = KernelRun(open_device(device), suite, output, ops=ops)
+    run.measure(minutes * 60, say=_silent if quiet else _say)
+    return 0
+
+
+@measure.command(
+    "overheads",
+    context_settings=_HELP,
+    epilog="Example: perfc measure overheads --device cpu -o host.csv",
+)
+@_DEVICE
+@_OUTPUT
+@_QUIET
+@_DEBUG
+def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
+    """Measure what the host takes around kernels, and write the rows to FILE.
+
+    T1 to T5 by op and by call, from training steps of three small models under
+    PyTorch's profiler, whose own time is taken out; on a GPU also the floors of
+    launches, waits, copies and CUDA graphs. About a minute.
+    """
+    start_torch()
+    from perfc.measure import OverheadRun, open_device  # noqa: PLC0415 - PyTorch
+
+    OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
+    return 0
+
+
+@measure.command(
+    "workload",
+    context_settings=_HELP,
+    epilog="Example: perfc measure workload dlrm-ddp:rows=1000 --device cpu "
+    "--batch 128 --mode training -o rows.csv",
+)
+@click.argument("model")
+@_DEVICE
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(MODES),
+    multiple=True,
+    default=[INFERENCE],
+    show_default=True,
+    help="training: forward, loss, backward and optimizer. Repeat for both.",
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(OPTIMIZERS),
+    help="Of --mode training; the factory's own, or sgd, if not given.",
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(1, MAX_DIM),
+    multiple=True,
+    metavar="N",
+    help="Samples in the batch; repeat for several.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="fp32",
+    show_default=True,
+    help="What the model computes in: bf16 and fp16 throughout, amp-… by autocast.",
+)
+@click.option(
+    "--runtime",
+    "runtimes",
+    type=click.Choice(RUNTIMES),
+    multiple=True,
+    default=["eager"],
+    show_default=True,
+    help="cudagraph: captured once and replayed; compiled: by torch.compile. "
+    "Repeat for several.",
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(INPUTS),
+    default="host-pinned",
+    show_default=True,
+    help="Where inputs are when an iteration starts; on a CPU always there.",
+)
+@click.option(
+    "--attention",
+    type=click.Choice(ATTENTION),
+    default=ATTENTION[0],
+    show_default=True,
+    help="What scaled dot-product attention takes where it can; auto: as PyTorch does.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(3),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Iterations to time, if there is time.",
+)
+@click.option(
+    "--minutes",
+    type=NumberRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="N",
+    help="Time no longer than that for a row.",
+)
+@_OUTPUT
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Kineto trace of further iterations; .gz compresses. Of several rows, "
+    "one file each.",
+)
+@_QUIET
+@_DEBUG
+def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Run iterations of MODEL, and write what they took to FILE.
+
+    MODEL is a built-in workload (NAME:key=value,...; see `perfc models`), run as its
+    twin in PyTorch, or a function that makes a module and example arguments
+    (file.py:factory, pkg.mod:factory). There is one row for each batch, mode and
+    runtime; a run that was interrupted continues with the same command. On a GPU all
+    are timed before any is profiled, for the profiler slows what follows it.
+    """
+    if options["optimizer"] is not None and TRAINING not in options["modes"]:
+        check_mode(INFERENCE, options["optimizer"])
+    start_torch()
+    from perfc.measure import (  # noqa: PLC0415 - imports PyTorch
+        WorkloadRun,
+        find_subject,
+        open_device,
+    )
+
+    device = open_device(options["device"])
+    run = WorkloadRun(
+        device,
+        find_subject(model),
+        options["output"],
+        iterations=options["iterations"],
+        seconds=options["minutes"] * 60,
+    )
+    settings = _settings(options)
+    if options["trace"] is not None:
+        run.keep = _writer_of(options["trace"], several=len(settings) > 1)
+    run.measure(settings, say=_silent if options["quiet"] else _say)
+    return 0
+
+
+def _writer_of(path: Path, *, several: bool) -> Keep:
+    """Return what writes the trace of a row; of several rows, one file each."""
+    stem, dot, suffix = path.name.partition(".")
+
+    def write(row: WorkloadMeasurement, trace: Trace) -> None:
+        words = (stem, str(row.batch), row.mode, row.runtime)
+        named = path.with_name("-".join(words) + dot + suffix)
+        write_file(named if several else path, trace.text)
+
+    return write
+
+
+def _settings(options: dict[str, Any]) -> list[Setting]:
+    """Return what to measure: every batch in every mode and runtime."""
+    from perfc.measure import OWN, Setting  # noqa: PLC0415 - imports PyTorch
+
+    return [
+        Setting(
+            batch=batch,
+            mode=mode,
+            optimizer=(options["optimizer"] or OWN) if mode == TRAINING else "",
+            dtype=options["dtype"],
+            runtime=runtime,
+            inputs=options["inputs"],
+            attention=options["attention"],
+        )
+        for batch in options["batches"] or (None,)
+        for mode in options["modes"]
+        for runtime in options["runtimes"]
+    ]
+
+
+def _say(line: str) -> None:
+    tell(f"perfc: {line}")
+
+
+def _silent(line: str) -> None:
+    pass

@@ -1,0 +1,96 @@
+"""`perfc opt`: passes on text, the interface of golden tests and bug reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfc.costmodels import load_target
+from perfc.ir import Program
+from perfc.ir.annotations import Scenario
+from perfc.passes import PassManager
+from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
+from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
+from perfc.tools.cli.arguments import integers, log_timing
+from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.files import write_result
+from perfc.tools.models import INFERENCE, is_factory, read_program, read_torch
+from perfc.tools.reports import print_analysis
+
+
+@click.command(
+    epilog="Example: perfc opt -p shape-inference,fold-shapes dlrm-ddp",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("file")
+@click.option("-p", "--pipeline", default="", metavar="PIPELINE", help="Passes to run.")
+@click.option("--target", metavar="NAME|FILE.toml", help="For passes that need one.")
+@plugin_option
+@click.option(
+    "--dim", "dims", multiple=True, metavar="NAME=N", help="Bind a dimension."
+)
+@click.option(
+    "--dump-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the program after each pass.",
+)
+@click.option(
+    "--reproducer",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="If a pass fails, write the program and the pipeline here.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
+)
+@click.option("-v", "--verbose", is_flag=True, help="Time of each pass on stderr.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def opt(  # noqa: PLR0913 - one argument per option
+    file: str,
+    *,
+    pipeline: str,
+    target: str | None,
+    dims: tuple[str, ...],
+    dump_dir: Path | None,
+    reproducer: Path | None,
+    output: Path | None,
+    verbose: bool,
+    debug: bool,
+) -> int:
+    """Run PIPELINE on FILE and print the program with the facts found.
+
+    FILE is perfc assembly or any model `perfc analyze` reads; the graph is
+    verified after every pass.
+    """
+    passes = parse_pipeline(pipeline)
+    program = _read(file).bind(integers(dims, "--dim"))
+    timing = Timing()
+    instruments: list[Instrument] = []
+    if reproducer is not None:
+        instruments.append(Reproducer(reproducer, format_pipeline(passes)))
+    instruments += [timing, VerifyEach()]
+    if dump_dir is not None:
+        instruments.append(DumpDir(dump_dir))
+    system = load_target(target) if target is not None else None
+    scenario = None
+    if system is not None:
+        scenario = Scenario(
+            system.name,
+            system.spec_sha256,
+            "eager",
+            program.bound,
+            format_pipeline(passes),
+        )
+    analysis = PassManager(passes, instruments).run(program, system, scenario)
+    write_result(print_analysis(analysis), output, document=True)
+    if verbose:
+        log_timing(timing)
+    return 0
+
+
+def _read(file: str) -> Program:
+    """Read a file, a workload, or what a function of a Python file makes."""
+    if is_factory(file):
+        return read_torch(file, mode=INFERENCE, optimizer=None)
+    return read_program(file)

@@ -1,0 +1,313 @@
+"""`perfc parallel`: compare ways to spread a model over many GPUs."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import click
+
+from perfc.ir import UsageError
+from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
+from perfc.tools.analysis import RUNTIMES, split_passes
+from perfc.tools.cli.arguments import MAX_DIM, counts, integers, pairs
+from perfc.tools.cli.model_options import (
+    dims_option,
+    dtype_option,
+    inputs_option,
+    optimizer_option,
+    overheads_option,
+    overrides_option,
+    pooling_option,
+)
+from perfc.tools.cli.output_options import debug_option, format_option, output_option
+from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.files import is_terminal, overwrite, tell, write_result
+from perfc.tools.models import MODES, TRAINING
+
+EXIT_INTERRUPTED = 130
+_SAMPLES = 512
+"""Of one GPU in most of the studies."""
+
+_EVERY_S = 5.0
+"""How often a log is told how far it is; a terminal always is."""
+
+_OF_COMPAT = frozenset(
+    {"model", "system", "ranks", "batch", "mode", "texts", "compat", "format_"}
+    | {"output", "debug"}
+)
+"""What `--compat` goes together with."""
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc parallel gpt2 --target dgx-h100 --ranks 16 --batch 256 "
+    "--dtype amp-bf16 --optimizer adamw",
+)
+@click.argument("model", metavar="MODEL")
+@click.option(
+    "--target",
+    "system",
+    required=True,
+    metavar="SYSTEM|FILE.toml",
+    help="The machine.",
+)
+@click.option(
+    "--ranks",
+    required=True,
+    callback=counts,
+    metavar="N[,N...]",
+    help="GPUs in all; several numbers to compare sizes.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, MAX_DIM),
+    metavar="N",
+    help="Samples of all GPUs together.",
+)
+@dims_option
+@pooling_option
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default=TRAINING,
+    show_default=True,
+)
+@optimizer_option
+@dtype_option
+@click.option(
+    "--runtime", type=click.Choice(RUNTIMES), default="eager", show_default=True
+)
+@inputs_option
+@overheads_option
+@click.option(
+    "--pass",
+    "passes",
+    multiple=True,
+    metavar="NAME{k=v}",
+    help="Add a pass to every strategy, as checkpoint-activations{every=40}.",
+)
+@overrides_option
+@click.option(
+    "--strategy",
+    "texts",
+    multiple=True,
+    metavar="TEXT",
+    help="Price this one: 'dp:8 tp:4 pp:2', 'pp:4 mb:8 interleaved:2', 'fsdp:16 tp:4', "
+    "'dense=fsdp emb=row-wise'; "
+    "repeat for more.",
+)
+@click.option(
+    "--search",
+    "method",
+    type=click.Choice(METHODS),
+    is_flag=False,
+    flag_value=FAST,
+    metavar="[fast|all]",
+    help="Search for the best: fast prices what could be best, all everything. fast if "
+    "no --strategy is given.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Price no more than so many.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default=OBJECTIVES[0],
+    show_default=True,
+    help="What is best: most samples a second, least memory of a GPU, least money.",
+)
+@click.option(
+    "--price-per-hour",
+    type=float,
+    metavar="USD",
+    help="What one GPU costs.",
+)
+@click.option(
+    "--memory",
+    "memory_gb",
+    type=float,
+    metavar="GB",
+    help="What a GPU may need, in 10^9 bytes; all that it has if not given.",
+)
+@click.option(
+    "--microbatches",
+    callback=counts,
+    metavar="N[,N...]",
+    help="Parts of a batch that stages are given; a few are tried if not given.",
+)
+@click.option(
+    "--compat",
+    type=click.Choice(["madmax"]),
+    help="By the rules, models and machines of MAD-Max (ISCA 2024).",
+)
+@plugin_option
+@format_option
+@output_option
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@debug_option
+@click.pass_context
+def parallel(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Compare ways to spread MODEL over many GPUs, and find the best.
+
+    Data-parallel (dp), fully sharded (fsdp), tensor-parallel (tp) and pipeline-parallel
+    (pp), in all combinations that perfc's passes accept, and the tables of embedding
+    bags by table, rows or columns (emb); each by the same pipeline as `perfc analyze`.
+    What fits in memory comes first, the best first.
+    """
+    if options["compat"] is not None:
+        _check_compat(ctx)
+        write_result(_compat(options), options["output"])
+        return 0
+    return _compare(options)
+
+
+def _check_compat(ctx: click.Context) -> None:
+    """Refuse options that the rules of others do not know.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    for option in ctx.command.params:
+        name = option.name or ""
+        source = ctx.get_parameter_source(name)
+        given = source is click.core.ParameterSource.COMMANDLINE
+        if given and name not in _OF_COMPAT:
+            msg = f"{option.opts[-1]} does not go with --compat madmax"
+            raise UsageError(msg)
+    if len(ctx.params["ranks"]) > 1:
+        msg = "--compat madmax takes one number of --ranks"
+        raise UsageError(msg)
+
+
+def _compat(options: dict[str, Any]) -> str:
+    """Return what MAD-Max would say."""
+    from perfc.costmodels.reference import madmax_model, madmax_system  # noqa: PLC0415
+    from perfc.frontends import (  # noqa: PLC0415
+        MadMaxStep,
+        read_strategy,
+        strategies,
+    )
+    from perfc.tools.strategies import outcome, parallel_json, parallel_text, ranked  # noqa: PLC0415
+
+    (ranks,), texts = options["ranks"], options["texts"]
+    sizes = madmax_model(options["model"])
+    machine = madmax_system(options["system"])
+    machine.check_ranks(ranks)
+    wanted = [read_strategy(text, ranks, machine.gpus_per_node) for text in texts]
+    outcomes = ranked(
+        outcome(
+            MadMaxStep(
+                model=sizes,
+                system=machine,
+                ranks=ranks,
+                strategy=strategy,
+                batch=options["batch"] or _SAMPLES * ranks,
+                training=options["mode"] == TRAINING,
+            )
+        )
+        for strategy in wanted or strategies(ranks, machine.gpus_per_node)
+    )
+    made = parallel_json if options["format_"] == "json" else parallel_text
+    return made(outcomes)
+
+
+def _compare(options: dict[str, Any]) -> int:
+    """Price strategies by perfc's own pipeline, and write what they take."""
+    from perfc.tools.strategies import (  # noqa: PLC0415
+        compare,
+        strategies_json,
+        strategies_text,
+    )
+
+    progress = _Progress(quiet=options["quiet"])
+    compared = compare(_question(options), progress)
+    progress.end()
+    made = strategies_json if options["format_"] == "json" else strategies_text
+    write_result(made(compared), options["output"])
+    return EXIT_INTERRUPTED if compared.findings.interrupted else 0
+
+
+def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
+    from perfc.costmodels import load_target  # noqa: PLC0415
+    from perfc.planning.strategies import Objective  # noqa: PLC0415
+    from perfc.tools.strategies import (  # noqa: PLC0415
+        How,
+        Question,
+        StrategyModels,
+    )
+
+    for name in ("price_per_hour", "memory_gb"):
+        _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
+    overrides = pairs(options["overrides"], "--set")
+    transforms, passes = split_passes(options["passes"])
+    method = options["method"] or (None if options["texts"] else FAST)
+    return Question(
+        model=options["model"],
+        target=load_target(options["system"], overrides),
+        models=StrategyModels.read(
+            options["model"],
+            mode=options["mode"],
+            optimizer=options["optimizer"],
+            dtype=options["dtype"],
+            pooling=options["pooling"],
+            dims=integers(options["dims"], "--dim"),
+            extras=transforms,
+        ),
+        system=options["system"],
+        ranks=options["ranks"],
+        batch=options["batch"],
+        how=How(
+            runtime=options["runtime"],
+            inputs=options["inputs"],
+            overheads=options["overheads"],
+            passes=tuple(passes),
+        ),
+        overrides=overrides,
+        objective=Objective(options["objective"]),
+        texts=options["texts"],
+        method=method,
+        limit=options["limit"],
+        microbatches=options["microbatches"] or (),
+        memory_gb=options["memory_gb"],
+        usd_per_hour=options["price_per_hour"],
+    )
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        msg = f"--{name} {value}: expected a number above 0"
+        raise UsageError(msg)
+
+
+class _Progress:
+    """Says how far it is: on a terminal in one line, in a log now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """Begin."""
+        self._quiet, self._shown = quiet, False
+        self._terminal = is_terminal()
+        self._said_s = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Show it."""
+        now_s = time.monotonic()
+        if self._quiet or not (self._terminal or now_s - self._said_s > _EVERY_S):
+            return
+        line = f"perfc: {text}"
+        if self._terminal:
+            overwrite(line)
+            self._shown = True
+            return
+        self._said_s = now_s
+        tell(line)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            overwrite("")

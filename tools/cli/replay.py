@@ -1,0 +1,198 @@
+"""`perfc replay`: rebuild the schedule of measured traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfc.ir import UsageError
+from perfc.tools.cli.output_options import (
+    contention_option,
+    debug_option,
+    format_option,
+    max_events_option,
+    output_option,
+)
+from perfc.tools.files import write_result
+from perfc.tools.replay import Steps, check_steps
+
+if TYPE_CHECKING:
+    from perfc.costmodels import HostProfile
+    from perfc.tools.replay import TracePrices
+    from perfc.traces import Recorded
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc replay trace.json.gz",
+)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE…"
+)
+@click.option(
+    "--kernels",
+    type=click.Choice(["measured", "predicted"]),
+    default="measured",
+    show_default=True,
+    help="Durations of kernels: as measured, or as perfc predicts them where the trace "
+    "says what was launched.",
+)
+@click.option(
+    "--target",
+    metavar="NAME|FILE.toml",
+    help="Whose predicted kernels; the trace's device if not given.",
+)
+@click.option(
+    "--host",
+    default="exact",
+    show_default=True,
+    metavar="exact|per-op|global|PROFILE.toml",
+    help="Host times: each as measured, the means of each op, the means over all ops, "
+    "or a profile's.",
+)
+@click.option(
+    "--steps",
+    type=Steps(),
+    help="Report these profiler steps only; host times are learnt from them, too.",
+)
+@click.option(
+    "--joint",
+    is_flag=True,
+    help="The traces are ranks of one run: collectives start when the last rank is "
+    "there.",
+)
+@max_events_option
+@contention_option
+@format_option
+@output_option
+@debug_option
+def replay(  # noqa: PLR0913 - one argument per option
+    *,
+    files: Sequence[Path],
+    kernels: str,
+    target: str | None,
+    host: str,
+    steps: range | None,
+    joint: bool,
+    max_events: int,
+    contention: bool,
+    format_: str,
+    output: Path | None,
+    debug: bool,
+) -> int:
+    """Run measured traces again, and say what their hosts and devices did.
+
+    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz, or beside it the
+    execution trace of the same run, which tells the arguments of its ops. Kernels take
+    what they took, or what perfc predicts for them; launches, streams, waits and
+    threads follow perfc's rules. The difference to what was measured tells how far
+    those rules are right.
+    """
+    from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
+    from perfc.fitting import host_times  # noqa: PLC0415
+    from perfc.tools.replay import (  # noqa: PLC0415  # noqa: PLC0415
+        read_recorded,
+        replay_alone,
+        replay_joint,
+        replay_json,
+        replay_text,
+    )
+
+    _check_host(host)
+    if target is not None and kernels == "measured":
+        msg = "--target is for --kernels predicted"
+        raise UsageError(msg)
+    own = _named_profile(host)  # and the target: before large files are read
+    if target is not None:
+        load_target(target)
+    recorded = read_recorded(files, joint=joint, steps=steps, max_events=max_events)
+    check_steps(recorded, steps)
+    profile = _learnt(host, recorded, steps) if host in _LEARNT else own
+    run = replay_joint if joint else replay_alone
+    predicted = _predicted(recorded, target) if kernels == "predicted" else []
+    instead = [_seconds(one, joint=joint) for one in predicted] or None
+    replayed = run(recorded, profile, steps, instead, contention=contention)
+    times = [time for one in recorded for time in host_times(one, steps)]
+    write = replay_json if format_ == "json" else replay_text
+    write_result(write(replayed, times, predicted), output)
+    return 0
+
+
+def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePrices]:
+    """Return what perfc predicts for the kernels of each trace."""
+    from perfc.tools.replay import (  # noqa: PLC0415
+        target_of_trace,
+        trace_ops,
+        trace_prices,
+    )
+
+    return [
+        trace_prices(trace_ops(one), target_of_trace(one, name, "--target"))
+        for one in recorded
+    ]
+
+
+def _seconds(prices: TracePrices, *, joint: bool) -> dict[int, float]:
+    """Return what kernels take instead of what they took.
+
+    Ranks that run together wait for each other; of one alone the waits are kept.
+    """
+    from perfc.tools.replay import (  # noqa: PLC0415 - for this verb alone
+        collective_prices,
+        measured_on,
+        with_waits,
+    )
+
+    there, recorded = prices.collectives, prices.ops.recorded
+    if joint:
+        return prices.seconds | {t: one.seconds for t, one in there.sent.items()}
+    origin = measured_on(recorded) or prices.target
+    same = origin.name == prices.target.name
+    here = there if same else collective_prices(recorded, origin)
+    return prices.seconds | with_waits(recorded, there, here)
+
+
+_LEARNT = ("per-op", "global")
+
+
+def _check_host(host: str) -> None:
+    """Refuse a host that is none before traces are read.
+
+    Raises:
+        UsageError: there is no such host.
+
+    """
+    from perfc.costmodels.sheets import profile_names  # noqa: PLC0415 - for this verb alone
+
+    names = ("exact", *_LEARNT, *profile_names())
+    if host not in names and not _is_file(host):
+        known = ", ".join(names)
+        msg = f"--host {host}: expected {known}, or the path of a .toml profile"
+        raise UsageError(msg)
+
+
+def _is_file(host: str) -> bool:
+    return host.endswith(".toml") or "/" in host
+
+
+def _named_profile(host: str) -> HostProfile | None:
+    """Return the profile that is named, None for the times of the traces."""
+    from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
+
+    return None if host in ("exact", *_LEARNT) else load_profile(host)
+
+
+def _learnt(
+    host: str, recorded: Sequence[Recorded], steps: range | None
+) -> HostProfile:
+    """Return the mean host times of the traces."""
+    from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
+    from perfc.fitting import fit_trace_host  # noqa: PLC0415
+
+    per_op = host == "per-op"
+    return fit_trace_host(
+        recorded, load_profile("shared"), steps, per_op=per_op
+    ).profile

@@ -1,0 +1,182 @@
+"""`perfc rescale`: predict another GPU from a trace of one you own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfc.ir import PerfcError, UsageError
+from perfc.tools.cli.output_options import (
+    contention_option,
+    debug_option,
+    format_option,
+    max_events_option,
+    output_option,
+)
+from perfc.tools.files import write_result
+from perfc.tools.replay import Steps, check_steps
+
+if TYPE_CHECKING:
+    from perfc.costmodels import Target
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc rescale trace.json.gz --to a100 --to h100",
+)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE"
+)
+@click.option(
+    "--to",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="NAME|FILE.toml",
+    help="GPU to predict; give it again, or names with commas between, for more.",
+)
+@click.option(
+    "--from",
+    "origin",
+    metavar="NAME|FILE.toml",
+    help="GPU the trace was measured on, if not the one that it names.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["model", "wave"]),
+    default="model",
+    show_default=True,
+    help="Rescale kernels by perfc's models where they know them, else by their waves "
+    "of blocks; or all of them by their waves.",
+)
+@click.option(
+    "--overheads",
+    metavar="NAME|PROFILE.toml",
+    help="Host times of this profile; those of the trace if not given.",
+)
+@click.option(
+    "--same-host",
+    is_flag=True,
+    help="The GPU is in the machine that the trace was measured on, so that another "
+    "host is no part of the interval.",
+)
+@click.option(
+    "--tf32/--no-tf32",
+    default=True,
+    show_default=True,
+    help="Convolutions of fp32 in TF32 on GPUs that have it, as PyTorch runs them by "
+    "default, though the GPU of the trace has not.",
+)
+@click.option("--steps", type=Steps(), help="Report these profiler steps only.")
+@max_events_option
+@contention_option
+@format_option
+@output_option
+@click.option("-q", "--quiet", is_flag=True, help="No remarks below the tables.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Say of each kernel by what it was carried over, and how far.",
+)
+@debug_option
+def rescale(  # noqa: PLR0913 - one argument per option
+    *,
+    files: tuple[Path, ...],
+    names: tuple[str, ...],
+    origin: str | None,
+    method: str,
+    overheads: str | None,
+    same_host: bool,
+    tf32: bool,
+    steps: range | None,
+    max_events: int,
+    contention: bool,
+    format_: str,
+    output: Path | None,
+    quiet: bool,
+    verbose: bool,
+    debug: bool,
+) -> int:
+    """Predict the time of a measured trace on other GPUs.
+
+    TRACE is a Kineto trace of PyTorch's profiler, .json or .json.gz, or beside it the
+    execution trace of the same run, which tells the arguments of its ops. Each kernel's
+    measured time is multiplied by the ratio of what perfc predicts for it on both
+    GPUs; then the trace runs again by perfc's rules of time.
+    """
+    from perfc.costmodels import load_profile, load_target  # noqa: PLC0415
+    from perfc.tools.replay import (  # noqa: PLC0415  # noqa: PLC0415
+        Method,
+        Rescaling,
+        read_recorded,
+        rescale_json,
+        rescale_text,
+        target_of_trace,
+        trace_ops,
+        trace_prices,
+    )
+
+    targets = [load_target(name) for name in _split(names)]
+    host = None if overheads is None else load_profile(overheads)
+    recorded, *others = read_recorded(files, steps=steps, max_events=max_events)
+    if others:
+        msg = f"{len(files)} traces; expected one, and its execution trace if there is"
+        raise UsageError(msg)
+    if not recorded.works:
+        what = "the device did nothing in it; there is nothing to rescale"
+        msg = f"{recorded.trace.file}: {what}"
+        raise PerfcError(msg)
+    check_steps([recorded], steps)
+    ops = trace_ops(recorded)
+    measured_on = target_of_trace(recorded, origin, "--from")
+    for target in targets:
+        _check_kind(measured_on, target)
+    here = trace_prices(ops, measured_on)
+    rescaling = Rescaling(
+        ops, here, Method(method), host, steps, contention, tf32, same_host
+    )
+    found = [rescaling.to(target) for target in targets]
+    if format_ == "json":
+        write_result(rescale_json(rescaling, found, verbose=verbose), output)
+    else:
+        text = rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
+        write_result(text, output)
+    return 0
+
+
+def _check_kind(origin: Target, target: Target) -> None:
+    """Refuse a CPU for a trace of a GPU, and the other way round.
+
+    Raises:
+        UsageError: the target runs other kernels, in another way.
+
+    """
+    if origin.device.synchronous == target.device.synchronous:
+        return
+    msg = (
+        f"--to {target.name}: the trace is of {origin.name}, and a CPU runs other "
+        f"kernels than a GPU; predict the model itself: perfc analyze --target "
+        f"{target.name}"
+    )
+    raise UsageError(msg)
+
+
+def _split(names: tuple[str, ...]) -> list[str]:
+    """Return targets by their names, of which one option may give several.
+
+    Raises:
+        UsageError: there is none between two commas, or one is there twice.
+
+    """
+    found = [name.strip() for given in names for name in given.split(",")]
+    if not all(found):
+        msg = f"--to {','.join(names)}: an empty name"
+        raise UsageError(msg)
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        msg = f"--to {twice} is given twice"
+        raise UsageError(msg)
+    return found

@@ -1,0 +1,373 @@
+"""`perfc shard`: find where embedding tables go on many GPUs."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfc.costmodels import UVM_CACHING
+from perfc.ir import UsageError
+from perfc.passes import DATA_PARALLEL, HBM, MAX_RANKS, TIERS, USUAL_CACHE, is_share
+from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
+from perfc.tools.analysis import check_world
+from perfc.tools.cli.arguments import MAX_DIM
+from perfc.tools.cli.model_options import dtype_option, optimizer_option
+from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.cli.output_options import debug_option, output_option
+from perfc.tools.files import tell, write_result
+from perfc.tools.models import MODES, TRAINING, check_mode
+
+if TYPE_CHECKING:
+    from perfc.ir import Program
+    from perfc.passes import Plan
+    from perfc.planning.plans import Tiers
+    from perfc.tools.sharding import Sharding, ShardModel
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_FEW_RANKS = 16
+_TYPES = "table-wise,column-wise,row-wise"
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc shard dlrm-mlperf --target dgx-a100 --ranks 8 --batch 2048",
+)
+@click.argument("model", metavar="MODEL")
+@click.option(
+    "--target", "system", required=True, metavar="SYSTEM", help="The machine."
+)
+@click.option(
+    "--ranks",
+    required=True,
+    type=click.IntRange(2, MAX_RANKS),
+    metavar="N",
+    help="GPUs in all.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, MAX_DIM),
+    metavar="N",
+    help="Samples of each GPU; what the file says if not given.",
+)
+@click.option("--mode", type=click.Choice(MODES), default=TRAINING, show_default=True)
+@optimizer_option
+@dtype_option
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="FILE|NAME",
+    help="A plan to compare: a JSON file, perfc's or TorchRec's, or table-wise, "
+    "row-wise, ...; give it again for more.",
+)
+@click.option(
+    "--types",
+    default=_TYPES,
+    show_default=True,
+    metavar="LIST",
+    help="Sharding types that the search may use; also table-row-wise and grid.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="What tables may take of a rank, as 60GB or 56GiB; the GPU's less the rest "
+    "of the step if not given.",
+)
+@click.option(
+    "--tiers",
+    default=HBM,
+    show_default=True,
+    metavar="LIST",
+    help="Where tables may lie: hbm, device memory; uvm-caching, host memory with a "
+    "cache on the device; uvm, host memory.",
+)
+@click.option(
+    "--host-memory",
+    metavar="SIZE",
+    help="What tables may take of the host's memory for each rank; no limit if not "
+    "given.",
+)
+@click.option(
+    "--cache",
+    type=float,
+    metavar="SHARE",
+    help=f"Share of the rows that a cache of uvm-caching holds; {USUAL_CACHE:g} if not "
+    "given.",
+)
+@click.option(
+    "--popularity",
+    "popularities",
+    multiple=True,
+    metavar="[TABLE=]TEXT",
+    help="How look-ups spread over rows, of all tables or of one; give it again.",
+)
+@click.option(
+    "--qcomm",
+    type=click.Choice(PRECISIONS),
+    help="What pooled rows are sent as.",
+)
+@click.option(
+    "--qcomm-backward",
+    type=click.Choice([*PRECISIONS, FULL_PRECISION]),
+    help="What their gradients are sent as; as the rows if not given.",
+)
+@click.option(
+    "--cost",
+    default="physical",
+    show_default=True,
+    metavar="NAME",
+    help="What the search makes least: physical, the step on its critical path; or "
+    "torchrec, the slowest rank by the rules of TorchRec's planner.",
+)
+@click.option(
+    "--search",
+    "method",
+    type=click.Choice(["local", "beam", "greedy"]),
+    default="local",
+    show_default=True,
+)
+@click.option(
+    "--seconds",
+    type=NumberRange(min=0.0),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="For how long to search at most; Ctrl-C stops it too.",
+)
+@click.option(
+    "--full",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Plans found that the whole pipeline analyzes, all ranks together; all, of "
+    f"more than {_FEW_RANKS} ranks 1.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "html", "plan"]),
+    default="table",
+    show_default=True,
+    help="plan: the best plan, for shard-embeddings{plan=FILE} and TorchRec.",
+)
+@output_option
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@debug_option
+def shard(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Find where the embedding tables of MODEL go, and compare plans.
+
+    MODEL is a file, a built-in workload (`perfc models`), or a list of tables as JSON:
+    {"tables": [{"name": ..., "rows": N, "dim": N, "pooling": N}], "batch": N}.
+    """
+    found = _found(model, options)
+    made = {"json": _json, "html": _html, "plan": _plan, "table": _table}
+    write_result(made[options["format_"]](found), options["output"])
+    return 0
+
+
+def _table(found: Sharding) -> str:
+    from perfc.tools.sharding import shard_text  # noqa: PLC0415
+
+    return shard_text(found)
+
+
+def _json(found: Sharding) -> str:
+    from perfc.tools.sharding import shard_json  # noqa: PLC0415
+
+    return shard_json(found)
+
+
+def _html(found: Sharding) -> str:
+    from perfc.tools.sharding import shard_page  # noqa: PLC0415
+
+    return shard_page(found)
+
+
+def _plan(found: Sharding) -> str:
+    from perfc.planning.plans import plan_text  # noqa: PLC0415
+
+    model = found.model
+    return plan_text(found.best.plan, model.tables, model.world)
+
+
+def _found(model: str, options: dict[str, Any]) -> Sharding:
+    from perfc.tools.sharding import (  # noqa: PLC0415
+        COSTS,
+        Request,
+    )
+    from perfc.tools.sharding import shard as run  # noqa: PLC0415
+
+    if options["cost"] not in COSTS:
+        msg = f"--cost {options['cost']!r} is none of {', '.join(COSTS)}"
+        raise UsageError(msg)
+    types, room = _types(options["types"]), _size("--memory", options["memory"])
+    tiers = _tiers(options)
+    sharded = _model(model, options)
+    ranks = options["ranks"]
+    full = options["full"]
+    request = Request(
+        types=types,
+        memory_bytes=room,
+        tiers=tiers,
+        method=options["method"],
+        seconds=options["seconds"],
+        given=_given(sharded, options["plans"]),
+        full=(MAX_RANKS if ranks <= _FEW_RANKS else 1) if full is None else full,
+        cost=COSTS[options["cost"]],
+    )
+    with _interruptible() as stop:
+        say = _silent if options["quiet"] else _say
+        return run(sharded, request, say=say, stop=stop)
+
+
+def _model(text: str, options: dict[str, Any]) -> ShardModel:
+    """Make what is asked of the machine and the model."""
+    from perfc.costmodels import load_target  # noqa: PLC0415
+    from perfc.tools.models import is_table_list, read_table_list  # noqa: PLC0415
+    from perfc.tools.sharding import ShardModel, world_of  # noqa: PLC0415
+
+    check_mode(options["mode"], options["optimizer"])
+    target = load_target(options["system"])
+    check_world(options["ranks"], target)
+    batch = options["batch"]
+    source: str | Program = text
+    if is_table_list(text):
+        listed = read_table_list(text)
+        batch = batch or listed.batch
+        if batch is None:
+            msg = f"{text} says no batch; add --batch N, the samples of each GPU"
+            raise UsageError(msg)
+        source = listed.program(batch)
+    return ShardModel(
+        model=source,
+        target=target,
+        world=world_of(target, options["ranks"]),
+        batch=batch,
+        mode=options["mode"],
+        optimizer=options["optimizer"],
+        dtype=options["dtype"],
+        qcomm=options["qcomm"] or "",
+        qcomm_backward=options["qcomm_backward"] or "",
+        popularity=_popularities(options["popularities"]),
+    )
+
+
+def _given(model: ShardModel, texts: Sequence[str]) -> dict[str, Plan]:
+    """Read the plans to compare; each is called by its text."""
+    found = {text: model.plan(text) for text in texts}
+    if len(found) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        msg = f"--plan {twice} is given twice"
+        raise UsageError(msg)
+    return found
+
+
+def _types(text: str) -> tuple[str, ...]:
+    """Read sharding types, as pipelines or as plan files spell them."""
+    known = {name: kind for name, kind in NAMED_PLANS.items() if kind != DATA_PARALLEL}
+    spelled = {**known, **{kind: kind for kind in known.values()}}
+    said = [part.strip() for part in text.split(",")]
+    if unknown := [part for part in said if part not in spelled]:
+        msg = f"--types: {unknown[0]!r} is none of {', '.join(known)}"
+        raise UsageError(msg)
+    return tuple(dict.fromkeys(spelled[part] for part in said))
+
+
+def _tiers(options: dict[str, Any]) -> Tiers:
+    """Read where tables may lie, as `place-embeddings` spells it."""
+    from perfc.planning.plans import Tiers  # noqa: PLC0415
+
+    names = dict.fromkeys(part.strip() for part in options["tiers"].split(","))
+    if unknown := [name for name in names if name not in TIERS]:
+        msg = f"--tiers: {unknown[0]!r} is none of {', '.join(TIERS)}"
+        raise UsageError(msg)
+    host_bytes = _size("--host-memory", options["host_memory"])
+    room = math.inf if host_bytes is None else host_bytes
+    return Tiers(tuple(names), _cache(options["cache"], names), room)
+
+
+def _cache(share: float | None, tiers: Iterable[str]) -> float:
+    """Read which share of the rows a cache holds, if any tier has one."""
+    if share is None:
+        return USUAL_CACHE
+    if not is_share(share):
+        msg = f"--cache {share:g}: expected more than 0, up to 1"
+        raise UsageError(msg)
+    if UVM_CACHING not in tiers:
+        msg = (
+            f"--cache {share:g}: no tier of --tiers {','.join(tiers)} has a cache; "
+            f"add {UVM_CACHING}, or leave --cache out"
+        )
+        raise UsageError(msg)
+    return share
+
+
+def _size(option: str, text: str | None) -> float | None:
+    """Read bytes, with a unit or without."""
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text.strip())
+    unit = match[2].upper() if match else "?"
+    if match is None or unit not in _UNITS or float(match[1]) <= 0:
+        msg = f"{option} {text!r}: expected a size above 0, as 60GB, 56GiB or bytes"
+        raise UsageError(msg)
+    return float(match[1]) * _UNITS[unit]
+
+
+def _popularities(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Read `TEXT` or `TABLE=TEXT`; a text may have `=` behind `:`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        table, mark, rest = text.partition("=")
+        of_all = not mark or ":" in table
+        name, said = ("", text) if of_all else (table, rest)
+        if not said or name in found:
+            msg = f"--popularity {text!r}: expected TEXT or TABLE=TEXT, each once"
+            raise UsageError(msg)
+        found[name] = said
+    return tuple(found.items())
+
+
+def _say(line: str) -> None:
+    tell(f"perfc: {line}")
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def _interruptible() -> Generator[Callable[[], bool]]:
+    """Let the first Ctrl-C stop the search, the second one everything."""
+    pressed: list[bool] = []
+
+    def note(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(True)
+        _say("stopping with the best plan so far; Ctrl-C again gives up")
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,418 @@
+"""Loading a model: from what the user names to a typed, bound program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from perfc.ir import AnyKey, Diagnostic, Program, UsageError
+from perfc.ir.annotations import Annotations
+from perfc.ir.copying import bound_copy
+from perfc.ir.support import Level, paused_collector
+from perfc.passes import Fsdp, Pass, PassManager, ShapeInference, Transform
+from perfc.passes.control_flow import has_control_flow
+from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.graphs import has_optimizer, is_training_step
+from perfc.passes.instruments import Instrument
+from perfc.passes.manager import Analysis
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.raising import RaiseActivation, RaiseAttention, RaiseNorm, RaiseRotary
+from perfc.passes.training import Training
+from perfc.tools.models.binding import (
+    Dimensions,
+    Symbols,
+    batch_size,
+    bind_dimensions,
+    classify_program,
+)
+from perfc.tools.models.front_pipeline import FRONT_PIPELINE, RECORDED_PIPELINE
+from perfc.tools.models.loading import Again, by_pass
+from perfc.tools.models.pass_order import (
+    INFERENCE,
+    TRAINING,
+    check_mode,
+    check_ranks,
+    check_recorded,
+    parallel_passes,
+    training_passes,
+)
+from perfc.tools.models.program import read_program
+from perfc.tools.models.torch_source import is_factory, read_torch
+
+if TYPE_CHECKING:
+    from perfc.frontends import Source
+
+GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
+"""Facts that every loaded model has."""
+
+Change: TypeAlias = Callable[[Sequence[Pass]], Sequence[Pass]]
+"""What else could have been done to a model; nothing if it does not apply."""
+
+
+@attrs.frozen(eq=False)
+class Model:
+    """A loaded model: typed, bound, ready for any target.
+
+    Attributes:
+        program: Its graphs, with the bound dimensions.
+        annotations: What is known of it on any machine; analyses add to it.
+        unbound: The program before binding, to bind it otherwise.
+        symbols: What its symbols mean, per rank class, if that is known.
+        source: The file that it was read from, if there is one.
+        late: What runs after binding, where the ops depend on the numbers.
+        dtype: What it was converted to; empty for what the source says.
+        recipe: How to load it again; None if it cannot be.
+        again: Loads it once more with a conversion, at the bound dimensions.
+
+    """
+
+    program: Program
+    annotations: Annotations
+    unbound: Program
+    symbols: tuple[Symbols | None, ...] | None = None
+    source: Path | None = None
+    late: _Late | None = None
+    dtype: str = ""
+    recipe: _Recipe | None = None
+    again: Again[Model] | None = attrs.field(default=None, repr=False)
+
+    def changed(self, change: Change) -> Model | None:
+        """Load the model once more, with other transforms.
+
+        Args:
+            change: Turns the transforms it was loaded with into others; nothing for
+                no change.
+
+        Returns:
+            The other model with the same dimensions bound, None if there is none.
+
+        """
+        if self.recipe is None:
+            return None
+        return self.recipe.changed(change, self.program.bindings)
+
+    def converted(self, conversion: ConvertDtype) -> Model:
+        """Return a copy of the model that computes in another type.
+
+        A training step is loaded once more: autocast comes before its backward pass,
+        and gradients of other sizes are sent in other buckets.
+
+        Raises:
+            UsageError: it has been converted before, is given as launches, or is a
+                training step that cannot be loaded again.
+
+        """
+        if self.dtype:
+            msg = f"{self.name} is converted to {self.dtype} already"
+            raise UsageError(msg)
+        if any(rank.ops is None for rank in self.program.classes):
+            msg = f"{self.name} is a launch graph: its kernels have their types"
+            raise UsageError(msg)
+        if self.again is not None and self.mode == TRAINING:
+            return self.again.converted(conversion, self.program.bindings)
+        classes = tuple(
+            attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+            for rank in self.program.classes
+            if rank.ops is not None
+        )
+        copied = attrs.evolve(self.program, classes=classes)
+        passes = (ShapeInference(), conversion, ShapeInference())
+        analysis = PassManager(passes).run(copied)
+        unbound, late = attrs.evolve(self.unbound, classes=classes), self.late
+        if late is not None:
+            unbound = self.unbound
+            late = attrs.evolve(late, transforms=(*late.transforms, conversion))
+        return attrs.evolve(
+            self,
+            program=analysis.program,
+            annotations=analysis.annotations,
+            unbound=unbound,
+            late=late,
+            dtype=conversion.dtype_name,
+            recipe=None,
+        )
+
+    @property
+    def mode(self) -> str:
+        """`training` if the graphs have a backward pass, else `inference`."""
+        graphs = [rank.ops for rank in self.program.classes if rank.ops is not None]
+        trains = any(is_training_step(graph) for graph in graphs)
+        return TRAINING if trains else INFERENCE
+
+    def bind(
+        self,
+        batch: int | None = None,
+        *,
+        pooling: int | None = None,
+        dims: Mapping[str, int] | None = None,
+    ) -> Model:
+        """Return the same model at another batch, without loading it again.
+
+        Raises:
+            UnboundSymbolError: symbols are left without a number.
+            UnsupportedModelError: how often a loop runs depends on data.
+            PerfcError: the model fixes that size, or has no such dimension.
+
+        """
+        wanted = Dimensions(batch, pooling, dims or {})
+        if self.late is not None:
+            bound = self.late.bind(self.unbound, wanted)
+            return attrs.evolve(bound, source=self.source, dtype=self.dtype)
+        program = bind_dimensions(self.unbound, wanted, self.symbols)
+        return attrs.evolve(self, program=program)
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs run it."""
+        return sum(len(rank.ranks) for rank in self.program.classes)
+
+    @property
+    def name(self) -> str:
+        """What the file or the workload calls it."""
+        return self.program.name
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in the batch, if the model has one."""
+        return batch_size(self.program, self.symbols)
+
+
+def load(  # noqa: PLR0913 - the public call; all but one have defaults
+    model: str | Path | Source,
+    *,
+    batch: int | None = None,
+    pooling: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    mode: str = INFERENCE,
+    optimizer: str | None = None,
+    ranks: int | None = None,
+    transforms: Sequence[Pass] = (),
+    instruments: Sequence[Instrument] = (),
+) -> Model:
+    """Load a model file, a built-in workload, or a PyTorch model by its factory.
+
+    Args:
+        model: `model.onnx`, `graph.perfc`, a workload `NAME:key=value,…`, a function
+            that makes a PyTorch module, `file.py:factory`, a
+            `torch.export.ExportedProgram`, which comes in as its `.pt2` file does, or
+            an `fx.GraphModule` whose inputs note what they were (`from_torch` takes
+            example arguments).
+        batch: Samples in the batch; binds the symbols recognised as the batch.
+        pooling: Lookups per embedding bag where the model leaves it open.
+        dims: Other symbols and their numbers.
+        mode: `inference`, or `training` for a whole training step: the loss, the
+            backward pass and the optimizer are derived (pass `training`).
+        optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
+        ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
+            gradients are added up in training (pass `data-parallel`).
+        transforms: Passes that change the graph, run once, here. A pass `training`
+            among them stands where it is; else it runs before them.
+        instruments: Observers of the passes.
+
+    Raises:
+        UsageError: nothing has this name, no frontend reads this suffix, or the mode
+            and the optimizer do not fit.
+        PerfcError: the file is at fault.
+
+    """
+    wanted = Dimensions(batch, pooling, dims or {})
+    asked = {
+        "model": model,
+        "mode": mode,
+        "optimizer": optimizer,
+        "ranks": ranks,
+        "transforms": tuple(transforms),
+        "instruments": instruments,
+    }
+    again = Again(load, asked, by_pass)
+    if not isinstance(model, str | Path) or is_factory(str(model)):
+        check_mode(mode, optimizer)
+        dtype = _dtype_of(transforms)
+        program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
+        if program.recorded:
+            check_recorded(str(program), mode, transforms)
+            transforms = [p for p in transforms if not isinstance(p, ConvertDtype)]
+            transforms = parallel_passes(ranks, transforms)
+            made = prepare(program, wanted, None, transforms, instruments)
+            check_ranks(ranks, made.ranks)
+            return attrs.evolve(made, dtype=dtype, again=again)
+    else:
+        program = read_program(str(model))
+    transforms = training_passes(mode, optimizer, transforms)
+    transforms = parallel_passes(ranks, transforms)
+    if not any(isinstance(p, Training) for p in transforms):
+        program = _remarked(program)
+    source = Path(str(model)) if program.sha256 else None
+    made = prepare(program, wanted, source, transforms, instruments)
+    check_ranks(ranks, made.ranks)
+    if not isinstance(model, str | Path) or is_factory(str(model)):
+        return attrs.evolve(made, again=again)
+    return attrs.evolve(
+        made, again=again, recipe=_Recipe(str(model), source, tuple(transforms))
+    )
+
+
+@attrs.frozen
+class _Recipe:
+    """How a model was loaded.
+
+    Attributes:
+        name: What `read_program` takes.
+        source: The file that it was read from, if there is one.
+        transforms: Passes that changed the graph.
+
+    """
+
+    name: str
+    source: Path | None
+    transforms: tuple[Pass, ...]
+
+    def changed(self, change: Change, bindings: Mapping[str, int]) -> Model | None:
+        """Load it with other transforms."""
+        transforms = change(self.transforms)
+        if not transforms:
+            return None
+        wanted = Dimensions(dims=bindings)
+        return prepare(read_program(self.name), wanted, self.source, transforms)
+
+
+def _remarked(program: Program) -> Program:
+    """Say so where the source of a model is a training step."""
+    steps = [r.ops for r in program.classes if r.ops and is_training_step(r.ops)]
+    if not steps:
+        return program
+    message = f"{program.name} is a training step, not an inference: it is analyzed "
+    message += (
+        "whole, with its optimizer"
+        if any(map(has_optimizer, steps))
+        else "without an optimizer, which it has not; add one with --mode training "
+        "--optimizer NAME"
+    )
+    note = Diagnostic(Level.NOTE, "training-step", message)
+    return attrs.evolve(program, diagnostics=(*program.diagnostics, note))
+
+
+def prepare(
+    program: Program,
+    wanted: Dimensions | None = None,
+    source: Path | None = None,
+    transforms: Sequence[Pass] = (),
+    instruments: Sequence[Instrument] = (),
+) -> Model:
+    """Run the front pipeline on what a frontend has read, and bind its symbols.
+
+    Args:
+        program: What the frontend made.
+        wanted: What the user says of its dimensions.
+        source: The file that it was read from, if there is one.
+        transforms: Passes that change the graph.
+        instruments: Observers of the passes.
+
+    Raises:
+        PerfcError: the model is at fault, or a symbol has no number.
+
+    """
+    wanted = wanted or Dimensions()
+    with paused_collector():
+        if not program.recorded:
+            raised = PassManager(FRONT_PIPELINE[:1], instruments).run(program)
+            program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
+        if _depends_on_numbers(program):
+            late = _Late(transforms, instruments)
+            bound = late.bind(program, wanted)
+            return attrs.evolve(bound, source=source, dtype=_computes_in(transforms))
+        analysis = _prepare(program, transforms, instruments)
+    program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
+    symbols = classify_program(program)
+    bound_program = bind_dimensions(program, wanted, symbols)
+    dtype = _computes_in(transforms)
+    return Model(
+        bound_program, analysis.annotations, program, symbols, source, dtype=dtype
+    )
+
+
+def _dtype_of(transforms: Sequence[Pass]) -> str:
+    """Return what transforms convert a model to, if they do."""
+    names = [p.dtype_name for p in transforms if isinstance(p, ConvertDtype)]
+    return names[-1] if names else ""
+
+
+def _computes_in(transforms: Sequence[Pass]) -> str:
+    """Return what transforms let a model compute in, if they do: FSDP's may as well."""
+    gathered = [p.param_dtype for p in transforms if isinstance(p, Fsdp)]
+    return _dtype_of(transforms) or "".join(gathered[-1:])
+
+
+def _depends_on_numbers(program: Program) -> bool:
+    """Whether symbols of the inputs may decide which ops run."""
+    return any(
+        rank.ops is not None
+        and has_control_flow(rank.ops)
+        and any(v.type is not None and v.type.symbols() for v in rank.ops.inputs)
+        for rank in program.classes
+    )
+
+
+@attrs.frozen(eq=False)
+class _Late:
+    """Binds a model whose ops depend on the numbers: on a copy, each time anew.
+
+    Attributes:
+        transforms: Passes that change the graph, run at last.
+        instruments: Observers of the passes.
+
+    """
+
+    transforms: Sequence[Pass]
+    instruments: Sequence[Instrument]
+
+    def bind(self, unbound: Program, wanted: Dimensions) -> Model:
+        """Bind the inputs' symbols, then those that depend on data."""
+        symbols = classify_program(unbound, inputs_only=True)
+        every = frozenset[str]().union(*(s.every for s in symbols if s is not None))
+        of_inputs = {n: d for n, d in wanted.dims.items() if n in every}
+        of_data = {n: d for n, d in wanted.dims.items() if n not in every}
+        first = attrs.evolve(wanted, dims=of_inputs)
+        bound = bind_dimensions(unbound, first, symbols)
+        copies = tuple(
+            rank
+            if rank.ops is None
+            else attrs.evolve(rank, ops=bound_copy(rank.ops, bound.bindings))
+            for rank in bound.classes
+        )
+        copied = attrs.evolve(bound, classes=copies)
+        analysis = _prepare(copied, self.transforms, self.instruments)
+        program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
+        program = bind_dimensions(program, Dimensions(dims=of_data))
+        return Model(program, analysis.annotations, unbound, symbols, late=self)
+
+
+def _prepare(
+    program: Program, transforms: Sequence[Pass], instruments: Sequence[Instrument]
+) -> Analysis:
+    """Run the rest of the front pipeline on op graphs, *transforms* last.
+
+    Types are inferred once more after a transform that does not preserve them.
+    """
+    if all(rank.ops is None for rank in program.classes):
+        return Analysis(program, Annotations(), None, program.diagnostics)
+    passes = [*(RECORDED_PIPELINE if program.recorded else FRONT_PIPELINE[1:])]
+    if any(isinstance(p, Training) for p in transforms):
+        passes = [_as_called(p) for p in passes]
+    for p in transforms:
+        passes.append(p)
+        if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
+            passes.append(ShapeInference())
+    return PassManager(passes, instruments).run(program)
+
+
+def _as_called(p: Pass) -> Pass:
+    """Let a pass leave alone what the source spells out call by call.
+
+    Its backward pass is that of the calls.
+    """
+    raises = (RaiseActivation, RaiseNorm, RaiseAttention, RaiseRotary)
+    return attrs.evolve(p, spelled_out=False) if isinstance(p, raises) else p

@@ -1,0 +1,171 @@
+"""What an iteration is: a forward pass, or a step of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from perfc.ir import UsageError
+from perfc.passes import (
+    CheckpointActivations,
+    Fsdp,
+    Pass,
+    ShardEmbeddings,
+    TensorParallel,
+)
+from perfc.passes.embeddings import BatchEmbeddings, PlaceEmbeddings, SetPopularity
+from perfc.passes.parallel import DataParallel, Regather, Straggler
+from perfc.passes.precision import ConvertDtype
+from perfc.passes.training import Training
+from perfc.tools.models.rank_options import check_shared
+
+INFERENCE, TRAINING = "inference", "training"
+MODES = (INFERENCE, TRAINING)
+"""What an iteration is: a forward pass, or a step of training."""
+
+
+_EARLY = (
+    *(BatchEmbeddings, ConvertDtype, Fsdp, PlaceEmbeddings, SetPopularity),
+    *(ShardEmbeddings, TensorParallel),
+)
+"""What changes forward, of which backward is derived: what autocast casts is what
+backward reads."""
+
+_SHARING = (Fsdp, ShardEmbeddings, TensorParallel)
+"""What shares a model out among ranks, in forward."""
+
+
+def check_mode(mode: str, optimizer: str | None) -> None:
+    """Refuse a mode that is none, and an optimizer of nothing.
+
+    Raises:
+        UsageError: the mode is unknown, or there is an optimizer without training.
+
+    """
+    if mode not in MODES:
+        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
+        raise UsageError(msg)
+    if mode == INFERENCE and optimizer is not None:
+        msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
+        raise UsageError(msg)
+
+
+def training_passes(
+    mode: str, optimizer: str | None, transforms: Sequence[Pass]
+) -> Sequence[Pass]:
+    """Return *transforms* with the pass that *mode* asks for, set to *optimizer*.
+
+    Raises:
+        UsageError: the mode is unknown, or there is an optimizer without training.
+
+    """
+    check_mode(mode, optimizer)
+    transforms = _cast_late(transforms)
+    if mode == INFERENCE:
+        return transforms
+    if not any(isinstance(p, Training) for p in transforms):
+        early = [p for p in transforms if isinstance(p, _EARLY)]
+        late = [p for p in transforms if not isinstance(p, _EARLY)]
+        transforms = [*early, Training(), *late]
+    transforms = _regathered(transforms)
+    if optimizer is None:
+        return transforms
+    return [
+        attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
+        for p in transforms
+    ]
+
+
+def _regathered(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Let what `fsdp` gathers be forgotten: behind what computes anything again."""
+    if any(isinstance(p, Regather) for p in transforms):
+        return transforms
+    again = [
+        Regather(p.prefetch) for p in transforms if isinstance(p, Fsdp) and p.regathers
+    ]
+    last = max(
+        place
+        for place, p in enumerate(transforms)
+        if isinstance(p, Training | CheckpointActivations)
+    )
+    return [*transforms[: last + 1], *again, *transforms[last + 1 :]]
+
+
+def _cast_late(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Put autocast behind `fsdp` with types of its own: it meets what FSDP gathers."""
+    places = [
+        place
+        for place, p in enumerate(transforms)
+        if isinstance(p, Fsdp) and p.param_dtype
+    ]
+    if not places:
+        return transforms
+    first, last = transforms[: places[-1] + 1], transforms[places[-1] + 1 :]
+    casts = [p for p in first if isinstance(p, ConvertDtype) and p.autocast]
+    return [*(p for p in first if p not in casts), *casts, *last]
+
+
+def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Return *transforms* with the one that fills *ranks* ranks with replicas.
+
+    A `data-parallel` that says nothing of ranks is told how many there are. Stragglers
+    come last: they are among the ranks that all others make.
+
+    Raises:
+        UsageError: there are fewer than one.
+
+    """
+    late = [p for p in transforms if isinstance(p, Straggler)]
+    transforms = [p for p in transforms if not isinstance(p, Straggler)]
+    return [*_replicated(ranks, transforms), *late]
+
+
+def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
+    if ranks is None:
+        return transforms
+    if ranks < 1:
+        msg = f"ranks={ranks}: expected at least 1"
+        raise UsageError(msg)
+    check_shared(ranks, transforms)
+    told = [
+        attrs.evolve(p, world=ranks)
+        if isinstance(p, DataParallel) and not (p.ranks or p.world)
+        else p
+        for p in transforms
+    ]
+    last = DataParallel(world=ranks)
+    return told if any(isinstance(p, DataParallel) for p in told) else [*told, last]
+
+
+def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
+    """Refuse passes that change forward where PyTorch recorded backward with it.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    sharing = [p for p in transforms if isinstance(p, _SHARING)]
+    if mode == TRAINING and sharing:
+        msg = (
+            f"{name} is recorded with PyTorch's own backward pass, and "
+            f"{sharing[0].name} changes forward: let perfc derive backward (--pass "
+            "training behind it, without --mode training), or save torch.export.export("
+            "module, arguments) as a .pt2 file and give that"
+        )
+        raise UsageError(msg)
+
+
+def check_ranks(wanted: int | None, found: int) -> None:
+    """Refuse passes that run a model on another number of ranks than was asked for.
+
+    Raises:
+        UsageError: they do.
+
+    """
+    if wanted not in (None, found):
+        msg = (
+            f"{wanted} ranks are asked for (--ranks), but the passes run the model on "
+            f"{found}; leave one of the two out"
+        )
+        raise UsageError(msg)

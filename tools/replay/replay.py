@@ -1,0 +1,337 @@
+"""Run a trace again: its launch graph, with host times of one's own choice."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from perfc.costmodels import Device, HostProfile
+from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
+from perfc.ir import PerfcError, TaskKind
+from perfc.ir.launch import BUSY_KINDS
+from perfc.passes import Timeline
+from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
+from perfc.tools.replay.step_times import StepTimes, relative_error, step_times
+from perfc.tools.replay.stream_room import full_shares, urgent_kernels
+from perfc.traces import Gap, Recorded, align_collectives, covered
+
+
+class Idle(enum.Enum):
+    """Why a device does nothing; the value is the key of a report."""
+
+    HOST = "host"
+    LATENCY = "launch_latency"
+    OTHER_STREAM = "other_stream"
+    OTHER_RANK = "other_rank"
+    GAP = "gap"
+
+
+@attrs.frozen(eq=False)
+class Replayed:
+    """A trace, run again.
+
+    Attributes:
+        recorded: The trace.
+        start_us: When each task began, as simulated.
+        end_us: When each ended, as simulated.
+        steps: The iterations chosen.
+        measured_us: All of them, or the whole trace if none is marked.
+        simulated_us: The same, simulated.
+        gpu_active_us: How long the device worked, as simulated.
+        exposed_comm_us: How long collectives ran and nothing else did.
+        idle_us: How long the device did nothing, by reason.
+        window_us: From when to when, as simulated, all that is.
+
+    """
+
+    recorded: Recorded
+    start_us: Sequence[float]
+    end_us: Sequence[float]
+    steps: tuple[StepTimes, ...]
+    measured_us: float
+    simulated_us: float
+    gpu_active_us: float
+    exposed_comm_us: float
+    idle_us: dict[Idle, float]
+    window_us: tuple[float, float]
+
+    @property
+    def error(self) -> float:
+        """Simulated / measured - 1."""
+        return relative_error(self.measured_us, self.simulated_us)
+
+
+KernelSeconds: TypeAlias = Mapping[int, float]
+"""What device tasks of a trace take instead, by task."""
+
+_AS_MEASURED: KernelSeconds = {}
+
+
+def replay_alone(  # noqa: PLR0913 - one argument per choice
+    traces: Sequence[Recorded],
+    host: HostProfile | None = None,
+    steps: Collection[int] | None = None,
+    kernels: Sequence[KernelSeconds] | None = None,
+    *,
+    contention: bool = True,
+    device: Device | None = None,
+) -> list[Replayed]:
+    """Schedule each trace on its own: collectives take as long as they took.
+
+    Args:
+        traces: Traces, of one run or of several.
+        host: Host times to use; None for those of the traces.
+        steps: Numbers of the steps to report; None for all.
+        kernels: Durations to use instead of measured ones, one mapping a trace.
+        contention: Whether kernels wait for those of other streams that leave no room.
+        device: What the kernels run on, if not what they ran on; it says how many of
+            their blocks there is room for.
+
+    """
+    instead = kernels or [_AS_MEASURED] * len(traces)
+    return [
+        one
+        for trace, own in zip(traces, instead, strict=True)
+        for one in _run(
+            [trace], host, steps, [own], contention=contention, device=device
+        )
+    ]
+
+
+def replay_joint(
+    ranks: Sequence[Recorded],
+    host: HostProfile | None = None,
+    steps: Collection[int] | None = None,
+    kernels: Sequence[KernelSeconds] | None = None,
+    *,
+    contention: bool = True,
+) -> list[Replayed]:
+    """Schedule the ranks of one run together.
+
+    A collective starts when the last rank is there, and takes what it took on the one
+    that waited least.
+
+    Args:
+        ranks: The ranks' traces, by one clock (`read_ranks`).
+        host: Host times to use; None for those of the traces.
+        steps: Numbers of the steps to report; None for all.
+        kernels: Durations to use instead of measured ones, one mapping a rank.
+        contention: Whether kernels wait for those of other streams that leave no room.
+
+    Raises:
+        TraceError: the ranks do not run the same collectives.
+        ScheduleError: collectives wait for each other.
+
+    """
+    instead = kernels or [_AS_MEASURED] * len(ranks)
+    aligned = align_collectives(ranks).ranks
+    return _run(aligned, host, steps, instead, contention=contention)
+
+
+def _run(  # noqa: PLR0913 - one argument per choice
+    ranks: Sequence[Recorded],
+    host: HostProfile | None,
+    steps: Collection[int] | None,
+    kernels: Sequence[KernelSeconds],
+    *,
+    contention: bool,
+    device: Device | None = None,
+) -> list[Replayed]:
+    graphs = tuple(rank.graph for rank in ranks)
+    seconds = [
+        own.get(task, s)
+        for rank, own in zip(ranks, kernels, strict=True)
+        for task, s in enumerate(host_seconds(rank, host))
+    ]
+    constants = TimeConstants(
+        stream_gap_s=_mean(rank.stream_gap_us for rank in ranks) * 1e-6,
+        graph_gap_s=_mean(rank.graph_gap_us for rank in ranks) * 1e-6,
+        launch_latency_s=_mean(rank.launch_latency_us for rank in ranks) * 1e-6,
+    )
+    timeline = link_graphs(graphs, constants)
+    if contention:
+        start_s, end_s, cause = _contended(ranks, timeline, seconds, device)
+    else:
+        start_s, end_s, cause = solve(timeline, seconds)
+    found: list[Replayed] = []
+    for rank, first in zip(ranks, timeline.offsets, strict=True):
+        mine = slice(first, first + len(rank.graph))
+        starts = [s * 1e6 for s in start_s[mine]]
+        ends = [s * 1e6 for s in end_s[mine]]
+        causes = [_own(c, first, len(rank.graph)) for c in cause[mine]]
+        found.append(_replayed(rank, starts, ends, causes, steps))
+    return found
+
+
+def _contended(
+    ranks: Sequence[Recorded],
+    timeline: Timeline,
+    seconds: Sequence[float],
+    device: Device | None,
+) -> tuple[list[float], list[float], list[int]]:
+    """Schedule, with contention where any kernel leaves others no room."""
+    full_s: dict[int, float] = {}
+    urgent: set[int] = set()
+    for rank, first in zip(ranks, timeline.offsets, strict=True):
+        shares = full_shares(rank, device)
+        full_s |= {first + t: share * seconds[first + t] for t, share in shares.items()}
+        urgent |= {first + task for task in urgent_kernels(rank)} if shares else set()
+    if not full_s:
+        return solve(timeline, seconds)
+    return solve_contended(timeline, seconds, full_s, urgent)
+
+
+_ELSEWHERE = 1 << 60
+"""In place of a cause that is a task of another rank."""
+
+
+def _own(cause: int, first: int, count: int) -> int:
+    """Return a cause as a task of its own rank, -1 for none."""
+    if cause < 0:
+        return -1
+    return cause - first if first <= cause < first + count else _ELSEWHERE
+
+
+def _mean(values: Iterator[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found)
+
+
+def host_seconds(recorded: Recorded, host: HostProfile | None) -> list[float]:
+    """Return the seconds of every task, the host's own as a profile says.
+
+    Stalls, which a profile does not know, stay as measured, and so does how late a
+    thread began.
+    """
+    graph = recorded.graph
+    if host is None:
+        return graph.stated_s
+    seconds = [*graph.stated_s]
+    for time in host_times(recorded):
+        if time.stall is None:
+            seconds[time.task] = profile_seconds(time, host)
+    return seconds
+
+
+def profile_seconds(time: HostTime, host: HostProfile) -> float:
+    """Return what a profile says that a stretch of the host's time takes."""
+    if time.kind in ("T4", "sync"):
+        return host.calls_s.of(time.name)
+    gap = Gap(time.kind)
+    if gap in BETWEEN_GAPS:
+        return host.between_s.get(BETWEEN_GAPS[gap], host.t1_s)
+    tables = {
+        Gap.T2: host.t2_s,
+        Gap.T3: host.t3_s,
+        Gap.T5: host.t5_s,
+        Gap.T0: host.t0_s,
+    }
+    return host.t1_s if gap is Gap.T1 else tables[gap].of(time.name)
+
+
+def _replayed(
+    recorded: Recorded,
+    start_us: Sequence[float],
+    end_us: Sequence[float],
+    cause: Sequence[int],
+    steps: Collection[int] | None,
+) -> Replayed:
+    times = step_times(recorded, start_us, end_us, steps)
+    if steps is None:
+        begin_us = recorded.begin_us
+        end = max(end_us, default=begin_us)
+        measured_us, simulated_us = recorded.measured_us, end - begin_us
+        window = (begin_us, end)
+    elif not times:
+        message = (
+            f"{recorded.trace.file}: nothing was launched in the steps that are asked "
+            "for, on the thread that runs the model"
+        )
+        raise PerfcError(message)
+    else:
+        measured_us = math.fsum(step.measured_us for step in times)
+        simulated_us = math.fsum(step.simulated_us for step in times)
+        window = (times[0].began_us, times[0].began_us + simulated_us)
+    busy = _spans(recorded, start_us, end_us, BUSY_KINDS, window)
+    work = _spans(
+        recorded, start_us, end_us, BUSY_KINDS - {TaskKind.COLLECTIVE}, window
+    )
+    active_us = covered(busy)
+    return Replayed(
+        recorded,
+        start_us,
+        end_us,
+        times,
+        measured_us,
+        simulated_us,
+        active_us,
+        active_us - covered(work),
+        _idle(recorded, start_us, end_us, cause, window),
+        window,
+    )
+
+
+_Span = tuple[float, float]
+
+
+def _spans(
+    recorded: Recorded,
+    start_us: Sequence[float],
+    end_us: Sequence[float],
+    kinds: Collection[TaskKind],
+    window: _Span,
+) -> list[_Span]:
+    low, high = window
+    spans = (
+        (max(start_us[task], low), min(end_us[task], high))
+        for task, kind in enumerate(recorded.graph.kind)
+        if kind in kinds
+    )
+    return [span for span in spans if span[1] > span[0]]
+
+
+def _waited_for(recorded: Recorded, cause: Sequence[int], task: int) -> int:
+    """Return what decided when *task* began, looking through a stream's waits."""
+    before = cause[task]
+    while 0 <= before < len(cause) and recorded.graph.kind[before] is TaskKind.WAIT:
+        before = cause[before]
+    return before
+
+
+def _idle(
+    recorded: Recorded,
+    start_us: Sequence[float],
+    end_us: Sequence[float],
+    cause: Sequence[int],
+    window: _Span,
+) -> dict[Idle, float]:
+    """Return why the device did nothing: what the work behind each hole waited for."""
+    found = dict.fromkeys(Idle, 0.0)
+    graph = recorded.graph
+    low, high = window
+    reached = low
+    order = sorted(
+        (t for t, kind in enumerate(graph.kind) if kind in BUSY_KINDS),
+        key=start_us.__getitem__,
+    )
+    for task in order:
+        start = min(start_us[task], high)
+        if start > reached:
+            before = _waited_for(recorded, cause, task)
+            if not 0 <= before < len(graph):  # a collective: another rank came last
+                found[Idle.OTHER_RANK if before >= 0 else Idle.GAP] += start - reached
+            elif graph.resource[before] == graph.resource[task]:
+                found[Idle.GAP] += start - reached
+            elif before == graph.issue[task]:
+                waited = min(max(end_us[before] - reached, 0.0), start - reached)
+                found[Idle.HOST] += waited
+                found[Idle.LATENCY] += start - reached - waited
+            else:
+                found[Idle.OTHER_STREAM] += start - reached
+        reached = max(reached, min(end_us[task], high))
+    found[Idle.HOST] += max(0.0, high - reached)
+    return found

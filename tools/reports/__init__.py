@@ -1,0 +1,72 @@
+"""What an analysis says, as data and as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.tools.reports.exporter import Exporter, find_exporter
+    from perfc.tools.reports.memory import memory_timeline
+    from perfc.tools.reports.nodes import NODE_KEYS
+    from perfc.tools.reports.numbers import (
+        format_bytes,
+        format_percent,
+        format_quantity,
+        format_share,
+        format_us,
+    )
+    from perfc.tools.reports.print_facts import print_analysis
+    from perfc.tools.reports.ranks import bubble_s
+    from perfc.tools.reports.report import OUT_OF_MEMORY, Report, format_json
+    from perfc.tools.reports.results import Results
+    from perfc.tools.reports.summary import kernel_limit
+    from perfc.tools.reports.texts import columns_text
+    from perfc.tools.reports.variants import Variant, graph_variant, launch_variants
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "exporter": ("Exporter", "find_exporter"),
+            "memory": ("memory_timeline",),
+            "nodes": ("NODE_KEYS",),
+            "numbers": (
+                "format_bytes",
+                "format_percent",
+                "format_quantity",
+                "format_share",
+                "format_us",
+            ),
+            "print_facts": ("print_analysis",),
+            "ranks": ("bubble_s",),
+            "report": ("OUT_OF_MEMORY", "Report", "format_json"),
+            "results": ("Results",),
+            "summary": ("kernel_limit",),
+            "texts": ("columns_text",),
+            "variants": ("Variant", "graph_variant", "launch_variants"),
+        },
+    )
+
+__all__ = [
+    "NODE_KEYS",
+    "OUT_OF_MEMORY",
+    "Exporter",
+    "Report",
+    "Results",
+    "Variant",
+    "bubble_s",
+    "columns_text",
+    "find_exporter",
+    "format_bytes",
+    "format_json",
+    "format_percent",
+    "format_quantity",
+    "format_share",
+    "format_us",
+    "graph_variant",
+    "kernel_limit",
+    "launch_variants",
+    "memory_timeline",
+    "print_analysis",
+]

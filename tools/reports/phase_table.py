@@ -1,0 +1,73 @@
+"""Tables of a training step for people: its phases, and its memory at the peak."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from perfc.tools.reports.numbers import format_bytes, format_share, format_us
+
+Json: TypeAlias = dict[str, Any]
+
+_SEVERAL = 2
+_NO_PHASE = "none of these"
+_KINDS = {
+    "parameters": "parameters",
+    "optimizer_state": "state of the optimizer",
+    "gradients": "gradients of parameters",
+    "saved_for_backward": "activations saved for backward",
+    "inputs": "inputs",
+    "other_results": "intermediate results",
+    "workspaces": "workspaces",
+}
+"""What people call the kinds of a report's `memory.by_kind`."""
+
+
+def _is_step(report: Json) -> bool:
+    named = [entry for entry in report["phases"] if entry["phase"]]
+    return len(named) >= _SEVERAL
+
+
+def phase_rows(report: Json, device: str) -> list[tuple[str, ...]]:
+    """Return a heading, and a row per phase; nothing, if there is only one."""
+    if not _is_step(report):
+        return []
+    time_us = report["summary"]["time_us"]
+    rows: list[tuple[str, ...]] = [
+        (
+            *("phase", "time", "share", f"{device} busy"),
+            *("host busy", "launches", "memory"),
+        )
+    ]
+    for entry in report["phases"]:
+        peak = entry["peak_memory_bytes"]
+        rows.append(
+            (
+                entry["phase"] or _NO_PHASE,
+                format_us(entry["time_us"]),
+                format_share(entry["time_us"], time_us),
+                format_us(entry["device_us"]),
+                format_us(entry["host_us"]),
+                f"{entry['launches']:,}",
+                format_bytes(peak) if peak else "",
+            )
+        )
+    return rows
+
+
+def memory_rows(report: Json) -> list[tuple[str, int, str]]:
+    """Return kind, bytes and share of what the peak is made of, largest first."""
+    if not _is_step(report):
+        return []
+    memory = report["memory"]
+    sizes = sorted(memory["by_kind"].items(), key=lambda item: -item[1])
+    return [
+        (_KINDS[kind], nbytes, format_share(nbytes, memory["peak_bytes"]))
+        for kind, nbytes in sizes
+        if nbytes
+    ]
+
+
+def memory_place(report: Json) -> str:
+    """Return the phase and the node of the peak."""
+    memory = report["memory"]
+    return ", ".join(filter(None, (memory["at_phase"], memory["at_node"])))

@@ -1,0 +1,388 @@
+"""The result of an analysis, as perfc's users see it (`perfc.report/1`)."""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from perfc.costmodels import Device, Target
+from perfc.ir import Diagnostic, PerfcError
+from perfc.ir.support import Level, paused_collector, printable, write_file
+from perfc.passes import MemoryUse
+from perfc.passes.manager import Analysis, find_fact
+from perfc.passes.memory import MEMORY, Memory
+from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
+from perfc.tools.models import Model
+from perfc.tools.reports import memory as report_memory
+from perfc.tools.reports import nodes as report_nodes
+from perfc.tools.reports import phases as report_phases
+from perfc.tools.reports import ranks as report_ranks
+from perfc.tools.reports import summary as report_summary
+from perfc.tools.reports import table as report_table
+from perfc.tools.reports import what_if as report_what_if
+from perfc.tools.reports.exporter import find_exporter
+from perfc.tools.reports.nodes import NODE_KEYS
+from perfc.tools.reports.results import Results
+from perfc.tools.reports.variants import Variant
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
+    from pandas import DataFrame
+
+Json: TypeAlias = Any
+OUT_OF_MEMORY = "out-of-memory"
+US = 1e6
+"""Microseconds in a second: reports are in microseconds, perfc in seconds."""
+
+
+@attrs.frozen(eq=False)
+class Report:
+    """What perfc says of one model on one target.
+
+    Times are in microseconds. Everything beyond the time itself is computed
+    when it is asked for.
+
+    Attributes:
+        model: The model.
+        target: The target.
+        runtime: `eager`, `cudagraph` or `compiled`.
+        asked: What the model was converted to, as `--dtype` says it; empty for what
+            its source says.
+        profile: Name of the host profile.
+        analysis: The facts it is made from.
+        variants: What could be changed, and analyzed again.
+        inputs_from: Where inputs are when the iteration starts, as `--inputs` says it.
+
+    """
+
+    model: Model
+    target: Target
+    runtime: str
+    asked: str
+    profile: str
+    analysis: Analysis
+    variants: Sequence[Variant] = attrs.field(default=(), repr=False)
+    inputs_from: str = ""
+
+    @functools.cached_property
+    def results(self) -> Results:
+        """The facts, typed."""
+        return Results.of(self.analysis)
+
+    @functools.cached_property
+    def dtype(self) -> str:
+        """What the model computes in, as `--dtype` says it."""
+        if self.asked not in {"", "tf32"}:
+            return self.asked
+        own = report_summary.computed_in(self.results)
+        return self.asked if self.asked and own == "fp32" else own
+
+    @property
+    def time_us(self) -> float:
+        """Predicted time of one iteration."""
+        return self.results.path.time_s * US
+
+    @property
+    def interval_us(self) -> tuple[float, float]:
+        """5th and 95th percentile of the time."""
+        interval = self.results.interval
+        return interval.low_s * US, interval.high_s * US
+
+    @functools.cached_property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What there is to say about the model and the analysis."""
+        remarks = self.analysis.diagnostics
+        needed = self.memory_use.peak_bytes
+        usable = self.target.device.memory.usable_bytes
+        if needed <= usable:
+            return remarks
+        message = (
+            f"{self._largest} needs {needed / 2**30:.1f} GiB, {self.target.name} has "
+            f"{usable / 2**30:.1f} GiB; the time is what it would take if it fitted"
+        )
+        name = self.target.name
+        return (*remarks, Diagnostic(Level.WARNING, OUT_OF_MEMORY, message, name))
+
+    @functools.cached_property
+    def breakdown(self) -> list[Json]:
+        """Where the time goes along the critical path; sums to `time_us`."""
+        return report_summary.breakdown(self.results)
+
+    @functools.cached_property
+    def critical_path(self) -> list[Json]:
+        """The chain of segments that makes the time."""
+        return report_summary.critical_path(self.results)
+
+    @functools.cached_property
+    def nodes(self) -> list[Json]:
+        """One entry per op: when, how long, on what stream, priced by whom."""
+        return report_nodes.node_entries(self.results)
+
+    @functools.cached_property
+    def phases(self) -> list[Json]:
+        """What forward, loss, backward and optimizer take: time, work and memory."""
+        return report_phases.phase_entries(
+            self.results, self.memory_use, self._node_phases
+        )
+
+    @functools.cached_property
+    def _node_phases(self) -> dict[str, str]:
+        return report_phases.node_phases(self.results)
+
+    @functools.cached_property
+    def memory(self) -> Json:
+        """Device memory: its peak, where that is, and what is live there."""
+        return report_memory.memory_report(self.memory_use, self._node_phases)
+
+    @functools.cached_property
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
+        """Device memory of each rank class."""
+        return find_fact(self.analysis, MEMORY, Memory(), self.target)
+
+    @property
+    def memory_use(self) -> MemoryUse:
+        """Device memory of the rank class that needs most."""
+        return max(self.memory_uses, key=lambda use: use.peak_bytes)
+
+    @property
+    def _largest(self) -> str:
+        """Who needs most memory, in words."""
+        if self.model.ranks == 1:
+            return "the model"
+        number = self.memory_uses.index(self.memory_use)
+        first, *others = self.analysis.program.classes[number].ranks
+        return f"rank {first}" + (f", as {len(others)} others do," if others else "")
+
+    @functools.cached_property
+    def ranks(self) -> list[Json]:
+        """One entry per class of identical ranks: what it does and waits for."""
+        return report_ranks.rank_entries(self.results, self.memory_uses)
+
+    @functools.cached_property
+    def savings(self) -> Savings:
+        """What would save how much time, in seconds."""
+        return find_fact(self.analysis, WHAT_IF, WhatIf(), self.target)
+
+    @functools.cached_property
+    def what_if(self) -> Json:
+        """What to fix next, and what each node, the host and other changes save."""
+        return report_what_if.what_if_report(
+            self.results, self.savings, self._changes, self.to_fix
+        )
+
+    @functools.cached_property
+    def to_fix(self) -> list[Json]:
+        """What to fix next, best first."""
+        return report_what_if.ranked(self.results, self.savings, self._changes)
+
+    @functools.cached_property
+    def _changes(self) -> list[Json]:
+        """What each change that applies saves, or why it cannot be made."""
+        found = [v for v in self.variants if v.applies(self.results, self.phases)]
+        return [
+            {"pass": v.name, "what": v.what, "where": v.where, "reason": v.reason, **s}
+            for v, s in zip(found, map(self._saved, found), strict=True)
+            if s
+        ]
+
+    def _saved(self, variant: Variant) -> Json:
+        try:
+            time_us = variant.time_us()
+        except PerfcError as error:
+            return {"refused": str(error)}
+        return {} if time_us is None else {"saved_us": self.time_us - time_us}
+
+    @functools.cached_property
+    def coverage(self) -> Json:
+        """How much of the model is modelled, and by what kind of number."""
+        return report_summary.coverage(self.results)
+
+    @functools.cached_property
+    def summary(self) -> Json:
+        """The iteration in a few numbers."""
+        low_us, high_us = self.interval_us
+        return {
+            "time_us": self.time_us,
+            "time_us_p05": low_us,
+            "time_us_p95": high_us,
+            **report_summary.totals(self.results),
+            "peak_memory_bytes": self.memory_use.peak_bytes,
+            "bound": max(self.bound_shares, key=self.bound_shares.__getitem__),
+        }
+
+    @functools.cached_property
+    def bound_shares(self) -> dict[str, float]:
+        """Share of the critical path of `host`, `compute`, `memory`, `network`."""
+        return report_summary.bound_shares(self.results, self.target)
+
+    @property
+    def inputs(self) -> Json:
+        """Types of the model's inputs by name, dimensions bound."""
+        ops = self.analysis.program.classes[0].ops
+        bindings = self.analysis.program.bindings
+        return {
+            value.name: str(value.type.bind(bindings))
+            for value in (ops.inputs if ops is not None else ())
+            if value.type is not None
+        }
+
+    @property
+    def header(self) -> Json:
+        """What was asked, and the answer in a few numbers."""
+        return {
+            "tool": {"name": "perfc", "version": _version()},
+            "model": {
+                "name": self.model.name,
+                "sha256": self.analysis.program.sha256,
+                "mode": self.model.mode,
+                "batch": self.model.batch,
+                "replicas": self.model.program.replicas,
+                "dtype": self.dtype,
+                "inputs": self.inputs,
+                "inputs_from": self.inputs_from,
+            },
+            "target": {
+                "name": self.target.name,
+                "spec_sha256": self.target.spec_sha256,
+                "profile": self.profile,
+                "calibration": self.target.profile or None,
+            },
+            "runtime": self.runtime,
+            "summary": self.summary,
+        }
+
+    def to_dict(self) -> Json:
+        """Return the report as `perfc.report/1`."""
+        sections = self._sections()
+        return {
+            **sections,
+            "critical_path": self.critical_path,
+            "what_if": self.what_if,
+        }
+
+    def _sections(self) -> Json:
+        """Return what tables are made of: nothing is as long as the critical path."""
+        return {
+            "schema": "perfc.report/1",
+            **self.header,
+            "ranks": self.ranks,
+            "breakdown": self.breakdown,
+            "nodes": self.nodes,
+            "memory": self.memory,
+            "phases": self.phases,
+            "coverage": self.coverage,
+            "diagnostics": [
+                {
+                    "level": d.level.value,
+                    "code": d.code,
+                    "message": d.message,
+                    "where": d.where,
+                }
+                for d in self.diagnostics
+            ],
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the report as JSON text, and write it to *path* if given.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        text = format_json(self.to_dict())
+        if path is not None:
+            write_file(Path(path), text)
+        return text
+
+    def to_trace(self, path: str | Path | None = None) -> str:
+        """Return the schedule as Kineto trace JSON, and write it to *path* if given.
+
+        A *path* that ends in `.gz` is compressed. Perfetto, chrome://tracing and
+        HolisticTraceAnalysis open it.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        return str(self.export("trace", path))
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as a page of its own, and write it to *path* if given.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        return str(self.export("html", path))
+
+    @paused_collector()
+    def export(self, format: str, path: str | Path | None = None) -> str | bytes:
+        """Return the report in any format of `--format`, written to *path* if given.
+
+        Raises:
+            UsageError: no exporter has this name, or it needs a file.
+            PerfcError: it cannot be exported, or the file cannot be written.
+
+        """
+        file = None if path is None else Path(path)
+        alone: list[Any] = [self]  # pyright knows this module by two names
+        document = find_exporter(format, path=file).export(alone, file)
+        if isinstance(document, str):
+            document = printable(document)
+        if file is not None:
+            write_file(file, document)
+        return document
+
+    def to_pandas(self) -> DataFrame:
+        """Return `nodes` as a data frame, one row per op and one column per key.
+
+        Raises:
+            PerfcError: pandas is not installed.
+
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError:
+            msg = "to_pandas needs pandas: pip install 'perfc[pandas]'"
+            raise PerfcError(msg) from None
+        return pd.DataFrame(self.nodes, columns=list(NODE_KEYS))
+
+    def to_networkx(self) -> DiGraph[int]:
+        """Return the scheduled tasks as a graph; `task_graph` says what is in it."""
+        from perfc.tools.reports.task_graph import task_graph  # noqa: PLC0415 - networkx is slow
+
+        return task_graph(self.results)
+
+    @property
+    def tables(self) -> report_table.Tables:
+        """What the report says to people, before it is laid out."""
+        return report_table.report_tables(*self._told)
+
+    def __str__(self) -> str:
+        return printable(report_table.format_report(*self._told))
+
+    @property
+    def _told(self) -> tuple[Json, Device, float]:
+        report = {**self._sections(), "what_if": {"ranked": self.to_fix}}
+        return report, self.target.device, max(self.bound_shares.values())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+@functools.cache
+def _version() -> str:
+    import perfc  # noqa: PLC0415 - the facade, only for its version
+
+    return perfc.__version__
+
+
+def format_json(value: Json) -> str:
+    """Write JSON the way reports are: keys sorted, indented, final newline."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"

@@ -1,0 +1,180 @@
+"""The numbers of a report that describe the iteration as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.costmodels import Target
+from perfc.ir import Kernel, LaunchGraph, TaskKind
+from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
+from perfc.passes import task_mask
+from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
+from perfc.passes.timing import kernel_numbers
+from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
+from perfc.tools.reports.results import Results
+
+Json: TypeAlias = dict[str, Any]
+US = 1e6
+_LIMITS = ("host", "compute", "memory", "network")
+_HOST = _LIMITS.index("host")
+_FLOATS = ("fp", "bf", "nvfp")
+_ON_DEVICE = frozenset({SegmentKind.KERNEL, SegmentKind.COPY, SegmentKind.IDLE})
+
+
+def totals(results: Results) -> Json:
+    """Times in microseconds, flops, bytes and launches of the critical rank class."""
+    number = results.critical
+    graph = results.hosted[number].graph
+    active_s = busy_s(results, number, BUSY_KINDS)
+    counted = [(kernel.work, count) for kernel, count in _launched(graph)]
+    return {
+        "gpu_active_us": active_s * US,
+        "gpu_idle_us": max(0.0, results.path.time_s - active_s) * US,
+        "host_us": _host_s(results, number) * US,
+        "comm_us": comm_s(results, number) * US,
+        "exposed_comm_us": exposed_s(results, number) * US,
+        "flops": sum(work.flops * count for work, count in counted),
+        "bytes": sum(work.bytes * count for work, count in counted),
+        "launches": int(np.count_nonzero(task_mask(graph, BUSY_KINDS))),
+    }
+
+
+def _host_s(results: Results, number: int) -> float:
+    """Return the seconds that the host of a rank class works."""
+    shown = task_mask(results.hosted[number].graph, HOST_KINDS - {TaskKind.SYNC})
+    own_s = results.class_tasks(results.schedule.durations_s, number)
+    return math.fsum(own_s[shown].tolist())
+
+
+def computed_in(results: Results) -> str:
+    """Return the float type that most arithmetic is done in, else most bytes are of."""
+    done: dict[str, tuple[float, float]] = {}
+    for kernel, count in _launched(results.hosted[results.critical].graph):
+        if kernel.dtype.startswith(_FLOATS):
+            flops, moved = done.get(kernel.dtype, (0.0, 0.0))
+            flops, moved = (
+                flops + count * kernel.work.flops,
+                moved + count * kernel.work.bytes,
+            )
+            done[kernel.dtype] = (flops, moved)
+    return max(done, key=done.__getitem__, default="fp32")
+
+
+def _launched(graph: LaunchGraph) -> Iterator[tuple[Kernel, int]]:
+    """Yield each signature, and how often it is launched."""
+    numbers = kernel_numbers(graph)
+    launched: NDArray[np.int64] = numbers[numbers >= 0]
+    counts: list[int] = np.bincount(launched, minlength=len(graph.kernels)).tolist()
+    yield from zip(graph.kernels, counts, strict=True)
+
+
+def breakdown(results: Results) -> list[Json]:
+    """Return where the time goes along the critical path, largest first."""
+    sums_s: dict[tuple[str, str], float] = defaultdict(float)
+    kinds, tasks, _, durations_s = results.path.segment_table
+    columns = (kinds.tolist(), tasks.tolist(), durations_s.tolist())
+    names = [kind.value for kind in SegmentKind]
+    for kind, task, duration_s in zip(*columns, strict=True):
+        sums_s[names[kind], results.detail(task)] += duration_s
+    rows = sorted(sums_s.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        {"kind": kind, "detail": detail, "time_us": seconds * US}
+        for (kind, detail), seconds in rows
+    ]
+
+
+def critical_path(results: Results) -> list[Json]:
+    """Return the segments of the critical path, in order of time."""
+    return [
+        {
+            "kind": segment.kind.value,
+            "detail": results.detail(segment.task),
+            "rank": results.program.classes[results.place(segment.task)[0]].ranks[0],
+            "node": results.node_of(segment.task),
+            "start_us": segment.start_s * US,
+            "duration_us": segment.duration_s * US,
+        }
+        for segment in results.path.segments
+    ]
+
+
+def bound_shares(results: Results, target: Target) -> dict[str, float]:
+    """Return the share of the critical path of each thing that can limit it.
+
+    A kernel counts as `compute` where its flops take longer than its bytes, both
+    at the peaks, else as `memory`, as does a copy; a gap counts as what waits for
+    it, and a task that only states its time as `compute`. The host's own time and
+    the launch latency are `host`.
+    """
+    kind, task, _, duration_s = results.path.segment_table
+    on_device = np.isin(kind, [SEGMENT_KINDS.index(k) for k in _ON_DEVICE])
+    network = kind == SEGMENT_KINDS.index(SegmentKind.COMM)
+    limit = np.where(on_device, _device_limits(results, target)[task], _HOST)
+    limit = np.where(network, _LIMITS.index("network"), limit)
+    shares = np.bincount(
+        limit, duration_s / results.path.time_s, minlength=len(_LIMITS)
+    )
+    return dict(zip(_LIMITS, shares.tolist(), strict=True))
+
+
+def _device_limits(results: Results, target: Target) -> NDArray[np.int64]:
+    """Return what limits each task, if it runs on the device, by its number."""
+    limits: list[NDArray[np.int64]] = []
+    for hosted in results.hosted:
+        kernels = hosted.graph.kernels
+        # The last one, which -1 finds, is for a task that only states its time.
+        names = [*(kernel_limit(kernel, target) for kernel in kernels), "compute"]
+        numbers = np.array([_LIMITS.index(name) for name in names])
+        limits.append(numbers[kernel_numbers(hosted.graph)])
+    return np.concatenate(limits)
+
+
+def kernel_limit(kernel: Kernel, target: Target) -> str:
+    """Return `compute` where the flops take longer than the bytes, else `memory`.
+
+    A collective, which computes in no mode of the device's, is limited by the network.
+    """
+    if not kernel.math:
+        return "network"
+    compute_s = kernel.work.flops / target.peak(kernel.math)
+    memory_s = kernel.work.bytes / target.device.memory.bytes_per_s
+    return "compute" if compute_s > memory_s else "memory"
+
+
+def coverage(results: Results) -> Json:
+    """Return how much is modelled, and by what kind of number.
+
+    Flops, bytes and microseconds are summed over kernels and copies, as often as
+    they are launched.
+    """
+    unknown: Counter[str] = Counter()
+    flops: defaultdict[str, int] = defaultdict(int)
+    moved: defaultdict[str, int] = defaultdict(int)
+    time_us: defaultdict[str, float] = defaultdict(float)
+    for rank, hosted in enumerate(results.hosted):
+        graph, offset = hosted.graph, results.schedule.offsets[rank]
+        for task, kind in enumerate(graph.kind):
+            if kind not in BUSY_KINDS:
+                continue
+            provenance = results.price(rank, task).provenance.value
+            time_us[provenance] += results.schedule.duration_s[offset + task] * US
+            if graph.kernel[task] < 0:
+                continue
+            kernel = graph.kernels[graph.kernel[task]]
+            flops[provenance] += kernel.work.flops
+            moved[provenance] += kernel.work.bytes
+            if not kernel.known:
+                unknown[kernel.op] += 1
+    return {
+        "ops": sum(len(hosted.graph.ops) for hosted in results.hosted),
+        "unknown_ops": dict(unknown),
+        "flops_by_provenance": dict(flops),
+        "bytes_by_provenance": dict(moved),
+        "time_by_provenance": dict(time_us),
+    }

@@ -1,0 +1,150 @@
+"""Changes to an iteration that somebody could make; the report says what they gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from perfc.passes import Pass
+from perfc.passes.embeddings import BatchEmbeddings
+from perfc.passes.training import Training
+from perfc.passes.what_if import waits_for_inputs, waits_inside
+from perfc.tools.models import Model
+from perfc.tools.reports.results import Results
+
+CUDA_GRAPH = "capture-graph"
+
+LEAST_SHARE = 0.02
+"""An optimizer that takes less of the time is not worth analyzing another one."""
+
+Phases: TypeAlias = Sequence[Mapping[str, Any]]
+"""The `phases` of a report."""
+
+
+@attrs.frozen
+class Variant:
+    """A change.
+
+    Attributes:
+        name: The pass that makes it, as `--pass` takes it.
+        what: What a table calls it.
+        where: What it is made to.
+        reason: A sentence for people.
+        time_us: Analyzes the changed iteration; None if it comes to nothing.
+        applies: Whether what was found gives a reason for it.
+
+    """
+
+    name: str
+    what: str
+    where: str
+    reason: str
+    time_us: Callable[[], float | None] = attrs.field(repr=False)
+    applies: Callable[[Results, Phases], bool] = attrs.field(repr=False)
+
+
+TimeUs: TypeAlias = Callable[[Model, str], float]
+"""Analyzes a model with one more pass, by name; "" for no more."""
+
+
+def launch_variants(model: Model, time_us: TimeUs) -> list[Variant]:
+    """Return the changes to launches that were lowered here.
+
+    Args:
+        model: What is analyzed.
+        time_us: Analyzes it again.
+
+    """
+    return [
+        Variant(
+            "pin-copies",
+            "pinned inputs",
+            "copies to the device",
+            "the host waits for copies from pageable memory (--pass pin-copies)",
+            lambda: time_us(model, "pin-copies"),
+            lambda results, _: any(map(waits_for_inputs, results.graphs)),
+        ),
+        Variant(
+            "remove-syncs",
+            "no waits",
+            "whole iteration",
+            "the host waits for the device before the end (--pass remove-syncs)",
+            lambda: time_us(model, "remove-syncs"),
+            _waits,
+        ),
+        Variant(
+            "training{fused=true}",
+            "fused optimizer",
+            "optimizer",
+            "one kernel over all parameters (--pass 'training{fused=true}')",
+            lambda: _with_fused_optimizer(model, time_us),
+            _has_optimizer,
+        ),
+        Variant(
+            "batch-embeddings",
+            "batched tables",
+            "embedding bags",
+            "one lookup kernel for all tables (--pass batch-embeddings)",
+            lambda: _with_batched_tables(model, time_us),
+            _has_tables,
+        ),
+    ]
+
+
+def graph_variant(model: Model, time_us: TimeUs) -> Variant:
+    """Return the replay as a CUDA graph."""
+    return Variant(
+        CUDA_GRAPH,
+        "CUDA graph",
+        "whole iteration",
+        "one launch for all kernels, no host time between ops (--runtime cudagraph)",
+        lambda: time_us(model, CUDA_GRAPH),
+        _always,
+    )
+
+
+def _always(_results: Results, _phases: Phases) -> bool:
+    return True
+
+
+def _waits(results: Results, _: Phases) -> bool:
+    """Whether the host waits for anything but pageable inputs."""
+    return any(waits_inside(g) - waits_for_inputs(g) for g in results.graphs)
+
+
+def _has_optimizer(results: Results, phases: Phases) -> bool:
+    time_us = math.fsum(p["time_us"] for p in phases if p["phase"] == "optimizer")
+    return bool(time_us > LEAST_SHARE * results.path.time_s * 1e6)
+
+
+def _has_tables(results: Results, _: Phases) -> bool:
+    """Whether several ops look tables up; what that takes is mostly the host's."""
+    ops = [op.name for graph in results.graphs for op in graph.ops]
+    return ops.count("aten::embedding_bag") > 1
+
+
+def _with_batched_tables(model: Model, time_us: TimeUs) -> float | None:
+    """Tables that several ranks keep alike cannot be updated by their own backward."""
+    if model.ranks > 1:
+        return None
+    changed = model.changed(lambda transforms: (BatchEmbeddings(), *transforms))
+    return None if changed is None else time_us(changed, "")
+
+
+def _with_fused_optimizer(model: Model, time_us: TimeUs) -> float | None:
+    changed = model.changed(_fused)
+    return None if changed is None else time_us(changed, "")
+
+
+def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    """Fuse the optimizer of the step that is derived; nothing if none is."""
+    steps = [p for p in transforms if isinstance(p, Training) and not p.fused]
+    if not steps:
+        return ()
+    return [
+        attrs.evolve(p, fused=True, foreach=True) if p in steps else p
+        for p in transforms
+    ]

@@ -1,0 +1,252 @@
+"""Sharding plans as a table to read, and as `perfc.shard/1`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.passes import HBM
+from perfc.planning.plans import plan_text, ranking, size_text
+from perfc.tools.reports import columns_text, format_share, format_us
+from perfc.tools.sharding.search import RankedPlan, Sharding
+
+SCHEMA = "perfc.shard/1"
+US = 1e6
+_BAR = 32
+_LEAST_S = 1e-7
+"""Bars of less than this are not drawn full."""
+
+_RANKS = 32
+"""Ranks that are shown one by one; of more the busiest."""
+
+
+def shard_text(found: Sharding) -> str:
+    """Return the ranking, why the best is what it is, and the load of each rank."""
+    best = found.best
+    parts = [_title(found), columns_text(_ranking(found)), *_reasons(found)]
+    parts.append(f"Load of the ranks under {best.name}")
+    parts[-1] += "\n" + columns_text(_loads(best))
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(found: Sharding) -> str:
+    model = found.model
+    step = "training step" if model.mode == "training" else "inference"
+    size = sum(table.bytes for table in model.tables)
+    title = (
+        f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
+        f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
+        f"tables of {size_text(size)}"
+    )
+    room = f"Tables may take {size_text(float(found.room_bytes[0]))} of a rank"
+    if found.dense_bytes is not None:
+        whole = model.target.device.memory.usable_bytes
+        rest = size_text(found.dense_bytes)
+        room += f": {size_text(whole)} less {rest} for the rest of the step"
+    return f"{title}.\n{room}.{_host_room(found)}"
+
+
+def _host_room(found: Sharding) -> str:
+    """Say what host memory tables may take, if any may lie there."""
+    allowed = found.request.tiers.names != (HBM,)
+    if not allowed and not any(one.host_bytes.any() for one in found.plans):
+        return ""
+    room = float(found.room_bytes[1])
+    if room < np.inf:
+        return f"\nThey may take {size_text(room)} of host memory for each rank."
+    return (
+        "\nHost memory is not limited: no sheet says how much there is; "
+        "--host-memory SIZE does."
+    )
+
+
+def name_of(found: Sharding) -> str:
+    """Return what the model is called."""
+    return found.model.forward.name
+
+
+def _us(seconds: float) -> str:
+    return format_us(float(seconds) * US)
+
+
+def _range(seconds: NDArray[np.float64]) -> str:
+    """Return `1 us to 2 us`, or one number where both ends print alike."""
+    least, most = _us(seconds.min()), _us(seconds.max())
+    return least if least == most else f"{least} to {most}"
+
+
+def _ranking(found: Sharding) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each plan."""
+    rows: list[tuple[str, ...]] = [
+        ("plan", "step", "", "samples/s", "last rank", "decides", "fullest", "tables")
+    ]
+    best_s = found.best.step_s
+    samples = found.model.samples * found.model.world.ranks
+    for one in found.plans:
+        more = one.step_s / best_s - 1
+        fullest = size_text(float(one.device_bytes.max()))
+        rows.append(
+            (
+                one.name,
+                f"{'' if one.report else '~'}{format_us(one.step_s * US)}",
+                "best" if one is found.best else f"{100 * more:+.1f} %",
+                f"{samples / one.step_s:,.0f}",
+                "-" if one.loads is None or one.last is None else str(one.last),
+                one.decides if one.loads is not None else "-",
+                fullest + ("" if one.fits else ", too much"),
+                kinds_of(one),
+            )
+        )
+    return rows
+
+
+def kinds_of(plan: RankedPlan) -> str:
+    """Say how many tables go which way."""
+    kinds = [
+        one.kind if one.tier in ("", HBM) else f"{one.kind} {one.tier}"
+        for one in plan.plan.values()
+    ]
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+
+
+def _reasons(found: Sharding) -> list[str]:
+    best, lines = found.best, list[str]()
+    if best.loads is not None:
+        lines.append(reason(best))
+    if best.host_bytes.any():
+        lines.append(on_host(best))
+    if any(one.report is None for one in found.plans):
+        lines.append(
+            "~ is the compact model that the search goes by; without it, the whole "
+            "pipeline, all ranks together."
+        )
+    return lines
+
+
+def on_host(plan: RankedPlan) -> str:
+    """Say which tables lie in host memory."""
+    by_tier: dict[str, list[str]] = {}
+    for name, tier in plan.tiers.items():
+        if tier != HBM:
+            by_tier.setdefault(tier, []).append(name)
+    listed = "; ".join(f"{tier}: {', '.join(names)}" for tier, names in by_tier.items())
+    return f"Tables in host memory under {plan.name}: {listed}."
+
+
+def reason(plan: RankedPlan) -> str:
+    """Say which rank is last, what decides the step, and what slack others have."""
+    whole = plan.cost_s or 0.0
+    shares = ", ".join(
+        f"{name} {format_us(max(seconds, 0.0) * US)} "
+        f"({format_share(max(seconds, 0.0), whole)})"
+        for name, seconds in plan.exposed_s.items()
+    )
+    slack_s = plan.slack_s
+    if plan.last is None:
+        who = f"No rank is last: each could look up for {_range(slack_s)} longer"
+    else:
+        others = np.delete(slack_s, plan.last)
+        who = f"Rank {plan.last} is last; the others have {_range(others)} of slack"
+    bound = plan.report.summary["bound"] if plan.report else ""
+    host = "; the host's launches bound it" if bound == "host" else ""
+    step = f"The step, {format_us(whole * US)} by the cost searched by"
+    return f"{who}.\n{step}: {shares}{host}."
+
+
+def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
+    """Return a heading, and a row with a bar for each rank."""
+    host = ("host memory",) if plan.host_bytes.any() else ()
+    rows: list[tuple[str, ...]] = [
+        ("rank", "parts", "look-ups", "updates", "slack", "memory", *host, "")
+    ]
+    lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
+    longest = max(float((lookup_s + update_s).max()), _LEAST_S)
+    slack_s = plan.slack_s
+    for rank in shown_ranks(plan):
+        marks = [
+            "█" * round(_BAR * float(lookup_s[rank]) / longest),
+            "░" * round(_BAR * float(update_s[rank]) / longest),
+        ]
+        rows.append(
+            (
+                str(rank),
+                str(plan.parts_of_ranks[rank]),
+                _us(lookup_s[rank]),
+                _us(update_s[rank]),
+                _us(slack_s[rank]),
+                size_text(float(plan.device_bytes[rank])),
+                *(size_text(float(plan.host_bytes[rank])) for _ in host),
+                "".join(marks) + ("  last" if rank == plan.last else ""),
+            )
+        )
+    if (rest := len(lookup_s) - _RANKS) > 0:
+        rows.append((f"{rest} more", *[""] * (len(rows[0]) - 1)))
+    return rows
+
+
+def shown_ranks(plan: RankedPlan) -> Sequence[int]:
+    """Return the ranks to show: all, or those with the most to do."""
+    seconds = plan.seconds("lookup_s") + plan.seconds("update_s")
+    return sorted(ranking(-seconds)[:_RANKS])
+
+
+def shard_json(found: Sharding) -> str:
+    """Return `perfc.shard/1`."""
+    model, host_room = found.model, float(found.room_bytes[1])
+    document = {
+        "schema": SCHEMA,
+        "model": name_of(found),
+        "target": model.target.name,
+        "ranks": model.world.ranks,
+        "ranks_per_node": model.world.per_node,
+        "batch_per_rank": model.samples,
+        "mode": model.mode,
+        "tables": len(model.tables),
+        "table_bytes": sum(table.bytes for table in model.tables),
+        "room_bytes_per_rank": float(found.room_bytes[0]),
+        "host_room_bytes_per_rank": host_room if host_room < np.inf else None,
+        "tiers": list(found.request.tiers.names),
+        "dense_bytes_per_rank": found.dense_bytes,
+        "plans": [_plan_json(one) for one in found.plans],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _plan_json(one: RankedPlan) -> dict[str, object]:
+    listed = plan_text(one.plan, one.model.tables, one.model.world)
+    priced = one.loads is not None
+    report = one.report
+    return {
+        "name": one.name,
+        "step_us": one.step_s * US,
+        "priced_by": "pipeline" if report else "cost",
+        "cost_us": None if one.cost_s is None else one.cost_s * US,
+        "pipeline_us": report.time_us if report else None,
+        "fits": one.fits,
+        "last_rank": one.last if priced else None,
+        "decides": one.decides if priced else None,
+        "exposed_us": {k: v * US for k, v in one.exposed_s.items()} if priced else None,
+        "ranks": _ranks_json(one) if priced else None,
+        "tiers": one.tiers,
+        "plan": json.loads(listed),
+    }
+
+
+def _ranks_json(one: RankedPlan) -> list[dict[str, object]]:
+    lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
+    slack_s = one.slack_s
+    return [
+        {
+            "rank": rank,
+            "parts": one.parts_of_ranks[rank],
+            "lookup_us": float(lookup_s[rank]) * US,
+            "update_us": float(update_s[rank]) * US,
+            "slack_us": float(slack_s[rank]) * US,
+            "table_bytes": float(one.device_bytes[rank]),
+            "host_bytes": float(one.host_bytes[rank]),
+        }
+        for rank in range(len(lookup_s))
+    ]

@@ -1,0 +1,205 @@
+"""One model, read once and spread over GPUs in many ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from perfc.ir import PerfcError, Program, UsageError
+from perfc.ir.copying import bound_copy
+from perfc.ir.support import UnboundSymbolError, UnsupportedModelError
+from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
+from perfc.passes.parallel import DataParallel
+from perfc.passes.training import Training
+from perfc.tools.analysis import conversions
+from perfc.tools.models import (
+    TRAINING,
+    Dimensions,
+    Model,
+    check_mode,
+    check_ranks,
+    check_recorded,
+    is_factory,
+    parallel_passes,
+    prepare,
+    read_program,
+    read_torch,
+    training_passes,
+)
+
+_OF_STRATEGIES = (Fsdp, PipelineParallel, ShardEmbeddings, TensorParallel)
+"""Passes that strategies are made of."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class StrategyModels:
+    """Loads a model as `perfc.load` does, without reading it again.
+
+    Attributes:
+        program: What the frontend has read.
+        mode: `training` or `inference`.
+        optimizer: Of training.
+        dtype: What the model computes in.
+        pooling: Lookups of a bag, where the model leaves it open.
+        dims: Other symbols and their numbers.
+        extras: Passes that every strategy has besides.
+
+    """
+
+    program: Program
+    mode: str = TRAINING
+    optimizer: str | None = None
+    dtype: str = "fp32"
+    pooling: int | None = None
+    dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    extras: Sequence[Pass] = ()
+
+    @classmethod
+    def read(  # noqa: PLR0913 - one argument per option
+        cls,
+        model: str,
+        *,
+        mode: str,
+        optimizer: str | None,
+        dtype: str,
+        pooling: int | None,
+        dims: Mapping[str, int],
+        extras: Sequence[Pass] = (),
+    ) -> StrategyModels:
+        """Read what a user names.
+
+        Raises:
+            UsageError: strategies, or the mode, say what one of *extras* says.
+            PerfcError: there is no such model, or it is one of several ranks already.
+
+        """
+        check_mode(mode, optimizer)
+        _check_extras(extras)
+        if is_factory(model):
+            converted = [p.dtype_name for p in conversions(dtype)]
+            kept = converted[0] if converted else None
+            program = read_torch(model, mode=mode, optimizer=optimizer, dtype=kept)
+        else:
+            program = read_program(model)
+        if any(rank.ops is None for rank in program.classes):
+            msg = f"{program} is given as launches: it has no layers to spread"
+            raise UnsupportedModelError(msg)
+        if sum(len(rank.ranks) for rank in program.classes) > 1:
+            msg = f"{program} says itself what its ranks run; give one model of one GPU"
+            raise UnsupportedModelError(msg)
+        return cls(
+            program=program,
+            mode=mode,
+            optimizer=optimizer,
+            dtype=dtype,
+            pooling=pooling,
+            dims=dims,
+            extras=extras,
+        )
+
+    def ordered(self, transforms: Sequence[Pass], *, replicas: bool) -> list[Pass]:
+        """Return passes of a strategy with the others that it has, in their order.
+
+        These change a whole replica: stages come behind them. Options of replicas
+        come last.
+
+        Args:
+            transforms: Passes of a strategy.
+            replicas: Whether there are replicas.
+
+        """
+        stages = [p for p in transforms if isinstance(p, PipelineParallel)]
+        last = [p for p in self.extras if isinstance(p, DataParallel)]
+        first = [p for p in transforms if p not in stages]
+        extras = [p for p in self.extras if p not in last]
+        return [*first, *extras, *stages, *(last if replicas else ())]
+
+    def load(
+        self, transforms: Sequence[Pass], batch: int | None, ranks: int | None
+    ) -> Model:
+        """Return the model as `transforms` spread it.
+
+        Args:
+            transforms: Passes of a strategy.
+            batch: Samples of a replica; None for what the model fixes.
+            ranks: GPUs in all; None for one replica, without what replicas do together.
+
+        Raises:
+            PerfcError: a pass refuses it, or a dimension has no number.
+
+        """
+        program, converts = self._copy(), conversions(self.dtype)
+        recorded = program.recorded
+        transforms = self.ordered(transforms, replicas=ranks is not None)
+        if recorded:
+            check_recorded(str(program), self.mode, transforms)
+        else:
+            early = [*converts, *transforms]
+            transforms = training_passes(self.mode, self.optimizer, early)
+        passes = parallel_passes(ranks, transforms)
+        wanted = Dimensions(batch, self.pooling, self.dims)
+        made = prepare(program, wanted, None, passes)
+        check_ranks(ranks, made.ranks)
+        if recorded and converts:
+            return attrs.evolve(made, dtype=converts[0].dtype_name)
+        return made
+
+    def alone(self, batch: int | None) -> tuple[Model, int | None]:
+        """Return the model on one GPU, and the batch that it fixes, if it does.
+
+        Args:
+            batch: Samples of all GPUs together, if that is known.
+
+        Raises:
+            PerfcError: a dimension has no number, or the batch does not fit.
+
+        """
+        try:
+            model = self.load((), None, None)
+        except UnboundSymbolError:
+            if batch is None:
+                raise
+            return self.load((), batch, None), None
+        if model.batch is None:
+            msg = f"{model.name} has no batch, by which replicas share work"
+            raise UnsupportedModelError(msg)
+        if batch is None:
+            return model, model.batch
+        if any(s.batch or s.bounds for s in model.symbols or () if s is not None):
+            return model.bind(batch, pooling=self.pooling, dims=self.dims), None
+        if batch % model.batch:
+            msg = (
+                f"--batch {batch}: {model.name} fixes {model.batch} samples of a "
+                f"replica; expected a multiple of {model.batch}"
+            )
+            raise PerfcError(msg)
+        return model, model.batch
+
+    def _copy(self) -> Program:
+        """Return the program for passes to change."""
+        classes = tuple(
+            attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+            for rank in self.program.classes
+            if rank.ops is not None
+        )
+        return attrs.evolve(self.program, classes=classes)
+
+
+def _check_extras(extras: Sequence[Pass]) -> None:
+    """Refuse passes that strategies are made of, or the mode.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    for p in extras:
+        if isinstance(p, _OF_STRATEGIES):
+            msg = f"--pass {p.name}: --strategy says that, as --strategy 'fsdp tp:2'"
+            raise UsageError(msg)
+        if isinstance(p, Training):
+            msg = f"--pass {p.name}: --mode training and --optimizer say that"
+            raise UsageError(msg)
+        if isinstance(p, DataParallel) and (p.ranks or p.world):
+            msg = f"--pass {p.name}: --ranks says how many there are"
+            raise UsageError(msg)

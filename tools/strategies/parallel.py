@@ -1,0 +1,135 @@
+"""What strategies of parallel training take, by the rules of MAD-Max."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from perfc.frontends import MadMaxStep
+from perfc.passes.timing import TimeConstants, link_graphs, solve
+from perfc.tools.reports import columns_text
+
+SCHEMA = "perfc.parallel/1"
+
+_FREE = TimeConstants(stream_gap_s=0.0, graph_gap_s=0.0, launch_latency_s=0.0)
+"""Nothing lies between tasks: there is no host."""
+
+_COMPUTE: tuple[str, ...] = ("gemm", "emb")
+_COLLECTIVES: tuple[str, ...] = (
+    *("all_to_all", "all_reduce"),
+    *("all_gather", "reduce_scatter"),
+)
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What a step takes on a GPU.
+
+    Attributes:
+        step: The step.
+        seconds: Its tasks by what they do.
+        step_s: From the first to the last.
+        weight_bytes: What the GPU holds.
+
+    """
+
+    step: MadMaxStep
+    seconds: dict[str, float]
+    step_s: float
+    weight_bytes: float
+
+    @property
+    def exposed_s(self) -> float:
+        """Communication that no computation hides."""
+        return self.step_s - math.fsum(self.seconds[name] for name in _COMPUTE)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Of all GPUs together."""
+        return self.step.batch / self.step_s
+
+    @property
+    def fits(self) -> bool:
+        """Whether the weights fit in memory; nothing else is counted."""
+        return self.weight_bytes <= self.step.system.memory_bytes
+
+    def as_json(self) -> dict[str, object]:
+        """Return a row of `perfc.parallel/1`."""
+        return {
+            "strategy": str(self.step.strategy),
+            "step_us": self.step_s * 1e6,
+            **{f"{name}_us": self.seconds[name] * 1e6 for name in _COMPUTE},
+            **{f"{name}_us": self.seconds[name] * 1e6 for name in _COLLECTIVES},
+            "exposed_comm_us": self.exposed_s * 1e6,
+            "samples_per_s": self.samples_per_s,
+            "weight_bytes": self.weight_bytes,
+            "fits": self.fits,
+        }
+
+
+def outcome(step: MadMaxStep) -> Outcome:
+    """Schedule a step."""
+    graph = step.launches()
+    _, end_s, _ = solve(link_graphs((graph,), _FREE), graph.stated_s)
+    seconds = dict.fromkeys((*_COMPUTE, *_COLLECTIVES), 0.0)
+    for name, taken_s in zip(graph.detail, graph.stated_s, strict=True):
+        seconds[name] += taken_s
+    return Outcome(
+        step=step,
+        seconds=seconds,
+        step_s=max(end_s),
+        weight_bytes=step.weight_bytes(),
+    )
+
+
+def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return what fits first, the fastest first."""
+    return sorted(outcomes, key=lambda one: (not one.fits, one.step_s))
+
+
+def parallel_json(outcomes: Sequence[Outcome]) -> str:
+    """Return `perfc.parallel/1`."""
+    step = outcomes[0].step
+    document = {
+        "schema": SCHEMA,
+        "compat": "madmax",
+        "model": step.model.name,
+        "system": step.system.name,
+        "ranks": step.ranks,
+        "batch": step.batch,
+        "mode": "training" if step.training else "inference",
+        "strategies": [one.as_json() for one in outcomes],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def parallel_text(outcomes: Sequence[Outcome]) -> str:
+    """Return a table, and what it is of."""
+    step = outcomes[0].step
+    mode = "training step" if step.training else "inference"
+    title = (
+        f"{step.model.name}: {mode} of {step.batch:,} samples on {step.ranks:,} "
+        f"{step.system.gpu} ({step.system.name}), by the rules of MAD-Max"
+    )
+    header = ("strategy", "step", "samples/s", "computes", "communicates", "exposed")
+    rows: list[tuple[str, ...]] = [(*header, "weights")]
+    rows += [_row(one) for one in outcomes]
+    return f"{title}\n\n{columns_text(rows)}\n"
+
+
+def _row(one: Outcome) -> tuple[str, ...]:
+    computes_s = math.fsum(one.seconds[name] for name in _COMPUTE)
+    sends_s = math.fsum(one.seconds[name] for name in _COLLECTIVES)
+    weights = f"{one.weight_bytes / 1e9:,.1f} GB"
+    return (
+        str(one.step.strategy),
+        f"{one.step_s * 1e3:,.2f} ms",
+        f"{one.samples_per_s:,.0f}",
+        f"{computes_s * 1e3:,.2f} ms",
+        f"{sends_s * 1e3:,.2f} ms",
+        f"{one.exposed_s * 1e3:,.2f} ms",
+        weights if one.fits else f"{weights}, too much",
+    )

@@ -1,0 +1,261 @@
+"""What strategies take, by perfc's own pipeline."""
+
+from __future__ import annotations
+
+import gc
+import math
+from typing import Any
+
+import attrs
+
+from perfc.costmodels import Target, assumed_system
+from perfc.ir import PerfcError
+from perfc.planning.strategies import (
+    INTERLEAVED,
+    Strategy,
+    StrategyBound,
+    StrategyPrice,
+    least_interleaved_s,
+    least_memory,
+    least_share,
+    least_step_s,
+)
+from perfc.tools.analysis import analyze
+from perfc.tools.models import Model
+from perfc.tools.reports import Report, bubble_s
+from perfc.tools.strategies.layers import layers_s
+from perfc.tools.strategies.models import StrategyModels
+
+_US = 1e6
+_STEP = frozenset({"forward", "loss", "backward"})
+_GARBAGE = 500_000
+"""So many objects are made before those that refer to each other are looked for."""
+
+
+@attrs.frozen(kw_only=True)
+class How:
+    """How to analyze, apart from the strategy.
+
+    Attributes:
+        runtime: As `analyze` takes it.
+        inputs: As `analyze` takes it.
+        overheads: As `analyze` takes it.
+        passes: As `analyze` takes them, without those that change the model.
+
+    """
+
+    runtime: str = "eager"
+    inputs: str = "host-pinned"
+    overheads: str | None = None
+    passes: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class _Part:
+    """What one replica takes for one microbatch on its own, without communication.
+
+    Attributes:
+        device_s: What its kernels take in forward, loss and backward.
+        host_s: What the host takes there.
+        optimizer_s: What the optimizer's kernels take.
+        lasting_bytes: Parameters and states of the optimizer.
+        saved_bytes: What forward keeps for backward, of what lives at the peak.
+        layers_s: Of each layer what its kernels take.
+
+    """
+
+    device_s: float = 0.0
+    host_s: float = 0.0
+    optimizer_s: float = 0.0
+    lasting_bytes: float = 0.0
+    saved_bytes: float = 0.0
+    layers_s: tuple[float, ...] = ()
+
+
+@attrs.define(eq=False)
+class Pricer:
+    """Prices strategies of one model on one machine (`planning.StrategyPricer`).
+
+    Attributes:
+        models: The model.
+        target: The machine.
+        how: How to analyze.
+        batch: Samples of all GPUs together; None if each replica has `fixed`.
+        fixed: Samples of a replica, where the model fixes them.
+        limit_bytes: Memory that a GPU may need.
+
+    """
+
+    models: StrategyModels
+    target: Target
+    how: How
+    batch: int | None
+    fixed: int | None
+    limit_bytes: float
+    _parts: dict[tuple[int, int], _Part] = attrs.field(
+        factory=dict[tuple[int, int], _Part], init=False
+    )
+    _loaded: dict[int, Model | PerfcError] = attrs.field(
+        factory=dict["int", "Model | PerfcError"], init=False
+    )
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node."""
+        return self.target.once(assumed_system).gpus_per_node
+
+    def load(self, strategy: Strategy) -> Model:
+        """Return the model as a strategy spreads it.
+
+        Raises:
+            PerfcError: the passes refuse to.
+
+        """
+        transforms = strategy.passes(self.gpus_per_node)
+        batch = None if self.fixed else self.samples(strategy)
+        return self.models.load(transforms, batch, strategy.ranks)
+
+    def price(self, strategy: Strategy) -> StrategyPrice:
+        """Return what a strategy takes.
+
+        Raises:
+            PerfcError: the passes refuse it.
+
+        """
+        report = self._report(self.load(strategy))
+        totals, results = report.summary, report.results
+        low_us, high_us = report.interval_us
+        price = StrategyPrice(
+            strategy=strategy,
+            samples=self.samples(strategy) * strategy.replicas,
+            step_s=report.time_us / _US,
+            low_s=low_us / _US,
+            high_s=high_us / _US,
+            exposed_s=totals["exposed_comm_us"] / _US,
+            bubble_s=bubble_s(results) if strategy.stages > 1 else 0.0,
+            shares=report.bound_shares,
+            parameters_bytes=report.memory_use.parameters_bytes,
+            peak_bytes=report.memory_use.peak_bytes,
+            limit_bytes=self.limit_bytes,
+        )
+        _collect()
+        return price
+
+    def bound(self, strategy: Strategy) -> StrategyBound:
+        """Return what a strategy takes at least: what its kernels and hosts do alone.
+
+        Nothing is known of tables that are dealt out.
+
+        Raises:
+            PerfcError: the layers cannot be shared so.
+
+        """
+        own = self.samples(strategy)
+        samples = own * strategy.replicas
+        if strategy.deals_tables or (strategy.tables and strategy.shards > 1):
+            return StrategyBound(samples=samples)
+        count, stages = strategy.microbatches, strategy.stages
+        part = self._part(strategy.tensor, own // count)
+        updates_s = part.optimizer_s / strategy.shards
+        saved = part.saved_bytes if strategy.shards == 1 else 0.0
+        lasting = part.lasting_bytes / strategy.shards
+        return StrategyBound(
+            samples=samples,
+            step_s=max(
+                _least_s(part, strategy),
+                (part.device_s * count + updates_s) / stages,
+                part.host_s * count / stages,
+            ),
+            peak_bytes=least_memory(lasting, saved, strategy.kept),
+        )
+
+    def samples(self, strategy: Strategy) -> int:
+        """Return the batch of a replica."""
+        if self.batch is None:
+            return self.fixed or 1
+        return self.batch // strategy.replicas
+
+    def _part(self, tensor: int, samples: int) -> _Part:
+        found = self._parts.get((tensor, samples))
+        if found is None:
+            found = self._parts[tensor, samples] = self._measured(tensor, samples)
+        return found
+
+    def _measured(self, tensor: int, samples: int) -> _Part:
+        per_node = self.gpus_per_node
+        if tensor > per_node and tensor % per_node:
+            return _Part()  # alone these ranks do not fill nodes
+        model = self._one(tensor, samples)
+        if not self.fixed:
+            models = self.models
+            model = model.bind(samples, pooling=models.pooling, dims=models.dims)
+        elif samples != self.fixed:
+            return _Part()
+        part = _part_of(report := self._report(model))
+        if self.how.runtime == "compiled":
+            return part  # a kernel may be of several layers
+        return attrs.evolve(part, layers_s=layers_s(report.results))
+
+    def _one(self, tensor: int, samples: int) -> Model:
+        """Return one replica, loaded once.
+
+        Raises:
+            PerfcError: the layers cannot be shared so; the same each time.
+
+        """
+        if tensor not in self._loaded:
+            transforms = Strategy(replicas=1, tensor=tensor).passes(self.gpus_per_node)
+            batch = None if self.fixed else samples
+            try:
+                self._loaded[tensor] = self.models.load(transforms, batch, None)
+            except PerfcError as error:
+                self._loaded[tensor] = error
+        found = self._loaded[tensor]
+        if isinstance(found, PerfcError):
+            raise found
+        return found
+
+    def _report(self, model: Model) -> Report:
+        how = self.how
+        return analyze(
+            model,
+            self.target,
+            runtime=how.runtime,
+            inputs=how.inputs,
+            dtype=self.models.dtype,
+            overheads=how.overheads,
+            passes=how.passes,
+        )
+
+
+def _least_s(part: _Part, strategy: Strategy) -> float:
+    """Return what the device takes at least, for stages that wait for each other."""
+    count, stages = strategy.microbatches, strategy.stages
+    if strategy.schedule == INTERLEAVED:
+        return least_interleaved_s(part.device_s, part.layers_s, count)
+    return max(
+        part.device_s * least_share(count, stages),
+        least_step_s(part.layers_s, count, stages),
+    )
+
+
+def _part_of(report: Report) -> _Part:
+    """Return what a report says of one replica."""
+    phases: dict[str, Any] = {entry["phase"]: entry for entry in report.phases}
+    step = [entry for name, entry in phases.items() if name in _STEP]
+    device_us = math.fsum(entry["device_us"] for entry in step)
+    optimizer = phases.get("optimizer", {"device_us": 0.0})
+    kinds = report.memory["by_kind"]
+    return _Part(
+        device_s=(device_us - report.summary["comm_us"]) / _US,
+        host_s=math.fsum(entry["host_us"] for entry in step) / _US,
+        optimizer_s=optimizer["device_us"] / _US,
+        lasting_bytes=kinds["parameters"] + kinds["optimizer_state"],
+        saved_bytes=kinds["saved_for_backward"],
+    )
+
+
+def _collect() -> None:
+    """Free graphs, which refer to themselves, if there are many."""
+    if gc.get_count()[0] > _GARBAGE:
+        gc.collect()

@@ -1,0 +1,224 @@
+"""Compared strategies as text and as `perfc.parallel/1`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from perfc.planning.strategies import Left, Refused, Strategy, StrategyPrice
+from perfc.tools.reports import (
+    columns_text,
+    format_bytes,
+    format_percent,
+    format_quantity,
+    format_us,
+)
+from perfc.tools.strategies.parallel import SCHEMA
+from perfc.tools.strategies.strategies import GB, Comparison
+
+Json: TypeAlias = dict[str, Any]
+_US = 1e6
+_WIDTH = 96
+_REASONS = 8
+
+
+def strategies_json(compared: Comparison) -> str:
+    """Return `perfc.parallel/1`."""
+    asked, found = compared.question, compared.findings
+    document = {
+        "schema": SCHEMA,
+        "model": compared.pricer.models.program.name,
+        "system": asked.target.name,
+        "ranks": max(asked.ranks),
+        "sizes": list(asked.ranks),
+        "batch": asked.batch,
+        "mode": asked.models.mode,
+        "dtype": asked.models.dtype,
+        "runtime": asked.how.runtime,
+        "optimizer": asked.models.optimizer,
+        "objective": asked.objective.name,
+        "memory_limit_bytes": compared.pricer.limit_bytes,
+        "usd_per_gpu_hour": asked.usd_per_hour,
+        "interrupted": found.interrupted,
+        "strategies": [_row_json(compared, price) for price in found.ranked],
+        "not_priced": [_left_json(left) for left in found.left],
+        "refused": [
+            {**_named(refused.strategy), "reason": refused.reason}
+            for refused in found.refused
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _named(strategy: Strategy) -> Json:
+    return {"strategy": str(strategy), "ranks": strategy.ranks}
+
+
+def _row_json(compared: Comparison, price: StrategyPrice) -> Json:
+    usd = compared.question.usd_per_hour
+    per_million = None if usd is None else price.usd_per_million(usd)
+    return {
+        **_named(price.strategy),
+        "batch": price.samples,
+        "step_us": price.step_s * _US,
+        "step_us_p05": price.low_s * _US,
+        "step_us_p95": price.high_s * _US,
+        "exposed_comm_us": price.exposed_s * _US,
+        "bubble_us": price.bubble_s * _US,
+        "bound": price.bound,
+        "bound_shares": dict(price.shares),
+        "samples_per_s": price.samples_per_s,
+        "usd_per_million_samples": per_million,
+        "weight_bytes": price.parameters_bytes,
+        "peak_memory_bytes": price.peak_bytes,
+        "missing_bytes": price.missing_bytes,
+        "fits": not price.missing_bytes,
+        "passes": compared.passes(price.strategy),
+    }
+
+
+def _left_json(left: Left) -> Json:
+    bound = left.bound
+    return {
+        **_named(left.strategy),
+        "reason": left.reason,
+        "step_us_at_least": None if bound is None else bound.step_s * _US,
+        "memory_bytes_at_least": None if bound is None else bound.peak_bytes,
+    }
+
+
+def strategies_text(compared: Comparison) -> str:
+    """Return a table, what is not in it and why, and how to look closer."""
+    found = compared.findings
+    parts = [_title(compared), *_tables(compared, found.ranked)]
+    parts += [_listing("Not priced", _not_priced(compared, found.left))]
+    parts += [_listing("Cannot be", _cannot_be(found.refused))]
+    if found.best is not None:
+        parts.append(f"The first in full:\n  {compared.command(found.best.strategy)}")
+    if found.interrupted:
+        parts.append("Interrupted: this is what has been priced so far.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _title(compared: Comparison) -> str:
+    asked = compared.question
+    what = "training step" if asked.models.mode == "training" else "inference"
+    sizes = " or ".join(f"{count:,}" for count in asked.ranks)
+    gpus = "GPU" if asked.ranks == (1,) else "GPUs"
+    samples = "" if asked.batch is None else f" of {asked.batch:,} samples"
+    name = compared.pricer.models.program.name
+    head = (
+        f"{name}: {what}{samples} on {sizes} {gpus} of {asked.target.name}, "
+        f"{asked.models.dtype}, {asked.how.runtime}, by {asked.objective.name}"
+    )
+    return textwrap.fill(head, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _tables(compared: Comparison, ranked: Sequence[StrategyPrice]) -> Iterator[str]:
+    """Yield what fits, and what does not."""
+    fitting = [price for price in ranked if not price.missing_bytes]
+    others = [price for price in ranked if price.missing_bytes]
+    limit = _limit(compared)
+    if fitting:
+        yield _table(compared, fitting)
+    elif others:
+        yield f"Nothing fits in {limit} of memory of a GPU."
+    if others:
+        yield f"Too much for {limit}, by\n{_table(compared, others, missing=True)}"
+
+
+def _limit(compared: Comparison) -> str:
+    """Say what a GPU may need as the user says it, if that is the limit."""
+    limit_bytes, given_gb = compared.pricer.limit_bytes, compared.question.memory_gb
+    if given_gb is not None and limit_bytes == given_gb * GB:
+        return f"{given_gb:g} GB"
+    return format_bytes(limit_bytes)
+
+
+def _table(
+    compared: Comparison, prices: Sequence[StrategyPrice], *, missing: bool = False
+) -> str:
+    several = len(compared.question.ranks) > 1
+    stages = any(price.strategy.stages > 1 for price in prices)
+    usd = compared.question.usd_per_hour
+    rows: list[tuple[str, ...]] = []
+    for price in prices:
+        cells = {
+            "missing": format_bytes(price.missing_bytes) if missing else None,
+            "strategy": str(price.strategy),
+            "GPUs": f"{price.strategy.ranks:,}" if several else None,
+            "step": format_us(price.step_s * _US),
+            "90 % interval": _interval(price),
+            "samples/s": format_quantity(price.samples_per_s, "").strip(),
+            "memory": format_bytes(price.peak_bytes),
+            "exposed": format_us(price.exposed_s * _US),
+            "bubble": _bubble(price) if stages else None,
+            "bound by": price.bound,
+            "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
+        }
+        shown = {name: cell for name, cell in cells.items() if cell is not None}
+        rows = rows or [tuple(shown)]
+        rows.append(tuple(shown.values()))
+    return columns_text(rows)
+
+
+def _interval(price: StrategyPrice) -> str:
+    return f"{format_us(price.low_s * _US)} to {format_us(price.high_s * _US)}"
+
+
+def _bubble(price: StrategyPrice) -> str:
+    if price.strategy.stages == 1:
+        return "-"
+    return format_percent(price.bubble_s / price.step_s)
+
+
+def _listing(title: str, lines: Iterator[str]) -> str:
+    listed = "\n".join(map(_wrapped, lines))
+    return f"{title}\n{listed}" if listed else ""
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(
+        line,
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
+    """Say why strategies are left out, each reason once, and the closest of them."""
+    limit = compared.pricer.limit_bytes
+    for reason in dict.fromkeys(one.reason for one in left):
+        same = [one for one in left if one.reason == reason]
+        line = f"{reason}: {_counted([one.strategy for one in same])}"
+        bounds = [one.bound for one in same if one.bound is not None]
+        if bounds and reason == "does not fit":
+            least = min(bound.peak_bytes for bound in bounds) - limit
+            line += f"; at least {format_bytes(least)} too much"
+        elif bounds and any(bound.step_s for bound in bounds):
+            least_us = min(bound.step_s for bound in bounds) * _US
+            line += f"; at least {format_us(least_us)}"
+        yield line
+
+
+def _cannot_be(refused: Sequence[Refused]) -> Iterator[str]:
+    """Say what cannot be, each reason once, those of most strategies first."""
+    by_reason: dict[str, list[Strategy]] = {}
+    for one in refused:
+        by_reason.setdefault(one.reason, []).append(one.strategy)
+    order = sorted(by_reason, key=lambda reason: -len(by_reason[reason]))
+    for reason in order[:_REASONS]:
+        yield f"{_counted(by_reason[reason])}: {reason}"
+    rest = sum(len(by_reason[reason]) for reason in order[_REASONS:])
+    if rest:
+        yield f"{rest:,} more, for other reasons, which --format json has"
+
+
+def _counted(strategies: Sequence[Strategy]) -> str:
+    first, *others = strategies
+    return str(first) + (f" and {len(others):,} more" if others else "")
