@@ -9,8 +9,14 @@ from pathlib import Path
 
 import attrs
 
-from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
-from perfc.frontends.aten.op_map import find_handler
+from perfc.frontends.aten import (
+    Argument,
+    AtenBuilder,
+    AtenCall,
+    AtenTensor,
+    Ref,
+    find_handler,
+)
 from perfc.ir import DTYPES, Diagnostic, Program, TensorType
 from perfc.ir.location import Location
 from perfc.ir.support import Level, UnsupportedModelError, printable

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from perfc.frontends import raised_by
+from perfc.frontends.torch import raised_by
 from perfc.ir import PerfcError
 from perfc.measure.device import Device
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from perfc.frontends import Label, Made, loss_of, settled_loss
+from perfc.frontends.torch import Label, Made, loss_of, settled_loss
 from perfc.ir.support import UnsupportedModelError
 from perfc.measure.capture import capture_stream, captured
 from perfc.measure.case import math_of

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from perfc.frontends import Optimizer, make_optimizer
+from perfc.frontends import Optimizer
+from perfc.frontends.torch import make_optimizer
 
 TAKE_SPARSE = frozenset({"sgd", "adagrad", "rowwise_adagrad"})
 """Optimizers that take sparse gradients, as in PyTorch."""

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from perfc.frontends import WORKLOADS, Made, find_workload, run_factory
+from perfc.frontends import WORKLOADS, find_workload
+from perfc.frontends.torch import Made, run_factory
 from perfc.ir import Record, UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.measure.device import Device

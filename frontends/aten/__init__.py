@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from perfc.frontends.aten.builder import AtenBuilder
-from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.frontends.aten.builder import AtenBuilder
+    from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
+    from perfc.frontends.aten.op_map import find_handler
+    from perfc.frontends.aten.recorded import NotRecordedError, RecordedGraph
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "builder": ("AtenBuilder",),
+            "call": ("Argument", "AtenCall", "AtenTensor", "Ref"),
+            "op_map": ("find_handler",),
+            "recorded": ("NotRecordedError", "RecordedGraph"),
+        },
+    )
 
 __all__ = [
     "Argument",
     "AtenBuilder",
     "AtenCall",
     "AtenTensor",
+    "NotRecordedError",
+    "RecordedGraph",
     "Ref",
+    "find_handler",
 ]

@@ -13,7 +13,7 @@ import attrs
 
 from perfc.frontends.aten.builder import AtenBuilder
 from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
-from perfc.frontends.aten.op_map_elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.aten.op_map import ELEMENTWISE_HANDLERS
 from perfc.ir import TensorType
 from perfc.traces import RecordedArgument, RecordedTensor
 

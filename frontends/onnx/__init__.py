@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from perfc.frontends.onnx.frontend import OnnxFrontend
+from typing import TYPE_CHECKING
 
-__all__ = ["OnnxFrontend"]
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.frontends.onnx.frontend import OnnxFrontend
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "frontend": ("OnnxFrontend",),
+        },
+    )
+
+__all__ = [
+    "OnnxFrontend",
+]

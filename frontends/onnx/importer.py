@@ -22,9 +22,12 @@ from perfc.frontends.onnx.functions import (
 )
 from perfc.frontends.onnx.location import location_of
 from perfc.frontends.onnx.node import OnnxNode
-from perfc.frontends.onnx.op_map import is_known, lower_node
-from perfc.frontends.onnx.op_map_control import REGIONS
-from perfc.frontends.onnx.op_map_shapes import constant_attributes
+from perfc.frontends.onnx.op_map import (
+    REGIONS,
+    constant_attributes,
+    is_known,
+    lower_node,
+)
 from perfc.frontends.onnx.opsets import DEFAULT_DOMAINS, check_ir_version
 from perfc.frontends.onnx.order import in_dependency_order, names_captured
 from perfc.frontends.onnx.protobuf import onnx

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
-from perfc.frontends.pt2.frontend import Pt2Frontend, read_description
+from typing import TYPE_CHECKING
 
-__all__ = ["Pt2Frontend", "read_description"]
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.frontends.pt2.frontend import Pt2Frontend, read_description
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "frontend": ("Pt2Frontend", "read_description"),
+        },
+    )
+
+__all__ = [
+    "Pt2Frontend",
+    "read_description",
+]

@@ -22,9 +22,9 @@ from perfc.frontends.torch.custom_step import CustomStep
 from perfc.frontends.torch.exported import is_exported, read_exported
 from perfc.frontends.torch.guards import is_list, is_mapping
 from perfc.frontends.torch.internals import scaler_left_on
-from perfc.frontends.torch.kernels import weightless
 from perfc.frontends.torch.location import is_library
 from perfc.frontends.torch.loss import Loss
+from perfc.frontends.torch.meta import weightless
 from perfc.frontends.torch.optimizer import Optimizer
 from perfc.ir import PerfcError, Program
 from perfc.ir.support import UnsupportedModelError, paused_collector

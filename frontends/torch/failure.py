@@ -8,8 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfc.frontends.torch.kernels import UnknownValueError
 from perfc.frontends.torch.location import Locations, is_library
+from perfc.frontends.torch.meta import UnknownValueError
 from perfc.frontends.torch.recorder import Recorder
 from perfc.ir import PerfcError
 from perfc.ir.location import Location

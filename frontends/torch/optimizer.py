@@ -18,9 +18,8 @@ from typing import Any, TypeAlias
 import torch
 
 from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
-from perfc.frontends.torch.kernels import any_number
+from perfc.frontends.torch.meta import any_number, tensor_type
 from perfc.frontends.torch.recorder import Recorder
-from perfc.frontends.torch.schema import tensor_type
 from perfc.ir import TensorType, UsageError
 from perfc.ir.location import Location
 from perfc.ir.support import UnsupportedModelError

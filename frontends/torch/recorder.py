@@ -15,7 +15,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
-from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import (
     called_by_autograd,
@@ -24,9 +23,15 @@ from perfc.frontends.torch.internals import (
     op,
     stated_flops,
 )
-from perfc.frontends.torch.kernels import run_weightless
 from perfc.frontends.torch.location import Locations, caller
-from perfc.frontends.torch.schema import Schema, described, plain, schema_of
+from perfc.frontends.torch.meta import (
+    Schema,
+    described,
+    plain,
+    run_weightless,
+    schema_of,
+    values,
+)
 from perfc.ir.location import Location
 
 _NAME, _STEM = "_perfc_name", "_perfc_stem"

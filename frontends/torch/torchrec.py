@@ -20,8 +20,8 @@ import torch
 
 from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
 from perfc.frontends.torch.guards import is_list
+from perfc.frontends.torch.meta import tensor_type
 from perfc.frontends.torch.recorder import Recorder
-from perfc.frontends.torch.schema import tensor_type
 from perfc.frontends.torch.weightless import META
 from perfc.ir.ops.optimizer import state_types
 from perfc.ir.support import UnsupportedModelError

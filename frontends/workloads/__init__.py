@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from perfc.frontends.workloads.catalog import WORKLOADS, build_workload, find_workload
-from perfc.frontends.workloads.protocol import Workload, widths_of
+from typing import TYPE_CHECKING
 
-__all__ = ["WORKLOADS", "Workload", "build_workload", "find_workload", "widths_of"]
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.frontends.workloads.catalog import (
+        WORKLOADS,
+        build_workload,
+        find_workload,
+    )
+    from perfc.frontends.workloads.protocol import widths_of
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "catalog": ("WORKLOADS", "build_workload", "find_workload"),
+            "protocol": ("widths_of",),
+        },
+    )
+
+__all__ = [
+    "WORKLOADS",
+    "build_workload",
+    "find_workload",
+    "widths_of",
+]

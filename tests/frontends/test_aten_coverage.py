@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from perfc.frontends.aten.op_map import HANDLERS, find_handler  # not public
+from perfc.frontends.aten.op_map.registry import HANDLERS, find_handler
 
 
 def _core_ops() -> Iterator[str]:

@@ -22,7 +22,7 @@ from tests.frontends.onnx_models import (
 )
 
 import perfc
-from perfc.frontends.onnx.op_map import HANDLERS
+from perfc.frontends.onnx.op_map.registry import HANDLERS
 from perfc.tools.cli.command_line import main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "onnx"

@@ -15,9 +15,9 @@ from torch.export.experimental import (
 )
 
 import perfc
-from perfc.frontends import read_exported
 from perfc.frontends.pt2 import Pt2Frontend
 from perfc.frontends.pt2.expression import parse_expression  # not public
+from perfc.frontends.torch import read_exported
 from perfc.ir import Graph
 from perfc.ir.dims import symbols_of
 from perfc.ir.support import UnsupportedModelError

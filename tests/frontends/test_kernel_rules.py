@@ -12,8 +12,8 @@ import torch
 
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import op
-from perfc.frontends.torch.kernel_rules import RULES
-from perfc.frontends.torch.quick_rules import UseTorch
+from perfc.frontends.torch.meta.kernel_rules import RULES
+from perfc.frontends.torch.meta.quick_rules import UseTorch
 
 HALF, WHOLE, CLASSES = torch.bfloat16, torch.float32, torch.int64
 

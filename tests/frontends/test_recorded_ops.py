@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfc.frontends import NotRecordedError, RecordedGraph
+from perfc.frontends.aten import NotRecordedError, RecordedGraph
 from perfc.frontends.aten.recorded_layouts import memory_order
 from perfc.ir import DTYPES, Graph
 from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor

@@ -13,7 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import perfc
 from perfc.costmodels import target_names
-from perfc.frontends import WORKLOADS, build_workload
+from perfc.frontends import WORKLOADS
+from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, UsageError
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.text import parse_graph, print_graph

@@ -24,7 +24,7 @@ from torch.export.experimental import (
 from torch.export.graph_signature import InputKind
 from torch.nn import functional
 
-from perfc.frontends import weightless_onnx
+from perfc.frontends.torch import weightless_onnx
 from perfc.twins import DlrmNet, ResNet50, bags_of
 
 FILES = Path(__file__).parents[1] / "fixtures" / "training"

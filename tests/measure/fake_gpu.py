@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from perfc.frontends import Made
+from perfc.frontends.torch import Made
 from perfc.measure import Device, Setting, Subject, Trace
 
 BUSY_US = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, Node, Program, TensorType, Work
 from perfc.ir.copying import bound_copy
 from perfc.ir.ops import BUILTIN_OPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perfc
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, Node, Program
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.text import parse_program

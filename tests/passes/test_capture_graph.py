@@ -7,7 +7,7 @@ from tests.passes.lowering import kernels
 
 from perfc.costmodels import load_profile
 from perfc.costmodels.sheets import GRAPH_LAUNCH
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import LaunchGraph, PerfcError, Program, TaskKind, single
 from perfc.ir.launch import HOST_KINDS, verify_launches
 from perfc.ir.text import parse_program

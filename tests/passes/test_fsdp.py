@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 import perfc
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, Node, Program, TensorType, Value
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.verification import verify

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import LaunchGraph, Program, single
 from perfc.ir.text import parse_graph, parse_program
 from perfc.passes import LowerKernels, MemoryUse, PassManager, ShapeInference

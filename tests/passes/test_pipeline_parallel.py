@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, LaunchGraph, Node, Program, TensorType, Value, single
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import PerfcError
 from perfc.passes import PassManager, ShapeInference, ShardEmbeddings
 

@@ -15,7 +15,7 @@ from tests.passes.shards import (
     type_of,
 )
 
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.passes import PassManager, ShapeInference, ShardEmbeddings
 from perfc.passes.training import Training
 

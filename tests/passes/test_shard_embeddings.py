@@ -24,7 +24,7 @@ from tests.passes.shards import (
     work_of,
 )
 
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, Node, Program, TensorType, Value
 from perfc.ir.dims import Dim
 from perfc.ir.ops import BUILTIN_OPS

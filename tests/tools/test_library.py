@@ -14,7 +14,7 @@ import pytest
 
 import perfc
 from perfc.costmodels import load_target
-from perfc.frontends import build_workload
+from perfc.frontends.workloads import build_workload
 from perfc.ir import PASSES, AnnotationKey, Program, UsageError
 from perfc.ir.support import PassContractError, VerifyError
 from perfc.passes import LAUNCHES, Pass, PassContext, Transform

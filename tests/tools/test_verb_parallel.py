@@ -11,7 +11,7 @@ import pytest
 from tests.tools.command import Command
 
 from perfc.costmodels.reference import madmax_model, madmax_system
-from perfc.frontends import MadMaxStep, read_strategy
+from perfc.frontends.reference import MadMaxStep, read_strategy
 from perfc.tools.strategies.parallel import Outcome, outcome
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))

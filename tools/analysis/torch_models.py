@@ -26,7 +26,8 @@ from perfc.tools.models import (
 )
 
 if TYPE_CHECKING:
-    from perfc.frontends import CustomStep, Loss, Optimizer, Source
+    from perfc.frontends import Optimizer
+    from perfc.frontends.torch import CustomStep, Loss, Source
 
 
 def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults

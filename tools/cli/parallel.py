@@ -188,11 +188,7 @@ def _check_compat(ctx: click.Context) -> None:
 def _compat(options: dict[str, Any]) -> str:
     """Return what MAD-Max would say."""
     from perfc.costmodels.reference import madmax_model, madmax_system  # noqa: PLC0415
-    from perfc.frontends import (  # noqa: PLC0415
-        MadMaxStep,
-        read_strategy,
-        strategies,
-    )
+    from perfc.frontends.reference import MadMaxStep, read_strategy, strategies  # noqa: PLC0415
     from perfc.tools.strategies import outcome, parallel_json, parallel_text, ranked  # noqa: PLC0415
 
     (ranks,), texts = options["ranks"], options["texts"]

@@ -43,7 +43,7 @@ from perfc.tools.models.program import read_program
 from perfc.tools.models.torch_source import is_factory, read_torch
 
 if TYPE_CHECKING:
-    from perfc.frontends import Source
+    from perfc.frontends.torch import Source
 
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""

@@ -39,7 +39,7 @@ def export_onnx(  # noqa: PLR0913 - the public call; all but three have defaults
 
     """
     require_torch()
-    from perfc.frontends import weightless_onnx  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends.torch import weightless_onnx  # noqa: PLC0415 - imports PyTorch
 
     content = weightless_onnx(
         module, args, kwargs, dynamic_shapes=dynamic_shapes, opset=opset

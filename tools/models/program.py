@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from perfc.frontends import Frontend, build_workload, find_workload
+from perfc.frontends import find_workload
+from perfc.frontends.protocol import Frontend
+from perfc.frontends.workloads import build_workload
 from perfc.ir import PerfcError, Program, UsageError
 from perfc.ir.support import (
     FRONTENDS,

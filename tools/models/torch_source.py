@@ -16,7 +16,7 @@ from perfc.frontends import find_workload
 from perfc.ir import PerfcError, Program
 
 if TYPE_CHECKING:
-    from perfc.frontends import Source
+    from perfc.frontends.torch import Source
 
 OLDEST_TORCH = (2, 13)
 """What captures are tested with; the extra `perfc[torch]` in pyproject.toml says so."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.frontends import NotRecordedError, RecordedGraph
+from perfc.frontends.aten import NotRecordedError, RecordedGraph
 from perfc.ir import DTYPES, DType, Program, TaskKind
 from perfc.traces import (
     HostOp,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from perfc.costmodels import Target
-from perfc.frontends import RecordedGraph
+from perfc.frontends.aten import RecordedGraph
 from perfc.ir import DTYPES, DType
 from perfc.tools.replay.expected_kernels import expected_kernels
 from perfc.tools.replay.recorded_ops import OpLaunches, TraceOps

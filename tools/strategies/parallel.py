@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from perfc.frontends import MadMaxStep
+from perfc.frontends.reference import MadMaxStep
 from perfc.passes.timing import TimeConstants, link_graphs, solve
 from perfc.tools.reports import columns_text
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from perfc.frontends.torch.internals import op
-from perfc.frontends.torch.quick_rules import UseTorch, empty_like
+from perfc.frontends.torch.meta.quick_rules import UseTorch, empty_like
 from perfc.frontends.torch.weightless import META
 
 _WIDENED = {torch.float16: torch.float32, torch.bfloat16: torch.float32}

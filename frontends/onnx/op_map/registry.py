@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_blocked import BLOCKED_HANDLERS
-from perfc.frontends.onnx.op_map_contrib import CONTRIB_HANDLERS
-from perfc.frontends.onnx.op_map_control import CONTROL_HANDLERS
-from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
-from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
-from perfc.frontends.onnx.op_map_embedding import EMBEDDING_HANDLERS
-from perfc.frontends.onnx.op_map_fused import FUSED_HANDLERS
-from perfc.frontends.onnx.op_map_fused_quantization import FUSED_QUANTIZATION_HANDLERS
-from perfc.frontends.onnx.op_map_indexing import INDEXING_HANDLERS
-from perfc.frontends.onnx.op_map_quantization import QUANTIZATION_HANDLERS
-from perfc.frontends.onnx.op_map_sequences import SEQUENCE_HANDLERS
-from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
-from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
-from perfc.frontends.onnx.op_map_transformer import TRANSFORMER_HANDLERS
+from perfc.frontends.onnx.op_map.blocked import BLOCKED_HANDLERS
+from perfc.frontends.onnx.op_map.contrib import CONTRIB_HANDLERS
+from perfc.frontends.onnx.op_map.control import CONTROL_HANDLERS
+from perfc.frontends.onnx.op_map.convolution import CONVOLUTION_HANDLERS
+from perfc.frontends.onnx.op_map.elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.onnx.op_map.embedding import EMBEDDING_HANDLERS
+from perfc.frontends.onnx.op_map.fused import FUSED_HANDLERS
+from perfc.frontends.onnx.op_map.fused_quantization import FUSED_QUANTIZATION_HANDLERS
+from perfc.frontends.onnx.op_map.indexing import INDEXING_HANDLERS
+from perfc.frontends.onnx.op_map.quantization import QUANTIZATION_HANDLERS
+from perfc.frontends.onnx.op_map.sequences import SEQUENCE_HANDLERS
+from perfc.frontends.onnx.op_map.shapes import SHAPE_HANDLERS
+from perfc.frontends.onnx.op_map.tensors import TENSOR_HANDLERS
+from perfc.frontends.onnx.op_map.transformer import TRANSFORMER_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
     **CONVOLUTION_HANDLERS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
-from perfc.frontends.aten.op_map_elementwise import of
+from perfc.frontends.aten.op_map.elementwise import of
 from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 from perfc.ir.dims import Dim

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler
-from perfc.frontends.aten.op_map_normalization import emit_wanted
+from perfc.frontends.aten.op_map.normalization import emit_wanted
 from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 from perfc.ir.dims import Dim

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode, plain
-from perfc.frontends.onnx.op_map_convolution import window_attributes
-from perfc.frontends.onnx.op_map_indexing import optional_dtype
+from perfc.frontends.onnx.op_map.convolution import window_attributes
+from perfc.frontends.onnx.op_map.indexing import optional_dtype
 from perfc.ir import DTYPES, AttrValue, DType, Value
 
 

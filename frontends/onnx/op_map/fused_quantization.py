@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
-from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
-from perfc.frontends.onnx.op_map_fused import channels_last
-from perfc.frontends.onnx.op_map_quantization import QUANTIZATION_HANDLERS, dtype_of
-from perfc.frontends.onnx.op_map_shapes import SHAPE_HANDLERS
-from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
+from perfc.frontends.onnx.op_map.convolution import CONVOLUTION_HANDLERS
+from perfc.frontends.onnx.op_map.elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.onnx.op_map.fused import channels_last
+from perfc.frontends.onnx.op_map.quantization import QUANTIZATION_HANDLERS, dtype_of
+from perfc.frontends.onnx.op_map.shapes import SHAPE_HANDLERS
+from perfc.frontends.onnx.op_map.tensors import TENSOR_HANDLERS
 from perfc.ir import DTYPES, AttrValue, Value
 
 _BASES: Mapping[str, Handler] = {

@@ -14,8 +14,8 @@ import attrs
 
 from perfc.frontends.onnx.heads import integers
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
-from perfc.frontends.onnx.op_map_fused import FUSED_HANDLERS
+from perfc.frontends.onnx.op_map.convolution import CONVOLUTION_HANDLERS
+from perfc.frontends.onnx.op_map.fused import FUSED_HANDLERS
 from perfc.ir import AttrValue, Value
 
 _POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")

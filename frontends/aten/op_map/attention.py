@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
-from perfc.frontends.aten.op_map_normalization import emit_wanted
+from perfc.frontends.aten.op_map.normalization import emit_wanted
 from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue, TensorType
 

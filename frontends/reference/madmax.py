@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from perfc.costmodels.reference import MadMaxModel, MadMaxSystem
-from perfc.frontends.madmax_strategy import Level, Parallelism, Strategy
+from perfc.frontends.reference.madmax_strategy import Level, Parallelism, Strategy
 from perfc.ir import LaunchGraph, TaskKind
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_shapes import listed
+from perfc.frontends.onnx.op_map.shapes import listed
 from perfc.ir import DTYPES, AttrValue, TensorType, Value
 
 REGIONS: Mapping[str, tuple[str, ...]] = {

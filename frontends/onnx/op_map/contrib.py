@@ -20,7 +20,7 @@ from perfc.frontends.onnx.heads import (
     split_heads,
 )
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_transformer import attention_attributes, rotate
+from perfc.frontends.onnx.op_map.transformer import attention_attributes, rotate
 from perfc.ir import DTYPES, AttrValue, Value
 
 _FLAT_RANK = 3

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from perfc.frontends.torch.internals import op
-from perfc.frontends.torch.quick_rules import empty_like
+from perfc.frontends.torch.meta.quick_rules import empty_like
 
 _GRU_GATES, _GRU_KEPT = 3, 5
 """Vectors of hidden size: of each product, and of the workspace

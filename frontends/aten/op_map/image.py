@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler
-from perfc.frontends.aten.op_map_normalization import emit_wanted
+from perfc.frontends.aten.op_map.normalization import emit_wanted
 from perfc.ir import AttrValue
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic"}

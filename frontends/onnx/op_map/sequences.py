@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_indexing import optional_dtype
+from perfc.frontends.onnx.op_map.indexing import optional_dtype
 from perfc.ir import DTYPES, AttrValue
 
 _CHANNELS = {"RGB": 3, "BGR": 3, "Grayscale": 1}

@@ -13,10 +13,10 @@ import attrs
 
 from perfc.frontends.onnx.heads import cut, defined, listed
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map_convolution import CONVOLUTION_HANDLERS
-from perfc.frontends.onnx.op_map_elementwise import ELEMENTWISE_HANDLERS
-from perfc.frontends.onnx.op_map_tensors import TENSOR_HANDLERS
-from perfc.frontends.onnx.op_map_transformer import TRANSFORMER_HANDLERS
+from perfc.frontends.onnx.op_map.convolution import CONVOLUTION_HANDLERS
+from perfc.frontends.onnx.op_map.elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.onnx.op_map.tensors import TENSOR_HANDLERS
+from perfc.frontends.onnx.op_map.transformer import TRANSFORMER_HANDLERS
 from perfc.ir import AttrValue, Value
 
 _BASES: Mapping[str, Handler] = {

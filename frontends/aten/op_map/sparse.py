@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
-from perfc.frontends.aten.op_map_elementwise import ELEMENTWISE_HANDLERS
-from perfc.frontends.aten.op_map_views import VIEW_HANDLERS
+from perfc.frontends.aten.op_map.elementwise import ELEMENTWISE_HANDLERS
+from perfc.frontends.aten.op_map.views import VIEW_HANDLERS
 
 
 def _indices(node: AtenNode) -> None:
