@@ -17,7 +17,7 @@ from perfc.ir import Kernel, Record, Work
 from perfc.measure.call_work import work_of_call
 from perfc.measure.design import Point, Space
 from perfc.measure.device import Device
-from perfc.measure.workload_table import workload_shapes
+from perfc.measure.kernel_table import workload_shapes
 from perfc.measurements import (
     TEST,
     Measurement,

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from perfc.measure.design import SEED
 from perfc.measure.device import Device, open_device
-from perfc.measure.dispatch import dispatch_rows
+from perfc.measure.host import HOST_OP, OverheadRun, dispatch_rows
 from perfc.measure.kernel_run import KernelRun, Say
-from perfc.measure.overheads import HOST_OP, OverheadRun
-from perfc.measure.suite import LARGE
+from perfc.measure.suites import LARGE
 from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
 
 _FAR_OPS = ("elementwise", "memcpy")

@@ -18,7 +18,7 @@ from perfc.measure.device import Device
 from perfc.measure.fatal import Fatal
 from perfc.measure.heap import heap_results, mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
-from perfc.measure.suite import SUITES, suite
+from perfc.measure.suites import SUITES, suite
 from perfc.measure.timing import Timed, Timer
 from perfc.measurements import (
     MEASUREMENTS,

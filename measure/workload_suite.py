@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from perfc.measure.case import Case, Family
-from perfc.measure.given import (
+from perfc.measure.families import (
     Coalesce,
     EmbeddingBackward,
     Foreach,
     Indexed,
     IndexPut,
+    MaskedAttention,
     NllLoss,
     Pool,
     SparseAdd,
 )
-from perfc.measure.masked_attention import MaskedAttention
-from perfc.measure.workload_table import workload_table
+from perfc.measure.kernel_table import workload_table
 
 WORKLOADS = "workloads"
 

@@ -14,7 +14,9 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import AttrValue, Kernel, Record
-from perfc.measure import Case, runs, triangle_side
+from perfc.measure.case import Case
+from perfc.measure.families import triangle_side
+from perfc.measure.suites import runs
 from perfc.measurements import bytes_of
 from perfc.tools import Report
 

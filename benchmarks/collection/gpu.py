@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfc.costmodels import Target
-from perfc.measure import Device
+from perfc.measure.device import Device
 
 _DTYPES = ("fp32", "fp16", "tf32", "bf16", "fp8")
 

@@ -24,7 +24,8 @@ from typing import Any
 import attrs
 
 import perfc
-from perfc.measure import WORKLOAD_TABLE, Case
+from perfc.measure.case import Case
+from perfc.measure.kernel_table import WORKLOAD_TABLE
 from perfc.tools import conversions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

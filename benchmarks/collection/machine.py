@@ -22,7 +22,7 @@ import torch
 
 import perfc
 from collection.nvml import Nvml, open_nvml
-from perfc.measure import Device
+from perfc.measure.device import Device
 
 SCHEMA = "perfc.collection/2"
 COMMIT_VARIABLE = "PERFC_COMMIT"

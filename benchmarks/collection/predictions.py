@@ -25,7 +25,8 @@ from perfc.costmodels import Estimate, load_target
 from perfc.fitting import Z90
 from perfc.ir import Kernel, Record
 from perfc.ir.launch import BUSY_KINDS
-from perfc.measure import Case, Setting, find_subject
+from perfc.measure.case import Case
+from perfc.measure.models import Setting, find_subject
 from perfc.passes import task_mask
 from perfc.passes.timing import kernel_numbers
 from perfc.tools import Model, Report, Results, analyze, load

@@ -18,24 +18,16 @@ from collection.parts import Part, Run
 from collection.plan import Planned
 from collection.sustained import Load
 from collection.sustained_loads import loads_of
-from perfc.measure import (
-    SMALL_MODELS,
-    Call,
-    Case,
-    Clock,
-    DeviceFailedError,
-    Family,
-    Fatal,
-    OverheadRun,
-    Prepared,
-    Tensors,
-    Timer,
-    WorkloadRun,
-    captured,
-    host_us_of_an_op,
-    profiled_calls,
-    suite,
-)
+from perfc.measure import suites as suite
+from perfc.measure.call_profile import profiled_calls
+from perfc.measure.capture import captured
+from perfc.measure.case import Call, Case, Family, Tensors
+from perfc.measure.clocks import Clock
+from perfc.measure.fatal import DeviceFailedError, Fatal
+from perfc.measure.host import SMALL_MODELS, OverheadRun, host_us_of_an_op
+from perfc.measure.models import WorkloadRun
+from perfc.measure.rounds import Prepared
+from perfc.measure.timing import Timer
 
 _SECONDS = 0.001
 """Of each way of timing."""

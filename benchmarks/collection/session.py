@@ -20,7 +20,8 @@ from collection.plan import planned, planned_on_cpu
 from collection.probe import probes
 from perfc.costmodels import target_of_device
 from perfc.ir import PerfcError
-from perfc.measure import DeviceFailedError, open_device
+from perfc.measure.device import open_device
+from perfc.measure.fatal import DeviceFailedError
 from perfc.measurements import MEASUREMENTS, WORKLOADS, read_rows
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -26,7 +26,7 @@ from collection.launches import LONGEST_NAME
 from collection.nvml import Nvml, open_nvml
 from collection.sampler import FIELDS, SAMPLE_SECONDS, Sample, sampling
 from collection.tables import Cell, Column, Field, Format, read_table, write_table
-from perfc.measure import Device
+from perfc.measure.device import Device
 
 Call: TypeAlias = Callable[[], object]
 Say: TypeAlias = Callable[[str], None]

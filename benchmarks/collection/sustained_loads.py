@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from collection.sustained import Call, Load
-from perfc.measure import Device
+from perfc.measure.device import Device
 
 _BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,

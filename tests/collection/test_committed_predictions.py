@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.collection.made_up import predicted
 
-from perfc.measure import find_subject
+from perfc.measure.models import find_subject
 
 plan: Any = importlib.import_module("collection.plan")
 predictions: Any = importlib.import_module("collection.predictions")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import perfc
-from perfc.measure import Case, workload_table
+from perfc.measure import kernel_table as workload_table
+from perfc.measure.case import Case
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMMAND = "python benchmarks/collection/kernels.py"

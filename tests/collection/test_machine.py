@@ -17,7 +17,7 @@ import torch
 from tests.collection.fake_nvml import UUID, NVMLError, fake_nvml, see_a_gpu
 
 import perfc
-from perfc.measure import Device, open_device
+from perfc.measure.device import Device, open_device
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))

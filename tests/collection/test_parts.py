@@ -13,7 +13,7 @@ from tests.collection.made_up import predicted
 from tests.measure.fake_gpu import BUSY_US, FakeGpu, silent
 from tests.measure.test_design import CPU, GPU
 
-from perfc.measure import Device
+from perfc.measure.device import Device
 from perfc.measurements import WORKLOADS, WorkloadMeasurement, read_rows
 
 output: Any = importlib.import_module("collection.output")

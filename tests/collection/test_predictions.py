@@ -24,7 +24,7 @@ from tests.collection.made_up import (
 import perfc
 from perfc.costmodels import load_target
 from perfc.ir import Kernel, PerfcError
-from perfc.measure import Case
+from perfc.measure.case import Case
 from perfc.tools import Report
 
 plan: Any = importlib.import_module("collection.plan")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from perfc.measure import DeviceFailedError
+from perfc.measure.fatal import DeviceFailedError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 output: Any = importlib.import_module("collection.output")

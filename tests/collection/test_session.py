@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from perfc.ir import PerfcError
-from perfc.measure import Device, DeviceFailedError
+from perfc.measure.device import Device
+from perfc.measure.fatal import DeviceFailedError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 clock: Any = importlib.import_module("collection.clock")

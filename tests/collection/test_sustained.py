@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.collection.fake_nvml import NVMLError, fake_nvml, see_a_gpu
 
-from perfc.measure import open_device
+from perfc.measure.device import open_device
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 sustained: Any = importlib.import_module("collection.sustained")

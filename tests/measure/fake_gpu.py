@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from perfc.frontends.torch import Made
-from perfc.measure import Device, Setting, Subject, Trace
+from perfc.measure.device import Device
+from perfc.measure.models import Setting, Subject
+from perfc.measure.profiled import Trace
 
 BUSY_US = 5.0
 """How long it is busy in an iteration, if the profiler sees that."""
@@ -59,9 +61,9 @@ class FakeGpu:
             return Made(nn.Identity(), ())
 
         monkeypatch.setattr(Subject, "make", make)
-        monkeypatch.setattr("perfc.measure.workload.Iteration", iteration)
-        monkeypatch.setattr("perfc.measure.workload.trace_of", gpu.trace_of)
-        monkeypatch.setattr("perfc.measure.workload.allocated_peak", _peak)
+        monkeypatch.setattr("perfc.measure.models.workload.Iteration", iteration)
+        monkeypatch.setattr("perfc.measure.models.workload.trace_of", gpu.trace_of)
+        monkeypatch.setattr("perfc.measure.models.workload.allocated_peak", _peak)
         for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
             monkeypatch.setattr(torch.cuda, name, gpu.check)
         monkeypatch.setattr(

@@ -12,19 +12,18 @@ import torch
 from tests.measure.test_design import GPU
 
 from perfc.ir import Record
-from perfc.measure import (
-    Case,
-    Clock,
-    KernelRun,
-    Prepared,
-    Tensors,
-    Trace,
+from perfc.measure import suites as suite
+from perfc.measure.call_profile import (
     profiled_calls,
-    suite,
     times_of,
+    work_of,  # not public
 )
-from perfc.measure.call_profile import work_of  # not public
+from perfc.measure.case import Case, Tensors
+from perfc.measure.clocks import Clock
 from perfc.measure.fatal import DeviceFailedError
+from perfc.measure.kernel_run import KernelRun
+from perfc.measure.profiled import Trace
+from perfc.measure.rounds import Prepared
 from perfc.measure.timing import Timed
 
 Event = Mapping[str, Any]

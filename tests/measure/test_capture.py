@@ -11,7 +11,8 @@ import pytest
 import torch
 from tests.measure.test_design import GPU
 
-from perfc.measure import Timer, capture
+from perfc.measure import capture
+from perfc.measure.timing import Timer
 
 HANDLE = (0, 7)
 ENDS = ("_cuda_endAllocateToPool", "_cuda_releasePool")

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from tests.measure.test_design import GPU
 
-from perfc.measure import Clock, ClockReader, open_device
+from perfc.measure.clocks import Clock, ClockReader
+from perfc.measure.device import open_device
 
 
 class _NvmlError(Exception):

@@ -12,17 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfc.ir import UsageError
-from perfc.measure import (
-    SUITES,
-    Case,
-    Choice,
-    Device,
-    Family,
-    Size,
-    Space,
-    points,
-    suite,
-)
+from perfc.measure import suites as suite
+from perfc.measure.case import Case, Family
+from perfc.measure.design import Choice, Size, Space, points
+from perfc.measure.device import Device
+from perfc.measure.suites import SUITES
 from perfc.measurements import TEST, split_of
 
 GPU = Device(

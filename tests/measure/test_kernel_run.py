@@ -15,9 +15,14 @@ import torch
 from tests.tools.command import Command
 
 from perfc.ir import PerfcError
-from perfc.measure import Case, Device, KernelRun, open_device, suite, target_of
-from perfc.measure.case import Tensors  # not public
+from perfc.measure import suites as suite
+from perfc.measure.case import (
+    Case,
+    Tensors,  # not public
+)
 from perfc.measure.clocks import Clock, ClockReader  # not public
+from perfc.measure.device import Device, open_device, target_of
+from perfc.measure.kernel_run import KernelRun
 from perfc.measure.rounds import ROUNDS, Prepared  # not public
 from perfc.measure.timing import Timed, Timer  # not public
 from perfc.measurements import (

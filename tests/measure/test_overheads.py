@@ -11,10 +11,12 @@ import torch
 from tests.measure.test_design import GPU
 
 from perfc.ir import PerfcError
-from perfc.measure import OverheadRun, host_floors, open_device
-from perfc.measure.host_floors import latencies  # not public
-from perfc.measure.host_times import host_events, host_times  # not public
-from perfc.measure.overheads import profiler_tax_us  # not public
+from perfc.measure.device import open_device
+from perfc.measure.host import OverheadRun
+from perfc.measure.host import floors as host_floors
+from perfc.measure.host.floors import latencies
+from perfc.measure.host.overheads import profiler_tax_us
+from perfc.measure.host.times import host_events, host_times
 from perfc.measure.profiled import Trace, trace_of  # not public
 from perfc.measurements import MEASUREMENTS, read_rows
 from perfc.tools.cli.command_line import main

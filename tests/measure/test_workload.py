@@ -16,17 +16,10 @@ from torch.nn.attention import SDPBackend
 
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import UnsupportedModelError
-from perfc.measure import (
-    ATTENTION,
-    Device,
-    Setting,
-    Subject,
-    Trace,
-    WorkloadRun,
-    find_subject,
-    open_device,
-)
+from perfc.measure.device import Device, open_device
 from perfc.measure.failure import explained  # not public
+from perfc.measure.models import ATTENTION, Setting, Subject, WorkloadRun, find_subject
+from perfc.measure.profiled import Trace
 from perfc.measurements import TEST, WORKLOADS, read_rows
 from perfc.tools.cli.command_line import main
 from perfc.tools.cli.measure import ATTENTION as ASKED
@@ -275,7 +268,7 @@ def test_a_cpu_makes_a_model_once(
         return Trace("", (), [1.0])
 
     monkeypatch.setattr(type(subject), "make", noted)
-    monkeypatch.setattr("perfc.measure.workload.trace_of", profiled)
+    monkeypatch.setattr("perfc.measure.models.workload.trace_of", profiled)
     run = WorkloadRun(open_device("cpu"), subject, tmp_path / "r.csv", iterations=3)
     if kept:
         run.keep = lambda row, trace: traces.append(trace)

@@ -10,7 +10,9 @@ from tests.measure.fake_gpu import BUSY_US, ITERATIONS, FakeGpu, silent
 from tests.measure.test_design import GPU
 
 from perfc.ir import PerfcError
-from perfc.measure import DeviceFailedError, Setting, Trace, WorkloadRun, find_subject
+from perfc.measure.fatal import DeviceFailedError
+from perfc.measure.models import Setting, WorkloadRun, find_subject
+from perfc.measure.profiled import Trace
 from perfc.measurements import WORKLOADS, WorkloadMeasurement, read_rows
 
 NET = """

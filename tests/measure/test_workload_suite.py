@@ -10,20 +10,19 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from perfc.ir import AttrValue, Record, UsageError
-from perfc.measure import (
+from perfc.measure import suites as suite
+from perfc.measure.case import (
+    DTYPES_OF_TENSORS,  # not public
     Case,
-    Device,
     Family,
-    KernelRun,
     Tensors,
-    open_device,
-    runs,
-    suite,
-    triangle_side,
 )
-from perfc.measure.case import DTYPES_OF_TENSORS  # not public
-from perfc.measure.given import list_sizes  # not public
-from perfc.measure.workload_table import workload_table  # not public
+from perfc.measure.device import Device, open_device
+from perfc.measure.families import triangle_side
+from perfc.measure.families.given import list_sizes
+from perfc.measure.kernel_run import KernelRun
+from perfc.measure.kernel_table import workload_table
+from perfc.measure.suites import runs
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,

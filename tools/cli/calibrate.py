@@ -212,7 +212,8 @@ def _measured(
     device: str, seconds: float, keep: Path | None, seed: int | None
 ) -> list[Measurement]:
     start_torch()
-    from perfc.measure import SEED, measure_for_fit  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.design import SEED  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.for_fit import measure_for_fit  # noqa: PLC0415 - imports PyTorch
 
     chosen = SEED if seed is None else seed
     return measure_for_fit(device, seconds, keep, say=_say, seed=chosen)

@@ -17,7 +17,8 @@ from perfc.tools.files import tell
 from perfc.tools.models import INFERENCE, MODES, TRAINING, check_mode, start_torch
 
 if TYPE_CHECKING:
-    from perfc.measure import Keep, Setting, Trace
+    from perfc.measure.models import Keep, Setting
+    from perfc.measure.profiled import Trace
     from perfc.measurements import WorkloadMeasurement
 
 ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
@@ -91,7 +92,8 @@ def kernels(  # noqa: PLR0913 - one argument per option
     shapes is marked `split=test`: nothing is fitted to those.
     """
     start_torch()
-    from perfc.measure import KernelRun, open_device  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.device import open_device  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.kernel_run import KernelRun  # noqa: PLC0415 - imports PyTorch
 
     run = KernelRun(open_device(device), suite, output, ops=ops)
     run.measure(minutes * 60, say=_silent if quiet else _say)
@@ -115,7 +117,8 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     launches, waits, copies and CUDA graphs. About a minute.
     """
     start_torch()
-    from perfc.measure import OverheadRun, open_device  # noqa: PLC0415 - PyTorch
+    from perfc.measure.device import open_device  # noqa: PLC0415 - PyTorch
+    from perfc.measure.host import OverheadRun  # noqa: PLC0415 - PyTorch
 
     OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
     return 0
@@ -220,11 +223,8 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
     if options["optimizer"] is not None and TRAINING not in options["modes"]:
         check_mode(INFERENCE, options["optimizer"])
     start_torch()
-    from perfc.measure import (  # noqa: PLC0415 - imports PyTorch
-        WorkloadRun,
-        find_subject,
-        open_device,
-    )
+    from perfc.measure.device import open_device  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.models import WorkloadRun, find_subject  # noqa: PLC0415 - imports PyTorch
 
     device = open_device(options["device"])
     run = WorkloadRun(
@@ -255,7 +255,7 @@ def _writer_of(path: Path, *, several: bool) -> Keep:
 
 def _settings(options: dict[str, Any]) -> list[Setting]:
     """Return what to measure: every batch in every mode and runtime."""
-    from perfc.measure import OWN, Setting  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.models import OWN, Setting  # noqa: PLC0415 - imports PyTorch
 
     return [
         Setting(

@@ -11,17 +11,27 @@ from types import MappingProxyType
 import attrs
 
 from perfc.ir import UsageError
-from perfc.measure.attention import Attention
 from perfc.measure.case import Case, Family
-from perfc.measure.conv2d import Conv2d
 from perfc.measure.design import SEED, points
 from perfc.measure.device import Device
-from perfc.measure.elementwise import Elementwise
-from perfc.measure.embedding_bag import EmbeddingBag, EmbeddingBagBackward
-from perfc.measure.gemm import BatchedGemm, Gemm
-from perfc.measure.movement import Concat, Gather, Memcpy, Transpose
-from perfc.measure.optimizer_step import OptimizerStep
-from perfc.measure.rows import BatchNorm, LayerNorm, Reduction, Softmax
+from perfc.measure.families import (
+    Attention,
+    BatchedGemm,
+    BatchNorm,
+    Concat,
+    Conv2d,
+    Elementwise,
+    EmbeddingBag,
+    EmbeddingBagBackward,
+    Gather,
+    Gemm,
+    LayerNorm,
+    Memcpy,
+    OptimizerStep,
+    Reduction,
+    Softmax,
+    Transpose,
+)
 from perfc.measure.workload_suite import GIVEN, WORKLOADS, workload_cases
 
 FAMILIES: tuple[Family, ...] = (

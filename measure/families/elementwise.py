@@ -18,7 +18,7 @@ from perfc.ir import Record
 from perfc.measure.case import Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
-from perfc.measure.elementwise_calls import (
+from perfc.measure.families.elementwise_calls import (
     is_special,
     knows,
     special_call,

@@ -16,9 +16,9 @@ from perfc.frontends.torch import Made, run_factory
 from perfc.ir import Record, UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.measure.device import Device
-from perfc.measure.inputs import Inputs
-from perfc.measure.optimizers import TAKE_SPARSE
-from perfc.measure.setting import ON_DEVICE, OWN, Setting
+from perfc.measure.models.inputs import Inputs
+from perfc.measure.models.optimizers import TAKE_SPARSE
+from perfc.measure.models.setting import ON_DEVICE, OWN, Setting
 from perfc.twins import TWINS, Twin
 
 _MAX_ROWS, _UNLIMITED = "max_rows", "none"

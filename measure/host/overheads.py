@@ -17,13 +17,11 @@ from perfc.ir import AttrValue, PerfcError, Record
 from perfc.ir.support import write_file
 from perfc.measure.device import Device
 from perfc.measure.failure import explained
-from perfc.measure.host_floors import floors
-from perfc.measure.host_times import Key, host_events, host_times
-from perfc.measure.iteration import Iteration
+from perfc.measure.host.floors import floors
+from perfc.measure.host.times import Key, host_events, host_times
 from perfc.measure.kernel_run import Say, check_source
+from perfc.measure.models import ON_DEVICE, Iteration, Setting, Subject, find_subject
 from perfc.measure.profiled import Trace, trace_of
-from perfc.measure.setting import ON_DEVICE, Setting
-from perfc.measure.subject import Subject, find_subject
 from perfc.measure.timing import US, percentiles
 from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
 

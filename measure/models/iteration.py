@@ -17,9 +17,9 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.measure.capture import capture_stream, captured
 from perfc.measure.case import math_of
 from perfc.measure.device import Device
-from perfc.measure.inputs import Inputs
-from perfc.measure.optimizers import optimizers_of
-from perfc.measure.setting import (
+from perfc.measure.models.inputs import Inputs
+from perfc.measure.models.optimizers import optimizers_of
+from perfc.measure.models.setting import (
     ATTENTION,
     AUTO,
     AUTOCAST,

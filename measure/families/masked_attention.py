@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from perfc.measure.case import Call, Case, Tensors
-from perfc.measure.given import Given
+from perfc.measure.families.given import Given
 
 _ATEN: Any = torch.ops.aten
 

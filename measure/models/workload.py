@@ -24,11 +24,11 @@ from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.device import Device
 from perfc.measure.failure import RunError, explained
 from perfc.measure.fatal import Fatal
-from perfc.measure.iteration import Iteration
 from perfc.measure.kernel_run import Say, check_source
+from perfc.measure.models.iteration import Iteration
+from perfc.measure.models.setting import AUTO, CUDAGRAPH, Setting
+from perfc.measure.models.subject import Subject
 from perfc.measure.profiled import Trace, allocated_peak, trace_of
-from perfc.measure.setting import AUTO, CUDAGRAPH, Setting
-from perfc.measure.subject import Subject
 from perfc.measure.timing import US, percentiles
 from perfc.measurements import TEST, WORKLOADS, RowWriter, WorkloadMeasurement
 
