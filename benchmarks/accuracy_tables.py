@@ -16,7 +16,7 @@ from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
 from perfc.costmodels import cost_models
 from perfc.costmodels.kernels import CostModel
-from perfc.fitting import errors_of
+from perfc.fitting.errors import errors_of
 
 ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
 

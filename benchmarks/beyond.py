@@ -28,7 +28,7 @@ from perfc.costmodels.gemm import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.fitting import errors_of
+from perfc.fitting.errors import errors_of
 from perfc.measurements import read_columns
 
 SINGLE, BATCHED = False, True

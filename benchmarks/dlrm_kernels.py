@@ -17,7 +17,7 @@ from dlrm_rules import TARGET
 from dlrm_traces import Traced, read
 
 from perfc.costmodels import Target, cost_models, load_target, price
-from perfc.fitting import errors_of
+from perfc.fitting.errors import errors_of
 
 LOCKED = {"gpu.sm_clock_mhz": "1297"}
 """`nvidia-smi -ac 877,1297` while they measured."""

@@ -26,7 +26,7 @@ from training.collectives import (
 from training.fitted_text import Tables
 
 from perfc.costmodels.collectives import CollectiveParameters, CollectiveRows
-from perfc.fitting import errors_of
+from perfc.fitting.errors import errors_of
 from perfc.measurements import read_columns
 
 SOURCES = (

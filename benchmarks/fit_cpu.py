@@ -21,7 +21,9 @@ from training.cpu_rows import FamilyLogs, family_logs, fit_shipped_rows
 
 from perfc.costmodels.cpu import SHIPPED_ROWS_FILE, write_shipped_rows
 from perfc.costmodels.machine import Family, NearRows
-from perfc.fitting import FamilyFit, calibrated_sheet, observe
+from perfc.fitting.device import FamilyFit
+from perfc.fitting.machine import calibrated_sheet
+from perfc.fitting.observations import observe
 from perfc.measurements import MEASUREMENTS, read_rows
 from perfc.tools.calibration.calibration import calibrate_rows
 

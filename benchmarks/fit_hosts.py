@@ -19,8 +19,10 @@ from training.shared_host import (
     shared_profile,
 )
 
-from perfc.fitting import HostTime, ProfileHead, host_times, profile_text
-from perfc.traces import read_trace, record
+from perfc.fitting.profile_file import ProfileHead, profile_text
+from perfc.fitting.trace_host import HostTime, host_times
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 PROFILES = Path(__file__).parents[1] / "costmodels" / "profiles"
 HOSTS: Mapping[str, str] = {

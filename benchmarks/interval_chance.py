@@ -26,7 +26,7 @@ from training.unseen_intervals import between, spread_of, widening
 
 from perfc.costmodels import COLLECTIVES, cost_models
 from perfc.costmodels.kernels import CostModel
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 from perfc.measurements import read_columns
 
 Floats: TypeAlias = NDArray[np.float64]

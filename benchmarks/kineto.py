@@ -12,8 +12,10 @@ from pathlib import Path
 
 import attrs
 
-from perfc.traces import DeviceKind, HostOp, call_owners, op_parents, read_trace
-from perfc.traces import Trace as Recorded
+from perfc.traces.events import DeviceKind, HostOp
+from perfc.traces.events import Trace as Recorded
+from perfc.traces.kineto import read_trace
+from perfc.traces.owners import call_owners, op_parents
 
 _KINDS = {
     DeviceKind.KERNEL: "kernel",

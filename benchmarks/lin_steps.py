@@ -23,7 +23,7 @@ import numpy as np
 
 import perfc
 from perfc.costmodels import Target, load_target
-from perfc.fitting import errors_of
+from perfc.fitting.errors import errors_of
 from perfc.passes.training import Training
 
 MACHINE = {

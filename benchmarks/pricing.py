@@ -23,7 +23,7 @@ import numpy as np
 
 from perfc.costmodels import cost_models, load_target, price
 from perfc.costmodels.pricing import price_table
-from perfc.fitting import score
+from perfc.fitting.scores import score
 from perfc.measurements import kernel_tables, read_columns
 
 ONE_US, ROW_US, ROWS_PER_S = 30.0, 2.0, 200_000.0

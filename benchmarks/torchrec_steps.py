@@ -25,11 +25,12 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import perfc
-from perfc.fitting import HostTime, Stall, host_times
+from perfc.fitting.trace_host import HostTime, Stall, host_times
 from perfc.passes import ShardEmbeddings
 from perfc.passes.parallel import Straggler
 from perfc.tools.replay.replay import replay_joint
-from perfc.traces import Recorded, align_collectives, read_ranks
+from perfc.traces import Recorded
+from perfc.traces.collectives import align_collectives, read_ranks
 
 MODEL = (
     "dlrm-default:embedding=batched,tables=64,rows=1024,dim=1024,pooling=1,top=512-1,"

@@ -21,7 +21,9 @@ import attrs
 
 from perfc.costmodels import HostProfile, PerName
 from perfc.ir import TaskKind
-from perfc.traces import LOADER, Gap, Recorded, is_memory, waits_for
+from perfc.traces import Gap, Recorded
+from perfc.traces.events import LOADER
+from perfc.traces.runtime import is_memory, waits_for
 
 _AUTOGRAD = "autograd::engine::evaluate_function: "
 _UNNUMBERED = re.compile("[A-Z][A-Za-z0-9]*Backward")

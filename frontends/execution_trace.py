@@ -21,13 +21,13 @@ from perfc.ir import DTYPES, Diagnostic, Program, TensorType
 from perfc.ir.location import Location
 from perfc.ir.support import Level, UnsupportedModelError, printable
 from perfc.traces import (
-    UNRECORDED,
-    ExecutedOp,
     RecordedArgument,
     RecordedTensor,
     is_execution_trace,
     read_execution_trace,
 )
+from perfc.traces.execution_trace import ExecutedOp
+from perfc.traces.inputs import UNRECORDED
 
 _DEFAULT = DTYPES["f32"]
 _COLLECTIVES = ("record_param_comms", "nccl:", "rccl:", "gloo:", "c10d::")

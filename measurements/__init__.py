@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from perfc.measurements.columns import Coded, MeasuredColumns, read_columns
-from perfc.measurements.index_trace import (
-    IndexTraceError,
-    TableTrace,
-    read_index_trace,
-)
-from perfc.measurements.nccl_log import NcclLogError, is_nccl_log, read_nccl_log
-from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
-from perfc.measurements.schema import (
-    MEASUREMENTS,
-    WORKLOADS,
-    Column,
-    MeasurementError,
-    Schema,
-)
-from perfc.measurements.signature import (
-    BYTES,
-    KERNEL_OPS,
-    bytes_of,
-    kernel_columns,
-    kernel_of,
-    kernel_tables,
-)
-from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
-from perfc.measurements.table import read_rows, read_usable_rows, write_rows
-from perfc.measurements.writer import RowWriter
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.measurements.columns import Coded, MeasuredColumns, read_columns
+    from perfc.measurements.index_trace import (
+        IndexTraceError,
+        TableTrace,
+        read_index_trace,
+    )
+    from perfc.measurements.nccl_log import NcclLogError, is_nccl_log, read_nccl_log
+    from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
+    from perfc.measurements.schema import (
+        MEASUREMENTS,
+        WORKLOADS,
+        Column,
+        MeasurementError,
+        Schema,
+    )
+    from perfc.measurements.signature import (
+        BYTES,
+        KERNEL_OPS,
+        bytes_of,
+        kernel_columns,
+        kernel_of,
+        kernel_tables,
+    )
+    from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
+    from perfc.measurements.table import read_rows, read_usable_rows, write_rows
+    from perfc.measurements.writer import RowWriter
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "columns": ("Coded", "MeasuredColumns", "read_columns"),
+            "index_trace": ("IndexTraceError", "TableTrace", "read_index_trace"),
+            "nccl_log": ("NcclLogError", "is_nccl_log", "read_nccl_log"),
+            "row": ("Measurement", "TIMINGS", "WorkloadMeasurement"),
+            "schema": (
+                "Column",
+                "MEASUREMENTS",
+                "MeasurementError",
+                "Schema",
+                "WORKLOADS",
+            ),
+            "signature": (
+                "BYTES",
+                "KERNEL_OPS",
+                "bytes_of",
+                "kernel_columns",
+                "kernel_of",
+                "kernel_tables",
+            ),
+            "split": ("FIT", "TEST", "fold_of", "shape_of", "split_of"),
+            "table": ("read_rows", "read_usable_rows", "write_rows"),
+            "writer": ("RowWriter",),
+        },
+    )
 
 __all__ = [
     "BYTES",

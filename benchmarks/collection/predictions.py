@@ -22,7 +22,7 @@ from collection.predicted import (
     rounded,
 )
 from perfc.costmodels import Estimate, load_target
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 from perfc.ir import Kernel, Record
 from perfc.ir.launch import BUSY_KINDS
 from perfc.measure.case import Case

@@ -26,7 +26,7 @@ from collection.predicted import (
     Predictions,
     setting_text,
 )
-from perfc.fitting import Errors, errors_of
+from perfc.fitting.errors import Errors, errors_of
 from perfc.ir import PerfcError
 
 ALL = "all"

@@ -26,7 +26,7 @@ from perfc.costmodels.pricing import (
     call_names,
 )
 from perfc.costmodels.streaming import STREAMING
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 from training.samples import FITTED, Sample
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -25,7 +25,7 @@ from perfc.costmodels.collectives import (
     collective_seconds,
     weighed,
 )
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 from perfc.measurements import MeasuredColumns
 from training.robust import robust_least
 

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target, cost_models
 from perfc.costmodels.machine import Family, KernelFit, NearRows, Place, fits_of
-from perfc.fitting import Observations, fit_near_rows, logs_of
+from perfc.fitting.near_rows import fit_near_rows
+from perfc.fitting.observations import Observations
+from perfc.fitting.shipped_rows import logs_of
 from perfc.ir import Kernel
 
 Floats: TypeAlias = NDArray[np.float64]

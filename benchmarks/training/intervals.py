@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from perfc.costmodels.kernels import CostModel
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 from training.priced_rows import LEVEL, Misses, PricedRows, different, power_of
 from training.samples import CALIBRATION, FITTED, Sample
 from training.streams import KINDS

@@ -16,7 +16,7 @@ from perfc.costmodels.pricing import (
     interval_rows,
     interval_sizes,
 )
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 from training.samples import Sample
 
 Floats: TypeAlias = NDArray[np.float64]

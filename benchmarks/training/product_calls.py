@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
 from perfc.costmodels.pricing import call_names
-from perfc.fitting import LONG_EVENT_US
+from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import SIMT_FITTED, SIMT_START, ProductRows, fit_gemm
 from training.samples import FITTED, Sample
 from training.search import least

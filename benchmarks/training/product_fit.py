@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 from perfc.costmodels.fitted_files import Network
 from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
 from perfc.costmodels.machine import Family, KernelFit
-from perfc.fitting import (
-    LONG_EVENT_US,
-    Errors,
-    errors_of,
-    product_factors,
-    product_fits,
-)
+from perfc.fitting.errors import Errors, errors_of
+from perfc.fitting.near_products import product_factors, product_fits
+from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import (
     SIMT_FITTED,
     SIMT_START,

@@ -15,7 +15,7 @@ from perfc.costmodels.gemm import SIMT_MODES
 from perfc.costmodels.kernels import CostModel
 from perfc.costmodels.pricing import as_timed, price_table
 from perfc.costmodels.roofline import ROOFLINE
-from perfc.fitting import (
+from perfc.fitting.scores import (
     GroupKey,
     TablePricer,
     coverage,

@@ -19,7 +19,7 @@ import attrs
 
 from perfc.costmodels import HostProfile, PerName
 from perfc.costmodels.sheets import GRAPH_LAUNCH, GRAPH_NODE_US
-from perfc.fitting import BETWEEN_GAPS, HostTime
+from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime
 from perfc.traces import Gap
 
 _KINDS = ("T1", "T2", "T3", "T5", "T0", "T4", "sync")

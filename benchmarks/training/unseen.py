@@ -13,7 +13,7 @@ import numpy as np
 
 from perfc.costmodels import lower_bound
 from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
-from perfc.fitting import LONG_EVENT_US
+from perfc.fitting.observations import LONG_EVENT_US
 from training.attention import fit_attention, formula_s
 from training.conv import conv_seconds, fit_convolutions
 from training.gemm import ProductRows

@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.fitting import Z90, coverage
+from perfc.fitting.scores import Z90, coverage
 from training.intervals import FEWEST, stated
 from training.priced_rows import LEAST, LEVEL, MOST, Misses, PricedRows, power_of
 from training.samples import Flags

@@ -22,7 +22,7 @@ from perfc.ir import Kernel, Node, TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask
 from perfc.tools import Results
-from perfc.traces import SIGNATURE, signature_text
+from perfc.traces.stated_kernels import SIGNATURE, signature_text
 
 Key: TypeAlias = tuple[int, str, str, int, TaskKind, bool, str]
 """Kernel, op, detail, resource, kind, whether the time is not stated, and the name of

@@ -20,7 +20,8 @@ from perfc.frontends.aten.signatures import Signature, find_signature
 from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue, DType, PerfcError, Program, TensorType
 from perfc.ir.location import Location
-from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
+from perfc.traces import RecordedArgument, RecordedOp, RecordedTensor
+from perfc.traces.inputs import UNRECORDED
 
 _INDIFFERENT = frozenset(
     (

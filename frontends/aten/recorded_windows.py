@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.traces import UNRECORDED, RecordedArgument, RecordedTensor
+from perfc.traces import RecordedArgument, RecordedTensor
+from perfc.traces.inputs import UNRECORDED
 
 Shape = tuple[int, ...]
 _INPUTS = ("input", "self")

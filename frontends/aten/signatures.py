@@ -12,7 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
+from perfc.traces import RecordedArgument, RecordedOp, RecordedTensor
+from perfc.traces.inputs import UNRECORDED
 
 _FILE = Path(__file__).with_name("signatures.txt")
 _TENSOR, _LIST = "T", "L"

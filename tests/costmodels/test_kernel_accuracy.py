@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tests.costmodels.kernels import ALL_MODELS, bag, copy, gemm, over_rows
 
 from perfc.costmodels import load_target, price
-from perfc.fitting import errors_of
+from perfc.fitting.errors import errors_of
 from perfc.ir import Kernel
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))

@@ -23,7 +23,7 @@ from perfc.costmodels import (
 from perfc.costmodels.machine import Family, KernelFit, MeasuredKernel, fits_of
 from perfc.costmodels.pricing import MEASURED, measured_signature
 from perfc.costmodels.streaming import IDLE, REPEATED
-from perfc.fitting import ProfileHead, profile_text
+from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.ir import AttrValue, Kernel
 
 TURING = load_target("2080ti")

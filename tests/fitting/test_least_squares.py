@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfc.fitting import errors_of, fit_terms
+from perfc.fitting.errors import errors_of
+from perfc.fitting.least_squares import fit_terms
 
 COEFFICIENTS = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=5)
 

@@ -10,7 +10,8 @@ from tests.fitting.rows import products
 
 from perfc.costmodels import KernelTable, cost_models, load_target, lower_bound, price
 from perfc.costmodels.machine import MeasuredKernel
-from perfc.fitting import measured_table, observe
+from perfc.fitting.measured import measured_table
+from perfc.fitting.observations import observe
 from perfc.ir import Kernel, Record
 from perfc.measurements import Measurement, kernel_of
 

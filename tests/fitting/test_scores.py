@@ -14,7 +14,7 @@ from tests.measurements.rows import MEASURED, measured
 from perfc.costmodels import load_target
 from perfc.costmodels.kernels import ColumnTable, KernelColumns
 from perfc.costmodels.pricing import as_timed, call_names
-from perfc.fitting import score
+from perfc.fitting.scores import score
 from perfc.measurements import (
     KERNEL_OPS,
     MEASUREMENTS,

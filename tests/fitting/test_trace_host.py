@@ -9,16 +9,17 @@ from tests.traces.synthetic import AUTOGRAD, Made
 
 from perfc.costmodels import load_profile
 from perfc.costmodels.sheets import HostProfileError, parse_profile
-from perfc.fitting import (
-    ProfileHead,
+from perfc.fitting.profile_file import ProfileHead, profile_text
+from perfc.fitting.trace_host import (
     Stall,
     fit_trace_host,
     host_times,
     op_name,
-    profile_text,
     session_sigma,
 )
-from perfc.traces import Recorded, read_trace, record
+from perfc.traces import Recorded
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 
 def _recorded(made: Made, tmp_path: Path) -> Recorded:

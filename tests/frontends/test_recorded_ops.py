@@ -7,7 +7,8 @@ import pytest
 from perfc.frontends.aten import NotRecordedError, RecordedGraph
 from perfc.frontends.aten.recorded_layouts import memory_order
 from perfc.ir import DTYPES, Graph
-from perfc.traces import UNRECORDED, RecordedArgument, RecordedOp, RecordedTensor
+from perfc.traces import RecordedArgument, RecordedOp, RecordedTensor
+from perfc.traces.inputs import UNRECORDED
 
 F32, BF16 = DTYPES["f32"], DTYPES["bf16"]
 

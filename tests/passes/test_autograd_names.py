@@ -10,7 +10,7 @@ import pytest
 
 from perfc.costmodels import HostProfile, PerName, load_profile
 from perfc.costmodels.sheets.host_profile import REQUIRED_CALLS
-from perfc.fitting import ProfileHead, profile_text
+from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.ir import Program
 from perfc.ir.text import parse_program
 from perfc.passes import LowerKernels, PassManager, ShapeInference

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import perfc
 from perfc.costmodels import HostProfile, PerName, Target, load_profile, load_target
-from perfc.fitting import ProfileHead, profile_text
+from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.ir import (
     NO_WORK,
     Kernel,

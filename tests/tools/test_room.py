@@ -11,7 +11,9 @@ from tests.traces.synthetic import Made
 from perfc.costmodels import load_target
 from perfc.tools.replay.replay import replay_alone
 from perfc.tools.replay.stream_room import full_shares, urgent_kernels
-from perfc.traces import Recorded, read_trace, record
+from perfc.traces import Recorded
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 V100 = "Tesla V100-SXM2-16GB"
 BLOCKS = 80 * 8 * 5

@@ -15,7 +15,8 @@ from perfc.costmodels import load_target
 from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.replay.kernel_prices import By, TracePrices, trace_prices
 from perfc.tools.replay.recorded_ops import trace_ops
-from perfc.traces import read_trace, record
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 ROUNDING_S = 2e-9
 """Beginning and end of a kernel are whole nanoseconds."""

@@ -8,7 +8,8 @@ import pytest
 from tests.traces.synthetic import Made
 
 from perfc.tools.replay.replay import Replayed, replay_alone
-from perfc.traces import read_trace, record
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 DEVICE_US = 500.0
 

@@ -9,7 +9,8 @@ from tests.tools.command import Command
 from tests.traces.synthetic import Made
 
 from perfc.tools.replay.trace_files import read_recorded, read_traces
-from perfc.traces import TooManyEventsError, read_trace
+from perfc.traces.events import TooManyEventsError
+from perfc.traces.kineto import read_trace
 
 A_STEP = 4
 """Events of a step: its mark, an op, a call and a kernel."""

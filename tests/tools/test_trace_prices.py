@@ -12,7 +12,8 @@ from perfc.costmodels import load_target, price
 from perfc.ir import Kernel, Record, Work
 from perfc.tools.replay.kernel_prices import By, Price, TracePrices, trace_prices
 from perfc.tools.replay.recorded_ops import trace_ops
-from perfc.traces import read_trace, record
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 V100 = load_target("v100")
 SIZE = 1024

@@ -18,7 +18,8 @@ from tests.tools.command import Command
 
 from perfc.costmodels import parse_popularity
 from perfc.costmodels.locality import ZipfMandelbrot, reuse_histogram
-from perfc.fitting import fit_popularity, histogram_of, miss_curve_of, stack_distances
+from perfc.fitting.popularity_fit import fit_popularity, histogram_of
+from perfc.fitting.stack_distance import miss_curve_of, stack_distances
 
 POOLING = 5
 FIRST = drawn(ZipfMandelbrot(1.1), 4000, 6000, seed=1)

@@ -16,7 +16,8 @@ from tests.traces.chakra_messages import (
 )
 from tests.traces.executed import Executed
 
-from perfc.traces import TraceError, is_execution_trace, read_execution_trace
+from perfc.traces import is_execution_trace, read_execution_trace
+from perfc.traces.events import TraceError
 
 
 def _made() -> Executed:

@@ -9,8 +9,10 @@ import pytest
 from tests.traces.synthetic import Made
 
 from perfc.ir import DTYPES
-from perfc.traces import CollectiveFacts, known_collectives, read_trace, record
-from perfc.traces.collective_facts import kind_of, stated_collective
+from perfc.traces.collective_facts import kind_of, known_collectives, stated_collective
+from perfc.traces.events import CollectiveFacts
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 LIST: list[int] = []
 """What older profilers say of a list of tensors."""

@@ -8,7 +8,8 @@ import pytest
 from tests.traces.synthetic import Made
 
 from perfc.tools.replay.replay import replay_alone, replay_joint
-from perfc.traces import TraceError, align_collectives, read_ranks
+from perfc.traces.collectives import align_collectives, read_ranks
+from perfc.traces.events import TraceError
 
 NAMES = ("ncclAllReduce", "ncclSendRecv", "ncclAllReduce")
 

@@ -10,14 +10,10 @@ from tests.traces.executed import RELU, SUM, Executed, tensor
 from tests.traces.synthetic import Made
 
 from perfc.ir import DTYPES
-from perfc.traces import (
-    RecordedTensor,
-    TraceError,
-    describe,
-    is_execution_trace,
-    read_execution_trace,
-    read_trace,
-)
+from perfc.traces import RecordedTensor, is_execution_trace, read_execution_trace
+from perfc.traces.events import TraceError
+from perfc.traces.execution_trace import describe
+from perfc.traces.kineto import read_trace
 
 F32 = DTYPES["f32"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfc.ir import DTYPES
-from perfc.traces import UNRECORDED, RawInputs, RecordedTensor
+from perfc.traces import RecordedTensor
+from perfc.traces.inputs import UNRECORDED, RawInputs
 
 F32, BF16 = DTYPES["f32"], DTYPES["bf16"]
 

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfc.ir.support import BudgetError, raised_budgets
-from perfc.traces import TraceError, json_stream, read_trace
+from perfc.traces import json_stream
+from perfc.traces.events import TraceError
+from perfc.traces.kineto import read_trace
 
 _WAYS = st.tuples(st.booleans(), st.integers(1, 40), st.booleans())
 """Whether the header comes first, how much is read at a time, whether it is gzipped."""

@@ -9,7 +9,10 @@ import pytest
 from tests.traces.synthetic import Made
 
 from perfc.tools.replay.replay import replay_alone
-from perfc.traces import DeviceKind, TraceError, op_parents, read_trace, record
+from perfc.traces.events import DeviceKind, TraceError
+from perfc.traces.kineto import read_trace
+from perfc.traces.owners import op_parents
+from perfc.traces.recording import record
 
 _OLD = {
     "cpu_op": "Operator",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.traces.synthetic import AUTOGRAD, Made
 
-from perfc.traces import call_owners, read_trace
+from perfc.traces.kineto import read_trace
+from perfc.traces.owners import call_owners
 
 
 def test_the_innermost_op_of_the_thread_owns_a_call(tmp_path: Path) -> None:

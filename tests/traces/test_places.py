@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from tests.traces.synthetic import AUTOGRAD, Made
 
-from perfc.traces import HostOp, Recorded, read_trace, record
+from perfc.traces import Recorded
+from perfc.traces.events import HostOp
+from perfc.traces.kineto import read_trace
 from perfc.traces.places import frame_name
+from perfc.traces.recording import record
 
 LINE = "models/net.py(7): forward"
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from perfc.costmodels import load_profile
-from perfc.fitting import fit_trace_host
+from perfc.fitting.trace_host import fit_trace_host
 from perfc.ir.launch import verify_launches
 from perfc.tools.replay.replay import replay_alone, replay_joint
-from perfc.traces import Recorded, read_ranks, read_trace, record
+from perfc.traces import Recorded
+from perfc.traces.collectives import read_ranks
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TRACES = DATA / "traces"

@@ -12,7 +12,9 @@ from tests.traces.synthetic import AUTOGRAD, Made
 from perfc.ir import TaskKind
 from perfc.ir.launch import verify_launches
 from perfc.tools.replay.replay import replay_alone
-from perfc.traces import Gap, Recorded, read_trace, record, recording
+from perfc.traces import Gap, Recorded, recording
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
 
 _LATENCY_US, _GAP_US, _TAIL_US = 5, 2, 6
 

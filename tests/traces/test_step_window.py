@@ -14,16 +14,16 @@ from tests.traces.synthetic import Made
 from perfc.ir import PerfcError
 from perfc.tools.replay.replay import replay_alone
 from perfc.tools.replay.trace_files import read_recorded
-from perfc.traces import (
+from perfc.traces.events import TraceError
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
+from perfc.traces.step_window import (
     MarkedStep,
-    TraceError,
     Window,
     marked_steps,
-    read_trace,
-    record,
+    step_events,
     window_of,
 )
-from perfc.traces.step_window import step_events
 
 LENGTH_US = 100.0
 

@@ -19,7 +19,7 @@ from perfc.costmodels.fitted_files.fitted_file import fitted
 from perfc.costmodels.kernels import ColumnTable, KernelColumns
 from perfc.costmodels.pricing import MET, SOFTWARE, call_names
 from perfc.costmodels.streaming import STREAMING
-from perfc.fitting import GroupKey
+from perfc.fitting.scores import GroupKey
 
 FLOORS_US: Mapping[str, float] = {"elementwise add": 20.0, "elementwise mul": 30.0}
 HOSTS = {REFERENCE: 1.0, "t4": 1.5, "p100-pcie-16g": 2.0}

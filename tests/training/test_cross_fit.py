@@ -13,7 +13,7 @@ from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.gemm import products_of, tensor_parameters, tensor_seconds
-from perfc.fitting import GroupKey
+from perfc.fitting.scores import GroupKey
 
 L40S = load_target("l40s")
 SHORT = Distillation(

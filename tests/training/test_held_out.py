@@ -25,16 +25,12 @@ from training.samples import held_out_samples, part_of, samples_of
 
 import perfc.fitting
 from perfc.costmodels import load_profile, load_target
-from perfc.fitting import (
-    Observations,
-    fit_collectives,
-    fit_device,
-    fit_host,
-    machine_fields,
-    measured_rates,
-    measured_table,
-    observe,
-)
+from perfc.fitting.collective_profile import fit_collectives
+from perfc.fitting.device import fit_device
+from perfc.fitting.host import fit_host
+from perfc.fitting.machine import machine_fields, measured_rates
+from perfc.fitting.measured import measured_table
+from perfc.fitting.observations import Observations, observe
 from perfc.ir import AttrValue, PerfcError, Record
 from perfc.measurements import (
     FIT,

@@ -13,7 +13,7 @@ from training.unseen import Unseen
 from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
 from perfc.costmodels.streaming import STREAMING
-from perfc.fitting import Z90
+from perfc.fitting.scores import Z90
 
 
 def _scattered(sample: Sample) -> Sample:

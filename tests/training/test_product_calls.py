@@ -12,7 +12,7 @@ from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.gemm import simt_parameters
-from perfc.fitting import GroupKey
+from perfc.fitting.scores import GroupKey
 
 ROWS = 1500
 

@@ -19,7 +19,8 @@ from training.shared_host import (
 
 from perfc.costmodels import load_profile
 from perfc.costmodels.sheets import parse_profile
-from perfc.fitting import HostTime, ProfileHead, Stall, profile_text
+from perfc.fitting.profile_file import ProfileHead, profile_text
+from perfc.fitting.trace_host import HostTime, Stall
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PERFC_DATA", ROOT.parent / "shared" / "data"))

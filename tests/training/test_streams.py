@@ -16,7 +16,7 @@ from perfc.costmodels import load_target
 from perfc.costmodels.kernels import ColumnTable, KernelColumns
 from perfc.costmodels.pricing import call_seconds
 from perfc.costmodels.streaming import IDLE, STREAMING, StreamingModel
-from perfc.fitting import GroupKey
+from perfc.fitting.scores import GroupKey
 
 GPUS = ("v100-pcie-32g", "t4", "p100-pcie-16g", "a100-pcie-40g")
 ROWS = 300

@@ -21,24 +21,14 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.sheets import is_possible
-from perfc.fitting import (
-    CollectiveFit,
-    DeviceFit,
-    FamilyFit,
-    HostFit,
-    ProfileHead,
-    calibrated_sheet,
-    fit_collectives,
-    fit_device,
-    fit_host,
-    is_fitted,
-    known_target,
-    machine_fields,
-    measured_rates,
-    measured_table,
-    observe,
-    profile_text,
-)
+from perfc.fitting.collective_profile import CollectiveFit, fit_collectives
+from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
+from perfc.fitting.host import HostFit, fit_host
+from perfc.fitting.machine import calibrated_sheet, machine_fields, measured_rates
+from perfc.fitting.measured import measured_table
+from perfc.fitting.observations import is_fitted, observe
+from perfc.fitting.profile_file import ProfileHead, profile_text
+from perfc.fitting.scores import known_target
 from perfc.ir import PerfcError
 from perfc.measurements import TEST, Measurement
 

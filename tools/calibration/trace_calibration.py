@@ -8,14 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from perfc.costmodels import HostProfile, load_profile
-from perfc.fitting import (
-    BETWEEN_GAPS,
-    HostTime,
-    ProfileHead,
-    Stall,
-    fit_trace_host,
-    profile_text,
-)
+from perfc.fitting.profile_file import ProfileHead, profile_text
+from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime, Stall, fit_trace_host
 from perfc.ir import PerfcError
 from perfc.ir.support import Level
 from perfc.tools.replay import check_steps, profile_seconds, replay_alone

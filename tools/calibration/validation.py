@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.fitting import GroupScore
+from perfc.fitting.scores import GroupScore
 from perfc.tools.reports import columns_text
 
 SCHEMA = "perfc.validation/1"

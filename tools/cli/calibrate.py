@@ -192,7 +192,7 @@ def _from_traces(
 ) -> tuple[str, list[str]]:
     from perfc.tools.calibration import calibrate_traces  # noqa: PLC0415
     from perfc.tools.replay import read_traces  # noqa: PLC0415
-    from perfc.traces import record  # noqa: PLC0415 - for traces alone
+    from perfc.traces.recording import record  # noqa: PLC0415 - for traces alone
 
     traces = read_traces(paths, steps, max_events)
     return calibrate_traces([record(trace) for trace in traces], steps, name)

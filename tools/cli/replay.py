@@ -92,7 +92,7 @@ def replay(  # noqa: PLR0913 - one argument per option
     those rules are right.
     """
     from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
-    from perfc.fitting import host_times  # noqa: PLC0415
+    from perfc.fitting.trace_host import host_times  # noqa: PLC0415
     from perfc.tools.replay import (  # noqa: PLC0415  # noqa: PLC0415
         read_recorded,
         replay_alone,
@@ -190,7 +190,7 @@ def _learnt(
 ) -> HostProfile:
     """Return the mean host times of the traces."""
     from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
-    from perfc.fitting import fit_trace_host  # noqa: PLC0415
+    from perfc.fitting.trace_host import fit_trace_host  # noqa: PLC0415
 
     per_op = host == "per-op"
     return fit_trace_host(

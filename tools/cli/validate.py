@@ -14,7 +14,7 @@ from perfc.tools.cli.output_options import debug_option, format_option, output_o
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
-    from perfc.fitting import GroupScore
+    from perfc.fitting.scores import GroupScore
     from perfc.measurements import MeasuredColumns
 
 _NOT_MODELLED = 4
@@ -60,7 +60,7 @@ def validate(  # noqa: PLR0913 - one argument per option
     Rows of kernels that a profile has measured are not predicted, so they are counted
     apart, and --strict does not mind them.
     """
-    from perfc.fitting import HELD  # noqa: PLC0415 - for this verb alone
+    from perfc.fitting.scores import HELD  # noqa: PLC0415 - for this verb alone
     from perfc.measurements import read_columns  # noqa: PLC0415
 
     rows = [read_columns(table) for table in tables]
@@ -79,7 +79,7 @@ def _scores(
     tables: Sequence[MeasuredColumns], names: Sequence[str]
 ) -> list[GroupScore]:
     from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
-    from perfc.fitting import score  # noqa: PLC0415
+    from perfc.fitting.scores import score  # noqa: PLC0415
 
     if not names:
         return score(tables)

@@ -13,13 +13,8 @@ import numpy as np
 
 from perfc.costmodels import Histogram, Target, unique_row_count
 from perfc.costmodels.locality import POPULARITY_SCHEMA, cold_misses
-from perfc.fitting import (
-    MissCurve,
-    PopularityFit,
-    fit_popularity,
-    histogram_of,
-    miss_curve_of,
-)
+from perfc.fitting.popularity_fit import PopularityFit, fit_popularity, histogram_of
+from perfc.fitting.stack_distance import MissCurve, miss_curve_of
 from perfc.measurements import TableTrace
 
 _HOTTEST = 0.01

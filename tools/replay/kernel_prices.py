@@ -21,7 +21,7 @@ from perfc.tools.replay.expected_kernels import (
 )
 from perfc.tools.replay.message_prices import CollectivePrices, collective_prices
 from perfc.tools.replay.recorded_ops import NO_OP, TraceOps
-from perfc.traces import DeviceKind, DeviceWork, Shape
+from perfc.traces.events import DeviceKind, DeviceWork, Shape
 
 NOTHING = "perfc launches nothing for it"
 UNMODELLED = "perfc has no cost model for it"

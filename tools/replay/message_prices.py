@@ -11,7 +11,9 @@ from perfc.costmodels import Target, assumed_system, find_cost_models, price
 from perfc.ir import NO_WORK, Diagnostic, Kernel, PerfcError, Record
 from perfc.ir.support import Level
 from perfc.passes import dtype_name
-from perfc.traces import CollectiveFacts, Recorded, known_collectives
+from perfc.traces import Recorded
+from perfc.traces.collective_facts import known_collectives
+from perfc.traces.events import CollectiveFacts
 
 
 @attrs.frozen

@@ -11,14 +11,9 @@ import attrs
 
 from perfc.frontends.aten import NotRecordedError, RecordedGraph
 from perfc.ir import DTYPES, DType, Program, TaskKind
-from perfc.traces import (
-    HostOp,
-    Recorded,
-    RecordedOp,
-    RecordedTensor,
-    call_owners,
-    op_parents,
-)
+from perfc.traces import Recorded, RecordedOp, RecordedTensor
+from perfc.traces.events import HostOp
+from perfc.traces.owners import call_owners, op_parents
 
 NO_OP = "no op around the launch"
 NO_INPUTS = "its arguments are not recorded"

@@ -10,14 +10,15 @@ from typing import TypeAlias
 import attrs
 
 from perfc.costmodels import Device, HostProfile
-from perfc.fitting import BETWEEN_GAPS, HostTime, host_times
+from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import PerfcError, TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import Timeline
 from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
 from perfc.tools.replay.step_times import StepTimes, relative_error, step_times
 from perfc.tools.replay.stream_room import full_shares, urgent_kernels
-from perfc.traces import Gap, Recorded, align_collectives, covered
+from perfc.traces import Gap, Recorded, covered
+from perfc.traces.collectives import align_collectives
 
 
 class Idle(enum.Enum):

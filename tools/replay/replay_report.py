@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perfc.fitting import HostTime
+from perfc.fitting.trace_host import HostTime
 from perfc.ir import Diagnostic
 from perfc.tools.replay.kernel_prices import TracePrices
 from perfc.tools.replay.replay import Replayed

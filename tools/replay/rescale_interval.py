@@ -14,7 +14,7 @@ from collections.abc import Callable
 import attrs
 
 from perfc.costmodels import HostProfile, load_profile
-from perfc.fitting import host_times, session_sigma
+from perfc.fitting.trace_host import host_times, session_sigma
 from perfc.passes.facts import Interval
 from perfc.passes.timing import interval_of, shared_effects
 from perfc.tools.replay.replay import Replayed, host_seconds

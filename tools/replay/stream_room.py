@@ -7,7 +7,8 @@ import math
 from perfc.costmodels import Device, load_target, target_of_device
 from perfc.costmodels.machine import blocks_per_sm
 from perfc.ir import TaskKind
-from perfc.traces import HostOp, Recorded, Shape, Trace
+from perfc.traces import Recorded
+from perfc.traces.events import HostOp, Shape, Trace
 
 URGENT_LABEL = "## start_sparse_data_dist"
 """TorchRec's pipeline (`TrainPipelineSparseDist`) gives the stream that it launches on

@@ -8,22 +8,14 @@ from pathlib import Path
 from perfc.ir import PerfcError
 from perfc.tools.replay.reading import reading
 from perfc.tools.replay.steps_option import check_numbers
-from perfc.traces import (
-    MarkedStep,
-    Recorded,
-    TooManyEventsError,
-    Trace,
-    TraceError,
-    describe,
-    is_execution_trace,
-    marked_steps,
-    no_times,
-    read_execution_trace,
-    read_trace,
-    record,
-    record_ranks,
-    window_of,
-)
+from perfc.traces import Recorded, is_execution_trace, read_execution_trace
+from perfc.traces.collectives import record_ranks
+from perfc.traces.events import TooManyEventsError, Trace, TraceError
+from perfc.traces.execution_trace import describe
+from perfc.traces.json_stream import no_times
+from perfc.traces.kineto import read_trace
+from perfc.traces.recording import record
+from perfc.traces.step_window import MarkedStep, marked_steps, window_of
 
 
 def read_recorded(
