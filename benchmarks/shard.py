@@ -27,8 +27,14 @@ from perfc.passes.embeddings import (
     TABLE_ROW_WISE,
     TABLE_WISE,
 )
-from perfc.planning.searches import BASELINES, Draft, Task, count_plans, search
-from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
+from perfc.planning.searches import (
+    BASELINES,
+    Draft,
+    Task,
+    count_plans,
+    search,
+)
+from perfc.planning.searches.exhaustive_search import exhaustive
 from perfc.tools.models.table_list import ListedTable, TableList
 from perfc.tools.sharding.model import ShardModel, world_of
 

@@ -20,14 +20,13 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.collectives import joins_nodes
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import SOFTWARE, CostModel
 from perfc.costmodels.pricing import (
     COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
     MEETING_OPS,
     MET,
     SESSION_OPS,
-    SOFTWARE,
     SOFTWARE_OPS,
     TimedEstimate,
     as_timed,

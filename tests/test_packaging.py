@@ -86,7 +86,8 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
     command += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(tree)]
     subprocess.run(command, check=True)  # noqa: S603 - our own arguments
     (wheel,) = tmp_path.glob("*.whl")
-    facade = {f"perfc/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
+    own = ("__init__.py", "__main__.py", "door.py", "py.typed")
+    facade = {f"perfc/{name}" for name in own}
 
     with zipfile.ZipFile(wheel) as archive:
         held = {n for n in archive.namelist() if not n.startswith("perfc-")}

@@ -20,10 +20,10 @@ from collection.plan import PASSES, Planned, planned
 from perfc.costmodels import KernelTable, Target, cost_models, load_target
 from perfc.costmodels.pricing import price_table
 from perfc.ir import Kernel, UsageError
-from perfc.measure import suites as suite
 from perfc.measure.call_profile import times_of
 from perfc.measure.case import Case, Family
 from perfc.measure.device import Device
+from perfc.measure.suites import suite
 from perfc.measurements import MeasurementError
 
 _IMPORT_SECONDS = 10.0

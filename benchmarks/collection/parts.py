@@ -21,7 +21,6 @@ from collection.predicted import setting_text
 from collection.sustained import run as run_loads
 from collection.sustained_loads import loads_of
 from perfc.ir import AttrValue, PerfcError, Record
-from perfc.measure import suites as suite
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.device import Device
 from perfc.measure.fatal import DeviceFailedError
@@ -30,6 +29,7 @@ from perfc.measure.kernel_run import KernelRun
 from perfc.measure.models import Setting, WorkloadRun, find_subject
 from perfc.measure.profiled import Trace
 from perfc.measure.rounds import Prepared
+from perfc.measure.suites import suite
 from perfc.measure.timing import Timer
 from perfc.measurements import WorkloadMeasurement
 

@@ -18,7 +18,6 @@ from collection.parts import Part, Run
 from collection.plan import Planned
 from collection.sustained import Load
 from collection.sustained_loads import loads_of
-from perfc.measure import suites as suite
 from perfc.measure.call_profile import profiled_calls
 from perfc.measure.capture import captured
 from perfc.measure.case import Call, Case, Family, Tensors
@@ -27,6 +26,7 @@ from perfc.measure.fatal import DeviceFailedError, Fatal
 from perfc.measure.host import SMALL_MODELS, OverheadRun, host_us_of_an_op
 from perfc.measure.models import WorkloadRun
 from perfc.measure.rounds import Prepared
+from perfc.measure.suites import suite
 from perfc.measure.timing import Timer
 
 _SECONDS = 0.001

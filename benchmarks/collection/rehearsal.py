@@ -21,10 +21,10 @@ from torch.utils._pytree import tree_leaves
 
 from collection.plan import Planned
 from collection.probe import smallest
-from perfc.measure import suites as suite
 from perfc.measure.case import DTYPES_OF_TENSORS, Case, Family, Tensors
 from perfc.measure.device import Device, open_device
 from perfc.measure.models import Iteration, Setting, find_subject
+from perfc.measure.suites import suite
 
 NEEDS_DRIVER: Mapping[str, Callable[[Case], bool]] = MappingProxyType(
     {

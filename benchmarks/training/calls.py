@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import lower_bound
+from perfc.costmodels.kernels import SOFTWARE
 from perfc.costmodels.pricing import (
     MET,
     SESSION_OPS,
-    SOFTWARE,
     SOFTWARE_OPS,
     call_names,
 )

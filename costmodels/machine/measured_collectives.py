@@ -19,7 +19,7 @@ COLLECTIVES: Mapping[str, str] = {
 }
 """Ops that all members of a communicator run, and how their bytes go."""
 
-_WORDS, _FIELDS = 2, 7
+_FIELDS = 7
 
 
 @attrs.frozen
@@ -56,10 +56,11 @@ class MeasuredCollective:
         cells = text.split()
         if len(cells) != _FIELDS or cells[0] not in COLLECTIVES:
             raise ValueError(" ".join(cells))
-        numbers = [float(cell) for cell in cells[_WORDS:]]
+        op, dtype, *sizes = cells
+        numbers = [*map(float, sizes)]
         if not all(map(math.isfinite, numbers)) or min(numbers[:-1]) <= 0:
             raise ValueError("a size that cannot be")  # noqa: EM101, TRY003 - the caller says where
-        return cls(*cells[:_WORDS], *numbers)
+        return cls(op, dtype, *numbers)
 
     def __str__(self) -> str:
         sizes = f"{self.bytes:.0f} {self.ranks:.0f} {self.nodes:.0f} {self.per_node:g}"

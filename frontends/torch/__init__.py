@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.frontends.torch.capture import Source
+    from perfc.frontends.torch.capture import Source, capture_module
     from perfc.frontends.torch.custom_step import CustomStep
     from perfc.frontends.torch.embedding_bag_op import TRANSLATION
-    from perfc.frontends.torch.exported import read_exported
-    from perfc.frontends.torch.factory import Made, raised_by, run_factory
+    from perfc.frontends.torch.exported import given_sizes, is_exported, read_exported
+    from perfc.frontends.torch.factory import (
+        Made,
+        capture_factory,
+        raised_by,
+        run_factory,
+    )
     from perfc.frontends.torch.loss import Label, Loss, loss_of, settled_loss
     from perfc.frontends.torch.onnx_file import weightless_onnx
     from perfc.frontends.torch.optimizer import Optimizer, make_optimizer
@@ -22,11 +27,11 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "capture": ("Source",),
+            "capture": ("Source", "capture_module"),
             "custom_step": ("CustomStep",),
             "embedding_bag_op": ("TRANSLATION",),
-            "exported": ("read_exported",),
-            "factory": ("Made", "raised_by", "run_factory"),
+            "exported": ("given_sizes", "is_exported", "read_exported"),
+            "factory": ("Made", "capture_factory", "raised_by", "run_factory"),
             "loss": ("Label", "Loss", "loss_of", "settled_loss"),
             "onnx_file": ("weightless_onnx",),
             "optimizer": ("Optimizer", "make_optimizer"),
@@ -41,6 +46,10 @@ __all__ = [
     "Made",
     "Optimizer",
     "Source",
+    "capture_factory",
+    "capture_module",
+    "given_sizes",
+    "is_exported",
     "loss_of",
     "make_optimizer",
     "raised_by",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         read_unpacked,
         read_whole,
     )
+    from perfc.ir.support.moved import moved_to
     from perfc.ir.support.plugins import (
         COST_MODELS,
         EXPORTERS,
@@ -99,6 +100,7 @@ else:
                 "read_unpacked",
                 "read_whole",
             ),
+            "moved": ("moved_to",),
             "plugins": (
                 "COST_MODELS",
                 "EXPORTERS",
@@ -157,6 +159,7 @@ __all__ = [
     "is_built_in",
     "is_somebody_elses",
     "load_plugin",
+    "moved_to",
     "name_text",
     "parse_budgets",
     "parse_json",

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from perfc.ir.support.errors import PerfcError, UsageError
+from perfc.ir.support.moved import moved_to
 
 FRONTENDS = "perfc.frontends"
 """Classes with `load(path)`, named for the suffix that they read."""
@@ -112,7 +113,7 @@ def load_plugin(group: str, name: str) -> object:
         loaded: object = points[name].load()
     except Exception as error:
         msg = f"{group} {name!r} of {_owner(points[name])} cannot be loaded: {error!r}"
-        raise PerfcError(msg) from error
+        raise PerfcError(msg + moved_to(error)) from error
     return loaded
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.collection.made_up import predicted
 
 from perfc.costmodels import load_target
-from perfc.measure import suites as suite
+from perfc.measure.suites import suite
 from perfc.measurements import (
     MEASUREMENTS,
     TEST,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import perfc
-from perfc.measure import kernel_table as workload_table
 from perfc.measure.case import Case
+from perfc.measure.kernel_table import workload_table
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMMAND = "python benchmarks/collection/kernels.py"

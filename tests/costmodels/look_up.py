@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.locality import Popularity
-from perfc.costmodels.locality import bins as rank_bins
+from perfc.costmodels.locality.popularity import rank_bins
 
 Rows = NDArray[np.int64]
 

@@ -270,7 +270,7 @@ def test_rows_are_followed_where_they_lie() -> None:
     rows = weighed(
         Collectives.of(KernelTable(kernels)), np.full(len(sizes), np.log(2)), links, p
     )
-    measured = attrs.evolve(target, collectives=rows)
+    measured = attrs.evolve(target, collectives=rows.measured())
     asked = [kernels[3], _kernel("all_gather", 3 * sizes[3]), _kernel("all_to_all")]
 
     ratio = _priced(measured, *asked).seconds / _priced(target, *asked).seconds
@@ -304,7 +304,7 @@ def test_a_slow_run_does_not_make_more_bytes_faster() -> None:
 
     modelled = collective_seconds(c, links, p)
     loose = modelled * np.exp(rows.log_factor(c, links, p))
-    times = _priced(attrs.evolve(target, collectives=rows), *asked).seconds
+    times = _priced(attrs.evolve(target, collectives=rows.measured()), *asked).seconds
     assert np.diff(np.log(loose)).min() < -0.05
     assert np.diff(np.log(times[::8])).min() > -1e-9
     assert (times[:8] <= times[8] * (1 + 1e-9)).all()
@@ -329,7 +329,7 @@ def test_two_rows_move_every_collective() -> None:
     two = [_kernel(size=2**12, ranks=2), _kernel(size=2**29, ranks=4)]
     off = np.log([1.5, 1.0])
     rows = weighed(Collectives.of(KernelTable(two)), off, links, p)
-    measured = attrs.evolve(target, collectives=rows)
+    measured = attrs.evolve(target, collectives=rows.measured())
     asked = [_kernel("reduce_scatter", 2**11, 4), _kernel("all_gather", 2**29, 4)]
 
     ratio = _priced(measured, *asked).seconds / _priced(target, *asked).seconds

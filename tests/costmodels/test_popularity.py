@@ -17,7 +17,7 @@ from perfc.costmodels.locality import (
     Uniform,
     ZipfMandelbrot,
 )
-from perfc.costmodels.locality import bins as rank_bins
+from perfc.costmodels.locality.popularity import rank_bins
 
 EXPONENTS = st.floats(0, 3, allow_nan=False)
 SHIFTS = st.floats(0, 1e5, allow_nan=False)

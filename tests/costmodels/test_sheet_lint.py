@@ -20,7 +20,7 @@ from perfc.costmodels.sheets.sheet_fields import FIELDS
 from perfc.costmodels.sheets.sheet_lint import find_problems
 from perfc.ir import UsageError
 
-SHEETS = Path(catalog.__file__).with_name("targets")
+SHEETS = Path(catalog.__file__).parents[1].joinpath("targets")
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from perfc.costmodels.machine import TargetError
 from perfc.costmodels.sheets import catalog, system_names
 from perfc.ir import Kernel, PerfcError, UsageError, Work, record_of
 
-SHEETS = Path(catalog.__file__).with_name("systems")
+SHEETS = Path(catalog.__file__).parents[1].joinpath("systems")
 OWN = """
 name = "mine"
 target = "{target}"

@@ -13,7 +13,7 @@ from perfc.costmodels.machine import MATH_MODES, TargetError
 from perfc.costmodels.sheets import catalog, describe
 from perfc.ir import PerfcError, UsageError
 
-SHEETS = Path(catalog.__file__).with_name("targets")
+SHEETS = Path(catalog.__file__).parents[1].joinpath("targets")
 A100 = (SHEETS / "a100-sxm-80g.toml").read_text(encoding="utf-8")
 
 

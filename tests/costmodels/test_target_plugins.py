@@ -16,7 +16,7 @@ from perfc.costmodels.sheets import catalog
 from perfc.ir import PerfcError, register_plugin
 from perfc.ir.support import entry_points as installed_plugins
 
-L4 = Path(catalog.__file__).with_name("targets") / "l4.toml"
+L4 = Path(catalog.__file__).parents[1].joinpath("targets") / "l4.toml"
 ATTRIBUTES: dict[str, object] = {
     "path": L4,
     "text_path": str(L4),

@@ -8,7 +8,8 @@ from tests.costmodels.kernels import gemm, over_rows
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.fitted_files.fitted_file import fitted
-from perfc.costmodels.pricing import MET, SOFTWARE, as_timed
+from perfc.costmodels.kernels import SOFTWARE
+from perfc.costmodels.pricing import MET, as_timed
 from perfc.costmodels.streaming import IDLE, STREAMING
 
 

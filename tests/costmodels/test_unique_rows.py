@@ -27,7 +27,7 @@ from perfc.costmodels.locality import (
     row_curve,
     share_noise,
 )
-from perfc.costmodels.locality import bins as rank_bins
+from perfc.costmodels.locality.popularity import rank_bins
 
 DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no shared data here")

@@ -12,7 +12,6 @@ import torch
 from tests.measure.test_design import GPU
 
 from perfc.ir import Record
-from perfc.measure import suites as suite
 from perfc.measure.call_profile import (
     profiled_calls,
     times_of,
@@ -24,6 +23,7 @@ from perfc.measure.fatal import DeviceFailedError
 from perfc.measure.kernel_run import KernelRun
 from perfc.measure.profiled import Trace
 from perfc.measure.rounds import Prepared
+from perfc.measure.suites import suite
 from perfc.measure.timing import Timed
 
 Event = Mapping[str, Any]

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfc.ir import UsageError
-from perfc.measure import suites as suite
 from perfc.measure.case import Case, Family
 from perfc.measure.design import Choice, Size, Space, points
 from perfc.measure.device import Device
-from perfc.measure.suites import SUITES
+from perfc.measure.suites import SUITES, suite
 from perfc.measurements import TEST, split_of
 
 GPU = Device(

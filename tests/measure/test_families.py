@@ -10,10 +10,10 @@ import torch
 
 from perfc.costmodels import NEW, NEW_BYTES
 from perfc.ir import AttrValue, Record
-from perfc.measure import suites as suite
 from perfc.measure.case import Case, Family, Tensors
 from perfc.measure.device import open_device
 from perfc.measure.families import row_indices
+from perfc.measure.suites import suite
 
 DEVICE = open_device("cpu")
 SUITE = suite("quick", DEVICE)

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from perfc.ir import PerfcError
-from perfc.measure import suites as suite
 from perfc.measure.device import open_device
 from perfc.measure.fatal import Fatal  # not public
 from perfc.measure.kernel_run import KernelRun
 from perfc.measure.models import Setting, WorkloadRun, find_subject
+from perfc.measure.suites import suite
 
 
 def _fail() -> None:

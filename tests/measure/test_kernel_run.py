@@ -15,7 +15,6 @@ import torch
 from tests.tools.command import Command
 
 from perfc.ir import PerfcError
-from perfc.measure import suites as suite
 from perfc.measure.case import (
     Case,
     Tensors,  # not public
@@ -24,6 +23,7 @@ from perfc.measure.clocks import Clock, ClockReader  # not public
 from perfc.measure.device import Device, open_device, target_of
 from perfc.measure.kernel_run import KernelRun
 from perfc.measure.rounds import ROUNDS, Prepared  # not public
+from perfc.measure.suites import suite
 from perfc.measure.timing import Timed, Timer  # not public
 from perfc.measurements import (
     MEASUREMENTS,
@@ -321,7 +321,7 @@ def test_memory_that_is_not_there(
 LIMITED = """
 import resource, sys
 import torch
-from perfc.measure import open_device
+from perfc.measure.device import open_device
 from perfc.tools.cli.command_line import main
 
 kind, limit = sys.argv[1], int(sys.argv[2])

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from perfc.ir import AttrValue, Record, UsageError
-from perfc.measure import suites as suite
 from perfc.measure.case import (
     DTYPES_OF_TENSORS,  # not public
     Case,
@@ -22,7 +21,7 @@ from perfc.measure.families import triangle_side
 from perfc.measure.families.given import list_sizes
 from perfc.measure.kernel_run import KernelRun
 from perfc.measure.kernel_table import workload_table
-from perfc.measure.suites import runs
+from perfc.measure.suites import runs, suite
 from perfc.measurements import (
     MEASUREMENTS,
     Measurement,

@@ -16,8 +16,8 @@ from perfc.passes.facts import HOSTED, SCHEDULE, Schedule
 from perfc.passes.timing import StreamSchedule
 from perfc.passes.timing.retiming import Change
 from perfc.passes.timing.timeline import TIMELINE, ScheduleError, Timeline
+from perfc.passes.what_if import op_times
 from perfc.passes.what_if.op_times import Asked, solve_in_batches, times_of_ops
-from perfc.passes.what_if.what_if import op_times
 
 
 def _scheduled(case: Case) -> tuple[Timeline, Schedule]:

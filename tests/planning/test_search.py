@@ -15,9 +15,15 @@ from perfc.ir import PerfcError, UsageError
 from perfc.passes import World
 from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning.plans import Table
-from perfc.planning.searches import BASELINES, Draft, Task, count_plans, search
-from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
-from perfc.planning.searches.portfolio import greedy_search as greedy
+from perfc.planning.searches import (
+    BASELINES,
+    Draft,
+    Task,
+    count_plans,
+    search,
+)
+from perfc.planning.searches.exhaustive_search import exhaustive
+from perfc.planning.searches.greedy_search import greedy
 
 NEAR = 1.01
 """Of the best plan's step, what a search may take."""

@@ -17,10 +17,9 @@ from perfc.ir import PerfcError, UsageError
 from perfc.passes import DATA_PARALLEL, Placement, World
 from perfc.passes.embeddings import COLUMN_WISE, ROW_WISE, TABLE_WISE
 from perfc.planning.plans import Shard, Table, Tiers
-from perfc.planning.searches import Draft, Task, search
+from perfc.planning.searches import Draft, Task, local_search, search
 from perfc.planning.searches.changes import Change
-from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
-from perfc.planning.searches.portfolio import local_search
+from perfc.planning.searches.exhaustive_search import exhaustive
 from perfc.tools.sharding.model import ShardModel, world_of
 
 NEAR = 1.01

@@ -17,7 +17,7 @@ from perfc.passes.embeddings import COLUMN_WISE, TABLE_WISE
 from perfc.planning.plans import SHARDERS, Table, sharder_plan
 from perfc.planning.plans.ties import grades, is_less, least, most, on_grid, ranking
 from perfc.planning.searches import Task, search
-from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
+from perfc.planning.searches.exhaustive_search import exhaustive
 
 UP = 1 + 3e-16
 

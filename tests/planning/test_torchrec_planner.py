@@ -21,7 +21,7 @@ from perfc.planning import (
 )
 from perfc.planning.plans import Table, check_plan
 from perfc.planning.searches import Task, plan_loads
-from perfc.planning.searches.portfolio import exhaustive_search as exhaustive
+from perfc.planning.searches.exhaustive_search import exhaustive
 
 WORLD = World(ranks=4, per_node=2)
 RULES = PerfRules(topology=Topology(world=WORLD), batch=64)

@@ -20,7 +20,7 @@ from tests.traces.synthetic import Made
 import perfc
 from perfc.ir import PerfcError
 from perfc.measurements import MEASUREMENTS, write_rows
-from perfc.tools.cli.command_line import command_line as cli
+from perfc.tools.cli import command_line as cli
 
 ROOT = Path(__file__).parents[2]
 VERBS = (

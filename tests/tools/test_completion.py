@@ -79,7 +79,7 @@ def test_help_does_not_wait_for_it() -> None:
     code = (
         "import sys; from perfc.tools.cli.command_line import main; main(['--help']); "
         "print([n for n in sys.modules if n.startswith("
-        "('perfc.tools.cli.completion', 'perfc.tools.verb_', 'numpy'))])"
+        "('perfc.tools.cli.completion', 'perfc.tools.cli.analyze', 'numpy'))])"
     )
     done = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

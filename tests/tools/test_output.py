@@ -172,7 +172,9 @@ def test_a_model_whose_file_name_is_no_text(tmp_path: Path, form: str) -> None:
 def test_a_signal_leaves_no_half_written_file(tmp_path: Path, number: int) -> None:
     """Who ends perfc while it writes finds one line, 128 + N, and no file."""
     script = (
-        "import sys, time; from perfc.ir import files; from perfc.tools import cli\n"
+        "import sys, time\n"
+        "from perfc.ir.support import files\n"
+        "from perfc.tools.cli import command_line as cli\n"
         "whole = files._chunks\n"
         "def slow(content):\n"
         "    yield from whole(content)\n"

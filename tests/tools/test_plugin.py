@@ -251,7 +251,7 @@ def test_a_module_of_plugins(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_fast_gemm.py").write_text(
         "import attrs\n"
-        "from perfc.costmodels import GEMM\n"
+        "from perfc.costmodels.gemm import GEMM\n"
         "from perfc.ir import register_plugin\n"
         "class Mine:\n"
         "    name, priority, ops = 'mine', 1000, GEMM.ops\n"

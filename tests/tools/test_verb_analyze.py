@@ -195,7 +195,7 @@ def test_pageable_inputs_block(command: Command) -> None:
 
 def test_overheads(command: Command, tmp_path: Path) -> None:
     """A profile goes by name or by file, and the report names it."""
-    folder = Path(catalog.__file__).with_name("profiles")
+    folder = Path(catalog.__file__).parents[1].joinpath("profiles")
     path = tmp_path / "my, profile.toml"
     path.write_text((folder / "lin-v100.toml").read_text())
 

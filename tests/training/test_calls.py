@@ -16,8 +16,8 @@ from training.samples import FITTED, TEST, Sample
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.fitted_files.fitted_file import fitted
-from perfc.costmodels.kernels import ColumnTable, KernelColumns
-from perfc.costmodels.pricing import MET, SOFTWARE, call_names
+from perfc.costmodels.kernels import SOFTWARE, ColumnTable, KernelColumns
+from perfc.costmodels.pricing import MET, call_names
 from perfc.costmodels.streaming import STREAMING
 from perfc.fitting.scores import GroupKey
 

@@ -137,7 +137,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr("training.product_fit._FEWEST_NETWORK", 20)
     crossed = functools.partial(fit.cross_fitted, how=SHORT)
     monkeypatch.setattr(fit, "cross_fitted", crossed)
-    monkeypatch.setattr(fit, "FOLDER", tmp_path / "fitted")
+    monkeypatch.setattr(fit, "FITTED_FOLDER", tmp_path / "fitted")
     for name in ("RESIDUAL_FILE", "ATTENTION_RESIDUAL_FILE"):
         monkeypatch.setattr(fit, name, tmp_path / "fitted" / f"{name}.npz")
     page = (ROOT / "docs" / "accuracy.md").read_text("utf-8")

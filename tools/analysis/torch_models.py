@@ -96,7 +96,7 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
 
     """
     require_torch()
-    from perfc import frontends  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends import torch as frontend  # noqa: PLC0415 - imports PyTorch
 
     wanted = Dimensions(batch, pooling, dims or {})
     asked = {
@@ -112,14 +112,14 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
         "instruments": instruments,
     }
     again = Again(from_torch, asked, by_name)
-    if frontends.is_exported(module):
-        sizes = frontends.given_sizes(module, args, kwargs)
+    if frontend.is_exported(module):
+        sizes = frontend.given_sizes(module, args, kwargs)
         wanted = attrs.evolve(wanted, dims={**sizes, **wanted.dims})
-        made = frontends.read_exported(module, name)
+        made = frontend.read_exported(module, name)
         changes = _changes(made, mode, optimizer, loss, step, dtype)
         model = prepare(made, wanted, None, [*changes, *transforms], instruments)
         return attrs.evolve(model, again=again)
-    program = frontends.capture_module(
+    program = frontend.capture_module(
         module,
         args,
         kwargs,

@@ -53,16 +53,16 @@ def read_torch(
 
     """
     require_torch()
-    from perfc import frontends  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends import torch as frontend  # noqa: PLC0415 - imports PyTorch
 
     if isinstance(model, str | Path):
-        return frontends.capture_factory(
+        return frontend.capture_factory(
             str(model), mode=mode, optimizer=optimizer, dtype=dtype
         )
-    if frontends.is_exported(model):
-        return frontends.read_exported(model)
+    if frontend.is_exported(model):
+        return frontend.read_exported(model)
     chosen = optimizer or "sgd" if mode == "training" else None
-    return frontends.capture_module(model, mode=mode, optimizer=chosen, dtype=dtype)
+    return frontend.capture_module(model, mode=mode, optimizer=chosen, dtype=dtype)
 
 
 def require_torch(what: str = "a PyTorch module", extra: str = "torch") -> None:

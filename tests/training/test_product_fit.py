@@ -6,11 +6,11 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.kernels import gemm
+from training.product_fit import fit_parameters
+from training.samples import CALIBRATION, FITTED, TEST, Sample
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.gemm import products_of, tensor_parameters, tensor_seconds
-from perfc.fitting.product_fit import fit_parameters
-from perfc.fitting.samples import CALIBRATION, FITTED, TEST, Sample
 from perfc.fitting.scores import GroupKey
 
 SIDES = (64, 512, 4096)
