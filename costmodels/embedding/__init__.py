@@ -1,4 +1,4 @@
-"""Look-ups of embedding tables, and the updates of their rows."""
+"""Lookups of embedding tables, and the updates of their rows."""
 
 from __future__ import annotations
 

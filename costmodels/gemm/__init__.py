@@ -1,4 +1,4 @@
-"""Matrix products: tiles, the machine they run on, what rows say besides."""
+"""GEMMs: tiles, the machine they run on, what measured rows say besides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor parallelism: products and tables split over ranks."""
+"""Tensor parallelism: GEMMs and tables split over ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of matrix products."""
+"""Kernels of GEMMs."""
 
 from __future__ import annotations
 
