@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 _TABLE = Path(__file__).with_name("moved.txt")
-"""A line each: `perfc.package.module new`, or `perfc.package:name new`."""
+"""A line each: the old name of a module and the new one."""
 
 _NAME = re.compile(r"cannot import name '(\w+)'")
 
@@ -21,15 +20,31 @@ def moved_to(error: Exception) -> str:
             perfc's no longer has.
 
     """
-    if not isinstance(error, ImportError) or error.name is None:
+    if not isinstance(error, ImportError) or not (error.name or "").startswith("perfc"):
         return ""
-    name = _NAME.match(error.msg)
-    asked = f"{error.name}:{name[1]}" if name else error.name
-    new = _moved().get(asked)
-    return f"; {asked.replace(':', '.')} is in {new} now" if new else ""
+    module, name = str(error.name), _NAME.match(error.msg)
+    asked = f"{module}.{name[1]}" if name else module
+    new = _place_of(module, name[1]) if name else _new_module(module)
+    return f"; {asked} is in {new} now" if new else ""
 
 
-@functools.cache
-def _moved() -> Mapping[str, str]:
+def _new_module(asked: str) -> str | None:
+    """Return what a module of this name is called now."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
-    return dict(line.split() for line in lines)
+    return dict(line.split() for line in lines).get(asked)
+
+
+def _place_of(package: str, name: str) -> str | None:
+    """Return the room of a package that offers a name, or the module that has it."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent
+    offered = re.compile(rf'^    "{name}",$', re.MULTILINE)
+    made = re.compile(rf"^(?:class|def) {name}\b|^{name}\b[^\n]* = ", re.MULTILINE)
+    for pattern, files in ((offered, "**/__init__.py"), (made, "*.py")):
+        for path in sorted(folder.glob(files), key=lambda path: len(path.parts)):
+            if pattern.search(path.read_text(encoding="utf-8")):
+                parts = path.relative_to(folder).with_suffix("").parts
+                return ".".join((package, *parts)).removesuffix(".__init__")
+    return None
