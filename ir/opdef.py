@@ -96,35 +96,48 @@ class OpDef:
         return f"expected {limits} operands, got {count}"
 
 
-@attrs.define
-class OpRegistry:
-    """Op definitions by name. Duplicate names are an error, never an override."""
+def named(*ops: OpDef) -> Mapping[str, OpDef]:
+    """Return ops by name. Duplicate names are an error, never an override.
 
-    _defs: dict[str, OpDef] = attrs.field(factory=dict[str, OpDef], init=False)
+    Raises:
+        ValueError: two have the same name.
 
-    def register(self, op: OpDef) -> OpDef:
-        """Add *op*."""
-        if op.name in self._defs:
-            msg = f"op {op.name!r} is registered twice"
+    """
+    found: dict[str, OpDef] = {}
+    for op in ops:
+        if op.name in found:
+            msg = f"op {op.name!r} is defined twice"
             raise ValueError(msg)
-        self._defs[op.name] = op
-        return op
+        found[op.name] = op
+    return found
+
+
+@attrs.frozen
+class OpRegistry:
+    """Op definitions by name, which may be a table that loads them when asked."""
+
+    _defs: Mapping[str, OpDef]
+    _found: dict[str, OpDef] = attrs.field(factory=dict[str, OpDef], init=False)
+    """Those that were asked for: a look-up is on the way of every node."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._defs
 
     def find(self, name: str) -> OpDef | None:
         """Return the op called *name*, or None."""
-        return self._defs.get(name)
+        found = self._found.get(name)
+        if found is None and name in self._defs:
+            found = self._found[name] = self._defs[name]
+        return found
 
     def __getitem__(self, name: str) -> OpDef:
-        try:
-            return self._defs[name]
-        except KeyError:
-            close = difflib.get_close_matches(name, self._defs, n=3)
-            hint = f"did you mean {', '.join(close)}?" if close else "see `perfc ops`"
-            msg = f"unknown op {name!r}; {hint}"
-            raise UnknownOpError(msg) from None
+        found = self.find(name)
+        if found is not None:
+            return found
+        close = difflib.get_close_matches(name, self._defs, n=3)
+        hint = f"did you mean {', '.join(close)}?" if close else "see `perfc ops`"
+        msg = f"unknown op {name!r}; {hint}"
+        raise UnknownOpError(msg)
 
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._defs.values())

@@ -11,7 +11,7 @@ import attrs
 import torch
 
 from perfc.frontends.aten import AtenBuilder
-from perfc.frontends.torch import torchrec
+from perfc.frontends.torch import torchrec, values
 from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.custom_step import CustomStep, record_step
 from perfc.frontends.torch.failure import explained
@@ -22,7 +22,7 @@ from perfc.frontends.torch.internals import (
     scaler_left_on,
 )
 from perfc.frontends.torch.loss import Loss, loss_of
-from perfc.frontends.torch.meta import autocast_on_cuda, values, weightless
+from perfc.frontends.torch.meta import autocast_on_cuda, weightless
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.traced import noted_arguments

@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
+from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import (
     called_by_autograd,
@@ -30,7 +31,6 @@ from perfc.frontends.torch.meta import (
     plain,
     run_weightless,
     schema_of,
-    values,
 )
 from perfc.ir.location import Location
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_TEXT,
@@ -66,4 +66,4 @@ GLU = OpDef(
     attributes={"axis": (int,)},
     summary="one half of x along an axis times the sigmoid of the other half",
 )
-OPS = (*SAME_SHAPE, GLU)
+OPS = named(*SAME_SHAPE, GLU)

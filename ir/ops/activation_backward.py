@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     IN_PLACE,
@@ -106,7 +106,7 @@ GLU_BACKWARD = OpDef(
 ACTIVATION_GRADIENTS = frozenset(op.name for op in (*ELEMENTWISE, DROPOUT_BACKWARD))
 """Names of the elementwise ones."""
 
-OPS = (
+OPS = named(
     *(*ELEMENTWISE, DROPOUT_BACKWARD, PRELU_BACKWARD, GLU_BACKWARD),
     *(_along_axis("softmax", 4), _along_axis("log_softmax", 6)),
 )

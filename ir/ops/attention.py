@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_FLOAT,
@@ -133,4 +133,4 @@ ROTARY = OpDef(
     summary="x, cos, sin: pairs of elements rotated by the angles of their position",
 )
 
-OPS = (ATTENTION, ROTARY)
+OPS = named(ATTENTION, ROTARY)

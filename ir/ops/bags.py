@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import touch_all
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -81,4 +81,4 @@ BUCKETIZE_BAGS = OpDef(
     summary="lengths, indices: those of each bucket of rows, one after another",
 )
 
-OPS = (REGROUP_BAGS, BUCKETIZE_BAGS)
+OPS = named(REGROUP_BAGS, BUCKETIZE_BAGS)

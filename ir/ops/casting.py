@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.ratios import rounded, truncated
 from perfc.ir.ops.rules import OPTIONAL_TEXT, no_work, require_equal, touch_all
 from perfc.ir.record import Record
@@ -80,4 +80,4 @@ CAST_LIKE = OpDef(
     summary="the element type of operand 1",
 )
 
-OPS = (CAST, CAST_LIKE, BIT_CAST)
+OPS = named(CAST, CAST_LIKE, BIT_CAST)

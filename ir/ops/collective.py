@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -217,7 +217,7 @@ _COLLECTIVES = (
     *(ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER),
     *(ALL_TO_ALL, SEND, RECV),
 )
-OPS = (*_COLLECTIVES, PACK)
+OPS = named(*_COLLECTIVES, PACK)
 
 COLLECTIVES = frozenset(op.name for op in _COLLECTIVES)
 """Names of the collective ops."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div, maximum
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
@@ -154,4 +154,4 @@ RANGE = OpDef(
     summary="start, limit, step: an arithmetic progression",
 )
 
-OPS = (CONSTANT, SHAPE, SIZE, FILL, RANGE)
+OPS = named(CONSTANT, SHAPE, SIZE, FILL, RANGE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import OpDef
+from perfc.ir.opdef import OpDef, named
 from perfc.ir.ops.rules import OPTIONAL_INT, OPTIONAL_INTS, touch_all
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
@@ -70,4 +70,4 @@ UNKNOWN = OpDef(
     summary="an op perfc has no definition of; costed by its bytes, and reported",
 )
 
-OPS = (LOOP, IF, SCAN, ITEM, UNKNOWN)
+OPS = named(LOOP, IF, SCAN, ITEM, UNKNOWN)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_DTYPE,
     OPTIONAL_INT,
@@ -204,4 +204,4 @@ CONV_TBC = OpDef(
     summary="x[steps, batch, c] by weight[taps, c, o], bias: padded at both ends",
 )
 
-OPS = (CONV, CONV_TRANSPOSE, CONV_TBC, DEFORM_CONV, COL2IM)
+OPS = named(CONV, CONV_TRANSPOSE, CONV_TBC, DEFORM_CONV, COL2IM)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import OPTIONAL_BOOL, touch_all
 from perfc.ir.record import Record
@@ -91,4 +91,4 @@ CTC_LOSS_BACKWARD = OpDef(
     summary="gradient of ctc_loss: of its result, its operands, the loss, the sums",
 )
 
-OPS = (CTC_LOSS, CTC_LOSS_BACKWARD)
+OPS = named(CTC_LOSS, CTC_LOSS_BACKWARD)

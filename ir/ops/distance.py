@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import OPTIONAL_FLOAT, require_equal, touch_all
 from perfc.ir.record import Record
@@ -96,4 +96,4 @@ DISTANCES_BACKWARD = OpDef(
     summary="gradient of distances: of its result, x, y if there is one, the result",
 )
 
-OPS = (DISTANCES, DISTANCES_BACKWARD)
+OPS = named(DISTANCES, DISTANCES_BACKWARD)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import broadcast, touch_all
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -147,4 +147,4 @@ EINSUM = OpDef(
     summary="sums of products, by the letters of the axes",
 )
 
-OPS = (EINSUM,)
+OPS = named(EINSUM)

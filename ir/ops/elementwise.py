@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, floor_div, maximum
-from perfc.ir.opdef import Abstract, InferRule, OpDef
+from perfc.ir.opdef import Abstract, InferRule, OpDef, named
 from perfc.ir.ops.folding import (
     Fold,
     UnaryFold,
@@ -363,6 +363,6 @@ MASKED_FILL = OpDef(
     summary="x, mask, value: the value where the mask holds, else x",
 )
 
-OPS = (*_UNARY, *_BINARY, *_TERNARY, WHERE, MASKED_FILL)
-ELEMENTWISE_OPS = frozenset(op.name for op in OPS)
+OPS = named(*_UNARY, *_BINARY, *_TERNARY, WHERE, MASKED_FILL)
+ELEMENTWISE_OPS = frozenset(OPS)
 """Names of the elementwise ops."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -149,4 +149,4 @@ EMBEDDING_BAG = OpDef(
     summary="weights..., indices[, offsets][, sample weights]: pooled rows per bag",
 )
 
-OPS = (EMBEDDING_BAG,)
+OPS = named(EMBEDDING_BAG)

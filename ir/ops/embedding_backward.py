@@ -21,7 +21,7 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.embedding import BAG_ATTRIBUTES, dim_of, require_bag
 from perfc.ir.ops.optimizer import OPTIMIZER_FLOPS, check_states, state_types
 from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, OPTIONAL_TEXT
@@ -207,4 +207,4 @@ BAG_WEIGHTS_BACKWARD = OpDef(
     summary="gradient of sample weights: pooled rows', tables..., indices[, offsets]",
 )
 
-OPS = (EMBEDDING_BACKWARD, EMBEDDING_BAG_BACKWARD, BAG_WEIGHTS_BACKWARD)
+OPS = named(EMBEDDING_BACKWARD, EMBEDDING_BAG_BACKWARD, BAG_WEIGHTS_BACKWARD)

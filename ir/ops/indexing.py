@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     OPTIONAL_INTS,
@@ -307,7 +307,7 @@ INDEX = OpDef(
     summary="elements of x at index tuples from one axis on, or at lists of some axes",
 )
 
-OPS = (
+OPS = named(
     *(SLICE, GATHER, GATHER_ELEMENTS, GATHER_ND, INDEX),
     *(SCATTER_ELEMENTS, SCATTER_ND, TENSOR_SCATTER, REVERSE_SEQUENCE),
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_BOOL,
@@ -70,4 +70,4 @@ INDEX_PUT = OpDef(
 )
 
 
-OPS = (SLICE_BACKWARD, INDEX_PUT)
+OPS = named(SLICE_BACKWARD, INDEX_PUT)

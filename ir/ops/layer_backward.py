@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, InferRule, OpDef
+from perfc.ir.opdef import Abstract, InferRule, OpDef, named
 from perfc.ir.ops.attention import ATTENTION_RANKS
 from perfc.ir.ops.gradient import (
     GradientType,
@@ -271,7 +271,7 @@ WEIGHT_NORM_BACKWARD = OpDef(
     summary="gradients of weight_norm: of its result, x, the norms given, its own",
 )
 
-OPS = (
+OPS = named(
     _norm("layer_norm", 12, axis=(int,)),
     _norm("rms_norm", 9, axis=(int,)),
     _norm("group_norm", 12, 2, groups=OPTIONAL_INT),

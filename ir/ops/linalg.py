@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
@@ -172,4 +172,4 @@ DET_BACKWARD = OpDef(
     summary="gradient of det: of its result, the matrices, and the result",
 )
 
-OPS = (LINEAR, MATMUL, PACKED_LINEAR, DET, DET_BACKWARD)
+OPS = named(LINEAR, MATMUL, PACKED_LINEAR, DET, DET_BACKWARD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import no_work, touch_all
 from perfc.ir.record import Record
@@ -111,4 +111,4 @@ SPLIT_CROSS_ENTROPY = OpDef(
     summary="scores in parts, their losses, softmax, rows, labels, mask: the losses",
 )
 
-OPS = (LOSS, LOSS_BACKWARD, NLL_LOSS_BACKWARD, SPLIT_CROSS_ENTROPY)
+OPS = named(LOSS, LOSS_BACKWARD, NLL_LOSS_BACKWARD, SPLIT_CROSS_ENTROPY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_BOOL,
@@ -106,4 +106,4 @@ HOST = OpDef(
     summary="an op on tensors of the host: nothing for the device to do",
 )
 
-OPS = (ALIAS, EMPTY, OVERWRITE, ASSIGN, VIEW, HOST)
+OPS = named(ALIAS, EMPTY, OVERWRITE, ASSIGN, VIEW, HOST)

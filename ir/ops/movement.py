@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, product, total
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
@@ -383,7 +383,7 @@ COPY = OpDef(
     summary="a copy into the result's memory space",
 )
 
-OPS = (
+OPS = named(
     *(RESHAPE, FLATTEN, TRANSPOSE, SQUEEZE, UNSQUEEZE, IDENTITY, EXPAND),
     *(CONCAT, STACK, SPLIT, COPY),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
@@ -112,4 +112,4 @@ WEIGHT_NORM = OpDef(
     summary="each slice of x along an axis scaled to a given norm; and its own norms",
 )
 
-OPS = (LAYER_NORM, RMS_NORM, GROUP_NORM, WEIGHT_NORM)
+OPS = named(LAYER_NORM, RMS_NORM, GROUP_NORM, WEIGHT_NORM)

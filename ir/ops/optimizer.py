@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import IN_PLACE, OPTIONAL_INT, OPTIONAL_TEXT
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -221,4 +221,4 @@ SPARSE_OPTIMIZER_STEP = OpDef(
     summary="table, indices, rows, states...: the rows that the indices name, updated",
 )
 
-OPS = (FOREACH, OPTIMIZER_STEP, SPARSE_OPTIMIZER_STEP)
+OPS = named(FOREACH, OPTIMIZER_STEP, SPARSE_OPTIMIZER_STEP)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     UNKNOWN_DIM,
@@ -110,4 +110,4 @@ ROI_POOL = OpDef(
     summary="regions of images, each to one size: `max`, or `align` to sample them",
 )
 
-OPS = (POOL, MAX_UNPOOL, ROI_POOL)
+OPS = named(POOL, MAX_UNPOOL, ROI_POOL)

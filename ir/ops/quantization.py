@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.opdef import Abstract, InferRule, OpDef
+from perfc.ir.opdef import Abstract, InferRule, OpDef, named
 from perfc.ir.ops.rules import OPTIONAL_INT, per_element
 from perfc.ir.record import Record
 from perfc.ir.types import F32, U8, DType, TensorType
@@ -65,4 +65,4 @@ DYNAMIC_QUANTIZE = OpDef(
     summary="x as 8-bit integers, with scale and zero point found from its range",
 )
 
-OPS = (QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE)
+OPS = named(QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE)

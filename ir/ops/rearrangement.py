@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
@@ -278,7 +278,7 @@ MULTINOMIAL = OpDef(
     summary="samples of classes from each row of probabilities",
 )
 
-OPS = (
+OPS = named(
     *(
         TILE,
         REARRANGE,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_INT,
@@ -233,4 +233,4 @@ CAUSAL_CONV = OpDef(
     summary="each channel by its own window of past steps; and the last steps",
 )
 
-OPS = (RECURRENT, LINEAR_ATTENTION, CAUSAL_CONV)
+OPS = named(RECURRENT, LINEAR_ATTENTION, CAUSAL_CONV)

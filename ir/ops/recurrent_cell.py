@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.recurrent import RECURRENT_FLOPS, RECURRENT_GATES
 from perfc.ir.ops.rules import require_equal, touch_all
 from perfc.ir.record import Record
@@ -108,4 +108,4 @@ RECURRENT_CELL_BACKWARD = OpDef(
 )
 """Those of a GRU's gates are two: of the product of the input, and of the state."""
 
-OPS = (RECURRENT_CELL, RECURRENT_CELL_BACKWARD)
+OPS = named(RECURRENT_CELL, RECURRENT_CELL_BACKWARD)

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from perfc.ir.dims import Dim, Expr, maximum, product, total
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, InferRule, OpDef
+from perfc.ir.opdef import Abstract, InferRule, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_FLOAT,
@@ -314,7 +314,7 @@ HISTOGRAM = OpDef(
     summary="how many elements are in each bin; `limits` are given, or the extremes",
 )
 
-OPS = (
+OPS = named(
     *(REDUCE, ARGMAX, ARGMIN, CUMSUM, CUMPROD, SOFTMAX, LOG_SOFTMAX, HARDMAX),
     *(LOCAL_RESPONSE_NORM, BATCH_NORM, DROPOUT, NLL_LOSS, HISTOGRAM),
 )

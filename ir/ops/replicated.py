@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.collective import communicator_ranks
 from perfc.ir.ops.rules import OPTIONAL_INT, OPTIONAL_TEXT, no_work
 from perfc.ir.record import Record
@@ -30,4 +30,4 @@ REPLICATED = OpDef(
     summary="x, which all ranks have: their gradients of it are added up",
 )
 
-OPS = (REPLICATED,)
+OPS = named(REPLICATED)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.gradient import infer_wanted, like
 from perfc.ir.ops.rules import (
     OPTIONAL_INTS,
@@ -226,4 +226,4 @@ AFFINE_GRID = OpDef(
     summary="maps, size: the place in the input for each pixel of the output",
 )
 
-OPS = (RESIZE, RESIZE_BACKWARD, GRID_SAMPLE, GRID_SAMPLE_BACKWARD, AFFINE_GRID)
+OPS = named(RESIZE, RESIZE_BACKWARD, GRID_SAMPLE, GRID_SAMPLE_BACKWARD, AFFINE_GRID)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     UNKNOWN_DIM,
@@ -187,4 +187,4 @@ ONE_HOT = OpDef(
     summary="indices, classes, [off, on]: a new axis that is on at each index",
 )
 
-OPS = (TOPK, SORT, NONZERO, COMPRESS, UNIQUE, NON_MAX_SUPPRESSION, ONE_HOT)
+OPS = named(TOPK, SORT, NONZERO, COMPRESS, UNIQUE, NON_MAX_SUPPRESSION, ONE_HOT)

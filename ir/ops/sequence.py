@@ -6,7 +6,7 @@ tensors themselves in their place.
 
 from __future__ import annotations
 
-from perfc.ir.opdef import OpDef
+from perfc.ir.opdef import OpDef, named
 from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, declared, touch_all
 
 
@@ -42,7 +42,7 @@ CONCAT_FROM_SEQUENCE = OpDef(
     summary="the tensors of a sequence, joined",
 )
 
-OPS = (
+OPS = named(
     _sequence_op("sequence_empty", (0, 0), "an empty sequence of tensors"),
     _sequence_op("sequence_construct", (1, None), "a sequence of the operands"),
     _sequence_op("sequence_insert", (2, 3), "a sequence with one tensor more"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_INT,
@@ -187,4 +187,4 @@ FFT = OpDef(
     summary="the Fourier transform along some axes, of real or complex numbers",
 )
 
-OPS = (FFT, DFT, STFT, WINDOW, MEL_WEIGHT_MATRIX)
+OPS = named(FFT, DFT, STFT, WINDOW, MEL_WEIGHT_MATRIX)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import OPTIONAL_INT
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -42,4 +42,4 @@ TEST_OP = OpDef(
     summary="takes the microseconds it states; only for tests",
 )
 
-OPS = (TEST_OP,)
+OPS = named(TEST_OP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from perfc.ir.dims import Dim
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import OPTIONAL_INT, UNKNOWN_DIM, broadcast, touch_all
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -71,4 +71,4 @@ HOST_TEXT = OpDef(
     summary="strings joined, matched, split, counted; images decoded: on the host",
 )
 
-OPS = (HOST_TEXT,)
+OPS = named(HOST_TEXT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import ceil_div
-from perfc.ir.opdef import Abstract, OpDef
+from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import per_element
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -96,4 +96,4 @@ DECODE_ROWS = OpDef(
     summary="x, which was sent in `format`, as numbers of `dtype` and `shape` again",
 )
 
-OPS = (ENCODE_ROWS, DECODE_ROWS)
+OPS = named(ENCODE_ROWS, DECODE_ROWS)

@@ -8,6 +8,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.passes.autodiff.autograd_names import autograd_call, is_split_lookup
+    from perfc.passes.autodiff.gradient_rules import GRADIENT_RULES
     from perfc.passes.autodiff.reverse_mode import Backward, Rows, Tables
     from perfc.passes.autodiff.vocabulary import (
         ALIKE,
@@ -22,6 +23,7 @@ else:
         __name__,
         {
             "autograd_names": ("autograd_call", "is_split_lookup"),
+            "gradient_rules": ("GRADIENT_RULES",),
             "reverse_mode": ("Backward", "Rows", "Tables"),
             "vocabulary": (
                 "ALIKE",
@@ -36,6 +38,7 @@ else:
 
 __all__ = [
     "ALIKE",
+    "GRADIENT_RULES",
     "Backward",
     "Rows",
     "Tables",

@@ -12,6 +12,7 @@ from perfc.ir.dims import Dim
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.autodiff import (
+    GRADIENT_RULES,
     Backward,
     Rows,
     Tables,
@@ -19,14 +20,6 @@ from perfc.passes.autodiff import (
     is_split_lookup,
     needs_gradient,
 )
-from perfc.passes.autodiff import collective as gradient_collective
-from perfc.passes.autodiff import elementwise as gradient_elementwise
-from perfc.passes.autodiff import functions as gradient_functions
-from perfc.passes.autodiff import layers as gradient_layers
-from perfc.passes.autodiff import lookup as gradient_lookup
-from perfc.passes.autodiff import loss as gradient_loss
-from perfc.passes.autodiff import movement as gradient_movement
-from perfc.passes.autodiff import products as gradient_products
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import Tape, is_training_step, require_updated_in_place, typed
@@ -52,18 +45,6 @@ from perfc.passes.training.prepare import (
     trained,
     turn_weights_back,
 )
-
-RULES = {
-    **gradient_collective.RULES,
-    **gradient_elementwise.RULES,
-    **gradient_functions.RULES,
-    **gradient_products.RULES,
-    **gradient_movement.RULES,
-    **gradient_layers.RULES,
-    **gradient_lookup.RULES,
-    **gradient_loss.RULES,
-}
-"""How the gradients of each op are computed."""
 
 _NEVER = ", or give --pass 'training{sparse-gradients=never}'"
 SPARSE = (AUTO, "always", "never")
@@ -226,7 +207,9 @@ class Training(Transform):
             tape.effect("item", (loss,), f"{LOSS}.item")
         needing |= needs_gradient(graph, frozenset(parameters))
         kept = self._kept(tape, loss, parameters, tables)
-        backward = Backward(tape, RULES, needing, frozenset(parameters), tables, kept)
+        backward = Backward(
+            tape, GRADIENT_RULES, needing, frozenset(parameters), tables, kept
+        )
         grads = backward.run(loss)
         rows = {table: r for table, r in tables.rows.items() if r is not None}
         ordered = {p: grads[p] for p in parameters if p in grads and typed(p).numel}

@@ -14,7 +14,7 @@ from torch.utils import checkpoint as checkpointing
 
 import perfc
 from perfc.frontends.pt2 import read_description
-from perfc.frontends.torch.meta import values
+from perfc.frontends.torch import values
 from perfc.ir import Graph, Program
 
 F: Any = nn.functional

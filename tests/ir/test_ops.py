@@ -14,7 +14,7 @@ from tests.ir.op_values import TABLES, f32, i64, infer_types, record
 
 from perfc.ir import DTYPES, Record, TensorType, Work
 from perfc.ir.dims import evaluate, symbol
-from perfc.ir.opdef import OpRegistry
+from perfc.ir.opdef import OpRegistry, named
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.ir.support import UnknownOpError
@@ -218,12 +218,12 @@ def test_test_op() -> None:
 
 def test_registry() -> None:
     """Names are unique, and a missing one is answered with the closest."""
-    registry = OpRegistry()
-    relu = registry.register(BUILTIN_OPS["relu"])
+    relu = BUILTIN_OPS["relu"]
+    registry = OpRegistry(named(relu))
 
     assert [relu] == list(registry)
     assert "relu" in registry
-    with pytest.raises(ValueError, match="op 'relu' is registered twice"):
-        registry.register(relu)
+    with pytest.raises(ValueError, match="op 'relu' is defined twice"):
+        named(relu, relu)
     with pytest.raises(UnknownOpError, match="unknown op 'rleu'; did you mean relu"):
         registry["rleu"]

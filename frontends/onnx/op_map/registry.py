@@ -2,40 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from perfc.frontends.onnx.node import Handler, OnnxNode
-from perfc.frontends.onnx.op_map.blocked import BLOCKED_HANDLERS
-from perfc.frontends.onnx.op_map.contrib import CONTRIB_HANDLERS
-from perfc.frontends.onnx.op_map.control import CONTROL_HANDLERS
-from perfc.frontends.onnx.op_map.convolution import CONVOLUTION_HANDLERS
-from perfc.frontends.onnx.op_map.elementwise import ELEMENTWISE_HANDLERS
-from perfc.frontends.onnx.op_map.embedding import EMBEDDING_HANDLERS
-from perfc.frontends.onnx.op_map.fused import FUSED_HANDLERS
-from perfc.frontends.onnx.op_map.fused_quantization import FUSED_QUANTIZATION_HANDLERS
-from perfc.frontends.onnx.op_map.indexing import INDEXING_HANDLERS
-from perfc.frontends.onnx.op_map.quantization import QUANTIZATION_HANDLERS
-from perfc.frontends.onnx.op_map.sequences import SEQUENCE_HANDLERS
-from perfc.frontends.onnx.op_map.shapes import SHAPE_HANDLERS
-from perfc.frontends.onnx.op_map.tensors import TENSOR_HANDLERS
-from perfc.frontends.onnx.op_map.transformer import TRANSFORMER_HANDLERS
+from perfc.lazy_table import LazyTable
 
-HANDLERS: Mapping[str, Handler] = {
-    **CONVOLUTION_HANDLERS,
-    **ELEMENTWISE_HANDLERS,
-    **INDEXING_HANDLERS,
-    **QUANTIZATION_HANDLERS,
-    **SEQUENCE_HANDLERS,
-    **SHAPE_HANDLERS,
-    **TENSOR_HANDLERS,
-    **CONTROL_HANDLERS,
-    **EMBEDDING_HANDLERS,
-    **TRANSFORMER_HANDLERS,
-    **CONTRIB_HANDLERS,
-    **FUSED_HANDLERS,
-    **FUSED_QUANTIZATION_HANDLERS,
-    **BLOCKED_HANDLERS,
-}
+HANDLERS: LazyTable[Handler] = LazyTable(
+    "perfc.frontends.onnx.op_map",
+    {
+        "blocked:BLOCKED_HANDLERS": (
+            "com.microsoft.nchwc::Conv com.microsoft.nchwc::ReorderInput "
+            "com.microsoft.nchwc::ReorderOutput com.microsoft.nchwc::Upsample "
+            "com.microsoft.nchwc::AveragePool com.microsoft.nchwc::GlobalAveragePool "
+            "com.microsoft.nchwc::GlobalMaxPool com.microsoft.nchwc::MaxPool"
+        ),
+        "contrib:CONTRIB_HANDLERS": (
+            "com.microsoft::Attention com.microsoft::BiasGelu "
+            "com.microsoft::EmbedLayerNormalization com.microsoft::FastGelu "
+            "com.microsoft::Gelu com.microsoft::GroupQueryAttention "
+            "com.microsoft::MultiHeadAttention com.microsoft::QAttention "
+            "com.microsoft::QEmbedLayerNormalization com.microsoft::QuickGelu "
+            "com.microsoft::RotaryEmbedding com.microsoft::SkipLayerNormalization "
+            "com.microsoft::SkipSimplifiedLayerNormalization"
+        ),
+        "control:CONTROL_HANDLERS": (
+            "If Loop Scan SequenceMap SequenceEmpty SequenceConstruct SequenceInsert "
+            "SequenceErase SequenceAt SequenceLength SplitToSequence "
+            "ConcatFromSequence Optional OptionalGetElement OptionalHasElement"
+        ),
+        "convolution:CONVOLUTION_HANDLERS": (
+            "Conv ConvTranspose DeformConv Col2Im CausalConvWithState MaxPool "
+            "AveragePool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool MaxUnpool "
+            "MaxRoiPool RoiAlign"
+        ),
+        "elementwise:ELEMENTWISE_HANDLERS": (
+            "Relu Elu Celu Selu Shrink Sigmoid Tanh Softplus Softsign PRelu Erf Exp "
+            "Log Sqrt Reciprocal Neg Abs Sign Ceil Floor Round IsNaN IsInf Not Sin Cos "
+            "Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Add Sub Mul Div Pow Equal "
+            "Less Greater And Or Xor Where LeakyRelu ThresholdedRelu LessOrEqual "
+            "GreaterOrEqual BitShift BitwiseNot BitwiseAnd BitwiseOr BitwiseXor Max "
+            "Min Sum Mean Mod Clip HardSigmoid Swish SwiGLU"
+        ),
+        "embedding:EMBEDDING_HANDLERS": (
+            "perfc::EmbeddingBag aten::ATen org.pytorch.aten::ATen"
+        ),
+        "fused:FUSED_HANDLERS": (
+            "com.microsoft::BiasAdd com.microsoft::BiasSoftmax "
+            "com.microsoft::BiasSplitGelu com.microsoft::FusedConv "
+            "com.microsoft::FusedGemm com.microsoft::FusedMatMul "
+            "com.microsoft::FusedMatMulActivation com.microsoft::GroupNorm "
+            "com.microsoft::NhwcConv com.microsoft::NhwcFusedConv "
+            "com.microsoft::NhwcMaxPool com.microsoft::SkipGroupNorm "
+            "com.microsoft::TransposeMatMul"
+        ),
+        "fused_quantization:FUSED_QUANTIZATION_HANDLERS": (
+            "com.microsoft::DequantizeLinear com.microsoft::DynamicQuantizeLSTM "
+            "com.microsoft::DynamicQuantizeMatMul com.microsoft::MatMulBnb4 "
+            "com.microsoft::MatMulIntegerToFloat com.microsoft::MatMulNBits "
+            "com.microsoft::QGemm com.microsoft::QLinearAdd "
+            "com.microsoft::QLinearAveragePool com.microsoft::QLinearConcat "
+            "com.microsoft::QLinearConv com.microsoft::QLinearGlobalAveragePool "
+            "com.microsoft::QLinearLeakyRelu com.microsoft::QLinearMul "
+            "com.microsoft::QLinearReduceMean com.microsoft::QLinearSigmoid "
+            "com.microsoft::QLinearSoftmax com.microsoft::QLinearWhere "
+            "com.microsoft::QuantizeLinear"
+        ),
+        "indexing:INDEXING_HANDLERS": (
+            "Gather GatherElements GatherND ScatterElements ScatterND TensorScatter "
+            "ReverseSequence TopK NonZero Compress Unique NonMaxSuppression OneHot "
+            "Tile Pad CenterCropPad DepthToSpace SpaceToDepth Trilu EyeLike "
+            "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli "
+            "Multinomial Resize GridSample AffineGrid"
+        ),
+        "quantization:QUANTIZATION_HANDLERS": (
+            "QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger "
+            "ConvInteger QLinearMatMul QLinearConv"
+        ),
+        "sequences:SEQUENCE_HANDLERS": (
+            "LSTM GRU RNN LinearAttention DFT STFT HannWindow HammingWindow "
+            "BlackmanWindow MelWeightMatrix StringConcat StringNormalizer StringSplit "
+            "RegexFullMatch TfIdfVectorizer ImageDecoder"
+        ),
+        "shapes:SHAPE_HANDLERS": (
+            "Constant ConstantOfShape Shape Unsqueeze Squeeze Reshape Transpose "
+            "Flatten Expand Cast Concat Split Slice Identity Size Range CastLike "
+            "BitCast"
+        ),
+        "tensors:TENSOR_HANDLERS": (
+            "Gemm MatMul Einsum Det ReduceSum ReduceMean ReduceMax ReduceMin "
+            "ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp "
+            "ArgMax ArgMin CumSum CumProd Softmax LogSoftmax Hardmax "
+            "BatchNormalization LpNormalization MeanVarianceNormalization LRN Dropout "
+            "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss"
+        ),
+        "transformer:TRANSFORMER_HANDLERS": (
+            "Attention RotaryEmbedding LayerNormalization RMSNormalization "
+            "SimplifiedLayerNormalization GroupNormalization InstanceNormalization "
+            "Gelu HardSwish Mish"
+        ),
+    },
+)
 """ONNX op type to the function that writes it."""
 
 

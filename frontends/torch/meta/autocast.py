@@ -26,7 +26,7 @@ from perfc.frontends.torch.internals import (
     op,
     schema,
 )
-from perfc.frontends.torch.meta.values import tensors_in
+from perfc.frontends.torch.values import tensors_in
 
 _LOWER = """
 _convolution _convolution.deprecated conv1d conv2d conv3d conv_tbc conv_transpose1d

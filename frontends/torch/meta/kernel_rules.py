@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from perfc.frontends.torch import values
 from perfc.frontends.torch.internals import op
-from perfc.frontends.torch.meta import values
 from perfc.frontends.torch.meta.normalization_rules import NORMALIZATION_RULES
 from perfc.frontends.torch.meta.quick_rules import QUICK_RULES, UseTorch, empty_like
 from perfc.frontends.torch.meta.recurrent_rules import RECURRENT_RULES

@@ -16,9 +16,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import compiler_left_out, op
-from perfc.frontends.torch.meta import values
 from perfc.frontends.torch.meta.kernel_rules import RULES
 from perfc.frontends.torch.meta.quick_rules import UseTorch
 from perfc.frontends.torch.meta.schema import Schema, schema_of

@@ -16,10 +16,10 @@ from perfc.ir import Record, TensorType
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.record import EMPTY
+from perfc.passes.lowering.eager.rule_table import RULES
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,
-    Rule,
     Site,
     Tensor,
     elementwise_launch,
@@ -44,9 +44,7 @@ def calls_of(site: Site) -> tuple[str, ...]:
     return tuple(str(call) for call in calls)
 
 
-def spelled_out(
-    site: Site, tensors: Mapping[str, Tensor], rules: Mapping[str, Rule]
-) -> Eager:
+def spelled_out(site: Site, tensors: Mapping[str, Tensor]) -> Eager:
     """Launch call by call; *tensors* are what the letters stand for at first."""
     known = dict(tensors)
     launches: list[Launch] = []
@@ -55,7 +53,7 @@ def spelled_out(
         name, _, rest = call.removesuffix(")").partition("(")
         operands = tuple(known[letter] for letter in rest.split(", "))
         if name in _ATTRIBUTES:
-            made = _by_rule(name, operands, site, rules)
+            made = _by_rule(name, operands, site)
         else:
             made = _elementwise(name, operands)
         result, eager = made
@@ -73,12 +71,12 @@ def _letter(name: str, letters: str) -> str:
 
 
 def _by_rule(
-    name: str, operands: tuple[Tensor, ...], site: Site, rules: Mapping[str, Rule]
+    name: str, operands: tuple[Tensor, ...], site: Site
 ) -> tuple[Tensor, Eager]:
     op, attributes = _ATTRIBUTES[name]
     found = BUILTIN_OPS[op].infer(attributes, [Abstract(t.type) for t in operands])
     types: list[TensorType] = [result.type for result in found if result is not None]
-    eager = rules[op](Site(op, attributes, operands, tuple(types), site.settings))
+    eager = RULES[op](Site(op, attributes, operands, tuple(types), site.settings))
     return Tensor(types[0]), eager
 
 

@@ -15,8 +15,6 @@ import attrs
 
 from perfc.ir import AttrValue, Kernel, Record, TensorType
 from perfc.ir.ops.attention import full_mask
-from perfc.passes.lowering.eager.gemm import product as eager_product
-from perfc.passes.lowering.eager.reductions import reduction as eager_reduction
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,
@@ -36,7 +34,6 @@ _FLASH = frozenset({"fp16", "bf16"})
 _FLASH_HEAD_DIM = 256
 """Larger heads have no flash kernel."""
 _HEADS_RANK = 4
-_PRODUCTS = {**eager_product.RULES, **eager_reduction.RULES}
 
 
 def _attention(site: Site) -> Eager:
@@ -44,7 +41,7 @@ def _attention(site: Site) -> Eager:
     grouped = q.shape[:-2] != k.shape[:-2]
     if calls_of(site):
         repeats, plain = _with_own_heads(site) if grouped else ((), site)
-        eager = spelled_out(plain, _letters(plain), _PRODUCTS)
+        eager = spelled_out(plain, _letters(plain))
         return attrs.evolve(eager, launches=(*repeats, *eager.launches))
     flash = is_flash(site)
     if grouped and not flash:
@@ -115,7 +112,7 @@ def _with_copied_heads(site: Site) -> Eager:
         attributes=site.attributes.updated(spelled_out=(*calls, "matmul(s, v)")),
         settings=attrs.evolve(site.settings, spelled_out=True),
     )
-    eager = spelled_out(plain, _letters(plain), _PRODUCTS)
+    eager = spelled_out(plain, _letters(plain))
     inner = tuple(attrs.evolve(launch, op="") for launch in eager.launches)
     return Eager(_NAME, (*repeats, *inner))
 
@@ -164,7 +161,7 @@ def _rotary(site: Site) -> Eager:
         half_shape = (*x.shape[:-1], x.shape[-1] // 2)
         half = Tensor(attrs.evolve(x.type, shape=half_shape))
         letters = {"x": x, "h": half, "c": cos, "s": sin}
-        return spelled_out(site, letters, _PRODUCTS)
+        return spelled_out(site, letters)
     rows, columns = x.numel // max(x.shape[-1], 1), x.shape[-1]
     params: dict[str, AttrValue] = {
         "kind": "rotary",

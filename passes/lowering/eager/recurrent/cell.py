@@ -15,9 +15,7 @@ import attrs
 from perfc.ir import AttrValue, Record
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes.lowering.eager import backward as eager_backward
-from perfc.passes.lowering.eager import elementwise as eager_elementwise
-from perfc.passes.lowering.eager import movement as eager_movement
+from perfc.passes.lowering.eager import rule_table
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,
@@ -28,12 +26,6 @@ from perfc.passes.lowering.eager.site import (
     rows_and_columns,
     vector_launch,
 )
-
-_OF_OTHERS: Mapping[str, Rule] = {
-    **eager_backward.RULES,
-    **eager_elementwise.RULES,
-    **eager_movement.RULES,
-}
 
 
 def _cell(site: Site) -> Eager:
@@ -82,7 +74,7 @@ class _Calls:
         same = Abstract(operands[0].type)  # where an op's source declares its result
         results = tuple((made or same).type for made in types)
         site = Site(op, record, operands, results, self.site.settings)
-        eager = _OF_OTHERS[op](site)
+        eager = rule_table.RULES[op](site)
         head, *rest = eager.launches
         self.launches += [
             attrs.evolve(head, op=eager.name if self.launches else ""),

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir import DTYPES, AttrValue, Record, TensorType, Work
 from perfc.ir.types import MemorySpace
+from perfc.passes.lowering.eager import rule_table
 from perfc.passes.lowering.eager.movement import memcpy_launch
-from perfc.passes.lowering.eager.reductions import reduction as eager_reduction
 from perfc.passes.lowering.eager.site import (
     BYTE,
     Eager,
@@ -101,7 +101,7 @@ def _in_steps(site: Site) -> list[Launch]:
     launches = [
         elementwise_launch("exp", (scores,), scores, 3 * scores.numel),
         elementwise_launch("add", (ways, ways), ways, ways.numel),
-        *eager_reduction.RULES["reduce"](joined).launches,
+        *rule_table.RULES["reduce"](joined).launches,
         *(elementwise_launch(k, (row, row), row, row.numel) for k in ("add", "sub")),
         elementwise_launch("exp", (row,), row, 3 * row.numel),
         elementwise_launch("sub", (row, row), row, row.numel),

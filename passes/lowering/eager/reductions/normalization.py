@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from perfc.ir import AttrValue, TensorType, Work
 from perfc.passes.lowering.eager.elementwise import over_rows
-from perfc.passes.lowering.eager.reductions import reduction as eager_reduction
 from perfc.passes.lowering.eager.site import (
     Eager,
     Rule,
@@ -19,8 +18,6 @@ from perfc.passes.lowering.eager.site import (
 )
 from perfc.passes.lowering.eager.spelled_out import calls_of, spelled_out
 
-_RULES = eager_reduction.RULES
-
 
 def _layer_norm(site: Site) -> Eager:
     """`layer_norm` and, fused since PyTorch 2.8, `rms_norm`: one kernel."""
@@ -28,7 +25,7 @@ def _layer_norm(site: Site) -> Eager:
     if calls_of(site):
         weight = weights[0] if weights else x
         bias = weights[-1] if weights else x
-        return spelled_out(site, {"x": x, "w": weight, "b": bias}, _RULES)
+        return spelled_out(site, {"x": x, "w": weight, "b": bias})
     axis = site.attributes.integer("axis")
     columns = math.prod(x.shape[axis:])
     rows = math.prod(x.shape[:axis])
