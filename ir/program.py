@@ -10,6 +10,9 @@ from perfc.ir.core import Graph
 from perfc.ir.launch import LaunchGraph
 from perfc.ir.support import Diagnostic, VerifyError
 
+MAX_RANKS = 1_000_000
+"""More are a mistake, and would not fit in a report."""
+
 
 @attrs.frozen(eq=False)
 class RankClass:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfc.passes.lowering import LowerKernels, dtype_name
     from perfc.passes.manager import PassManager
     from perfc.passes.memory import MemoryUse
-    from perfc.passes.parallel import MAX_RANKS, Fsdp, PipelineParallel, TensorParallel
+    from perfc.passes.parallel import Fsdp, PipelineParallel, TensorParallel
     from perfc.passes.shapes import ShapeInference
     from perfc.passes.timing import KernelCost, Timeline, task_mask
     from perfc.passes.training import CheckpointActivations
@@ -47,7 +47,7 @@ else:
             "lowering": ("LowerKernels", "dtype_name"),
             "manager": ("PassManager",),
             "memory": ("MemoryUse",),
-            "parallel": ("Fsdp", "MAX_RANKS", "PipelineParallel", "TensorParallel"),
+            "parallel": ("Fsdp", "PipelineParallel", "TensorParallel"),
             "shapes": ("ShapeInference",),
             "timing": ("KernelCost", "Timeline", "task_mask"),
             "training": ("CheckpointActivations",),
@@ -59,7 +59,6 @@ __all__ = [
     "HBM",
     "KERNEL_COST",
     "LAUNCHES",
-    "MAX_RANKS",
     "TIERS",
     "USUAL_CACHE",
     "CheckpointActivations",

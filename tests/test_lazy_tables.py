@@ -16,6 +16,7 @@ from perfc.frontends.onnx.op_map import registry as onnx
 from perfc.ir.ops import BUILTIN_OPS, FAMILIES
 from perfc.lazy_table import LazyTable
 from perfc.passes.autodiff import GRADIENT_RULES
+from perfc.passes.control_flow.resolve_control_flow import RULES as CONTROL
 from perfc.passes.lowering.eager.rule_table import RULES
 
 AnyTable = LazyTable[Any]
@@ -23,6 +24,7 @@ TABLES: Mapping[str, tuple[AnyTable, str]] = {
     "ops": (FAMILIES, "OPS"),
     "eager rules": (RULES, "RULES"),
     "gradient rules": (GRADIENT_RULES, "RULES"),
+    "rules of control flow": (CONTROL, "[A-Z]+_RULES"),
     "handlers of ONNX": (onnx.HANDLERS, "[A-Z_]+_HANDLERS"),
     "handlers of ATen": (aten.HANDLERS, "[A-Z_]+_HANDLERS"),
 }

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from perfc.ir import Graph, Program
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.lazy_table import LazyTable
 from perfc.passes.base import PassContext, Transform
-from perfc.passes.control_flow.control_rules import CONTROL_RULES
-from perfc.passes.control_flow.sequence_rules import SEQUENCE_RULES
-from perfc.passes.control_flow.unrolling import Unroller
 from perfc.passes.shapes import Inference, remark_misfits
 
-RULES = {**CONTROL_RULES, **SEQUENCE_RULES}
+if TYPE_CHECKING:
+    from perfc.passes.control_flow.unrolling import Rule
+
+RULES: LazyTable[Rule] = LazyTable(
+    "perfc.passes.control_flow",
+    {
+        "control_rules:CONTROL_RULES": "if loop scan",
+        "sequence_rules:SEQUENCE_RULES": (
+            "identity sequence_empty sequence_construct sequence_insert "
+            "sequence_erase sequence_at sequence_length sequence_map "
+            "split_to_sequence concat_from_sequence optional_empty "
+            "optional_has_element"
+        ),
+    },
+)
+"""Rules by op name."""
+
 _TRIGGERS = RULES.keys() - {"identity"}
 
 
@@ -46,6 +60,8 @@ class ResolveControlFlow(Transform):
         for rank in program.classes:
             if rank.ops is None or not has_control_flow(rank.ops):
                 continue
+            from perfc.passes.control_flow.unrolling import Unroller  # noqa: PLC0415 - rare
+
             inference = Inference(rank.ops, self.ops, hints=program.types_are_hints)
             Unroller(rank.ops, inference, RULES, ctx.warn).run()
             remark_misfits(inference, ctx)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.parallel.data import MAX_RANKS, DataParallel, Straggler
+    from perfc.passes.parallel.data import DataParallel, Straggler
     from perfc.passes.parallel.fsdp import Fsdp, Regather
     from perfc.passes.parallel.pipeline import PipelineParallel
     from perfc.passes.parallel.tensor import TensorParallel
@@ -15,7 +15,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "data": ("DataParallel", "MAX_RANKS", "Straggler"),
+            "data": ("DataParallel", "Straggler"),
             "fsdp": ("Fsdp", "Regather"),
             "pipeline": ("PipelineParallel",),
             "tensor": ("TensorParallel",),
@@ -23,7 +23,6 @@ else:
     )
 
 __all__ = [
-    "MAX_RANKS",
     "DataParallel",
     "Fsdp",
     "PipelineParallel",

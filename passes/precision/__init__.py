@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.precision.autocast import casts_first
+    from perfc.passes.precision.autocast import LOW_DTYPES, casts_first
     from perfc.passes.precision.convert_dtype import (
-        LOW_DTYPES,
         PLAIN_FLOATS,
         ConvertDtype,
         convert,
@@ -18,8 +17,8 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "autocast": ("casts_first",),
-            "convert_dtype": ("ConvertDtype", "LOW_DTYPES", "PLAIN_FLOATS", "convert"),
+            "autocast": ("LOW_DTYPES", "casts_first"),
+            "convert_dtype": ("ConvertDtype", "PLAIN_FLOATS", "convert"),
         },
     )
 

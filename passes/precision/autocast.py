@@ -7,7 +7,12 @@ in the type of what they read, the widest if it differs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perfc.ir import DTYPES, DType, Node
+
+LOW_DTYPES: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
+"""Element types that a model can be converted to, by their names for users."""
 
 LOW_PRECISION = frozenset(
     {

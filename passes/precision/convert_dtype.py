@@ -25,12 +25,14 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import Tape, is_training_step
-from perfc.passes.precision.autocast import LOW_PRECISION, casts_first, needs_fp32
+from perfc.passes.precision.autocast import (
+    LOW_DTYPES,
+    LOW_PRECISION,
+    casts_first,
+    needs_fp32,
+)
 from perfc.passes.raising import take_apart
 from perfc.passes.shapes import Inference
-
-LOW_DTYPES: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16"}
-"""Element types that a model can be converted to, by their names for users."""
 
 _F32 = DTYPES["f32"]
 PLAIN_FLOATS = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))

@@ -10,7 +10,7 @@ from typing import NoReturn
 import attrs
 
 from perfc.ir import UsageError
-from perfc.passes import MAX_RANKS
+from perfc.ir.program import MAX_RANKS
 from perfc.planning.strategies.space import Order, Refused, StrategySpace
 from perfc.planning.strategies.strategy import (
     CHUNKS,

@@ -10,13 +10,12 @@ from perfc.costmodels import Target, assumed_system, load_profile, load_target
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
 from perfc.ir.support import Level, PipelineError, UnsupportedModelError
-from perfc.passes import LowerKernels, Pass, PassManager, Transform
+from perfc.passes import Pass, PassManager, Transform, precision
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
-from perfc.passes.lowering import CaptureGraph, FuseKernels
+from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import PassRequest, format_pipeline, read_pipeline
-from perfc.passes.precision import LOW_DTYPES, ConvertDtype
-from perfc.passes.timing import Overhead
+from perfc.passes.precision import LOW_DTYPES
 from perfc.tools.models import GIVEN, INFERENCE, Model, load, made_passes
 from perfc.tools.reports import Report, Variant, graph_variant, launch_variants
 
@@ -139,10 +138,12 @@ def analyze(  # noqa: PLR0913 - the public call; all but two have defaults
     return _run(model, system, back_passes(options), instruments)
 
 
-def conversions(dtype: str) -> list[ConvertDtype]:
+def conversions(dtype: str) -> list[precision.ConvertDtype]:
     """Return the passes that make a model compute in *dtype*: none for 32 bits."""
     to = dtype.removeprefix("amp-")
-    return [ConvertDtype(to, autocast=to != dtype)] if to in LOW_DTYPES else []
+    if to not in LOW_DTYPES:
+        return []
+    return [precision.ConvertDtype(to, autocast=to != dtype)]
 
 
 def _check_rate(model: Model, target: Target) -> None:
@@ -266,14 +267,14 @@ def back_passes(options: Options) -> list[Pass]:
     requests = read_pipeline(text)
     extras = [extra for item in options.passes for extra in read_pipeline(item)]
     added = _RUNTIME_PASSES.get(options.runtime)
-    if added is not None and all(r.cls is not added for r in (*requests, *extras)):
+    if added is not None and all(r.cls.name != added for r in (*requests, *extras)):
         if options.pipeline is not None:
-            msg = (
-                f"--runtime {options.runtime} needs the pass {added.name} in --pipeline"
-            )
+            msg = f"--runtime {options.runtime} needs the pass {added} in --pipeline"
             raise UsageError(msg)
-        extras = [*read_pipeline(added.name), *extras]
-    compiled = any(request.cls is FuseKernels for request in (*requests, *extras))
+        extras = [*read_pipeline(added), *extras]
+    compiled = any(
+        request.cls.name == "fuse-kernels" for request in (*requests, *extras)
+    )
     passes = [_configured(r, options, compiled=compiled) for r in requests]
     for extra in extras:
         _insert(passes, extra)
@@ -288,9 +289,9 @@ def back_passes(options: Options) -> list[Pass]:
     return passes
 
 
-_RUNTIME_PASSES: Mapping[str, type[Pass]] = {
-    "cudagraph": CaptureGraph,
-    "compiled": FuseKernels,
+_RUNTIME_PASSES: Mapping[str, str] = {
+    "cudagraph": "capture-graph",
+    "compiled": "fuse-kernels",
 }
 """The pass that makes the launches of a runtime out of eager PyTorch's."""
 
@@ -305,7 +306,7 @@ def _with(passes: Sequence[Pass], added: str) -> list[Pass]:
 def _runtime(passes: Sequence[Pass]) -> str:
     """Return which of `RUNTIMES` the passes predict."""
     for runtime, added in _RUNTIME_PASSES.items():
-        if any(isinstance(p, added) for p in passes):
+        if any(is_a(p, added) for p in passes):
             return runtime
     return "eager"
 
@@ -316,13 +317,13 @@ def _configured(request: PassRequest, options: Options, *, compiled: bool) -> Pa
     Inductor fuses what a source spells out; attention it knows by its pattern
     (`fx_passes/fuse_attention.py`).
     """
-    if issubclass(request.cls, LowerKernels):
+    if is_a(request.cls, "lower-kernels"):
         return request.make(
             inputs=options.inputs,
             tf32=options.dtype == "tf32",
             spelled_out=not compiled,
         )
-    if issubclass(request.cls, Overhead):
+    if is_a(request.cls, "overhead"):
         return request.make(profile=options.overheads or "")
     return request.make()
 
@@ -366,8 +367,8 @@ def _run(
     )
     facts = model.annotations.fork()
     analysis = manager.run(model.program, target, scenario, facts)
-    profile = next((p.profile for p in passes if isinstance(p, Overhead)), "")
-    tf32 = any(p.tf32 for p in passes if isinstance(p, LowerKernels))
+    profile = next((p.profile for p in passes if is_a(p, "overhead")), "")
+    tf32 = any(p.tf32 for p in passes if is_a(p, "lower-kernels"))
     if tf32 and "tf32" not in target.device.flops_per_s:
         tf32, message = (
             False,
@@ -384,7 +385,7 @@ def _run(
 
 def _inputs_from(target: Target, passes: Sequence[Pass]) -> str:
     """Return where inputs are; a CPU has them where it computes."""
-    said = next((p.inputs for p in passes if isinstance(p, LowerKernels)), "")
+    said = next((p.inputs for p in passes if is_a(p, "lower-kernels")), "")
     return "device" if said and target.device.synchronous else said
 
 
@@ -400,7 +401,7 @@ def _variants(model: Model, target: Target, passes: Sequence[Pass]) -> list[Vari
         added = _with(passes, name) if name else passes
         return _run(changed, target, added, ()).time_us
 
-    lowered = any(isinstance(p, LowerKernels) for p in passes)
+    lowered = any(is_a(p, "lower-kernels") for p in passes)
     if target.device.synchronous or not lowered:
         return []
     found = launch_variants(model, again)

@@ -10,7 +10,7 @@ import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes import MAX_RANKS
+from perfc.ir.program import MAX_RANKS
 from perfc.passes.instruments import Timing, VerifyEach
 from perfc.tools.analysis import RUNTIMES, conversions, split_passes
 from perfc.tools.analysis import analyze as run_analysis

@@ -13,7 +13,8 @@ import click
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
-from perfc.passes import DATA_PARALLEL, HBM, MAX_RANKS, TIERS, USUAL_CACHE, is_share
+from perfc.ir.program import MAX_RANKS
+from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
 from perfc.tools.analysis import check_world
 from perfc.tools.cli.arguments import MAX_DIM

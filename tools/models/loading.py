@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from perfc.passes.precision import ConvertDtype
+if TYPE_CHECKING:
+    from perfc.passes.precision import ConvertDtype
 
 Loaded = TypeVar("Loaded")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 
@@ -12,15 +12,13 @@ from perfc.ir import AnyKey, Diagnostic, Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import Level, paused_collector
-from perfc.passes import Fsdp, Pass, PassManager, ShapeInference, Transform
+from perfc.passes import Pass, PassManager, ShapeInference, Transform
 from perfc.passes.control_flow import has_control_flow
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import has_optimizer, is_training_step
 from perfc.passes.instruments import Instrument
+from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
-from perfc.passes.precision import ConvertDtype
-from perfc.passes.raising import RaiseActivation, RaiseAttention, RaiseNorm, RaiseRotary
-from perfc.passes.training import Training
 from perfc.tools.models.binding import (
     Dimensions,
     Symbols,
@@ -44,6 +42,7 @@ from perfc.tools.models.torch_source import is_factory, read_torch
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Source
+    from perfc.passes.precision import ConvertDtype
 
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
@@ -234,7 +233,7 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)
-            transforms = [p for p in transforms if not isinstance(p, ConvertDtype)]
+            transforms = [p for p in transforms if not is_a(p, "convert-dtype")]
             transforms = parallel_passes(ranks, transforms)
             made = prepare(program, wanted, None, transforms, instruments)
             check_ranks(ranks, made.ranks)
@@ -243,7 +242,7 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         program = read_program(str(model))
     transforms = training_passes(mode, optimizer, transforms)
     transforms = parallel_passes(ranks, transforms)
-    if not any(isinstance(p, Training) for p in transforms):
+    if not any(is_a(p, "training") for p in transforms):
         program = _remarked(program)
     source = Path(str(model)) if program.sha256 else None
     made = prepare(program, wanted, source, transforms, instruments)
@@ -336,13 +335,13 @@ def prepare(
 
 def _dtype_of(transforms: Sequence[Pass]) -> str:
     """Return what transforms convert a model to, if they do."""
-    names = [p.dtype_name for p in transforms if isinstance(p, ConvertDtype)]
+    names = [p.dtype_name for p in transforms if is_a(p, "convert-dtype")]
     return names[-1] if names else ""
 
 
 def _computes_in(transforms: Sequence[Pass]) -> str:
     """Return what transforms let a model compute in, if they do: FSDP's may as well."""
-    gathered = [p.param_dtype for p in transforms if isinstance(p, Fsdp)]
+    gathered = [p.param_dtype for p in transforms if is_a(p, "fsdp")]
     return _dtype_of(transforms) or "".join(gathered[-1:])
 
 
@@ -400,7 +399,7 @@ def _prepare(
     if all(rank.ops is None for rank in program.classes):
         return Analysis(program, Annotations(), None, program.diagnostics)
     passes = [*(RECORDED_PIPELINE if program.recorded else FRONT_PIPELINE[1:])]
-    if any(isinstance(p, Training) for p in transforms):
+    if any(is_a(p, "training") for p in transforms):
         passes = [_as_called(p) for p in passes]
     for p in transforms:
         passes.append(p)
@@ -414,5 +413,7 @@ def _as_called(p: Pass) -> Pass:
 
     Its backward pass is that of the calls.
     """
-    raises = (RaiseActivation, RaiseNorm, RaiseAttention, RaiseRotary)
-    return attrs.evolve(p, spelled_out=False) if isinstance(p, raises) else p
+    raised = is_a(
+        p, "raise-activation", "raise-norm", "raise-attention", "raise-rotary"
+    )
+    return attrs.evolve(cast("Any", p), spelled_out=False) if raised else p

@@ -7,17 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import UsageError
-from perfc.passes import (
-    CheckpointActivations,
-    Fsdp,
-    Pass,
-    ShardEmbeddings,
-    TensorParallel,
-)
-from perfc.passes.embeddings import BatchEmbeddings, PlaceEmbeddings, SetPopularity
-from perfc.passes.parallel import DataParallel, Regather, Straggler
-from perfc.passes.precision import ConvertDtype
-from perfc.passes.training import Training
+from perfc.passes import Pass, parallel, training
+from perfc.passes.kinds import is_a
 from perfc.tools.models.rank_options import check_shared
 
 INFERENCE, TRAINING = "inference", "training"
@@ -26,13 +17,13 @@ MODES = (INFERENCE, TRAINING)
 
 
 _EARLY = (
-    *(BatchEmbeddings, ConvertDtype, Fsdp, PlaceEmbeddings, SetPopularity),
-    *(ShardEmbeddings, TensorParallel),
+    *("batch-embeddings", "convert-dtype", "fsdp", "place-embeddings"),
+    *("set-popularity", "shard-embeddings", "tensor-parallel"),
 )
 """What changes forward, of which backward is derived: what autocast casts is what
 backward reads."""
 
-_SHARING = (Fsdp, ShardEmbeddings, TensorParallel)
+_SHARING = ("fsdp", "shard-embeddings", "tensor-parallel")
 """What shares a model out among ranks, in forward."""
 
 
@@ -64,30 +55,32 @@ def training_passes(
     transforms = _cast_late(transforms)
     if mode == INFERENCE:
         return transforms
-    if not any(isinstance(p, Training) for p in transforms):
-        early = [p for p in transforms if isinstance(p, _EARLY)]
-        late = [p for p in transforms if not isinstance(p, _EARLY)]
-        transforms = [*early, Training(), *late]
+    if not any(is_a(p, "training") for p in transforms):
+        early = [p for p in transforms if is_a(p, *_EARLY)]
+        late = [p for p in transforms if not is_a(p, *_EARLY)]
+        transforms = [*early, training.Training(), *late]
     transforms = _regathered(transforms)
     if optimizer is None:
         return transforms
     return [
-        attrs.evolve(p, optimizer=optimizer) if isinstance(p, Training) else p
+        attrs.evolve(p, optimizer=optimizer) if is_a(p, "training") else p
         for p in transforms
     ]
 
 
 def _regathered(transforms: Sequence[Pass]) -> Sequence[Pass]:
     """Let what `fsdp` gathers be forgotten: behind what computes anything again."""
-    if any(isinstance(p, Regather) for p in transforms):
+    if any(is_a(p, "regather") for p in transforms):
         return transforms
     again = [
-        Regather(p.prefetch) for p in transforms if isinstance(p, Fsdp) and p.regathers
+        parallel.Regather(p.prefetch)
+        for p in transforms
+        if is_a(p, "fsdp") and p.regathers
     ]
     last = max(
         place
         for place, p in enumerate(transforms)
-        if isinstance(p, Training | CheckpointActivations)
+        if is_a(p, "training", "checkpoint-activations")
     )
     return [*transforms[: last + 1], *again, *transforms[last + 1 :]]
 
@@ -95,14 +88,12 @@ def _regathered(transforms: Sequence[Pass]) -> Sequence[Pass]:
 def _cast_late(transforms: Sequence[Pass]) -> Sequence[Pass]:
     """Put autocast behind `fsdp` with types of its own: it meets what FSDP gathers."""
     places = [
-        place
-        for place, p in enumerate(transforms)
-        if isinstance(p, Fsdp) and p.param_dtype
+        place for place, p in enumerate(transforms) if is_a(p, "fsdp") and p.param_dtype
     ]
     if not places:
         return transforms
     first, last = transforms[: places[-1] + 1], transforms[places[-1] + 1 :]
-    casts = [p for p in first if isinstance(p, ConvertDtype) and p.autocast]
+    casts = [p for p in first if is_a(p, "convert-dtype") and p.autocast]
     return [*(p for p in first if p not in casts), *casts, *last]
 
 
@@ -116,8 +107,8 @@ def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[P
         UsageError: there are fewer than one.
 
     """
-    late = [p for p in transforms if isinstance(p, Straggler)]
-    transforms = [p for p in transforms if not isinstance(p, Straggler)]
+    late = [p for p in transforms if is_a(p, "straggler")]
+    transforms = [p for p in transforms if not is_a(p, "straggler")]
     return [*_replicated(ranks, transforms), *late]
 
 
@@ -130,12 +121,13 @@ def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]
     check_shared(ranks, transforms)
     told = [
         attrs.evolve(p, world=ranks)
-        if isinstance(p, DataParallel) and not (p.ranks or p.world)
+        if is_a(p, "data-parallel") and not (p.ranks or p.world)
         else p
         for p in transforms
     ]
-    last = DataParallel(world=ranks)
-    return told if any(isinstance(p, DataParallel) for p in told) else [*told, last]
+    if any(is_a(p, "data-parallel") for p in told):
+        return told
+    return [*told, parallel.DataParallel(world=ranks)]
 
 
 def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
@@ -145,7 +137,7 @@ def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
         UsageError: there is one.
 
     """
-    sharing = [p for p in transforms if isinstance(p, _SHARING)]
+    sharing = [p for p in transforms if is_a(p, *_SHARING)]
     if mode == TRAINING and sharing:
         msg = (
             f"{name} is recorded with PyTorch's own backward pass, and "

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir import UsageError
-from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
-from perfc.passes.parallel import DataParallel
+from perfc.passes import Pass
+from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import PassRequest
 
-_REPLICAS = (Fsdp, ShardEmbeddings)
+_REPLICAS = ("fsdp", "shard-embeddings")
 """Passes whose ranks have a batch each: as many as there are replicas of one."""
 
-_SHARING = (*_REPLICAS, TensorParallel)
+_SHARING = (*_REPLICAS, "tensor-parallel")
 
 
 def made_passes(requests: Sequence[PassRequest], ranks: int | None) -> list[Pass]:
@@ -32,7 +32,7 @@ def made_passes(requests: Sequence[PassRequest], ranks: int | None) -> list[Pass
 
 
 def _is_open(request: PassRequest) -> bool:
-    return issubclass(request.cls, _SHARING) and "ranks" not in request.written
+    return is_a(request.cls, *_SHARING) and "ranks" not in request.written
 
 
 def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> int:
@@ -42,9 +42,9 @@ def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> 
         UsageError: another pass does not say its own, or they do not divide.
 
     """
-    layers = issubclass(request.cls, TensorParallel)
-    beside = (*_REPLICAS, DataParallel) if layers else (TensorParallel,)
-    others = [other for other in requests if issubclass(other.cls, beside)]
+    layers = is_a(request.cls, "tensor-parallel")
+    beside = (*_REPLICAS, "data-parallel") if layers else ("tensor-parallel",)
+    others = [other for other in requests if is_a(other.cls, *beside)]
     unsaid = [other.cls.name for other in others if _is_open(other)]
     if unsaid:
         msg = (
@@ -53,7 +53,7 @@ def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> 
         )
         raise UsageError(msg)
     taken: int = max((other.written.get("ranks", 1) for other in others), default=1)
-    stages = [r for r in requests if issubclass(r.cls, PipelineParallel)]
+    stages = [r for r in requests if is_a(r.cls, "pipeline-parallel")]
     taken *= math.prod(r.written.get("stages", 1) for r in stages)
     if taken < 1 or ranks % taken:
         named = ", ".join(other.text for other in (*others, *stages))
@@ -74,16 +74,18 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
         UsageError: there is one.
 
     """
-    if any(isinstance(p, PipelineParallel) for p in transforms):
+    if any(is_a(p, "pipeline-parallel") for p in transforms):
         return
-    layers = math.prod(p.ranks for p in transforms if isinstance(p, TensorParallel))
+    layers = math.prod(p.ranks for p in transforms if is_a(p, "tensor-parallel"))
     for p in transforms:
-        if not isinstance(p, _REPLICAS) or p.ranks * layers == ranks or ranks % layers:
+        if not is_a(p, "fsdp", "shard-embeddings"):
+            continue
+        if p.ranks * layers == ranks or ranks % layers:
             continue
         wanted = ranks // layers
         beside = f", times {layers} of tensor-parallel" if layers > 1 else ""
         advice = f"{p.name}{{ranks={wanted}}}"
-        if isinstance(p, Fsdp) and wanted > p.ranks and wanted % p.ranks == 0:
+        if is_a(p, "fsdp") and wanted > p.ranks and wanted % p.ranks == 0:
             advice += (
                 f", or fsdp{{ranks={wanted},strategy=hybrid,per-node={p.ranks}}}, "
                 f"which shares among {p.ranks} and adds gradients up between them"

@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.passes import Pass
-from perfc.passes.embeddings import BatchEmbeddings
-from perfc.passes.training import Training
+from perfc.passes import Pass, embeddings
+from perfc.passes.kinds import is_a
 from perfc.passes.what_if import waits_for_inputs, waits_inside
 from perfc.tools.models import Model
 from perfc.tools.reports.results import Results
@@ -130,7 +129,9 @@ def _with_batched_tables(model: Model, time_us: TimeUs) -> float | None:
     """Tables that several ranks keep alike cannot be updated by their own backward."""
     if model.ranks > 1:
         return None
-    changed = model.changed(lambda transforms: (BatchEmbeddings(), *transforms))
+    changed = model.changed(
+        lambda transforms: (embeddings.BatchEmbeddings(), *transforms)
+    )
     return None if changed is None else time_us(changed, "")
 
 
@@ -141,7 +142,7 @@ def _with_fused_optimizer(model: Model, time_us: TimeUs) -> float | None:
 
 def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
     """Fuse the optimizer of the step that is derived; nothing if none is."""
-    steps = [p for p in transforms if isinstance(p, Training) and not p.fused]
+    steps = [p for p in transforms if is_a(p, "training") and not p.fused]
     if not steps:
         return ()
     return [

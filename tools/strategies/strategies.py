@@ -9,7 +9,7 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
-from perfc.passes import MAX_RANKS
+from perfc.ir.program import MAX_RANKS
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import (
     PRICE,

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
 from perfc.ir.ops.collective import COLLECTIVES
-from perfc.ir.program import RankClass
+from perfc.ir.program import MAX_RANKS, RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -26,9 +26,6 @@ from perfc.passes.parallel.data.replicas import repeated
 
 GROUP = "dp"
 """Name of the communicator of ranks that hold the same parameters."""
-
-MAX_RANKS = 1_000_000
-"""More are a mistake, and would not fit in a report."""
 
 _MIB = 2**20
 _SHARDING, _EVERYWHERE = "sharding", "data_parallel"

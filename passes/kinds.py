@@ -1,0 +1,46 @@
+"""Which pass a pass is, told by its name: its module need not be loaded to ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, overload
+
+from perfc.passes.base import Pass
+
+if TYPE_CHECKING:
+    from perfc.passes.embeddings import ShardEmbeddings
+    from perfc.passes.lowering import LowerKernels
+    from perfc.passes.parallel import DataParallel, Fsdp, TensorParallel
+    from perfc.passes.precision import ConvertDtype
+    from perfc.passes.timing import Overhead
+    from perfc.passes.training import Training
+
+    _Replicas: TypeAlias = Fsdp | ShardEmbeddings
+
+
+@overload
+def is_a(p: Pass, name: Literal["convert-dtype"], /) -> TypeGuard[ConvertDtype]: ...
+@overload
+def is_a(p: Pass, name: Literal["data-parallel"], /) -> TypeGuard[DataParallel]: ...
+@overload
+def is_a(p: Pass, name: Literal["fsdp"], /) -> TypeGuard[Fsdp]: ...
+@overload
+def is_a(
+    p: Pass, name: Literal["fsdp"], other: Literal["shard-embeddings"], /
+) -> TypeGuard[_Replicas]: ...
+@overload
+def is_a(p: Pass, name: Literal["lower-kernels"], /) -> TypeGuard[LowerKernels]: ...
+@overload
+def is_a(p: Pass, name: Literal["overhead"], /) -> TypeGuard[Overhead]: ...
+@overload
+def is_a(p: Pass, name: Literal["tensor-parallel"], /) -> TypeGuard[TensorParallel]: ...
+@overload
+def is_a(p: Pass, name: Literal["training"], /) -> TypeGuard[Training]: ...
+@overload
+def is_a(p: Pass | type[Pass], /, *names: str) -> bool: ...
+def is_a(p: Pass | type[Pass], /, *names: str) -> bool:
+    """Whether a pass, or a class of passes, is or derives from one of these.
+
+    As `isinstance` and `issubclass` of their classes answer, which would load them.
+    """
+    cls = p if isinstance(p, type) else type(p)
+    return any(vars(base).get("name") in names for base in cls.__mro__)
