@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from perfc.costmodels.attention import fp32_flops_per_s
+from perfc.costmodels import attention
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -137,7 +137,8 @@ def _bound_s(
     limit = kernels.limit_flops_per_s(target)
     tripled = (op == "attention") & (kernels.math == "fp32")
     if maths.any(tripled):
-        limit = maths.where(tripled, maths.most(limit, fp32_flops_per_s(target)), limit)
+        fp32 = attention.fp32_flops_per_s(target)
+        limit = maths.where(tripled, maths.most(limit, fp32), limit)
     computed_s = flops / limit
     seconds = maths.most(moved_s, computed_s)
     copies = op == "memcpy"

@@ -20,10 +20,8 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from perfc.costmodels.attention import is_measured
-from perfc.costmodels.attention import measured_rows as measured_attention
+from perfc.costmodels import attention, gemm
 from perfc.costmodels.fitted_files import fitted
-from perfc.costmodels.gemm import BEYOND, beyond_rows, is_beyond
 from perfc.costmodels.kernels import (
     FLOATS,
     Estimate,
@@ -64,7 +62,9 @@ def with_intervals(
     if not known or not len(kernels):
         return estimate
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
-    wider = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
+    wider = np.ones(len(kernels))
+    if any(op == "gemm" for op, _, _ in kernels.kinds[0]):
+        wider[gemm.beyond_rows(kernels, target)] = gemm.BEYOND
     for name, rows in interval_rows(kernels, target):
         if (found := _of(known, name)) is not None:
             sizes = interval_sizes(estimate.seconds[rows], target)
@@ -110,7 +110,7 @@ def interval_of(
     """Return shared and own of one kernel that lasts *seconds*; None: by its model."""
     if one.text("phase", "forward") != "forward":
         return None
-    if one.op == "attention" and not is_measured(one, target):
+    if one.op == "attention" and not attention.is_measured(one, target):
         return None
     stored = one.math if one.math == "tf32" else one.kernel.dtype
     batched = one.op == "gemm" and one.param("b", 1.0) != 1
@@ -120,8 +120,8 @@ def interval_of(
     shared, own, power = found
     size = min(max(seconds * sizes_per_s, _LEAST), _MOST)
     factor = FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
-    if one.op == "gemm" and is_beyond(one, target):
-        factor *= BEYOND
+    if one.op == "gemm" and gemm.is_beyond(one, target):
+        factor *= gemm.BEYOND
     return shared * factor, own * factor
 
 
@@ -160,7 +160,7 @@ def interval_rows(kernels: KernelTable, target: Target) -> Iterator[tuple[str, F
         stored = math if math == "tf32" else dtype
         rows = like_rows & (at == number)
         if op == "attention":
-            rows &= measured_attention(kernels, target)
+            rows &= attention.measured_rows(kernels, target)
         if op == "gemm":
             batched = rows & (kernels.param("b", 1.0) != 1)
             yield f"{op}{BATCHED} {stored}", batched

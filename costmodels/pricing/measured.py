@@ -23,6 +23,7 @@ from perfc.costmodels.machine import (
     Target,
     signature_of,
 )
+from perfc.costmodels.pricing.listed import MEASURED_NAME
 from perfc.costmodels.pricing.timing import MET
 from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.ir import Kernel
@@ -62,7 +63,7 @@ def measured_kernel(kernel: Kernel, target: Target) -> MeasuredKernel | None:
 class MeasuredModel:
     """The table of the target's profile."""
 
-    name: str = "measured"
+    name: str = MEASURED_NAME
     priority: int = 90
     ops: frozenset[str] | None = None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.pricing.listed import ENTRIES, listed
 from perfc.ir import COST_MODELS, PerfcError
-from perfc.ir.support import is_somebody_elses, load_plugin, plugin_names
+from perfc.ir.support import is_perfcs_own, is_somebody_elses, load_plugin, plugin_names
 
 _MEMBERS = ("name", "priority", "ops", "claims", "estimate")
 
@@ -24,6 +25,8 @@ def cost_models() -> tuple[CostModel, ...]:
 def find_cost_models() -> tuple[tuple[CostModel, ...], tuple[str, ...]]:
     """Return the registered models, highest priority first, and what is left out.
 
+    perfc's own are known by their entries, and loaded when there is a kernel for them.
+
     A model that another distribution has installed, and that cannot be loaded or is
     none, is left out, with a line that names it: it is no fault of who analyzes.
 
@@ -35,6 +38,9 @@ def find_cost_models() -> tuple[tuple[CostModel, ...], tuple[str, ...]]:
     models: list[CostModel] = []
     left_out: list[str] = []
     for name in plugin_names(COST_MODELS):
+        if name in ENTRIES and is_perfcs_own(COST_MODELS, name):
+            models.append(listed(name))
+            continue
         try:
             models.append(_load(name))
         except PerfcError as error:

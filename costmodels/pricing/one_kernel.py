@@ -19,7 +19,7 @@ from perfc.costmodels.kernels import CostModel, Estimate, OneSignature, Priced
 from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing.bound import at_least_bound_of_one
 from perfc.costmodels.pricing.intervals import interval_of
-from perfc.costmodels.pricing.measured import MEASURED
+from perfc.costmodels.pricing.listed import MEASURED_NAME
 from perfc.ir import Kernel
 from perfc.ir.support import is_built_in
 
@@ -80,7 +80,7 @@ class _Order:
         if op not in by_op:
             asked = [model for model in models if model.ops is None or op in model.ops]
             # No target that comes here has a table of measured kernels.
-            asked = [model for model in asked if model is not MEASURED]
+            asked = [model for model in asked if model.name != MEASURED_NAME]
             by_op[op] = [_one_by_one(model) for model in sorted(asked, key=_order)]
         return by_op[op]
 

@@ -20,7 +20,7 @@ from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing.bound import at_least_bound
 from perfc.costmodels.pricing.calibrated import as_calibrated
 from perfc.costmodels.pricing.intervals import with_intervals
-from perfc.costmodels.pricing.measured import MEASURED
+from perfc.costmodels.pricing.listed import MEASURED_NAME
 from perfc.costmodels.pricing.one_kernel import price_one
 from perfc.ir import Kernel, PerfcError
 from perfc.ir.support import is_built_in, plugin_at_work
@@ -63,7 +63,7 @@ def price_table(
             with plugin_at_work(f"cost model {model.name!r}", model):
                 estimate = model.estimate(offered, target)
             _check(model, offered, estimate)
-            if model is not MEASURED:
+            if model.name != MEASURED_NAME:
                 if is_built_in(model):
                     estimate = with_intervals(estimate, offered, target)
                 estimate = as_calibrated(estimate, offered, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfc.costmodels.cpu import shipped_rows, shipped_terms
+from perfc.costmodels import cpu
 from perfc.costmodels.machine import SCALE, START, Device, KernelFit
 from perfc.costmodels.sheets.sheet_fields import quoted
 
@@ -21,14 +21,15 @@ def coefficient_problems(fits: Iterable[KernelFit], device: Device) -> Iterator[
     for fit in fits:
         needed = _CORRECTION
         if device.synchronous and not fit.is_correction:
-            needed = frozenset(shipped_terms(fit.family))
+            needed = frozenset(cpu.shipped_terms(fit.family))
         if lacking := needed - fit.values.keys():
             names = _listed(lacking)
             yield f"values of {fit.family} lack {names}; calibrate again"
         elif unknown := fit.values.keys() - needed:
             names = _listed(unknown)
             yield f"values of {fit.family} have unknown {names}; calibrate again"
-        if fit.shipped and not (device.synchronous and fit.family in shipped_rows()):
+        shipped = cpu.shipped_rows() if fit.shipped and device.synchronous else ()
+        if fit.shipped and fit.family not in shipped:
             yield f"shipped of {fit.family}: perfc has no such rows; calibrate again"
 
 

@@ -92,6 +92,13 @@ def is_somebody_elses(group: str, name: str) -> bool:
     return not is_own and (group, name) not in _registered
 
 
+def is_perfcs_own(group: str, name: str) -> bool:
+    """Whether a plugin is in perfc's own entry points, and nobody registered it."""
+    point = entry_points(group).get(name)
+    own = point is not None and point.value.partition(".")[0] == "perfc"
+    return own and (group, name) not in _registered
+
+
 def load_plugin(group: str, name: str) -> object:
     """Load the object registered as *name* in *group*.
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import COLLECTIVES, Estimate, KernelTable, Target
-from perfc.costmodels.collectives import SUMS_BESIDE, collective_shares
+from perfc.costmodels import COLLECTIVES, Estimate, KernelTable, Target, collectives
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.passes.timing.sharing import Demand
 from perfc.passes.timing.timeline import Timeline
@@ -57,13 +56,13 @@ def _by_kernel(graph: LaunchGraph, cost: Estimate, target: Target) -> list[Deman
     if not sent:
         return found
     chosen = KernelTable([graph.kernels[number] for number in sent])
-    shares = collective_shares(chosen, cost.seconds[sent], target)
+    shares = collectives.collective_shares(chosen, cost.seconds[sent], target)
     for at, number in enumerate(sent):
         found[number] = Demand(
             held=float(shares.held[at]),
             memory=float(shares.memory[at]),
             link=float(shares.link[at]),
             network=float(shares.network[at]),
-            beside=SUMS_BESIDE if shares.sums[at] else 1.0,
+            beside=collectives.SUMS_BESIDE if shares.sums[at] else 1.0,
         )
     return found

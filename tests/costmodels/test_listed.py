@@ -1,0 +1,49 @@
+"""Entries of perfc's own cost models say what the models say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from perfc.costmodels import cost_models
+from perfc.costmodels.pricing.listed import ENTRIES, ListedModel, listed
+from perfc.ir import COST_MODELS
+from perfc.ir.support import entry_points
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_says_what_its_model_says(name: str) -> None:
+    """Name, priority and ops of an entry are those of the model that it loads."""
+    entry, model = listed(name), listed(name).model
+
+    assert (model.name, model.priority, model.ops) == (name, entry.priority, entry.ops)
+
+
+def test_every_model_of_perfc_has_an_entry() -> None:
+    """No model that perfc installs is left out, or loaded to be asked."""
+    own = [n for n, p in entry_points(COST_MODELS).items() if p.module[:6] == "perfc."]
+
+    assert sorted(ENTRIES) == sorted(own)
+    asked = [model.name for model in cost_models() if isinstance(model, ListedModel)]
+    assert sorted(ENTRIES) == sorted(asked)
+
+
+def test_models_of_other_kernels_and_targets_stay_unloaded() -> None:
+    """To price a copy on a GPU neither products nor CPUs nor profiles are loaded."""
+    code = """
+import sys
+from perfc.costmodels import cost_models, load_target, price
+from perfc.ir import Kernel, Record, Work
+kernel = Kernel("memcpy", "u8", "none", Record({"kind": "h2d"}), Work(0, 64, 64))
+price([kernel, kernel], load_target("a100"), cost_models())
+price([kernel], load_target("a100"), cost_models())
+models = ("attention.attention", "conv.conv", "cpu.cpu", "gemm.gemm", "memcpy", "walk")
+print(*(m for m in models if f"perfc.costmodels.{m}" in sys.modules))
+"""
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert "memcpy\n" == done.stdout
