@@ -286,6 +286,25 @@ def test_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "- there is no kernels.parquet" in lines
 
 
+def test_what_models_of_today_predict_is_scored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `--now` nothing that was predicted before is read."""
+    settings: Any = importlib.import_module("collection.plan").planned()
+    monkeypatch.setattr(command, "planned", lambda: settings[:1])
+    rows = importlib.import_module("collection.provenance").ROOT / "benchmarks/rows"
+
+    assert 0 == command.main([str(rows / TARGET), "--now", "--format", "json"])
+
+    found = json.loads(capsys.readouterr().out)
+    (steps,) = [
+        line
+        for line in found["scores"]
+        if (line["what"], line["group"]) == ("whole steps", "all")
+    ]
+    assert (1, "this perfc") == (steps["rows"], found["predictions"]["perfc_commit"])
+
+
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fractions by name, the predictions' manifest, and the notes."""
     command.main([*_folders(tmp_path), "--format", "json"])
