@@ -11,6 +11,8 @@ The parameters are fitted to the 24 sizes of ResNet-50's training on V100 in fp3
 public Kineto trace of the profiler's tensorboard plugin, PyTorch 1.9, batch 32; kernels
 `bn_fw_tr_1C11_…` and `bn_bw_1C11_…`): 5.5 % root mean square, 19 % the largest. The
 kernels of PyTorch 2.3 take 2 to 10 % longer in the trace of HolisticTraceAnalysis.
+Those of Hopper, and of bf16, which PyTorch computes by kernels of its own: perfc's rows
+of H100 (`benchmarks/rows`, split `fit`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from perfc.costmodels.kernels import (
     Priced,
     Signatures,
     trust,
-    uniform_estimate,
 )
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import as_known
@@ -40,6 +41,70 @@ HELD_BYTES = 48 << 10
 
 BLOCKS_PER_SM = 4
 """Of 512 threads."""
+
+
+@attrs.frozen(kw_only=True)
+class BatchNormRates:
+    """What kernels of one library reach.
+
+    Attributes:
+        start_s: Added to the target's kernel floor.
+        share: Of the memory's rate, where there are enough blocks.
+        held_share: The same of kernels that read a channel once.
+        spread: Channels per SM at which forward draws half of it.
+        spread_backward: The same backward.
+        sigma_independent: Scatter of its kernels.
+        fitted_on: Compute capabilities of the GPUs that it was fitted on.
+
+    """
+
+    start_s: float
+    share: float
+    held_share: float
+    spread: float
+    spread_backward: float
+    sigma_independent: float
+    fitted_on: frozenset[str]
+
+
+VOLTA = BatchNormRates(
+    start_s=2.0e-6,
+    share=0.88,
+    held_share=0.646,
+    spread=0.134,
+    spread_backward=0.319,
+    sigma_independent=0.1,
+    fitted_on=frozenset({"7.0"}),
+)
+"""cuDNN's, up to Ada Lovelace."""
+
+HOPPER = BatchNormRates(
+    start_s=1.85e-6,
+    share=0.936,
+    held_share=0.49,
+    spread=0.654,
+    spread_backward=1.18,
+    sigma_independent=0.4,
+    fitted_on=frozenset({"9.0"}),
+)
+"""The same of Hopper and later, where an SM takes more blocks to draw its share."""
+
+NATIVE = BatchNormRates(
+    start_s=4.25e-6,
+    share=0.557,
+    held_share=0.274,
+    spread=2.14,
+    spread_backward=1.3,
+    sigma_independent=0.4,
+    fitted_on=frozenset({"9.0"}),
+)
+"""PyTorch's own, which compute what cuDNN does not: bf16. Two kernels forward."""
+
+RATES = (VOLTA, HOPPER, NATIVE)
+
+_NATIVE_TYPE = "bf16"
+
+_LATER = frozenset({"Hopper", "Blackwell"})
 
 
 @attrs.frozen
@@ -52,19 +117,7 @@ class BatchNormModel:
     name: str = "batch-norm"
     priority: int = 60
     ops: frozenset[str] = frozenset({"batch_norm"})
-    start_s: float = 2.0e-6
-    """Added to the target's kernel floor."""
-    share: float = 0.88
-    """Of the memory's rate, where there are enough blocks."""
-    held_share: float = 0.646
-    """The same of kernels that read a channel once."""
-    spread: float = 0.134
-    """Channels per SM at which forward draws half of it."""
-    spread_backward: float = 0.319
     sigma_shared: float = 0.1
-    sigma_independent: float = 0.1
-    fitted_on: frozenset[str] = frozenset({"7.0"})
-    """Compute capabilities of the GPUs that the parameters were fitted on."""
 
     def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim what computes statistics; with given ones it is an elementwise kernel.
@@ -78,13 +131,20 @@ class BatchNormModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
-        return uniform_estimate(
-            self._seconds(kernels.signatures, target, ARRAYS),
-            model=self.name,
-            provenance=provenance,
-            sigma_shared=sigma_shared,
-            sigma_independent=self.sigma_independent,
+        kinds, at = kernels.kinds
+        number = np.array([_rates_number(d, target) for _, d, _ in kinds])[at]
+        trusts = [trust(self.sigma_shared, r.fitted_on, target) for r in RATES]
+        seconds = np.empty(len(kernels))
+        for each, rates in enumerate(RATES):
+            if len(rows := np.flatnonzero(number == each)):
+                part = kernels.take(rows).signatures
+                seconds[rows] = _seconds(part, rates, target, ARRAYS)
+        return Estimate(
+            seconds,
+            np.array([shared for _, shared in trusts])[number],
+            np.array([rates.sigma_independent for rates in RATES])[number],
+            [self.name] * len(kernels),
+            [trusts[each][0] for each in number.tolist()],
         )
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
@@ -94,24 +154,37 @@ class BatchNormModel:
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
-        seconds = self._seconds(one, target, FLOATS)
-        provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
-        return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
+        rates = RATES[_rates_number(one.kernel.dtype, target)]
+        seconds = _seconds(one, rates, target, FLOATS)
+        provenance, sigma_shared = trust(self.sigma_shared, rates.fitted_on, target)
+        return Priced(seconds, sigma_shared, rates.sigma_independent, provenance)
 
-    def _seconds(
-        self, kernels: Signatures[Number], target: Target, maths: Maths[Number]
-    ) -> Number:
-        channels = maths.most(kernels.param("cols", 1.0), 1.0)
-        held = kernels.bytes_read / channels <= HELD_BYTES
-        moved = kernels.bytes + maths.where(held, 0.0, kernels.bytes_read)
-        backward = kernels.text("phase", "forward") == "backward"
-        spread = maths.where(backward, self.spread_backward, self.spread)
-        # Of more SMs than it was measured with none takes from the others.
-        blocks = maths.least(channels / as_known(target).device.sm_count, BLOCKS_PER_SM)
-        share = maths.where(held, self.held_share, self.share)
-        share = share * (blocks / (blocks + spread))
-        floor_s = target.device.kernel_floor_s + self.start_s
-        return floor_s + moved / (target.device.memory.bytes_per_s * share)
+
+def _rates_number(dtype: str, target: Target) -> int:
+    """Return which of `RATES` kernels of a type have on a target."""
+    if dtype == _NATIVE_TYPE:
+        return RATES.index(NATIVE)
+    later = target.device.architecture in _LATER
+    return RATES.index(HOPPER if later else VOLTA)
+
+
+def _seconds(
+    kernels: Signatures[Number],
+    rates: BatchNormRates,
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    channels = maths.most(kernels.param("cols", 1.0), 1.0)
+    held = kernels.bytes_read / channels <= HELD_BYTES
+    moved = kernels.bytes + maths.where(held, 0.0, kernels.bytes_read)
+    backward = kernels.text("phase", "forward") == "backward"
+    spread = maths.where(backward, rates.spread_backward, rates.spread)
+    # Of more SMs than it was measured with none takes from the others.
+    blocks = maths.least(channels / as_known(target).device.sm_count, BLOCKS_PER_SM)
+    share = maths.where(held, rates.held_share, rates.share)
+    share = share * (blocks / (blocks + spread))
+    floor_s = target.device.kernel_floor_s + rates.start_s
+    return floor_s + moved / (target.device.memory.bytes_per_s * share)
 
 
 BATCH_NORM = BatchNormModel()

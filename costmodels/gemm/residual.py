@@ -29,6 +29,7 @@ from perfc.costmodels.fitted_files import (
     FITTED_FOLDER,
     Network,
     Weights,
+    fitted,
     network_of,
     networks,
 )
@@ -88,12 +89,15 @@ class Known:
         gpu: The GPU that was measured, as the model prices it.
         network: What its rows say.
         own: Whether it is the one asked for, if perhaps of other clocks or memory.
+        launch_s: What of a kernel its rows had as a gap between kernels when the
+            network was fitted, which does not correct it.
 
     """
 
     gpu: Target
     network: Network
     own: bool
+    launch_s: float = 0.0
 
     @functools.cached_property
     def furthest(self) -> Floats:
@@ -118,11 +122,13 @@ class Known:
             modelled_s: What the model says that the measured GPU takes for them.
 
         """
-        sizes = ranged(modelled_s, products)
+        told_s = modelled_s - self.launch_s
+        sizes = ranged(told_s, products)
         least = (sizes >= self.network.least).all(axis=0)
         near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
         part = products.part(near)
-        seconds[rows[near]] *= factors(self.network, modelled_s[near], part, self.gpu)
+        found = factors(self.network, told_s[near], part, self.gpu)
+        seconds[rows[near]] *= self._of_whole(found, told_s[near])
         inside = (sizes[:, near] <= self.network.most).all(axis=0)
         measured: Indices = rows[near[inside & self.own]]
         return measured
@@ -144,14 +150,19 @@ class Known:
         self, modelled_s: float, size: Size[float], *, transposed: bool
     ) -> tuple[float, bool]:
         """Return what one product takes longer, and whether its size was measured."""
-        turned = float(transposed)
-        sizes = _ranged(modelled_s, size, turned, FLOATS)
+        turned, told_s = float(transposed), modelled_s - self.launch_s
+        sizes = _ranged(told_s, size, turned, FLOATS)
         low, high = self._ends
         if not (all(map(le, low, sizes)) and all(map(le, sizes, high))):
             return 1.0, False
-        features = _features(modelled_s, size, turned, self.gpu, FLOATS)
+        features = _features(told_s, size, turned, self.gpu, FLOATS)
         inside = self.own and self.network.covers(sizes)
-        return FLOATS.exp(self.network.of_one(features)), inside
+        found = FLOATS.exp(self.network.of_one(features))
+        return self._of_whole(found, told_s), inside
+
+    def _of_whole(self, factor: Number, told_s: Number) -> Number:
+        """Return the factor on a kernel of which a launch is not corrected."""
+        return (told_s * factor + self.launch_s) / (told_s + self.launch_s)
 
 
 def known_products(target: Target) -> Mapping[str, Known]:
@@ -167,7 +178,9 @@ def known_products(target: Target) -> Mapping[str, Known]:
             name, network = told
             if name not in gpus:
                 gpus[name] = load_target(name)
-            found[dtype] = Known(gpus[name], network, own=name == asked.device.name)
+            launch_s = fitted("gemm").get("launch_s", {}).get(name, 0.0)
+            own = name == asked.device.name
+            found[dtype] = Known(gpus[name], network, own, launch_s)
     alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
     return found | alike
 
