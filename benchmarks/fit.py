@@ -7,8 +7,9 @@ profiles `traces` and `dlrm_v100`. The same data give the same files: nothing is
 and rows are split by a hash of their sizes. Half of them are fitted, a quarter sets
 the intervals, a quarter is only reported; the shares are others for products on tensor
 cores (`training.samples`). Networks of products are fitted to all rows, which are
-reported as networks say that lack them (`training.cross_fit`). Rows that a table
-marks `split=test` are only reported, whatever the hash says.
+reported as networks say that lack them (`training.cross_fit`). Products without tensor
+cores on SMs of 128 lanes are fitted to perfc's own rows in `benchmarks/rows`. Rows that
+a table marks `split=test` are only reported, whatever the hash says.
 """
 
 from __future__ import annotations
@@ -55,9 +56,12 @@ SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
     "aiconfigurator (Apache-2.0): CUDA graphs on A100, H100, L40S"
 )
+ROWS = Path(__file__).parent / "rows"
+
 PRODUCT_SOURCE = (
     "NeuSight (MIT): fp32, event pairs, torch 2.1, of P100, V100, T4, A100; "
-    "aiconfigurator (Apache-2.0): CUDA graphs, A100, H100, L40S (bf16: sglang 0.5.10)"
+    "aiconfigurator (Apache-2.0): CUDA graphs, A100, H100, L40S (bf16: sglang 0.5.10); "
+    "perfc: fp32, CUDA graphs, torch 2.11, H100"
 )
 
 
@@ -209,6 +213,8 @@ def main() -> None:
         set_collectives(options.data, write_fitted)
         return
     files = sorted((options.data / "measurements").glob("*.parquet"))
+    if options.what == "products":
+        files += sorted(ROWS.glob("*/kernels.parquet"))
     tables = [read_columns(file) for file in files]
     samples = _of_kernels(s for rows in tables for s in samples_of(rows))
     if options.what == "accuracy":

@@ -49,6 +49,7 @@ def drawn_products(measured: Products, count: int) -> Products:
         np.full(count, measured.peak[0]),
         measured.transposed[drawn],
         np.zeros(count, dtype=np.bool_),
+        measured.biased[drawn],
     )
 
 

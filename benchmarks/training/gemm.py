@@ -42,7 +42,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "tile_efficiency": (0.5, 1.0),
         "tile_half": (1.0, 60.0),
-        "full_outputs": (1024.0, 16384.0),
+        "full_outputs": (1024.0, 32768.0),
         "fill_cycles": (50.0, 6000.0),
         "epilogue": (0.02, 1.5),
         "memory_efficiency": (0.5, 0.95),
@@ -71,6 +71,13 @@ SIMT_FITTED = (
 Of boards that lack power they have one, T4: it cannot say the exponent for itself when
 it is left out. As many flops as there are watts for, then: an exponent of 1.
 """
+
+WIDE_FITTED = (
+    *("tile_efficiency", "tile_half", "full_outputs", "fill_cycles", "epilogue"),
+    *("memory_efficiency", "l2_efficiency", "streams_per_sm", "start_cycles"),
+    "split_cycles",
+)
+"""What CUDA graphs on SMs of 128 lanes say."""
 
 TENSOR_FITTED = (
     "tile_efficiency",
@@ -108,6 +115,12 @@ SIMT_START = GemmParameters(
     sigma_independent=0.15,
 )
 """Where the fit without tensor cores starts."""
+
+WIDE_START = attrs.evolve(
+    SIMT_START, tile_efficiency=0.85, streams_per_sm=1.0, biased_parts=6.0
+)
+"""The same where SMs have 128 lanes. Kernels that add a bias cut their sums into 2 to
+12 parts on H100, where those of as deep sums without take 32: 6 are least off."""
 
 TENSOR_START = GemmParameters(
     tile_efficiency=0.9,
@@ -183,6 +196,7 @@ class ProductRows:
                 np.concatenate([each.peak for each in products]),
                 np.concatenate([each.transposed for each in products]),
                 np.concatenate([each.across for each in products]),
+                np.concatenate([each.biased for each in products]),
             ),
             measured_s=np.concatenate([part.measured_s for part in parts]),
             before_s=np.concatenate([part.before_s for part in parts]),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.fitted_files import Network
-from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
+from perfc.costmodels.gemm import SIMT_MODES, GemmParameters, is_wide
 from perfc.costmodels.machine import Family, KernelFit
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.near_products import product_factors, product_fits
@@ -21,6 +21,8 @@ from training.gemm import (
     SIMT_START,
     TENSOR_FITTED,
     TENSOR_START,
+    WIDE_FITTED,
+    WIDE_START,
     ProductRows,
     fit_gemm,
 )
@@ -88,11 +90,15 @@ def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
     A GPU without rows to fit has none of its own: those of all GPUs hold.
     """
     on_simt, on_tensor = _simt(samples), _tensor(samples)
+    on_wide = _simt(samples, wide=True)
     shared = _with_sigmas(fit_tensor(on_tensor), on_tensor)
     tables = {
         "simt": _with_sigmas(fit_simt(on_simt), on_simt),
         "tensor.all": shared,
     }
+    if on_wide:
+        found = fit_gemm(_to_fit(on_wide), WIDE_START, WIDE_FITTED)
+        tables["simt_wide"] = _with_sigmas(found, on_wide)
     for parts in _by_target(on_tensor).values():
         shown = _to_fit(parts)
         if any(len(rows) for rows in shown):
@@ -194,8 +200,12 @@ def _joined(parts: Sequence[Sample]) -> ProductRows:
     return ProductRows.joined([ProductRows.of(part) for part in parts])
 
 
-def _simt(samples: Sequence[Sample]) -> list[Sample]:
-    return [sample for sample in samples if _is_product(sample, simt=True)]
+def _simt(samples: Sequence[Sample], *, wide: bool = False) -> list[Sample]:
+    return [
+        sample
+        for sample in samples
+        if _is_product(sample, simt=True) and is_wide(sample.target) == wide
+    ]
 
 
 def _tensor(samples: Sequence[Sample]) -> list[Sample]:

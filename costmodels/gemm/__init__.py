@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfc.costmodels.gemm.parameters import (
         SIMT_MODES,
         GemmParameters,
+        is_wide,
         simt_parameters,
         tensor_parameters,
     )
@@ -54,6 +55,7 @@ else:
             "parameters": (
                 "GemmParameters",
                 "SIMT_MODES",
+                "is_wide",
                 "simt_parameters",
                 "tensor_parameters",
             ),
@@ -89,6 +91,7 @@ __all__ = [
     "features_of",
     "has_network",
     "is_beyond",
+    "is_wide",
     "math_second",
     "math_seconds",
     "products_of",

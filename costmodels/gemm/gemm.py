@@ -20,6 +20,7 @@ from perfc.costmodels.gemm.parameters import (
     SIMT_MODES,
     TENSOR_FITTED_ON,
     GemmParameters,
+    is_wide,
     simt_parameters,
     tensor_parameters,
 )
@@ -110,6 +111,7 @@ class GemmModel:
             one.math,
             target,
             transposed=transposed,
+            biased=bool(one.kernel.params.get("bias")),
             across=(size.m == 1 or size.n == 1) and is_across(one.kernel),
         )
         trusts = target.once(_trusts)
@@ -172,8 +174,14 @@ def _corrected_one(
     if known.gpu is not target:
         size = size._replace(peak=known.gpu.device.flops_per_s[one.math])
         single = (size.m == 1 or size.n == 1) and is_across(one.kernel)
+        biased = bool(one.kernel.params.get("bias"))
         modelled_s = math_second(
-            size, one.math, known.gpu, transposed=transposed, across=single
+            size,
+            one.math,
+            known.gpu,
+            transposed=transposed,
+            biased=biased,
+            across=single,
         )
     factor, measured = known.factor(modelled_s, size, transposed=transposed)
     return seconds * factor, measured
@@ -209,7 +217,8 @@ class _Trusts(NamedTuple):
 
 
 def _trusts(target: Target) -> _Trusts:
-    simt, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
+    simt = simt_parameters(wide=is_wide(target))
+    tensor = tensor_parameters(target.device.architecture)
 
     def of(p: GemmParameters, fitted_on: frozenset[str]) -> _Trust:
         return _Trust(*trust(p.sigma_shared, fitted_on, target), p.sigma_independent)
@@ -241,6 +250,7 @@ def products_of(kernels: KernelTable, target: Target) -> Products:
         kernels.peak_flops_per_s(target),
         one_of(kernels.text("layout"), _TRANSPOSED),
         across(kernels),
+        np.asarray(kernels.given("bias"), dtype=np.bool_),
     )
 
 
@@ -258,7 +268,8 @@ def math_seconds(
     fastest: bool = False,
 ) -> Floats:
     """Return the duration of each product, with the parameters of its math mode."""
-    vector, tensor = simt_parameters(), tensor_parameters(target.device.architecture)
+    vector = simt_parameters(wide=is_wide(target))
+    tensor = tensor_parameters(target.device.architecture)
     if simt.all():
         return simt_seconds(products, target, vector, fastest=fastest)
     seconds = tensor_seconds(products, target, tensor, fastest=fastest)
@@ -268,17 +279,20 @@ def math_seconds(
     return seconds
 
 
-def math_second(
+def math_second(  # noqa: PLR0913 - all say which kernel it is
     size: Size[float],
     math: str,
     target: Target,
     *,
     transposed: bool = False,
+    biased: bool = False,
     across: bool = False,
 ) -> float:
     """Return the duration of one product; as `math_seconds`."""
     if math in SIMT_MODES:
-        return simt_second(size, target, transposed=transposed, across=across)
+        return simt_second(
+            size, target, transposed=transposed, biased=biased, across=across
+        )
     return tensor_second(size, target)
 
 

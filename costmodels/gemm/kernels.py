@@ -16,9 +16,8 @@ import numpy as np
 from perfc.costmodels.gemm.machine import Choices, Machine, Size, mean_width
 from perfc.costmodels.kernels import ARRAYS, FLOATS, Floats, Maths, Number
 
-_MOST_PARTS = 32
 _LEAST_DEPTH = 64
-"""Of a split: how many parts, how deep each."""
+"""Of a part of a split."""
 
 _PARTIAL_BYTES = 8
 """A part of a split sum is written and read in fp32."""
@@ -121,7 +120,10 @@ def _fastest(
     step_s, write_s, moved_s, row_bytes, partial_s = work
     per_sm_count, per_step, fill_s, per_stream, stages_again = machine.rates
     output_s = write_s + fill_s if stages_again else write_s
-    deep_s, most = ceil(k * per_step) * step_s, min(k // _LEAST_DEPTH, _MOST_PARTS)
+    deep_s, most = (
+        ceil(k * per_step) * step_s,
+        min(k // _LEAST_DEPTH, machine.most_parts),
+    )
     added_s, best = 0.0, _ENDLESS
     for step_least, least, share, kernel in machine.listed:
         if not cut and deep_s * step_least + output_s * least > best_s:
@@ -179,7 +181,7 @@ def _tiles(size: Size[Floats], choices: Choices) -> Floats:
 def _parts(depth: Floats, choices: Choices, machine: Machine, tiles: Floats) -> Floats:
     """Return into how many parts a split cuts the sum: as many as fill the SMs."""
     parts: Floats = np.floor(choices.at_once * machine.sm_count / tiles)
-    parts = np.minimum(parts, np.minimum(depth // _LEAST_DEPTH, _MOST_PARTS))
+    parts = np.minimum(parts, np.minimum(depth // _LEAST_DEPTH, machine.most_parts))
     return np.maximum(parts, 1.0)
 
 

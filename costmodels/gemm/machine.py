@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple
 import attrs
 import numpy as np
 
-from perfc.costmodels.gemm.parameters import GemmParameters
+from perfc.costmodels.gemm.parameters import MOST_PARTS, GemmParameters
 from perfc.costmodels.gemm.tiles import Menu
 from perfc.costmodels.kernels import Floats, Number
 from perfc.costmodels.machine import Target
@@ -89,6 +89,7 @@ class Machine:
         short: Share of it that a short product reaches on this board.
         late: The same of a long one, over `short`.
         fastest: Whether the kernel is taken that takes least (`fastest_of_many`).
+        most_parts: Into how many parts a sum is cut at most.
 
     """
 
@@ -99,6 +100,7 @@ class Machine:
     short: float
     late: float
     fastest: bool = False
+    most_parts: float = MOST_PARTS
 
     @functools.cached_property
     def sm_count(self) -> int:

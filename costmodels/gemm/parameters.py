@@ -7,11 +7,12 @@ import functools
 import attrs
 
 from perfc.costmodels.fitted_files import fitted
+from perfc.costmodels.machine import Target
 
 SIMT_MODES = frozenset({"fp64", "fp32", "fp16_vector", "bf16_vector"})
 """Math modes without tensor cores."""
 
-SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0"})
+SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0", "9.0"})
 """Compute capabilities of the GPUs that the SIMT parameters are fitted on."""
 
 BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
@@ -22,6 +23,13 @@ TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
 """The same of tensor cores."""
 
 _ALL = "all"
+
+_WIDE_LANES = 128
+"""Lanes of an SM on which FMAs take every issue slot: loads, addresses and loops have
+none beside them, as they have where there are 64. Pascal's were fitted with those."""
+
+MOST_PARTS = 32
+"""Into how many parts the sum of a product is cut at most."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +67,8 @@ class GemmParameters:
     """How the rate falls where the board's power does not suffice; 0: not."""
     short_power: float
     """Share of that exponent for short products."""
+    biased_parts: float = MOST_PARTS
+    """`MOST_PARTS` of a kernel that adds a bias, too."""
     sigma_shared: float
     """Of the logarithm, on GPUs of the same architecture."""
     sigma_independent: float
@@ -66,9 +76,20 @@ class GemmParameters:
 
 
 @functools.cache
-def simt_parameters() -> GemmParameters:
-    """Return the parameters without tensor cores, shared by all GPUs."""
-    return GemmParameters(**fitted("gemm")["simt"])
+def simt_parameters(*, wide: bool = False) -> GemmParameters:
+    """Return the parameters without tensor cores, shared by all GPUs of as many lanes.
+
+    Args:
+        wide: Whether SMs have 128, as of Ampere's smaller chips, Ada and Hopper.
+
+    """
+    return GemmParameters(**fitted("gemm")["simt_wide" if wide else "simt"])
+
+
+def is_wide(target: Target) -> bool:
+    """Whether products without tensor cores have the parameters of wide SMs."""
+    device = target.device
+    return device.lanes_per_sm >= _WIDE_LANES and device.architecture != "Pascal"
 
 
 @functools.cache

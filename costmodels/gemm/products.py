@@ -30,7 +30,9 @@ from numpy.typing import NDArray
 from perfc.costmodels.gemm.kernels import best_of_many, best_of_one, fastest_of_many
 from perfc.costmodels.gemm.machine import Machine, Size
 from perfc.costmodels.gemm.parameters import (
+    MOST_PARTS,
     GemmParameters,
+    is_wide,
     simt_parameters,
     tensor_parameters,
 )
@@ -82,6 +84,7 @@ class Products:
         peak: FLOP/s.
         transposed: Whether one operand is stored transposed.
         across: Whether a matrix is summed across its lines, times a vector.
+        biased: Whether the kernel adds a bias.
         grouped: Whether those of more than one matrix are groups of convolutions, which
             have no kernels of their own as the batches of cuBLAS have.
 
@@ -92,6 +95,7 @@ class Products:
     peak: Floats
     transposed: NDArray[np.bool_]
     across: NDArray[np.bool_]
+    biased: NDArray[np.bool_]
     grouped: bool = False
 
     def __len__(self) -> int:
@@ -111,6 +115,7 @@ class Products:
             self.peak[rows],
             self.transposed[rows],
             self.across[rows],
+            self.biased[rows],
             self.grouped,
         )
 
@@ -121,9 +126,10 @@ class _Kind(NamedTuple):
     batched: bool = False
     transposed: bool = False
     fills: bool = False
+    biased: bool = False
 
 
-_KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=3)))
+_KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=4)))
 
 
 def simt_seconds(
@@ -141,6 +147,7 @@ def simt_seconds(
             (products.sizes[0] > 1) & (not products.grouped),
             products.transposed,
             _fills(products.size, target),
+            products.biased,
         ]
     )
     for kind in _KINDS:
@@ -148,12 +155,11 @@ def simt_seconds(
         if not rows.any():
             continue
         part = products if rows.all() else products.part(rows)
-        tiles = _simt_tiles(target, kind)
-        machine = _simt_machine(target, p, tiles, fastest=fastest)
+        machine = _simt_machine(target, p, kind, fastest=fastest)
         seconds[rows] = _seconds(part, machine, splits=not kind.batched)
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
-        machine = _simt_machine(target, p, SIMT_TILES)
+        machine = _simt_machine(target, p, _Kind())
         streamed_s = machine.moved_seconds(products.size) + machine.start_s
         seconds[vectors] = np.minimum(seconds, streamed_s)[vectors]
         in_parts = streamed_s + machine.split_s
@@ -168,16 +174,18 @@ def tensor_seconds(
     return _seconds(products, _tensor_machine(target, p, fastest=fastest), splits=True)
 
 
-def simt_second(
+def simt_second(  # noqa: PLR0913 - all say which kernel it is
     size: Size[float],
     target: Target,
     *,
     transposed: bool = False,
     across: bool = False,
+    biased: bool = False,
     grouped: bool = False,
 ) -> float:
     """Return what `simt_seconds` says of one product with the shipped parameters."""
-    kind = _Kind(size.batch > 1 and not grouped, transposed, bool(_fills(size, target)))
+    fills = bool(_fills(size, target))
+    kind = _Kind(size.batch > 1 and not grouped, transposed, fills, biased)
     seconds = best_of_one(size, target.once(_SIMT[kind]), splits=not kind.batched)
     if size.m == 1 or size.n == 1:
         machine = target.once(_SIMT[_Kind()])
@@ -213,16 +221,17 @@ def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
 
 
 def _simt_machine(
-    target: Target, p: GemmParameters, tiles: Tiles, *, fastest: bool = False
+    target: Target, p: GemmParameters, kind: _Kind, *, fastest: bool = False
 ) -> Machine:
     power = _fma_power(target) ** p.power_exponent
     short = power**p.short_power
-    menu = simt_menu(tiles)
-    return Machine(target, p, menu, 1.0, short, power / short, fastest)
+    menu = simt_menu(_simt_tiles(target, kind))
+    parts = p.biased_parts if kind.biased else MOST_PARTS
+    return Machine(target, p, menu, 1.0, short, power / short, fastest, parts)
 
 
 def _shipped_simt_machine(target: Target, kind: _Kind) -> Machine:
-    return _simt_machine(target, simt_parameters(), _simt_tiles(target, kind))
+    return _simt_machine(target, simt_parameters(wide=is_wide(target)), kind)
 
 
 _SIMT = {kind: functools.partial(_shipped_simt_machine, kind=kind) for kind in _KINDS}

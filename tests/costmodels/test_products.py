@@ -23,8 +23,7 @@ def one_product(m: int, n: int, k: int, target: Target) -> float:
         np.array([[1.0], [m], [n], [k]]),
         np.array([moved]),
         np.array([target.peak("bf16")]),
-        np.array([False]),
-        np.array([False]),
+        *[np.array([False])] * 3,
     )
     return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
 
