@@ -50,6 +50,7 @@ def drawn_products(measured: Products, count: int) -> Products:
         measured.transposed[drawn],
         np.zeros(count, dtype=np.bool_),
         measured.biased[drawn],
+        measured.own[drawn],
     )
 
 

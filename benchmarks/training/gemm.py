@@ -197,6 +197,7 @@ class ProductRows:
                 np.concatenate([each.transposed for each in products]),
                 np.concatenate([each.across for each in products]),
                 np.concatenate([each.biased for each in products]),
+                np.concatenate([each.own for each in products]),
             ),
             measured_s=np.concatenate([part.measured_s for part in parts]),
             before_s=np.concatenate([part.before_s for part in parts]),

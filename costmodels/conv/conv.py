@@ -263,7 +263,14 @@ def _as_product(
 def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Products:
     *sizes, moved, peak = _as_product(kernels.signatures, windows, target, ARRAYS)
     nowhere = np.zeros(len(kernels), dtype=np.bool_)
-    return Products(np.stack(sizes), moved, peak, *[nowhere] * 3, grouped=True)
+    return Products(
+        np.stack(sizes),
+        moved,
+        peak,
+        *[nowhere] * 3,
+        nowhere.astype(np.intp),
+        grouped=True,
+    )
 
 
 def _windows(kernels: KernelTable) -> Floats:

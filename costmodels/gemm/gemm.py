@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.gemm.companion_kernels import without_beside, without_beside_one
-from perfc.costmodels.gemm.layouts import across, is_across
+from perfc.costmodels.gemm.layouts import across, is_across, tensor_kernels
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
     BATCHED_FITTED_ON,
@@ -26,6 +26,7 @@ from perfc.costmodels.gemm.parameters import (
 )
 from perfc.costmodels.gemm.products import (
     Products,
+    own_parameters,
     simt_second,
     simt_seconds,
     tensor_second,
@@ -38,6 +39,8 @@ from perfc.costmodels.gemm.residual import (
     type_of,
 )
 from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
     Estimate,
     Flags,
     Floats,
@@ -113,14 +116,17 @@ class GemmModel:
             transposed=transposed,
             biased=bool(one.kernel.params.get("bias")),
             across=(size.m == 1 or size.n == 1) and is_across(one.kernel),
+            own=(own := int(tensor_kernels(one, target, FLOATS))),
         )
         trusts = target.once(_trusts)
         found = trusts.tensor
         if one.math in SIMT_MODES:
             found = trusts.batched if size.batch > 1 else trusts.single
-        seconds, measured = _corrected_one(
-            seconds, size, one, target, transposed=transposed
-        )
+        measured = False
+        if not own:
+            seconds, measured = _corrected_one(
+                seconds, size, one, target, transposed=transposed
+            )
         if measured:
             found = trusts.corrected
         seconds = without_beside_one(seconds, one, target)
@@ -251,6 +257,7 @@ def products_of(kernels: KernelTable, target: Target) -> Products:
         one_of(kernels.text("layout"), _TRANSPOSED),
         across(kernels),
         np.asarray(kernels.given("bias"), dtype=np.bool_),
+        np.asarray(tensor_kernels(kernels.signatures, target, ARRAYS), dtype=np.intp),
     )
 
 
@@ -269,13 +276,18 @@ def math_seconds(
 ) -> Floats:
     """Return the duration of each product, with the parameters of its math mode."""
     vector = simt_parameters(wide=is_wide(target))
-    tensor = tensor_parameters(target.device.architecture)
     if simt.all():
         return simt_seconds(products, target, vector, fastest=fastest)
-    seconds = tensor_seconds(products, target, tensor, fastest=fastest)
-    if simt.any():
-        part = products.part(simt)
-        seconds[simt] = simt_seconds(part, target, vector, fastest=fastest)
+    seconds = np.empty(len(products))
+    numbers = np.where(simt, -1, products.own)
+    for number in np.unique(numbers).tolist():
+        rows = numbers == number
+        part = products if rows.all() else products.part(rows)
+        if number < 0:
+            seconds[rows] = simt_seconds(part, target, vector, fastest=fastest)
+        else:
+            tensor = own_parameters(target, number)
+            seconds[rows] = tensor_seconds(part, target, tensor, fastest=fastest)
     return seconds
 
 
@@ -287,13 +299,14 @@ def math_second(  # noqa: PLR0913 - all say which kernel it is
     transposed: bool = False,
     biased: bool = False,
     across: bool = False,
+    own: int = 0,
 ) -> float:
     """Return the duration of one product; as `math_seconds`."""
     if math in SIMT_MODES:
         return simt_second(
             size, target, transposed=transposed, biased=biased, across=across
         )
-    return tensor_second(size, target)
+    return tensor_second(size, target, own=own, biased=biased)
 
 
 GEMM = GemmModel()

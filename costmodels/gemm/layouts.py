@@ -1,16 +1,28 @@
-"""How the matrix of a product with a vector lies in memory.
+"""How the matrices of a product lie in memory, and which kernels that leaves.
 
-Sums along its lines are one kernel, which reads the matrix once. Sums across them are
-of parts, one for each group of blocks that reads some of the lines, and a second kernel
-adds the parts up (`gemvNSP` and a reduction in traces of DLRM on a V100,
-owensgroup/ml_perf_model, BSD-3: the gradient of the weights of a layer of one output).
-A row with a bias is a linear layer, whose `tn` is a word of cuBLAS for `nt`.
+Of a product with a vector, sums along the matrix's lines are one kernel, which reads it
+once. Sums across them are of parts, one for each group of blocks that reads some of the
+lines, and a second kernel adds the parts up (`gemvNSP` and a reduction in traces of DLRM
+on a V100, owensgroup/ml_perf_model, BSD-3: the gradient of the weights of a layer of one
+output). A row with a bias is a linear layer, whose `tn` is a word of cuBLAS for `nt`.
 """
 
 from __future__ import annotations
 
-from perfc.costmodels.kernels import Flags, KernelTable
+from perfc.costmodels.gemm.parameters import TENSOR_KERNELS, TF32, UNALIGNED, has_own
+from perfc.costmodels.kernels import (
+    Flags,
+    KernelTable,
+    Maths,
+    Number,
+    Signatures,
+    one_of,
+)
+from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
+
+_LINE_BYTES = 16
+"""What asynchronous copies to shared memory move at a time."""
 
 
 def across(kernels: KernelTable) -> Flags:
@@ -30,3 +42,26 @@ def is_across(kernel: Kernel) -> bool:
         return False
     left = params.get("n") == 1 and layout[:1] == "t"
     return left or (params.get("m") == 1 and layout[1:] == "n")
+
+
+def tensor_kernels(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
+    """Return the number of the kernels that compute products, of `TENSOR_KERNELS`."""
+    architecture = target.device.architecture
+    m, n, k = (kernels.param(name, 1.0) for name in ("m", "n", "k"))
+    matrices, found = (m > 1) & (n > 1), 0.0 * m
+    if has_own(architecture, TF32):
+        tf32 = matrices & (kernels.math == TF32)
+        found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
+    if has_own(architecture, UNALIGNED):
+        layout = kernels.text("layout")
+        left = maths.where(one_of(layout, ("tn", "tt")), m, k)
+        right = maths.where(one_of(layout, ("nn", "tn")), n, k)
+        bytes_each = maths.where(kernels.math == TF32, 4.0, 2.0)
+        bytes_each = maths.where(one_of(kernels.math, ("fp8", "int8")), 1.0, bytes_each)
+        step = _LINE_BYTES / bytes_each
+        aligned = (left % step == 0) & (right % step == 0) & (n % step == 0)
+        odd = maths.flag(matrices) * (1.0 - maths.flag(aligned)) > 0
+        found = maths.where(odd, TENSOR_KERNELS.index(UNALIGNED), found)
+    return found

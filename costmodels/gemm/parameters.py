@@ -22,6 +22,14 @@ BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
 TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
 """The same of tensor cores."""
 
+TF32, UNALIGNED = "tf32", "unaligned"
+"""Kernels on tensor cores that are not as those of 16 bits: of tf32, whose tiles hold
+half as many numbers, and of lines that begin at no multiple of 16 bytes, which cannot
+be copied asynchronously (CUTLASS, "Efficient GEMM": alignment of operands)."""
+
+TENSOR_KERNELS = ("", TF32, UNALIGNED)
+"""All that may have parameters of their own."""
+
 _ALL = "all"
 
 _WIDE_LANES = 128
@@ -93,10 +101,22 @@ def is_wide(target: Target) -> bool:
 
 
 @functools.cache
-def tensor_parameters(architecture: str) -> GemmParameters:
+def tensor_parameters(architecture: str, kernels: str = "") -> GemmParameters:
     """Return the parameters on tensor cores of an architecture.
 
     One that was not measured has those that fit all measured ones together.
+
+    Args:
+        architecture: Of the GPU.
+        kernels: `TF32` or `UNALIGNED`, where those are told from the others.
+
     """
     known = fitted("gemm")["tensor"]
-    return GemmParameters(**known.get(architecture, known[_ALL]))
+    own = known.get(architecture, known[_ALL])
+    return GemmParameters(**known.get(f"{architecture} {kernels}", own))
+
+
+@functools.cache
+def has_own(architecture: str, kernels: str) -> bool:
+    """Whether `TF32` or `UNALIGNED` kernels of an architecture have parameters."""
+    return f"{architecture} {kernels}" in fitted("gemm")["tensor"]

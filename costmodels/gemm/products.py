@@ -31,6 +31,7 @@ from perfc.costmodels.gemm.kernels import best_of_many, best_of_one, fastest_of_
 from perfc.costmodels.gemm.machine import Machine, Size
 from perfc.costmodels.gemm.parameters import (
     MOST_PARTS,
+    TENSOR_KERNELS,
     GemmParameters,
     is_wide,
     simt_parameters,
@@ -85,6 +86,7 @@ class Products:
         transposed: Whether one operand is stored transposed.
         across: Whether a matrix is summed across its lines, times a vector.
         biased: Whether the kernel adds a bias.
+        own: Number of the kernels on tensor cores that compute it, of `TENSOR_KERNELS`.
         grouped: Whether those of more than one matrix are groups of convolutions, which
             have no kernels of their own as the batches of cuBLAS have.
 
@@ -96,6 +98,7 @@ class Products:
     transposed: NDArray[np.bool_]
     across: NDArray[np.bool_]
     biased: NDArray[np.bool_]
+    own: NDArray[np.intp]
     grouped: bool = False
 
     def __len__(self) -> int:
@@ -116,6 +119,7 @@ class Products:
             self.transposed[rows],
             self.across[rows],
             self.biased[rows],
+            self.own[rows],
             self.grouped,
         )
 
@@ -171,7 +175,15 @@ def tensor_seconds(
     products: Products, target: Target, p: GemmParameters, *, fastest: bool = False
 ) -> Floats:
     """Return the duration of products on tensor cores, in seconds."""
-    return _seconds(products, _tensor_machine(target, p, fastest=fastest), splits=True)
+    seconds = np.empty(len(products))
+    biased = products.biased & (p.biased_parts < MOST_PARTS)
+    for cut in (False, True):
+        rows = biased == cut
+        if rows.any():
+            part = products if rows.all() else products.part(rows)
+            machine = _tensor_machine(target, p, biased=cut, fastest=fastest)
+            seconds[rows] = _seconds(part, machine, splits=True)
+    return seconds
 
 
 def simt_second(  # noqa: PLR0913 - all say which kernel it is
@@ -196,9 +208,12 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
     return seconds
 
 
-def tensor_second(size: Size[float], target: Target) -> float:
+def tensor_second(
+    size: Size[float], target: Target, *, own: int = 0, biased: bool = False
+) -> float:
     """Return what `tensor_seconds` says of one product with the shipped parameters."""
-    return best_of_one(size, target.once(_shipped_tensor_machine), splits=True)
+    machine = target.once(_TENSOR[own, biased])
+    return best_of_one(size, machine, splits=True)
 
 
 def _fills(size: Size[Number], target: Target) -> Flags | bool:
@@ -239,7 +254,7 @@ _SIMT = {kind: functools.partial(_shipped_simt_machine, kind=kind) for kind in _
 
 
 def _tensor_machine(
-    target: Target, p: GemmParameters, *, fastest: bool = False
+    target: Target, p: GemmParameters, *, biased: bool = False, fastest: bool = False
 ) -> Machine:
     device = target.device
     if fastest:  # a faster clock by hand computes no less at the same power
@@ -249,11 +264,25 @@ def _tensor_machine(
     short = power**p.short_power
     late = min(power, short * device.tensor_clock_hz / device.sm_clock_hz)
     menu = tensor_menu(device.compute_capability)
-    return Machine(target, p, menu, boost, short, late / short, fastest)
+    parts = p.biased_parts if biased else MOST_PARTS
+    return Machine(target, p, menu, boost, short, late / short, fastest, parts)
 
 
-def _shipped_tensor_machine(target: Target) -> Machine:
-    return _tensor_machine(target, tensor_parameters(target.device.architecture))
+def own_parameters(target: Target, own: int) -> GemmParameters:
+    """Return the shipped parameters of some of `TENSOR_KERNELS`, by their number."""
+    return tensor_parameters(target.device.architecture, TENSOR_KERNELS[own])
+
+
+def _shipped_tensor_machine(target: Target, own: int, biased: bool) -> Machine:  # noqa: FBT001
+    return _tensor_machine(target, own_parameters(target, own), biased=biased)
+
+
+_TENSOR = {
+    (own, biased): functools.partial(_shipped_tensor_machine, own=own, biased=biased)
+    for own in range(len(TENSOR_KERNELS))
+    for biased in (False, True)
+}
+"""The same of each kind of kernels on tensor cores."""
 
 
 def _seconds(products: Products, machine: Machine, *, splits: bool) -> Floats:

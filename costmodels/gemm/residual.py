@@ -124,7 +124,7 @@ class Known:
         """
         told_s = modelled_s - self.launch_s
         sizes = ranged(told_s, products)
-        least = (sizes >= self.network.least).all(axis=0)
+        least = (sizes >= self.network.least).all(axis=0) & (products.own == 0)
         near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
         part = products.part(near)
         found = factors(self.network, told_s[near], part, self.gpu)

@@ -24,6 +24,7 @@ def one_product(m: int, n: int, k: int, target: Target) -> float:
         np.array([moved]),
         np.array([target.peak("bf16")]),
         *[np.array([False])] * 3,
+        np.array([0]),
     )
     return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
 

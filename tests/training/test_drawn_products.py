@@ -73,7 +73,9 @@ def test_bytes_follow_the_types_of_the_operands(widths: tuple[float, ...]) -> No
         return np.asarray(np.array(widths) @ (b * np.array([m * k, k * n, m * n])))
 
     none = np.zeros(50, dtype=np.bool_)
-    rows = Products(sizes, moved(sizes), np.full(50, 1e12), none, none, none)
+    rows = Products(
+        sizes, moved(sizes), np.full(50, 1e12), none, none, none, none.astype(np.intp)
+    )
     drawn = drawn_products(rows, COUNT)
 
     assert pytest.approx(moved(drawn.sizes).tolist(), rel=1e-6) == drawn.bytes.tolist()
