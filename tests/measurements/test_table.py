@@ -242,6 +242,7 @@ def test_structures_of_parquet_are_no_text(tmp_path: Path, cell: object) -> None
 
 def test_reading_beside_torch(tmp_path: Path) -> None:
     """A process that imported torch first ends as it should."""
+    pytest.importorskip("torch")
     path = tmp_path / "rows.parquet"
     write_rows(path, [ROW], MEASUREMENTS)
     code = (
