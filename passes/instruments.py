@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from perfc.ir import PerfcError, Program
+from perfc.ir import PerfcError, Program, text
 from perfc.ir.launch import verify_launches
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.text import print_program
 from perfc.ir.verification import verify, verify_types
 from perfc.passes.facts import HOSTED, LAUNCHES, TYPED
 
@@ -106,7 +105,7 @@ class DumpDir(Instrument):
 
         """
         path = self.folder / f"{self._count:03d}_{p.name}.perfc"
-        _write(path, print_program(program))
+        _write(path, text.print_program(program))
         self._count += 1
 
 
@@ -129,7 +128,7 @@ class Reproducer(Instrument):
     def before(self, p: Pass, program: Program) -> None:
         """Keep the text of a program that has not been seen yet."""
         if self._source is None or self._source[0] is not program:
-            self._source = program, print_program(program)
+            self._source = program, text.print_program(program)
 
     def failed(self, p: Pass, program: Program, error: Exception) -> None:
         """Write the file.

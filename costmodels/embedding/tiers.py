@@ -22,6 +22,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import locality
 from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S
 from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
 from perfc.costmodels.kernels import (
@@ -35,13 +36,10 @@ from perfc.costmodels.kernels import (
     uniform_estimate,
 )
 from perfc.costmodels.locality import (
-    batch_fill,
-    cold_misses,
     has_tables,
     listed_tables,
     popularity_of,
     row_bytes_of,
-    row_curve,
 )
 from perfc.costmodels.machine import Target
 from perfc.ir import OPTIMIZER_STATES, Kernel, Record
@@ -146,7 +144,7 @@ def _state_bytes(kernel: Kernel, table: Record) -> float:
     """
     states = OPTIMIZER_STATES.get(str(kernel.params.get("optimizer") or ""), ())
     rows, pooling = max(table.integer("rows"), 1), float(str(table["pooling"]))
-    curve = row_curve(popularity_of(kernel, table), rows, pooling)
+    curve = locality.row_curve(popularity_of(kernel, table), rows, pooling)
     touched = curve.touched(kernel.params.integer("batch") * pooling)
     return touched * table.integer("dim") * 4.0 * states.count("element")
 
@@ -164,15 +162,15 @@ def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, flo
     pooling = float(str(table["pooling"]))
     lookups = kernel.params.integer("batch") * pooling
     popularity = popularity_of(kernel, table)
-    curve = row_curve(popularity, rows, pooling)
+    curve = locality.row_curve(popularity, rows, pooling)
     if table.get("tier") == UVM_CACHING:
         cached = math.floor(rows * float(str(table.get("cache", 0.0))))
-        filled = batch_fill(curve, cached, lookups)
+        filled = locality.batch_fill(curve, cached, lookups)
         return filled.fetched - min(filled.straight, filled.fetched), filled.straight
     if kernel.params.get("phase", "forward") != "forward":
         return 0.0, curve.touched(lookups)  # sorted: each row once
     held = USABLE_L2 * target.device.l2.capacity_bytes / row_bytes_of(kernel, table)
-    return 0.0, cold_misses(popularity, rows, held, lookups, pooling)
+    return 0.0, locality.cold_misses(popularity, rows, held, lookups, pooling)
 
 
 def device_bytes(table: Record, nbytes: int) -> int:

@@ -265,7 +265,7 @@ def distinct(words: Texts) -> tuple[list[str], Indices]:
     at = np.zeros(len(words), dtype=np.intp)
     if len(words) and (words == words[0]).all():  # the usual one: no table is needed
         return [str(words[0])], at
-    found: list[str] = np.unique(words).tolist()
+    found = sorted({*words.tolist()})
     for number, word in enumerate(found[1:], 1):
         at[words == word] = number
     return found, at

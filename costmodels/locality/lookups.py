@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 import numpy as np
 
+from perfc.costmodels import locality
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -29,8 +30,6 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.locality.popularity import Popularity, Uniform
 from perfc.costmodels.locality.popularity_text import is_popularity, parse_popularity
-from perfc.costmodels.locality.row_cache import cold_misses
-from perfc.costmodels.locality.unique_rows import unique_row_count
 from perfc.ir import AttrValue, Kernel, PerfcError, Record
 
 _UNIFORM = frozenset({None, "", "uniform"})
@@ -110,7 +109,7 @@ class Lookups(Generic[Each, Number]):
 
         def touched(popularity: Popularity, of: Floats) -> float:
             rows, count, pooling, _ = of.tolist()
-            return unique_row_count(popularity, int(rows), count, pooling)
+            return locality.unique_row_count(popularity, int(rows), count, pooling)
 
         return self._where_skewed(found, touched, self.rows)
 
@@ -122,7 +121,7 @@ class Lookups(Generic[Each, Number]):
 
         def missed(popularity: Popularity, of: Floats) -> float:
             rows, count, pooling, cached = of.tolist()
-            return cold_misses(popularity, int(rows), cached, count, pooling)
+            return locality.cold_misses(popularity, int(rows), cached, count, pooling)
 
         return self._where_skewed(found, missed, held)
 

@@ -20,7 +20,7 @@ from perfc.frontends.workloads.attention import (
     transformer,
 )
 from perfc.frontends.workloads.builder import BATCH, I64, Builder
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import DTYPES, Program, Value, single
 
 _BOOL = DTYPES["bool"]
@@ -158,7 +158,7 @@ def _workload(name: str, layers: int, hidden: int, heads: int) -> Workload:
     )
 
 
-BERT_WORKLOADS = (
+BERT_WORKLOADS = by_name(
     _workload("bert-base", 12, 768, 12),
     _workload("bert-large", 24, 1024, 16),
 )

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import difflib
 
-from perfc.frontends.workloads.bert import BERT_WORKLOADS
-from perfc.frontends.workloads.dlrm import DLRM_WORKLOADS
-from perfc.frontends.workloads.gpt import GPT_WORKLOADS
-from perfc.frontends.workloads.inception import INCEPTION_WORKLOADS
 from perfc.frontends.workloads.protocol import Workload
-from perfc.frontends.workloads.recommenders import RECOMMENDER_WORKLOADS
-from perfc.frontends.workloads.resnet import RESNET_WORKLOADS
-from perfc.frontends.workloads.switch import SWITCH_WORKLOADS
 from perfc.ir import Program, UsageError
+from perfc.lazy_table import LazyTable
 
-WORKLOADS: dict[str, Workload] = {
-    w.name: w
-    for w in (
-        *(*DLRM_WORKLOADS, *RECOMMENDER_WORKLOADS),
-        *(*RESNET_WORKLOADS, *INCEPTION_WORKLOADS),
-        *(*BERT_WORKLOADS, *GPT_WORKLOADS, *SWITCH_WORKLOADS),
-    )
-}
+WORKLOADS: LazyTable[Workload] = LazyTable(
+    "perfc.frontends.workloads",
+    {
+        "dlrm:DLRM_WORKLOADS": (
+            "dlrm-default dlrm-mlperf dlrm-ddp criteo-terabyte-small deeprecsys-rm1 "
+            "deeprecsys-rm2 deeprecsys-rm3"
+        ),
+        "recommenders:RECOMMENDER_WORKLOADS": "dcnv2-mlperf wide-and-deep deepfm",
+        "resnet:RESNET_WORKLOADS": "resnet50",
+        "inception:INCEPTION_WORKLOADS": "inception-v3",
+        "bert:BERT_WORKLOADS": "bert-base bert-large",
+        "gpt:GPT_WORKLOADS": "gpt2 gpt2-large gpt3-xl gpt3-2.7b opt-1.3b",
+        "switch:SWITCH_WORKLOADS": "switch-xl-4",
+    },
+)
 """Every built-in workload by name."""
 
 

@@ -26,7 +26,7 @@ from perfc.frontends.workloads.lookups import (
     declare_bags,
     look_up,
 )
-from perfc.frontends.workloads.protocol import Workload, widths_of, widths_text
+from perfc.frontends.workloads.protocol import Workload, by_name, widths_of, widths_text
 from perfc.ir import Graph, Program, Value, single
 
 LIN = "arXiv 2201.07821"
@@ -172,7 +172,7 @@ def _one_hot(rows: tuple[int, ...], dim: int) -> Tables:
     return Tables(rows=rows, dim=dim, pooling=(1,) * len(rows))
 
 
-DLRM_WORKLOADS = (
+DLRM_WORKLOADS = by_name(
     _workload(
         "dlrm-default",
         "8 tables of 1,000,000 x 64, 100 lookups a bag; wide MLPs",

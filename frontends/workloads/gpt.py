@@ -28,7 +28,7 @@ from perfc.frontends.workloads.attention import (
     transformer,
 )
 from perfc.frontends.workloads.builder import I64, Builder
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Program, Value, single
 
 _EPSILON = 1e-5
@@ -204,7 +204,7 @@ _GPT2 = GptConfig(
 _GPT3 = attrs.evolve(_GPT2, positions=2048, source="arXiv 2005.14165")
 _OPT = attrs.evolve(_GPT3, vocab=50272, source="arXiv 2205.01068, transformers")
 
-GPT_WORKLOADS = (
+GPT_WORKLOADS = by_name(
     _workload(_GPT2, build_gpt2),
     _workload(
         attrs.evolve(_GPT2, name="gpt2-large", layers=36, hidden=1280, heads=20),

@@ -17,7 +17,7 @@ from perfc.frontends.workloads.convnets import (
     Window,
     square,
 )
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Graph, Program, Value, single
 
 _EPSILON = 1e-3
@@ -179,7 +179,7 @@ def _double_3x3(channels: int, stride: int = 1, padding: int = 0) -> tuple[Windo
     )
 
 
-INCEPTION_WORKLOADS = (
+INCEPTION_WORKLOADS = by_name(
     Workload(
         name="inception-v3",
         summary="48 layers, images of 299 x 299",

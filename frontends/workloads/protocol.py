@@ -130,3 +130,8 @@ class Workload:
             )
             raise UsageError(msg)
         return widths_text(widths_of(text))
+
+
+def by_name(*workloads: Workload) -> Mapping[str, Workload]:
+    """Return workloads by name."""
+    return {workload.name: workload for workload in workloads}

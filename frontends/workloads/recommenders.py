@@ -27,7 +27,7 @@ from perfc.frontends.workloads.lookups import (
     declare_bags,
     look_up,
 )
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Graph, Program, Value, single
 
 _DENSE = 13
@@ -210,7 +210,7 @@ def _sum(builder: Builder, name: str, x: Value, *, keepdims: bool) -> Value:
 
 _LIMITS = {"tables": MAX_TABLES}
 
-RECOMMENDER_WORKLOADS = (
+RECOMMENDER_WORKLOADS = by_name(
     Workload(
         name="dcnv2-mlperf",
         summary="26 Criteo tables x 128, 214 lookups; low-rank cross layers",

@@ -14,7 +14,7 @@ from perfc.frontends.workloads.convnets import (
     ConvBuilder,
     square,
 )
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Graph, Program, Value, single
 
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
@@ -69,7 +69,7 @@ def _bottleneck(
     return builder.op("relu", f"{path}.relu.relu", total)
 
 
-RESNET_WORKLOADS = (
+RESNET_WORKLOADS = by_name(
     Workload(
         name="resnet50",
         summary="50 layers, images of 224 x 224",

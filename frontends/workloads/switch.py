@@ -28,7 +28,7 @@ from perfc.frontends.workloads.attention import (
     transformer,
 )
 from perfc.frontends.workloads.builder import BATCH, I64, Builder
-from perfc.frontends.workloads.protocol import Workload
+from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Program, UsageError, Value, single
 
 _EPSILON = 1e-6
@@ -286,7 +286,7 @@ def _make(values: Mapping[str, int | str]) -> Program:
     return build_switch("switch-xl-4", values)
 
 
-SWITCH_WORKLOADS = (
+SWITCH_WORKLOADS = by_name(
     Workload(
         name="switch-xl-4",
         summary="encoder and decoder of 24 layers x 1024, 4 experts in every second",

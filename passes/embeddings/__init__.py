@@ -14,15 +14,8 @@ if TYPE_CHECKING:
     from perfc.passes.embeddings.shard_embeddings import ShardEmbeddings
     from perfc.passes.embeddings.sharded_tables import Bags, EmbeddingTable
     from perfc.passes.embeddings.sharding_plan import (
-        COLUMN_WISE,
         COLUMNS,
-        DATA_PARALLEL,
-        GRID,
         NAMED_PLANS,
-        ROW_WISE,
-        SHARDING_TYPES,
-        TABLE_ROW_WISE,
-        TABLE_WISE,
         Placement,
         Plan,
         TableSize,
@@ -31,6 +24,15 @@ if TYPE_CHECKING:
         find_plan,
         read_plan,
         usual_kernel,
+    )
+    from perfc.passes.embeddings.sharding_types import (
+        COLUMN_WISE,
+        DATA_PARALLEL,
+        GRID,
+        ROW_WISE,
+        SHARDING_TYPES,
+        TABLE_ROW_WISE,
+        TABLE_WISE,
     )
     from perfc.passes.embeddings.table_tiers import (
         HBM,
@@ -52,22 +54,24 @@ else:
             "sharded_tables": ("Bags", "EmbeddingTable"),
             "sharding_plan": (
                 "COLUMNS",
-                "COLUMN_WISE",
-                "DATA_PARALLEL",
-                "GRID",
                 "NAMED_PLANS",
                 "Placement",
                 "Plan",
-                "ROW_WISE",
-                "SHARDING_TYPES",
-                "TABLE_ROW_WISE",
-                "TABLE_WISE",
                 "TableSize",
                 "World",
                 "check_parts",
                 "find_plan",
                 "read_plan",
                 "usual_kernel",
+            ),
+            "sharding_types": (
+                "COLUMN_WISE",
+                "DATA_PARALLEL",
+                "GRID",
+                "ROW_WISE",
+                "SHARDING_TYPES",
+                "TABLE_ROW_WISE",
+                "TABLE_WISE",
             ),
             "table_tiers": (
                 "HBM",

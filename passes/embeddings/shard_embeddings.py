@@ -18,12 +18,12 @@ from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.embeddings.sharded_lookup import Exchange, Lookups
 from perfc.passes.embeddings.sharded_tables import Bags, Deal, deals
 from perfc.passes.embeddings.sharding_plan import (
-    DATA_PARALLEL,
     ON_NODES,
     Plan,
     World,
     find_plan,
 )
+from perfc.passes.embeddings.sharding_types import DATA_PARALLEL
 from perfc.passes.embeddings.table_tiers import in_tier
 from perfc.passes.facts import TYPED
 from perfc.passes.graphs import Tape, change_tables, forward_graph_of

@@ -32,35 +32,16 @@ import attrs
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import PerfcError, UsageError, parse_json, spend
 from perfc.ir.support import read_text
-from perfc.passes.embeddings.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
-
-TABLE_WISE = "table_wise"
-"""A table is on one rank."""
-
-COLUMN_WISE = "column_wise"
-"""Ranks hold parts of a table's columns."""
-
-ROW_WISE = "row_wise"
-"""All ranks hold parts of a table's rows."""
-
-TABLE_ROW_WISE = "table_row_wise"
-"""The ranks of a node hold parts of a table's rows."""
-
-GRID = "grid_shard"
-"""Nodes hold parts of a table's columns, and their ranks parts of the rows of these."""
-
-DATA_PARALLEL = "data_parallel"
-"""All ranks hold all of a table."""
-
-SHARDING_TYPES = (
-    TABLE_WISE,
+from perfc.passes.embeddings.sharding_types import (
     COLUMN_WISE,
-    ROW_WISE,
-    TABLE_ROW_WISE,
-    GRID,
     DATA_PARALLEL,
+    GRID,
+    ROW_WISE,
+    SHARDING_TYPES,
+    TABLE_ROW_WISE,
+    TABLE_WISE,
 )
-"""Sharding types, as plan files spell them."""
+from perfc.passes.embeddings.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
 
 NAMED_PLANS: Mapping[str, str] = {
     "table-wise": TABLE_WISE,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
         dtype_name,
         scratch_bytes,
     )
-    from perfc.passes.lowering.inductor import FuseKernels, fused_nodes
+    from perfc.passes.lowering.inductor import FuseKernels
+    from perfc.passes.lowering.launch_graph import fused_nodes
     from perfc.passes.lowering.lower_kernels import LowerKernels
 else:
     __getattr__ = door(
@@ -41,7 +42,8 @@ else:
                 "dtype_name",
                 "scratch_bytes",
             ),
-            "inductor": ("FuseKernels", "fused_nodes"),
+            "inductor": ("FuseKernels",),
+            "launch_graph": ("fused_nodes",),
             "lower_kernels": ("LowerKernels",),
         },
     )

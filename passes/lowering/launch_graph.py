@@ -249,6 +249,11 @@ class Lowering:
         return slot
 
 
+def fused_nodes(op: LaunchOp) -> tuple[str, ...]:
+    """Return the nodes that a generated kernel computes; none of another op."""
+    return op.attributes.texts("nodes")
+
+
 def _autograd_name(node: Node) -> str:
     """Return the node of autograd that the host runs for it, where that is known."""
     return ACCUMULATE_GRAD if node.location.origin == ACCUMULATE_GRAD else ""

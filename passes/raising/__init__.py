@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         pair_einsums,
         take_apart,
     )
+    from perfc.passes.raising.gradient_matcher import raise_gradients
     from perfc.passes.raising.raise_activation import RaiseActivation
     from perfc.passes.raising.raise_attention import RaiseAttention
     from perfc.passes.raising.raise_embedding_bag import RaiseEmbeddingBag
@@ -26,6 +27,7 @@ else:
         __name__,
         {
             "decompose": ("fold_batches", "left_whole", "pair_einsums", "take_apart"),
+            "gradient_matcher": ("raise_gradients",),
             "raise_activation": ("RaiseActivation",),
             "raise_attention": ("RaiseAttention",),
             "raise_embedding_bag": ("RaiseEmbeddingBag",),
@@ -49,5 +51,6 @@ __all__ = [
     "fold_batches",
     "left_whole",
     "pair_einsums",
+    "raise_gradients",
     "take_apart",
 ]

@@ -9,6 +9,7 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.passes.timing.contention import solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
+    from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.kernel_cost import KernelCost
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         solve_many,
         times_of_windows,
     )
+    from perfc.passes.timing.sharing import share, with_waits
     from perfc.passes.timing.stream_schedule import StreamSchedule
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
     from perfc.passes.timing.time_interval import (
@@ -40,6 +42,7 @@ else:
         {
             "contention": ("solve_contended",),
             "critical_path": ("CriticalPath",),
+            "demands": ("demands_of",),
             "kernel_cost": ("KernelCost",),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
@@ -50,6 +53,7 @@ else:
                 "solve_many",
                 "times_of_windows",
             ),
+            "sharing": ("share", "with_waits"),
             "stream_schedule": ("StreamSchedule",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
             "time_interval": ("TimeInterval", "interval_of", "shared_effects"),
@@ -78,15 +82,18 @@ __all__ = [
     "Window",
     "arrival",
     "arrivals",
+    "demands_of",
     "detail_mask",
     "host_launches",
     "interval_of",
     "kernel_numbers",
     "link_graphs",
+    "share",
     "shared_effects",
     "solve",
     "solve_contended",
     "solve_many",
     "task_mask",
     "times_of_windows",
+    "with_waits",
 ]

@@ -8,10 +8,9 @@ import attrs
 
 from perfc.ir import AnyKey, Program, UsageError
 from perfc.ir.launch import ResourceKind
+from perfc.passes import timing
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule
-from perfc.passes.timing.demands import demands_of
-from perfc.passes.timing.sharing import share, with_waits
 from perfc.passes.timing.task_durations import task_durations
 from perfc.passes.timing.timeline import TIMELINE, Timeline, link, solve
 
@@ -60,9 +59,9 @@ class StreamSchedule(Pass):
         timeline = link(hosted, ctx.target)
         if self.contention:
             first = self._first(timeline)
-            demands = demands_of(timeline, costs, ctx.target, first)
-            shared = share(timeline, duration_s, demands)
-            timeline, duration_s = with_waits(timeline, shared), shared.taken_s
+            demands = timing.demands_of(timeline, costs, ctx.target, first)
+            shared = timing.share(timeline, duration_s, demands)
+            timeline, duration_s = timing.with_waits(timeline, shared), shared.taken_s
         start_s, end_s, cause = solve(timeline, duration_s)
         schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
         ctx.set(SCHEDULE, program, schedule)

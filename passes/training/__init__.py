@@ -9,7 +9,6 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.passes.training.checkpoint_activations import CheckpointActivations
     from perfc.passes.training.loss import LOSS
-    from perfc.passes.training.optimizer import OPTIMIZERS
     from perfc.passes.training.prepare import separate_vectors, trained
     from perfc.passes.training.training import Training
 else:
@@ -18,7 +17,6 @@ else:
         {
             "checkpoint_activations": ("CheckpointActivations",),
             "loss": ("LOSS",),
-            "optimizer": ("OPTIMIZERS",),
             "prepare": ("separate_vectors", "trained"),
             "training": ("Training",),
         },
@@ -26,7 +24,6 @@ else:
 
 __all__ = [
     "LOSS",
-    "OPTIMIZERS",
     "CheckpointActivations",
     "Training",
     "separate_vectors",

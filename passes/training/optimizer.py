@@ -258,8 +258,5 @@ _SINGLE: Mapping[str, Callable[[_Step, Value, Value], None]] = {
 ONE_BY_ONE = frozenset(_SINGLE)
 """Optimizers whose steps without `foreach` are known."""
 
-OPTIMIZERS = tuple(_DENSE)
-"""Optimizers by name."""
-
 TAKE_ROWS = frozenset(("sgd", "adagrad", ROWWISE))
 """Optimizers that take sparse gradients."""

@@ -10,6 +10,7 @@ import attrs
 from perfc.ir import OPTIMIZER_STATES, AnyKey, Graph, Node, Program, UsageError, Value
 from perfc.ir.dims import Dim
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.autodiff import (
     GRADIENT_RULES,
@@ -29,7 +30,6 @@ from perfc.passes.training.joint_graph import take_gradients
 from perfc.passes.training.loss import AUTO, LOSS, LOSSES, chosen_loss, write_loss
 from perfc.passes.training.optimizer import (
     ONE_BY_ONE,
-    OPTIMIZERS,
     ROWWISE,
     TAKE_ROWS,
     Parameters,

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from perfc.ir import AnyKey, LaunchGraph, PerfcError, Program, TaskKind
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED
-from perfc.passes.parallel import Straggler
 from perfc.passes.timing import detail_mask, task_mask
 
 _WORK = frozenset({TaskKind.HOST, TaskKind.CALL})
-_NO_WORK = frozenset({Straggler.name})
+_NO_WORK = frozenset({"straggler"})
 
 
 def host_work(graph: LaunchGraph) -> NDArray[np.bool_]:

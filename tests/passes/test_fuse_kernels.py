@@ -15,8 +15,7 @@ from perfc.ir.program import RankClass
 from perfc.ir.support import PipelineError
 from perfc.ir.text import parse_program
 from perfc.passes import LAUNCHES, LowerKernels, Pass, PassManager, ShapeInference
-from perfc.passes.lowering import CaptureGraph, FuseKernels
-from perfc.passes.lowering.inductor.fused_kernel import fused_nodes
+from perfc.passes.lowering import CaptureGraph, FuseKernels, fused_nodes
 from perfc.passes.lowering.inductor.fusible import LOOPS, REDUCTIONS, VIEWS, splits
 from perfc.passes.memory import MEMORY, Memory
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.support import write_file
-from perfc.passes.training import OPTIMIZERS
 from perfc.tools.analysis import DTYPES, INPUTS, RUNTIMES
 from perfc.tools.cli.arguments import MAX_DIM
 from perfc.tools.cli.number_option import NumberRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfc.passes.training import OPTIMIZERS
+from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.tools.analysis import DTYPES, INPUTS
 from perfc.tools.cli.arguments import MAX_DIM
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir import UsageError
-from perfc.passes.embeddings import SetPopularity
+from perfc.passes import embeddings
 
 
-def set_popularities(texts: Sequence[str]) -> list[SetPopularity]:
+def set_popularities(texts: Sequence[str]) -> list[embeddings.SetPopularity]:
     """Read `TEXT`, `FILE` and `NAME=TEXT`; what is said of one table goes first.
 
     Raises:
@@ -16,7 +16,7 @@ def set_popularities(texts: Sequence[str]) -> list[SetPopularity]:
         UsageError: one says nothing, or a table, or all tables, have two.
 
     """
-    found: dict[str, SetPopularity] = {}
+    found: dict[str, embeddings.SetPopularity] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         table, popularity = (name.strip(), value) if equals else ("", text)
@@ -27,5 +27,5 @@ def set_popularities(texts: Sequence[str]) -> list[SetPopularity]:
             whose = f"table {table!r}" if table else "all tables"
             msg = f"--popularity of {whose} is given twice; give it once"
             raise UsageError(msg)
-        found[table] = SetPopularity(popularity.strip(), table)
+        found[table] = embeddings.SetPopularity(popularity.strip(), table)
     return sorted(found.values(), key=lambda each: not each.table)

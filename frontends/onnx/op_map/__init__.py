@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.frontends.onnx.op_map.control import REGIONS
-    from perfc.frontends.onnx.op_map.registry import is_known, lower_node
+    from perfc.frontends.onnx.op_map.registry import REGIONS, is_known, lower_node
     from perfc.frontends.onnx.op_map.shapes import constant_attributes
 else:
     __getattr__ = door(
         __name__,
         {
-            "control": ("REGIONS",),
-            "registry": ("is_known", "lower_node"),
+            "registry": ("REGIONS", "is_known", "lower_node"),
             "shapes": ("constant_attributes",),
         },
     )

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.onnx.node import Handler, OnnxNode
+from perfc.frontends.onnx.op_map.registry import REGIONS
 from perfc.frontends.onnx.op_map.shapes import listed
 from perfc.ir import DTYPES, AttrValue, TensorType, Value
-
-REGIONS: Mapping[str, tuple[str, ...]] = {
-    "Loop": ("body",),
-    "If": ("then_branch", "else_branch"),
-    "Scan": ("body",),
-    "SequenceMap": ("body",),
-}
-"""Ops whose graphs come in as regions, and the attributes that hold these."""
 
 _WITHOUT_END = 2**63 - 1
 

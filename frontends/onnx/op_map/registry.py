@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perfc.frontends.onnx.node import Handler, OnnxNode
 from perfc.lazy_table import LazyTable
 
@@ -101,6 +103,14 @@ HANDLERS: LazyTable[Handler] = LazyTable(
     },
 )
 """ONNX op type to the function that writes it."""
+
+REGIONS: Mapping[str, tuple[str, ...]] = {
+    "Loop": ("body",),
+    "If": ("then_branch", "else_branch"),
+    "Scan": ("body",),
+    "SequenceMap": ("body",),
+}
+"""Ops whose graphs come in as regions, and the attributes that hold these."""
 
 
 def is_known(op: str) -> bool:

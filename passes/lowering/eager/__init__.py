@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         STREAM_WAIT,
         WORK_WAIT,
     )
+    from perfc.passes.lowering.eager.cpu import on_cpu
     from perfc.passes.lowering.eager.memory import SCRATCH, blas_workspace_bytes
     from perfc.passes.lowering.eager.movement import memcpy_launch
     from perfc.passes.lowering.eager.rules import FREE, eager_launches
@@ -37,6 +38,7 @@ else:
         __name__,
         {
             "collective": ("EVENT_RECORD", "STREAM_WAIT", "WORK_WAIT"),
+            "cpu": ("on_cpu",),
             "memory": ("SCRATCH", "blas_workspace_bytes"),
             "movement": ("memcpy_launch",),
             "rules": ("FREE", "eager_launches"),
@@ -82,6 +84,7 @@ __all__ = [
     "dtype_name",
     "eager_launches",
     "memcpy_launch",
+    "on_cpu",
     "scratch_bytes",
     "vector_math",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 
 from perfc.ir.ops.collective import COLLECTIVES
-from perfc.passes.lowering.eager.cpu import on_cpu
+from perfc.passes.lowering import eager as rules_of
 from perfc.passes.lowering.eager.rule_table import RULES
 from perfc.passes.lowering.eager.site import Eager, Site, unmodelled_launch
 
@@ -27,7 +27,7 @@ def eager_launches(site: Site) -> Eager:
     """Return what eager PyTorch does at *site*."""
     eager = RULES.get(site.op, _unmodelled)(site)
     if site.settings.on_cpu:
-        eager = on_cpu(eager, training=site.settings.training)
+        eager = rules_of.on_cpu(eager, training=site.settings.training)
     if site.op in COLLECTIVES:
         return eager  # the others wait for this rank, whatever it has to say
     if eager.launches and site.results and not any(_numels(site)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir import AttrValue, DType, Kernel, LaunchOp, Record, Work
+from perfc.ir import AttrValue, DType, Kernel, Record, Work
 from perfc.passes.lowering.eager import dtype_name, vector_math
 from perfc.passes.lowering.inductor.fusion import Buffer, Group
 
@@ -22,11 +22,6 @@ _PERSISTENT_INNER = 1024
 _PERSISTENT_OUTER = 64
 """Longest rows that a kernel holds, where their elements lie together and where not
 (`InductorChoices.should_use_persistent_reduction`, PyTorch 2.13)."""
-
-
-def fused_nodes(op: LaunchOp) -> tuple[str, ...]:
-    """Return the nodes that a generated kernel computes; none of another op."""
-    return op.attributes.texts("nodes")
 
 
 def kind_of(group: Group) -> str:
