@@ -41,6 +41,7 @@ def test_a_graph_that_cannot_be_captured_is_refused(tmp_path: Path) -> None:
     assert "CUDA graph" not in str(report)
 
 
+DLRM = Path(__file__).parents[2] / "examples" / "models" / "dlrm_mlperf.onnx"
 LOOP = "training{read-loss=true,late-labels=true}"
 
 
@@ -138,3 +139,17 @@ def test_places_that_have_nothing_in_common() -> None:
     """A row of stars tells nobody where to look: the first is named."""
     assert "encoder.0.query" == common_place(["encoder.0.query", "head.out.last"])
     assert "encoder.*.query" == common_place(["encoder.0.query", "encoder.1.query"])
+
+
+def test_what_to_change_does_not_read_the_file_again(tmp_path: Path) -> None:
+    """Batched tables are tried on the model in memory, and save what a file's do."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(DLRM.read_bytes())
+    report = perfc.analyze(perfc.load(path, batch=256).bind(batch=512), "v100")
+    path.unlink()
+
+    transforms, _ = split_passes(("batch-embeddings",))
+    batched = perfc.load(DLRM, batch=512, transforms=transforms)
+    saved_us = report.time_us - perfc.analyze(batched, "v100").time_us
+    assert saved_us == _saved(report)["batch-embeddings"]
+    assert saved_us > 0

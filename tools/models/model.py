@@ -79,7 +79,7 @@ class Model:
     again: Again[Model] | None = attrs.field(default=None, repr=False)
 
     def changed(self, change: Change) -> Model | None:
-        """Load the model once more, with other transforms.
+        """Make the model with other transforms.
 
         Args:
             change: Turns the transforms it was loaded with into others; nothing for
@@ -91,7 +91,7 @@ class Model:
         """
         if self.recipe is None:
             return None
-        return self.recipe.changed(change, self.program.bindings)
+        return self.recipe.changed(change, self)
 
     def converted(self, conversion: ConvertDtype) -> Model:
         """Return a copy of the model that computes in another type.
@@ -242,7 +242,7 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         program = read_program(str(model))
     transforms = training_passes(mode, optimizer, transforms)
     transforms = parallel_passes(ranks, transforms)
-    if not any(is_a(p, "training") for p in transforms):
+    if not _trains(transforms):
         program = _remarked(program)
     source = Path(str(model)) if program.sha256 else None
     made = prepare(program, wanted, source, transforms, instruments)
@@ -269,13 +269,35 @@ class _Recipe:
     source: Path | None
     transforms: tuple[Pass, ...]
 
-    def changed(self, change: Change, bindings: Mapping[str, int]) -> Model | None:
-        """Load it with other transforms."""
+    def changed(self, change: Change, model: Model) -> Model | None:
+        """Return *model*, which was loaded so, with other transforms.
+
+        What no transform has changed need not be read again: transforms run last.
+        """
         transforms = change(self.transforms)
         if not transforms:
             return None
-        wanted = Dimensions(dims=bindings)
-        return prepare(read_program(self.name), wanted, self.source, transforms)
+        wanted = Dimensions(dims=model.program.bindings)
+        given = any(rank.ops is None for rank in model.program.classes)
+        if self.transforms or model.late is not None or given or _trains(transforms):
+            program = read_program(self.name)
+            return prepare(program, wanted, self.source, transforms)
+        with paused_collector():
+            analysis = _run(_copied(model.unbound), (ShapeInference(),), transforms)
+        return _bound(analysis, wanted, self.source, transforms)
+
+
+def _copied(program: Program) -> Program:
+    """Return a program whose op graphs are copies, which passes may change."""
+    classes = tuple(
+        rank if rank.ops is None else attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+        for rank in program.classes
+    )
+    return attrs.evolve(program, classes=classes)
+
+
+def _trains(transforms: Sequence[Pass]) -> bool:
+    return any(is_a(p, "training") for p in transforms)
 
 
 def _remarked(program: Program) -> Program:
@@ -324,6 +346,16 @@ def prepare(
             bound = late.bind(program, wanted)
             return attrs.evolve(bound, source=source, dtype=_computes_in(transforms))
         analysis = _prepare(program, transforms, instruments)
+    return _bound(analysis, wanted, source, transforms)
+
+
+def _bound(
+    analysis: Analysis,
+    wanted: Dimensions,
+    source: Path | None,
+    transforms: Sequence[Pass],
+) -> Model:
+    """Bind the symbols of what the front pipeline has made."""
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
     symbols = classify_program(program)
     bound_program = bind_dimensions(program, wanted, symbols)
@@ -392,15 +424,26 @@ class _Late:
 def _prepare(
     program: Program, transforms: Sequence[Pass], instruments: Sequence[Instrument]
 ) -> Analysis:
-    """Run the rest of the front pipeline on op graphs, *transforms* last.
+    """Run the rest of the front pipeline on op graphs, *transforms* last."""
+    if all(rank.ops is None for rank in program.classes):
+        return Analysis(program, Annotations(), None, program.diagnostics)
+    first = RECORDED_PIPELINE if program.recorded else FRONT_PIPELINE[1:]
+    if _trains(transforms):
+        first = tuple(map(_as_called, first))
+    return _run(program, first, transforms, instruments)
+
+
+def _run(
+    program: Program,
+    first: Sequence[Pass],
+    transforms: Sequence[Pass],
+    instruments: Sequence[Instrument] = (),
+) -> Analysis:
+    """Run passes, and transforms behind them.
 
     Types are inferred once more after a transform that does not preserve them.
     """
-    if all(rank.ops is None for rank in program.classes):
-        return Analysis(program, Annotations(), None, program.diagnostics)
-    passes = [*(RECORDED_PIPELINE if program.recorded else FRONT_PIPELINE[1:])]
-    if any(is_a(p, "training") for p in transforms):
-        passes = [_as_called(p) for p in passes]
+    passes = [*first]
     for p in transforms:
         passes.append(p)
         if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
