@@ -104,6 +104,10 @@ _SECONDS = re.compile(
 """How long perfc itself took is no result."""
 
 
+_PROGRESS = re.compile(rb"^perfc: priced \d+ of \d+ .*\n", re.MULTILINE)
+"""Is said only where the machine is slow."""
+
+
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command."""
     places = {
@@ -133,7 +137,8 @@ def output(words: list[str], folder: Path) -> bytes:
     if "-o" in words:
         path = folder / words[words.index("-o") + 1]
         written = path.read_bytes() if path.exists() else b"no file"
-    shown = [f"exit {done.returncode}".encode(), done.stdout, done.stderr, written]
+    said = _PROGRESS.sub(b"", done.stderr)
+    shown = [f"exit {done.returncode}".encode(), done.stdout, said, written]
     return b"\n".join(shown).replace(bytes(ROOT), b"ROOT")
 
 
