@@ -64,6 +64,27 @@ LOADS_IN_FLIGHT = 4.0
 
 START_S = 0.5e-6
 
+WARP_COLUMNS = 32
+"""Of a row that one warp of PyTorch's own kernel adds, a number each
+(`EmbeddingBag.cu`, `EmbeddingBag_updateOutputKernel_sum_mean`)."""
+
+OWN_ON = frozenset({"9.0"})
+"""Compute capabilities on which that kernel was measured: perfc's rows of H100
+(`benchmarks/rows`, split `fit`), which say what follows."""
+
+OWN_START_S = 0.87e-6
+OWN_FIRST_S = 0.67e-6
+"""Before the first row, of each warp's columns."""
+
+OWN_LOOKUP_S, OWN_MISS_S = 0.107e-6, 0.061e-6
+"""Each look-up, one after another; longer where L2 does not hold its row."""
+
+OWN_WARPS = 16.3
+"""Of an SM that add at the same time."""
+
+OWN_SHARE = 0.5
+"""Of the memory's rate that they reach."""
+
 
 @attrs.frozen
 class EmbeddingBagModel:
@@ -121,7 +142,9 @@ class EmbeddingBagModel:
         busy_s = _busy_seconds(kernels, lookups, target, maths)
         some = lookups.per_kernel(lookups.uneven) > 0
         own = maths.where(some, self.sigma_skewed, self.sigma_independent)
-        return target.device.kernel_floor_s + START_S + busy_s, own
+        measured = target.device.compute_capability in OWN_ON
+        start_s = OWN_START_S if measured else START_S
+        return target.device.kernel_floor_s + start_s + busy_s, own
 
 
 def _busy_seconds(
@@ -151,6 +174,9 @@ def _busy_seconds(
     )
     gathered = lookups.per_kernel(misses * sector_bytes)
     from_l2 = lookups.per_kernel(lookups.count * sector_bytes) + streamed
+    if device.compute_capability in OWN_ON:
+        moved = gathered + streamed, from_l2
+        return _own_seconds(moved, misses, kernels, lookups, target, maths)
     memory_rate = device.memory.bytes_per_s * stream_share(target)
     l2_rate = device.l2.bytes_per_s * L2_SHARE
     waits = 3 + looked_up / (batch * maths.most(tables, 1.0)) / LOADS_IN_FLIGHT
@@ -158,6 +184,42 @@ def _busy_seconds(
     chained_s = rounds * waits * LOAD_LATENCY_S
     moved_s = maths.most((gathered + streamed) / memory_rate, from_l2 / l2_rate)
     return maths.most(moved_s, chained_s)
+
+
+def _own_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
+    moved: tuple[Number, Number],
+    misses: Each,
+    kernels: Signatures[Number],
+    lookups: Lookups[Each, Number],
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    """Return what PyTorch's own kernel takes: its warps add row after row.
+
+    Args:
+        moved: Bytes from memory, and from L2.
+        misses: Look-ups of each table whose rows L2 does not hold.
+        kernels: Of which they are.
+        lookups: All of them.
+        target: The GPU.
+        maths: Of one kernel or of many.
+
+    """
+    device, each, spread = target.device, lookups.maths, lookups.spread
+    # One addition for each number of a row that is looked up.
+    numbers = maths.most(kernels.flops, 1.0)
+    number_bytes = lookups.per_kernel(lookups.count * lookups.row_bytes) / numbers
+    number_bytes = maths.where(kernels.flops > 0, number_bytes, 4.0)
+    warps = each.ceil(lookups.row_bytes / spread(WARP_COLUMNS * number_bytes))
+    batch = spread(lookups.batch)
+    waited_s = batch * OWN_FIRST_S + lookups.count * OWN_LOOKUP_S + misses * OWN_MISS_S
+    live = device.sm_count * OWN_WARPS
+    all_warps = lookups.per_kernel(batch * warps)
+    chained_s = lookups.per_kernel(warps * waited_s) / maths.least(all_warps, live)
+    from_memory, from_l2 = moved
+    memory_s = from_memory / (device.memory.bytes_per_s * OWN_SHARE)
+    moved_s = maths.most(memory_s, from_l2 / device.l2.bytes_per_s)
+    return maths.sqrt(moved_s * moved_s + chained_s * chained_s)
 
 
 def _live_bags(target: Target) -> float:

@@ -1,8 +1,8 @@
 """How the matrices of a product lie in memory, and which kernels that leaves.
 
-Of a product with a vector, sums along the matrix's lines are one kernel, which reads it
-once. Sums across them are of parts, one for each group of blocks that reads some of the
-lines, and a second kernel adds the parts up (`gemvNSP` and a reduction in traces of
+Of a product with a vector, sums along the matrix's lines are one kernel, which reads
+it once. Sums across them are of parts, one for each group of blocks that reads some of
+the lines, and a second kernel adds the parts up (`gemvNSP` and a reduction in traces of
 DLRM on a V100, owensgroup/ml_perf_model, BSD-3: the gradient of the weights of a layer
 of one output). A row with a bias is a linear layer, whose `tn` is a word of cuBLAS for
 `nt`.

@@ -11,6 +11,7 @@ memory is; on a GPU that was idle their clock has not risen yet.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +41,11 @@ from perfc.costmodels.kernels import (
     trust,
 )
 from perfc.costmodels.machine import Target
+from perfc.costmodels.streaming.gather import (
+    all_rows_seconds,
+    rows_seconds,
+    takes_rows,
+)
 from perfc.costmodels.streaming.noncontiguous import SCATTERED
 from perfc.costmodels.streaming.stream_time import Kind, Stream, streaming_seconds
 from perfc.costmodels.streaming.traffic import MEMORY_RATES, MemoryRates
@@ -106,10 +112,6 @@ IDLE = "idle"
 
 _ROWS_FP32 = frozenset({"6.0", "7.0", "7.5", "8.0"})
 _ROWS_ALL = _ROWS_FP32 | {"8.9", "9.0"}
-_HOPPER = frozenset({"9.0"})
-
-_ELEMENT_CYCLES: Mapping[str, float] = MappingProxyType({"batch_norm": 0.66})
-"""Of what PyTorch computes element by element, whatever their type."""
 
 KINDS: Mapping[str, StreamKind] = MappingProxyType(
     {
@@ -121,17 +123,16 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             fitted_on=fitted_on,
             sigma_shared=shared,
             sigma_independent=own,
-            element_cycles=_ELEMENT_CYCLES.get(op, 0.0),
         ).fitted(fitted("streaming").get(op, {}))
         for op, start_s, share, rereads, rows_in_flight, fitted_on, shared, own in (
             ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _ROWS_ALL, 0.12, 0.15),
             ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _ROWS_FP32, 0.2, 0.12),
             ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _ROWS_FP32, 0.2, 0.16),
-            ("batch_norm", 1.7e-6, 1.0, 0.0, 8.0, _HOPPER, 0.15, 0.35),
-            ("reduction", 1.7e-6, 0.64, 0.0, 8.0, _HOPPER, 0.15, 0.5),
-            ("concat", 0.29e-6, 0.89, 0.0, 8.0, _HOPPER, 0.1, 0.12),
+            ("batch_norm", 2.0e-6, 0.9, 0.0, 8.0, NOWHERE, 0.2, 0.3),
+            ("reduction", 4.0e-6, 0.9, 0.0, 8.0, NOWHERE, 0.2, 0.35),
+            ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
             ("gather", 4.5e-6, 0.56, 0.0, 8.0, NOWHERE, 0.2, 0.4),
-            ("transpose", 0.76e-6, 0.36, 0.0, 8.0, _HOPPER, 0.15, 0.35),
+            ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
             ("radix_sort", 8.0e-6, 0.75, 0.0, 8.0, NOWHERE, 0.2, 0.3),
             ("run_length", 4.0e-6, 0.5, 0.0, 8.0, NOWHERE, 0.2, 0.3),
             ("scan", 3.0e-6, 0.85, 0.0, 8.0, NOWHERE, 0.2, 0.4),
@@ -139,7 +140,7 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
             ("triton_poi", 0.2e-6, 1.0, 0.0, 8.0, NOWHERE, 0.2, 0.25),
             ("triton_per", 0.8e-6, 0.75, 0.0, 2.0, NOWHERE, 0.2, 0.3),
             ("triton_red", 1.5e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.35),
-            ("memcpy", 0.0, 0.83, 0.0, 8.0, _HOPPER, 0.1, 0.15),
+            ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
         )
     }
 )
@@ -148,13 +149,32 @@ of a compiled graph: loops as elementwise kernels, rows held in registers as sof
 rows in blocks as reductions, which read as they do, none of them fitted.
 
 Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memory gives,
-`fitted/memory.toml`. Concat, copies, reductions, transposes, gathers and norms with
-given statistics: perfc's rows of H100 (`benchmarks/rows`, split `fit`). The others:
-round numbers near what single kernels do in Kineto
+`fitted/memory.toml`. The others: round numbers near what single kernels do in Kineto
 traces of DLRM training on V100 (owensgroup/ml_perf_model, BSD-3), sorts and scans on
 V100 and A100 (PARAM and HolisticTraceAnalysis, MIT): 15.8 million keys take 295 to
 443 us a pass.
 """
+
+
+BACKWARD = " backward"
+"""In the names of kinds of gradients that differ from their op's."""
+
+
+def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, StreamKind]:
+    """Return the kinds that rows of an architecture say, by op."""
+    capability = {"fitted_on": _OWN_ROWS}
+    return {
+        name: attrs.evolve(KINDS[name.removesuffix(BACKWARD)], **values, **capability)
+        for name, values in table.items()
+    }
+
+
+_OWN_ROWS = frozenset({"9.0"})
+
+OWN_KINDS: Mapping[str, Mapping[str, StreamKind]] = MappingProxyType(
+    {"Hopper": _of_architecture(fitted("streaming")["Hopper"])}
+)
+"""By architecture, where perfc's own rows say them: of H100 (`benchmarks/rows`)."""
 
 
 @attrs.frozen
@@ -166,14 +186,17 @@ class StreamingModel:
     ops: frozenset[str] = frozenset(KINDS)
     kinds: Mapping[str, StreamKind] = attrs.field(default=KINDS, hash=False)
     """Kinds of kernels by canonical op."""
+    own: Mapping[str, Mapping[str, StreamKind]] = attrs.field(
+        default=OWN_KINDS, hash=False
+    )
+    """Those of some architectures, which are taken in their place."""
 
     memory: MemoryRates = MEMORY_RATES
 
     def with_fit(self, op: str, values: Mapping[str, float]) -> StreamingModel:
         """Return the model with other parameters for one op."""
-        return attrs.evolve(
-            self, kinds={**self.kinds, op: self.kinds[op].fitted(values)}
-        )
+        kind = self.kinds[op].fitted(values)
+        return attrs.evolve(self, kinds={**self.kinds, op: kind}, own={})
 
     def with_memory(self, values: Mapping[str, float]) -> StreamingModel:
         """Return the model with other parameters of memory."""
@@ -186,7 +209,7 @@ class StreamingModel:
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
-        kinds = _Kinds.of(kernels, self.kinds)
+        kinds = _Kinds.of(kernels, self._known(target))
         seconds = streaming_seconds(
             _streams(kernels.signatures, ARRAYS),
             kinds.columns(),
@@ -194,6 +217,10 @@ class StreamingModel:
             self.memory,
             ARRAYS,
         )
+        rows = [takes_rows(kernel, target) for kernel in kernels.kernels]
+        if any(rows):
+            taken = list(itertools.compress(kernels.kernels, rows))
+            seconds[np.array(rows)] = all_rows_seconds(taken, target)
         trusted = [_trust(kind, target) for kind in kinds.kinds]
         provenances = [provenance for provenance, _ in trusted]
         numbers: list[int] = kinds.at.tolist()
@@ -205,16 +232,24 @@ class StreamingModel:
             [provenances[number] for number in numbers],
         )
 
+    def _known(self, target: Target) -> Mapping[str, StreamKind]:
+        own = self.own.get(target.device.architecture)
+        return {**self.kinds, **own} if own else self.kinds
+
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
         return one.op != "memcpy" or one.kernel.params.get("kind") == "d2d"
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel of the device."""
-        kind = self.kinds[one.op]
+        known = self._known(target)
+        backward = one.text("phase") == BACKWARD.strip()
+        kind = known.get(one.op + BACKWARD * backward, known[one.op])
         seconds = streaming_seconds(
             _streams(one, FLOATS), kind.numbers, target, self.memory, FLOATS
         )
+        if takes_rows(one.kernel, target):
+            seconds = rows_seconds(one.kernel, target)
         provenance, shared = _trust(kind, target)
         return Priced(seconds, shared, kind.sigma_independent, provenance)
 
@@ -239,7 +274,10 @@ class _Kinds:
     @classmethod
     def of(cls, kernels: KernelTable, known: Mapping[str, StreamKind]) -> _Kinds:
         ops, at = distinct(kernels.op)
-        return cls([known[op] for op in ops], at)
+        kinds = [known[op] for op in ops]
+        kinds += [known.get(op + BACKWARD, known[op]) for op in ops]
+        backward = kernels.text("phase") == BACKWARD.strip()
+        return cls(kinds, at + len(ops) * backward)
 
     def columns(self) -> Kind[Floats]:
         """Return the numbers of each kernel's kind."""

@@ -1,0 +1,121 @@
+"""Rows taken from a matrix, by the three kernels of PyTorch's `index_select`.
+
+    up to 16 rows      a loop over them: one row waits for the one before
+    rows of 16 bytes   a block for each row, which loads 16 bytes at a time
+    other rows         a thread for each element, which divides for its place
+
+(`Indexing.cu` and `IndexKernelUtils.cu` of ATen.) Rows that several indices take are
+read from memory once:
+
+    t = floor + start + |(bytes of memory, bytes of L2, rows one by one)|
+
+Parameters: perfc's rows of H100, PyTorch 2.11 (`benchmarks/rows`, split `fit`); of
+other GPUs there are none, and they are priced as streams.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Generic, NamedTuple
+
+import numpy as np
+
+from perfc.costmodels.kernels import ARRAYS, FLOATS, Floats, Maths, Number
+from perfc.costmodels.locality import touched_rows
+from perfc.costmodels.machine import Target
+from perfc.ir import Kernel
+
+SECTOR_BYTES = 32
+VECTOR_BYTES = 16
+"""That a thread loads at once."""
+
+FEW_ROWS = 16
+"""Rows up to which they are taken one by one."""
+
+INDEX_BYTES = 8
+
+_KINDS = frozenset({"gather", "index_select"})
+
+
+class _Rows(NamedTuple, Generic[Number]):
+    """What is taken: so many rows, of so many bytes each, out of so many."""
+
+    count: Number
+    row_bytes: Number
+    held: Number
+
+
+START_S = 0.27e-6
+"""Added to the target's kernel floor."""
+
+LATE_START_S = 2.15e-6
+"""The same of kernels that divide."""
+
+ONE_ROW_S = 0.364e-6
+"""A row after the other: an index is loaded, then the row."""
+
+BLOCK_S = 0.61e-9
+"""A block on one of all SMs, for a row."""
+
+SHARE = 0.74
+"""Of the memory's rate."""
+
+L2_RATE = 1.3
+"""Over the sheet's of L2: rows that many indices take are in L1, too."""
+
+FITTED_ON = frozenset({"9.0"})
+
+
+def takes_rows(kernel: Kernel, target: Target) -> bool:
+    """Whether a kernel takes whole rows of the first axis, on a measured GPU."""
+    params = kernel.params
+    if kernel.op != "gather" or target.device.compute_capability not in FITTED_ON:
+        return False
+    if params.get("kind") not in _KINDS or params.get("axis") != 0:
+        return False
+    return all(
+        min(_sizes(kernel, name), default=0) > 0 for name in ("shape", "indices")
+    )
+
+
+def all_rows_seconds(kernels: Sequence[Kernel], target: Target) -> Floats:
+    """Return what kernels take for rows, shape (kernels,)."""
+    count, row_bytes, held = np.array([_rows_of(kernel) for kernel in kernels]).T
+    return _seconds(_Rows(count, row_bytes, held), target, ARRAYS)
+
+
+def rows_seconds(kernel: Kernel, target: Target) -> float:
+    """Return the same of one kernel."""
+    return _seconds(_rows_of(kernel), target, FLOATS)
+
+
+def _seconds(rows: _Rows[Number], target: Target, maths: Maths[Number]) -> Number:
+    device, (count, row_bytes, held) = target.device, rows
+    few, in_blocks = count <= FEW_ROWS, row_bytes % VECTOR_BYTES == 0
+    alone = maths.flag(few | in_blocks)
+    sectors = maths.ceil(row_bytes / SECTOR_BYTES) * SECTOR_BYTES
+    written = count * (row_bytes + INDEX_BYTES)
+    read = touched_rows(held, count, maths) * sectors
+    memory_s = (read + written) / (device.memory.bytes_per_s * SHARE)
+    l2_s = (count * sectors + written) / (device.l2.bytes_per_s * L2_RATE)
+    rows_s = count * maths.where(few, ONE_ROW_S, BLOCK_S) * alone
+    start_s = device.kernel_floor_s + START_S + LATE_START_S * (1.0 - alone)
+    return start_s + _together((memory_s, l2_s, rows_s), maths)
+
+
+def _together(parts: tuple[Number, Number, Number], maths: Maths[Number]) -> Number:
+    """Return what overlapping parts take: the longest, and a little of the others."""
+    one, two, three = (part * part for part in parts)
+    return maths.sqrt(maths.sqrt(one * one + two * two + three * three))
+
+
+def _sizes(kernel: Kernel, name: str) -> tuple[int, ...]:
+    params = kernel.params
+    return params.integers(name) if isinstance(params.get(name), tuple) else ()
+
+
+def _rows_of(kernel: Kernel) -> _Rows[float]:
+    count = float(math.prod(_sizes(kernel, "indices")))
+    held = float(_sizes(kernel, "shape")[0])
+    return _Rows(count, kernel.work.bytes_written / count, held)
