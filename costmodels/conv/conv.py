@@ -15,6 +15,7 @@ import math
 import attrs
 import numpy as np
 
+from perfc.costmodels.conv.calls import ARCHITECTURES, SIGMA, call_seconds
 from perfc.costmodels.conv.simt import (
     ALGORITHMS,
     DIRECT,
@@ -102,11 +103,15 @@ class ConvModel:
         seconds = self._call_seconds(kernels, target, fastest=False)
         simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
         tiled = _is_tiled(kernels.signatures, _windows(kernels))
-        # Of kernels on tensor cores the rows are plain products, without layouts.
-        left_s = np.where(simt, without_beside(seconds, kernels, target), seconds)
+        own = np.where(tiled, self.sigma_independent, self.sigma_product)
+        whole = simt
+        if target.device.architecture in ARCHITECTURES:
+            seconds = call_seconds(seconds, kernels.signatures, simt, target, ARRAYS)
+            whole, own = np.ones_like(simt), np.full(len(kernels), SIGMA)
+        # Of kernels on tensor cores other rows are plain products, without layouts.
+        left_s = np.where(whole, without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         backward = kernels.text("phase", "forward") != "forward"
-        own = np.where(tiled, self.sigma_independent, self.sigma_product)
         return Estimate(
             left_s,
             np.where(backward, max(sigma_shared, self.sigma_backward), sigma_shared),
@@ -159,13 +164,17 @@ class ConvModel:
                 plain_s = math_second(size, one.math, target)
             seconds = self._as_convolution(plain_s, one, target, FLOATS)
         seconds = at_least_bound_of_one(seconds, one, target)
-        if simt:
+        whole = target.device.architecture in ARCHITECTURES
+        if whole:
+            seconds = call_seconds(seconds, one, simt, target, FLOATS)
+        if simt or whole:
             seconds = without_beside_one(seconds, one, target)
         provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
         if one.text("phase", "forward") != "forward":
             shared = max(shared, self.sigma_backward)
             return Priced(seconds, shared, self.sigma_product, Provenance.ANALYTIC)
         own = self.sigma_independent if tiled else self.sigma_product
+        own = SIGMA if whole else own
         return Priced(seconds, shared, own, provenance)
 
     def _as_convolution(

@@ -1,0 +1,100 @@
+"""Whole calls of convolutions on Hopper, in PyTorch's usual layout.
+
+cuDNN's kernels for tensor cores want the channels of a pixel side by side: images,
+filters and results are moved to that layout and back by kernels of their own; its
+kernels without tensor cores are Maxwell's to Ampere's. A call takes
+
+    t = floor + slower * (kernel - floor) + moved * bytes / memory rate + late
+
+with numbers by what is called, from perfc's rows of one H100 (`benchmarks/rows`, split
+`fit`, 176 calls of sizes drawn at random): within 1.4 to 2 times, where the kernel
+alone was up to twenty times too fast. Other GPUs have rows of fp32 only, which have no
+layouts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfc.costmodels.kernels import Flags, Maths, Number, Signatures
+from perfc.costmodels.machine import Target
+
+ARCHITECTURES = frozenset({"Hopper"})
+"""Where whole calls are priced."""
+
+SIGMA = 0.5
+"""Independent, of such a call."""
+
+_ALIGNED = 8
+"""Channels of 16 bits that a load of 16 bytes holds; of tf32 half as many."""
+
+
+class Call(NamedTuple):
+    """What a call takes beside its product."""
+
+    slower: float
+    moved: float
+    """How often its operands are read and written more than they must."""
+    late_s: float
+
+
+_WINDOW = Call(2.65, 2.0, 6.0e-6)
+_ODD_WINDOW = Call(3.93, 5.4, 1.2e-6)
+"""Where a number of channels does not fill loads of 16 bytes."""
+_POINT = Call(1.0, 0.0, 0.5e-6)
+_POINT_BACKWARD = Call(1.2, 0.0, 3.8e-6)
+"""One pixel after the other: a plain product, in any layout."""
+_SIMT = Call(1.8, 0.0, 0.0)
+_SIMT_BACKWARD_DATA = Call(1.39, 2.9, 0.25e-6)
+_SIMT_BACKWARD_WEIGHT = Call(0.8, 2.1, 7.5e-6)
+_GROUPS = Call(0.8, 9.5, 1.7e-6)
+"""Of one channel, mostly, which read their neighbours again."""
+
+
+def call_seconds(
+    seconds: Number,
+    kernels: Signatures[Number],
+    simt: Flags | bool,  # noqa: FBT001 - of one kernel or of many
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    """Return what calls take whose kernels alone take *seconds*.
+
+    Args:
+        seconds: By the formula of a product, or an algorithm.
+        kernels: What they are.
+        simt: Whether they compute without tensor cores.
+        target: One of `ARCHITECTURES`.
+        maths: Of one kernel or of many.
+
+    """
+    floor_s = target.device.kernel_floor_s
+    slower, moved, late_s = (
+        _chosen(field, kernels, simt, maths) for field in range(len(Call._fields))
+    )
+    again_s = moved * kernels.bytes / target.device.memory.bytes_per_s
+    return floor_s + slower * (seconds - floor_s) + again_s + late_s
+
+
+def _chosen(
+    field: int,
+    kernels: Signatures[Number],
+    simt: Flags | bool,  # noqa: FBT001
+    maths: Maths[Number],
+) -> Number:
+    """Return one number of the call that each kernel is."""
+    phase, where = kernels.text("phase", "forward"), maths.where
+    step = where(kernels.math == "tf32", _ALIGNED / 2, _ALIGNED)
+    odd = (kernels.param("c_in") % step > 0) | (kernels.param("c_out") % step > 0)
+    point = (kernels.param("kernel", 1.0) <= 1) & (kernels.param("stride", 1.0) <= 1)
+    found = where(odd, _ODD_WINDOW[field], _WINDOW[field])
+    point_now = where(phase == "forward", _POINT[field], _POINT_BACKWARD[field])
+    found = where(point, point_now, found)
+    backward = where(
+        phase == "backward_weight",
+        _SIMT_BACKWARD_WEIGHT[field],
+        _SIMT_BACKWARD_DATA[field],
+    )
+    plain = where(phase == "forward", _SIMT[field], backward)
+    found = where(simt, plain, found)
+    return where(kernels.param("groups", 1.0) > 1, _GROUPS[field], found)
