@@ -11,8 +11,9 @@ from tests.tools.command import WORKLOAD, Command
 
 import perfc
 from perfc.ir import UsageError
+from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.training import OPTIMIZERS, Training
+from perfc.passes.training import Training
 
 TRAINING = ("--mode", "training")
 JOINT = Path(__file__).parents[1] / "fixtures" / "pt2" / "block_joint.pt2"
