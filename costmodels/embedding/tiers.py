@@ -44,7 +44,8 @@ from perfc.costmodels.locality import (
 from perfc.costmodels.machine import Target
 from perfc.ir import OPTIMIZER_STATES, Kernel, Record
 
-UVM, UVM_CACHING = "uvm", "uvm-caching"
+UVM = "uvm"
+UVM_CACHING = "uvm-caching"
 """Tiers of tables besides device memory, which has no name."""
 
 ROW_CACHE_FILL = "row_cache_fill"

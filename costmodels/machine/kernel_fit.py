@@ -16,7 +16,8 @@ from perfc.costmodels.machine.family import Family, family_of
 from perfc.costmodels.machine.near_rows import NearRows
 from perfc.ir import Kernel
 
-START, SCALE = "start_us", "scale"
+START = "start_us"
+SCALE = "scale"
 """Coefficients of a correction: microseconds added, and a factor."""
 
 

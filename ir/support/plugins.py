@@ -14,9 +14,10 @@ import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
+from perfc.installed import EntryPoint
+from perfc.installed import entry_points as installed_points
 from perfc.ir.support.errors import PerfcError, UsageError
 from perfc.ir.support.moved import moved_to
 
@@ -62,15 +63,15 @@ def plugin_names(group: str) -> list[str]:
 
 
 @functools.cache
-def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
+def entry_points(group: str) -> dict[str, EntryPoint]:
     """Entry points of *group* by name.
 
     Raises:
         PerfcError: two distributions claim one name.
 
     """
-    found: dict[str, metadata.EntryPoint] = {}
-    for point in metadata.entry_points(group=group):
+    found: dict[str, EntryPoint] = {}
+    for point in installed_points(group=group):
         other = found.get(point.name)
         if other is not None and other.value != point.value:
             msg = (
@@ -117,7 +118,7 @@ def load_plugin(group: str, name: str) -> object:
         msg = f"unknown {_NOUNS.get(group, group)} {name!r}; {hint}"
         raise UsageError(msg)
     try:
-        loaded: object = points[name].load()
+        loaded = points[name].load()
     except Exception as error:
         msg = f"{group} {name!r} of {_owner(points[name])} cannot be loaded: {error!r}"
         raise PerfcError(msg + moved_to(error)) from error
@@ -165,5 +166,5 @@ def _known(names: list[str]) -> str:
     return f"known: {', '.join(names) or 'none (is perfc installed?)'}"
 
 
-def _owner(point: metadata.EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else point.value
+def _owner(point: EntryPoint) -> str:
+    return point.owner or point.value

@@ -64,12 +64,9 @@ def __getattr__(name: str) -> object:
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - lazy
+    from perfc.installed import version  # noqa: PLC0415 - lazy
 
-    try:
-        return version("perfc")
-    except PackageNotFoundError:
-        return _version_of_checkout()
+    return version("perfc") or _version_of_checkout()
 
 
 def _version_of_checkout() -> str:

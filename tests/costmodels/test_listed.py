@@ -23,7 +23,7 @@ def test_an_entry_says_what_its_model_says(name: str) -> None:
 
 def test_every_model_of_perfc_has_an_entry() -> None:
     """No model that perfc installs is left out, or loaded to be asked."""
-    own = [n for n, p in entry_points(COST_MODELS).items() if p.module[:6] == "perfc."]
+    own = [n for n, p in entry_points(COST_MODELS).items() if p.value[:6] == "perfc."]
 
     assert sorted(ENTRIES) == sorted(own)
     asked = [model.name for model in cost_models() if isinstance(model, ListedModel)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
@@ -13,6 +12,7 @@ import pytest
 
 from perfc.costmodels import load_target, target_names
 from perfc.costmodels.sheets import catalog
+from perfc.installed import EntryPoint
 from perfc.ir import PerfcError, register_plugin
 from perfc.ir.support import entry_points as installed_plugins
 
@@ -32,12 +32,12 @@ def _install(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
     module = ModuleType("toy_plugin")
     vars(module).update(ATTRIBUTES)
     monkeypatch.setitem(sys.modules, "toy_plugin", module)
-    points = [metadata.EntryPoint("toy", value, "perfc.targets") for value in values]
+    points = [EntryPoint("toy", value, "perfc.targets") for value in values]
 
-    def entry_points(*, group: str, name: str = "toy") -> list[metadata.EntryPoint]:
-        return points if (group, name) == ("perfc.targets", "toy") else []
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        return points if group == "perfc.targets" else []
 
-    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    monkeypatch.setattr("perfc.ir.support.plugins.installed_points", entry_points)
 
 
 @pytest.fixture(autouse=True)
@@ -92,9 +92,9 @@ def test_plugins_are_consulted_for_unknown_names_only(
 ) -> None:
     """A built-in target is loaded without looking at installed distributions."""
 
-    def entry_points(**_: str) -> list[metadata.EntryPoint]:
+    def entry_points(**_: str) -> list[EntryPoint]:
         pytest.fail("looked for plugins")
 
-    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    monkeypatch.setattr("perfc.ir.support.plugins.installed_points", entry_points)
 
     assert "t4" == load_target("t4").name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
+from perfc.installed import EntryPoint
 from perfc.ir import COST_MODELS, EXPORTERS, PASSES, PerfcError, UsageError
 from perfc.ir.support import TARGETS, entry_points, load_plugin
 
@@ -22,16 +22,16 @@ class Installed:
         """Install one entry point."""
         self.points.append(EntryPoint(name, value, group))
 
-    def __call__(self, *, group: str) -> EntryPoints:
-        """Stand in for `importlib.metadata.entry_points`."""
-        return EntryPoints(point for point in self.points if point.group == group)
+    def __call__(self, *, group: str) -> list[EntryPoint]:
+        """Stand in for `perfc.installed.entry_points`."""
+        return [point for point in self.points if point.group == group]
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
     """Replace what is installed, for one test."""
     found = Installed()
-    monkeypatch.setattr("importlib.metadata.entry_points", found)
+    monkeypatch.setattr("perfc.ir.support.plugins.installed_points", found)
     entry_points.cache_clear()
     yield found
     entry_points.cache_clear()

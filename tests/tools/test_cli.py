@@ -133,14 +133,10 @@ def test_measuring_where_nothing_is_installed() -> None:
 def _run_uninstalled(source: Path, *arguments: str) -> str:
     """Run the command line of a source tree where no metadata of perfc are found."""
     code = (
-        "import importlib.metadata as m, sys\n"
-        "find = m.distribution\n"
-        "def distribution(name):\n"
-        "    if name == 'perfc':\n"
-        "        raise m.PackageNotFoundError(name)\n"
-        "    return find(name)\n"
-        "m.distribution = distribution\n"
+        "import sys\n"
         f"sys.path.insert(0, {str(source)!r})\n"
+        "import perfc.installed\n"
+        "perfc.installed.version = lambda name: None\n"
         "from perfc.tools.cli.command_line import main\n"
         "raise SystemExit(main())\n"
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.tools.command import SMALL, Command
 
+from perfc.installed import EntryPoint
+from perfc.installed import entry_points as installed_points
 from perfc.ir import Program, register_plugin
 from perfc.ir.support import FRONTENDS, entry_points
 
@@ -123,18 +125,15 @@ def test_suffixes(command: Command) -> None:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[metadata.EntryPoint]]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
     """Entry points that seem installed besides those that are."""
-    added: list[metadata.EntryPoint] = []
-    find = metadata.entry_points
+    added: list[EntryPoint] = []
 
-    def entry_points_of(*, group: str, name: str | None = None) -> metadata.EntryPoints:
-        points = [*find(group=group), *(p for p in added if p.group == group)]
-        return metadata.EntryPoints(
-            point for point in points if name in (None, point.name)
-        )
+    def points(*, group: str) -> list[EntryPoint]:
+        mine = [point for point in added if point.group == group]
+        return [*installed_points(group=group), *mine]
 
-    monkeypatch.setattr(metadata, "entry_points", entry_points_of)
+    monkeypatch.setattr("perfc.ir.support.plugins.installed_points", points)
     entry_points.cache_clear()
     yield added
     entry_points.cache_clear()
@@ -167,7 +166,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[metadata.EntryPo
 )
 def test_broken_plugins(  # noqa: PLR0913 - one per part of the case
     command: Command,
-    installed: list[metadata.EntryPoint],
+    installed: list[EntryPoint],
     tmp_path: Path,
     *,
     group: str,
@@ -177,7 +176,7 @@ def test_broken_plugins(  # noqa: PLR0913 - one per part of the case
     message: str,
 ) -> None:
     """A plugin that clashes or cannot be used is one line that names it."""
-    installed.append(metadata.EntryPoint(name, value, group))
+    installed.append(EntryPoint(name, value, group))
     file = tmp_path / "model.mine"
     file.touch()
 
@@ -187,10 +186,10 @@ def test_broken_plugins(  # noqa: PLR0913 - one per part of the case
 
 
 def test_a_pass_that_is_not_asked_for(
-    command: Command, installed: list[metadata.EntryPoint]
+    command: Command, installed: list[EntryPoint]
 ) -> None:
     """A pass that cannot be loaded disturbs nobody who does not use it."""
-    installed.append(metadata.EntryPoint("mine", "no_such_module:P", "perfc.passes"))
+    installed.append(EntryPoint("mine", "no_such_module:P", "perfc.passes"))
 
     assert 0 == command.analyze().code
     assert "'mine' of no_such_module:P cannot" in command.refused(
@@ -206,11 +205,11 @@ def test_a_pass_that_is_not_asked_for(
     ],
 )
 def test_a_cost_model_that_is_not_asked_for(
-    command: Command, installed: list[metadata.EntryPoint], value: str, why: str
+    command: Command, installed: list[EntryPoint], value: str, why: str
 ) -> None:
     """One that cannot be used prices nothing, and the report names it."""
     before = command.analyze("--format", "json").report
-    installed.append(metadata.EntryPoint("mine", value, "perfc.cost_models"))
+    installed.append(EntryPoint("mine", value, "perfc.cost_models"))
     entry_points.cache_clear()
     after = command.analyze("--format", "json").report
 
@@ -225,11 +224,11 @@ def test_a_cost_model_that_is_not_asked_for(
     [("passes", "no_such_module:P"), ("targets", "no_such_module:SHEET")],
 )
 def test_lists_go_on(
-    command: Command, installed: list[metadata.EntryPoint], verb: str, value: str
+    command: Command, installed: list[EntryPoint], verb: str, value: str
 ) -> None:
     """A list has all that can be loaded, and names the rest on stderr."""
     before = command(verb).out
-    installed.append(metadata.EntryPoint("mine", value, f"perfc.{verb}"))
+    installed.append(EntryPoint("mine", value, f"perfc.{verb}"))
     entry_points.cache_clear()
     done = command(verb)
 

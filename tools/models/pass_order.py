@@ -11,7 +11,8 @@ from perfc.passes import Pass, parallel, training
 from perfc.passes.kinds import is_a
 from perfc.tools.models.rank_options import check_shared
 
-INFERENCE, TRAINING = "inference", "training"
+INFERENCE = "inference"
+TRAINING = "training"
 MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
 

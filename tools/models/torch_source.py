@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfc.frontends import find_workload
+from perfc.installed import version
 from perfc.ir import PerfcError, Program
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def require_torch(what: str = "a PyTorch module", extra: str = "torch") -> None:
         msg = f"{what} needs PyTorch: pip install 'perfc[{extra}]'"
         raise PerfcError(msg)
     oldest = OLDEST_MEASURED if extra == "measure" else OLDEST_TORCH
-    found = version("torch")
+    found = version("torch") or "one of unknown version"
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < oldest:
         msg = (
             f"{what} needs PyTorch {'.'.join(map(str, oldest))} or newer, found "
