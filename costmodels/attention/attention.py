@@ -29,11 +29,18 @@ kernels of a GPU were measured, `attention_residual` corrects the formula.
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Iterator
 from typing import Generic, NamedTuple
 
 import attrs
 import numpy as np
 
+from perfc.costmodels.attention.efficient import (
+    AttentionParameters,
+    efficient_kinds,
+    efficient_parameters,
+)
 from perfc.costmodels.attention.residual import (
     corrected_second,
     corrected_seconds,
@@ -87,45 +94,6 @@ arXiv 2307.08691)."""
 _SIZES = ("batch", "heads", "q_len", "kv_len", "head_dim")
 _BACKWARD = "backward"
 
-
-@attrs.frozen(kw_only=True)
-class AttentionParameters:
-    """What the formula needs beside the target.
-
-    Attributes:
-        start_s: Added to the target's kernel floor.
-        share: Of the peak rate that the products of a step run at.
-        softmax: Share of the exponentials' time that products do not hide.
-        fill_s: Start and end of a tile of queries.
-        combine_s: What splitting the keys costs.
-        memory_share: Of the memory rate that the operands are moved at.
-        sigma_shared: Relative uncertainty that all kernels share: the formula alone is
-            12 % off on its rows; masks and larger heads have none.
-        sigma_independent: Relative uncertainty of one kernel.
-
-    """
-
-    start_s: float
-    share: float
-    softmax: float
-    fill_s: float
-    combine_s: float
-    memory_share: float
-    sigma_shared: float = 0.15
-    sigma_independent: float = 0.2
-
-
-EFFICIENT = AttentionParameters(
-    start_s=2.0e-6,
-    share=0.5,
-    softmax=0.5,
-    fill_s=2.0e-6,
-    combine_s=3.0e-6,
-    memory_share=0.7,
-    sigma_shared=0.3,
-    sigma_independent=0.3,
-)
-"""The memory-efficient kernel: round numbers, not fitted; no rows were at hand."""
 
 UNSEEN_SIGMA = 0.3
 """Shared, and of one kernel, on an architecture without rows: H100 and L40S predicted
@@ -185,10 +153,15 @@ class AttentionModel:
         known = architecture in fitted("attention")
         forward = kernels.text("phase") != _BACKWARD
         fitted_here = ~efficient & ~older & forward & known
+        shared = np.where(fitted_here, flash.sigma_shared, UNSEEN_SIGMA)
+        own = np.where(fitted_here, flash.sigma_independent, UNSEEN_SIGMA)
+        for rows, parameters in _efficient_rows(kernels, target):
+            shared[rows] = parameters.sigma_shared
+            own[rows] = parameters.sigma_independent
         return Estimate(
             seconds,
-            np.where(fitted_here, flash.sigma_shared, UNSEEN_SIGMA),
-            np.where(fitted_here, flash.sigma_independent, UNSEEN_SIGMA),
+            shared,
+            own,
             [self.name] * len(kernels),
             [
                 Provenance.FITTED if f else Provenance.ANALYTIC
@@ -206,8 +179,10 @@ class AttentionModel:
             return None
         architecture = target.device.architecture
         if is_efficient(one, target):
-            seconds = _formula_seconds(one, target, EFFICIENT, EFFICIENT_TILES, FLOATS)
-            sigmas = EFFICIENT.sigma_shared, EFFICIENT.sigma_independent
+            wide, backward = map(bool, efficient_kinds(one))
+            own = efficient_parameters(target, wide=wide, backward=backward)
+            seconds = _formula_seconds(one, target, own, EFFICIENT_TILES, FLOATS)
+            sigmas = own.sigma_shared, own.sigma_independent
             return Priced(seconds, *sigmas, Provenance.ANALYTIC)
         if not is_newest(one, target):
             older = older_parameters()
@@ -240,17 +215,26 @@ def _by_kernel(kernels: KernelTable, target: Target, *, fastest: bool) -> Floats
         signatures, target, flash, tiles, ARRAYS, fastest=fastest
     )
     older = ~np.asarray(is_newest(signatures, target))
-    efficient = np.asarray(is_efficient(signatures, target))
-    for other, parameters, own in (
-        (older, older_parameters(), FLASH_2),
-        (efficient, EFFICIENT, EFFICIENT_TILES),
-    ):
+    others = [(older, older_parameters(), FLASH_2)]
+    others += [(*each, EFFICIENT_TILES) for each in _efficient_rows(kernels, target)]
+    for other, parameters, own in others:
         if other.any():
             other_s = _formula_seconds(
                 signatures, target, parameters, own, ARRAYS, fastest=fastest
             )
             seconds = np.where(other, other_s, seconds)
     return seconds
+
+
+def _efficient_rows(
+    kernels: KernelTable, target: Target
+) -> Iterator[tuple[Flags, AttentionParameters]]:
+    """Yield which kernels are memory-efficient ones, and their parameters, by kind."""
+    efficient = np.asarray(is_efficient(kernels.signatures, target))
+    wide, backward = map(np.asarray, efficient_kinds(kernels.signatures))
+    for kind in itertools.product((False, True), repeat=2):
+        rows = efficient & (wide == kind[0]) & (backward == kind[1])
+        yield rows, efficient_parameters(target, wide=kind[0], backward=kind[1])
 
 
 def attention_seconds(
