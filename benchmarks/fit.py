@@ -8,8 +8,9 @@ and rows are split by a hash of their sizes. Half of them are fitted, a quarter 
 the intervals, a quarter is only reported; the shares are others for products on tensor
 cores (`training.samples`). Networks of products are fitted to all rows, which are
 reported as networks say that lack them (`training.cross_fit`). Products without tensor
-cores on SMs of 128 lanes are fitted to perfc's own rows in `benchmarks/rows`. Rows that
-a table marks `split=test` are only reported, whatever the hash says.
+cores on SMs of 128 lanes, and in tf32, are fitted to perfc's own rows in
+`benchmarks/rows`. Rows that a table marks `split=test` are only reported, whatever the
+hash says.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ ROWS = Path(__file__).parent / "rows"
 PRODUCT_SOURCE = (
     "NeuSight (MIT): fp32, event pairs, torch 2.1, of P100, V100, T4, A100; "
     "aiconfigurator (Apache-2.0): CUDA graphs, A100, H100, L40S (bf16: sglang 0.5.10); "
-    "perfc: fp32, CUDA graphs, torch 2.11, H100"
+    "perfc: fp32 and tf32, CUDA graphs, torch 2.11, H100"
 )
 
 

@@ -95,6 +95,14 @@ TENSOR_FITTED = (
 )
 """What CUDA graphs say."""
 
+OWN_FITTED = tuple(
+    name for name in TENSOR_FITTED if name not in {"power_exponent", "short_power"}
+)
+"""What few CUDA graphs say of kernels on tensor cores unlike the usual ones."""
+
+OWN_BIASED_PARTS = 2.0
+"""Into how many parts those that add a bias cut their sums, in tf32 on H100."""
+
 SIMT_START = GemmParameters(
     tile_efficiency=0.95,
     tile_half=8.0,
@@ -121,6 +129,16 @@ WIDE_START = attrs.evolve(
 )
 """The same where SMs have 128 lanes. Kernels that add a bias cut their sums into 2 to
 12 parts on H100, where those of as deep sums without take 32: 6 are least off."""
+
+OWN_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        **BOUNDS,
+        "tile_efficiency": (0.05, 1.0),
+        "start_cycles": (500.0, 5000.0),
+        "split_cycles": (500.0, 20000.0),
+    }
+)
+"""The same of kernels that are slower than those of 16 bits, with lines aligned."""
 
 TENSOR_START = GemmParameters(
     tile_efficiency=0.9,
@@ -236,14 +254,16 @@ def fit_gemm(
     names: Sequence[str],
     *,
     belief: float = _BELIEF,
+    bounds: Mapping[str, tuple[float, float]] = BOUNDS,
 ) -> GemmParameters:
     """Return *start* with the parameters *names* fitted to all groups together.
 
     Args:
         groups: Rows to fit; those of one GPU weigh as much as those of another.
         start: Where to begin, and what the other parameters are.
-        names: Fields to fit, each in `BOUNDS`.
+        names: Fields to fit, each in *bounds*.
         belief: How much the start counts: a weight on each parameter's logarithm.
+        bounds: Least and most that each parameter can be.
 
     """
     samples = [_sample(group, groups) for group in groups if len(group)]
@@ -267,7 +287,7 @@ def fit_gemm(
         ]
         return np.concatenate([*errors, (logs - first) * belief])
 
-    limits = np.log([BOUNDS[name] for name in names])
+    limits = np.log([bounds[name] for name in names])
     return decoded(robust_least(residuals, first, limits, _ROBUST))
 
 

@@ -11,12 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.fitted_files import Network
-from perfc.costmodels.gemm import SIMT_MODES, GemmParameters, is_wide
+from perfc.costmodels.gemm import (
+    SIMT_MODES,
+    TENSOR_KERNELS,
+    TF32,
+    GemmParameters,
+    is_wide,
+)
 from perfc.costmodels.machine import Family, KernelFit
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.near_products import product_factors, product_fits
 from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import (
+    OWN_BIASED_PARTS,
+    OWN_BOUNDS,
+    OWN_FITTED,
     SIMT_FITTED,
     SIMT_START,
     TENSOR_FITTED,
@@ -38,6 +47,9 @@ _FEWEST_NETWORK = 2000
 """Rows below which a GPU and type have no network."""
 
 _LEAST_SHARED = 0.05
+
+_OWN_BELIEF = 0.3
+"""How much kernels of their own are believed to be like the usual ones."""
 
 _FEW, _DRAWS = 10, 5
 """Rows that tell of a GPU, and how often they are drawn."""
@@ -104,11 +116,32 @@ def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
         if any(len(rows) for rows in shown):
             own = fit_gemm(shown, shared, TENSOR_FITTED)
             tables[_own_table(parts[0])] = _with_sigmas(own, parts)
+    for parts in _by_target(_tensor(samples, TF32)).values():
+        usual = tables.get(_own_table(parts[0]), shared)
+        for number, name in enumerate(TENSOR_KERNELS):
+            if name and any(map(len, own := [_of_kernels(p, number) for p in parts])):
+                tables[_own_table(parts[0], name)] = _fit_own(own, usual)
     return tables
 
 
-def _own_table(sample: Sample) -> str:
-    return f'tensor."{sample.target.device.architecture}"'
+def _fit_own(samples: Sequence[Sample], usual: GemmParameters) -> GemmParameters:
+    """Return the parameters of kernels that have their own, from those of others."""
+    start = attrs.evolve(usual, biased_parts=OWN_BIASED_PARTS)
+    found = fit_gemm(
+        _to_fit(samples), start, OWN_FITTED, belief=_OWN_BELIEF, bounds=OWN_BOUNDS
+    )
+    return _with_sigmas(found, samples)
+
+
+def _of_kernels(sample: Sample, number: int) -> Sample:
+    """Return the rows of some of the kernels on tensor cores."""
+    own = ProductRows.of(sample).products.own
+    return sample.take(np.flatnonzero(own == number))
+
+
+def _own_table(sample: Sample, kernels: str = "") -> str:
+    name = f"{sample.target.device.architecture} {kernels}".strip()
+    return f'tensor."{name}"'
 
 
 def fit_simt(samples: Sequence[Sample]) -> GemmParameters:
@@ -208,11 +241,11 @@ def _simt(samples: Sequence[Sample], *, wide: bool = False) -> list[Sample]:
     ]
 
 
-def _tensor(samples: Sequence[Sample]) -> list[Sample]:
+def _tensor(samples: Sequence[Sample], dtype: str = BASIC) -> list[Sample]:
     return [
         sample
         for sample in samples
-        if _is_product(sample, simt=False) and sample.key.dtype == BASIC
+        if _is_product(sample, simt=False) and sample.key.dtype == dtype
     ]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from perfc.costmodels.gemm.machine import Size
     from perfc.costmodels.gemm.parameters import (
         SIMT_MODES,
+        TENSOR_KERNELS,
+        TF32,
         GemmParameters,
         is_wide,
         simt_parameters,
@@ -55,6 +57,8 @@ else:
             "parameters": (
                 "GemmParameters",
                 "SIMT_MODES",
+                "TENSOR_KERNELS",
+                "TF32",
                 "is_wide",
                 "simt_parameters",
                 "tensor_parameters",
@@ -83,6 +87,8 @@ __all__ = [
     "REACH",
     "RESIDUAL_FILE",
     "SIMT_MODES",
+    "TENSOR_KERNELS",
+    "TF32",
     "GemmParameters",
     "Known",
     "Products",
