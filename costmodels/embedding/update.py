@@ -31,7 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.embedding.bag import (
+    INDEX_BYTES,
     LOAD_LATENCY_S,
+    OWN_ON,
     SECTOR_BYTES,
     START_S,
     USABLE_L2,
@@ -63,7 +65,7 @@ from perfc.costmodels.locality import (
     touched_rows,
 )
 from perfc.costmodels.machine import Target
-from perfc.costmodels.streaming import L2_SHARE, stream_share
+from perfc.costmodels.streaming import BLOCK_S, L2_SHARE, stream_share
 from perfc.ir import OPTIMIZER_STATES
 
 UPDATE_SHARE = 0.69
@@ -113,6 +115,19 @@ index (`Indexing.cu` of ATen). DLRM's 36 and 351 pairs in 2048 rows say 5.0 to 5
 V100, and were seen before this was chosen.
 """
 
+
+ATOMIC_START_S = 0.3e-6
+"""Of a kernel that adds rows to a table, beside `START_S`; this and what follows from
+perfc's rows of SGD on sparse gradients on H100 (`benchmarks/rows`, split `fit`): 126,
+11 % off (GMAE)."""
+
+ATOMIC_SHARE = 0.175
+"""Of L2's rate that atomic additions reach, each of which reads, adds and writes."""
+
+_ATOMIC_MOVES = 3
+
+ATOMIC_ROW_S = 0.135e-9
+"""A row, however short."""
 
 _BAG = "embedding_bag"
 
@@ -198,7 +213,52 @@ def _update_seconds(
     l2_s = from_l2 / (device.l2.bytes_per_s * L2_SHARE)
     busy_s = maths.most(lookups.per_kernel(moved_s), lookups.per_kernel(l2_s))
     apart = one_of(algorithm, ("atomic", *SORTED))
-    return busy_s + maths.where(apart, 0.0, _sort_seconds(lookups, target, maths))
+    busy_s = busy_s + maths.where(apart, 0.0, _sort_seconds(lookups, target, maths))
+    if device.compute_capability not in OWN_ON:
+        return busy_s
+    added_s = _added_rows_seconds(lookups, row, target, maths)
+    sparse_s = added_s + _listed_rows_seconds(lookups, row, target, maths)
+    plain = (algorithm == "sparse") & (kernels.text("optimizer") == "sgd")
+    busy_s = maths.where(algorithm == "atomic", added_s, busy_s)
+    return maths.where(plain, sparse_s, busy_s)
+
+
+def _added_rows_seconds(
+    lookups: Lookups[Each, Number], row: Each, target: Target, maths: Maths[Number]
+) -> Number:
+    """Return what adding a row a look-up to a table takes, by atomic operations in L2.
+
+    Args:
+        lookups: What is looked up.
+        row: Bytes of a row, in whole sectors; shape (tables,).
+        target: The GPU.
+        maths: Of one kernel or of many.
+
+    """
+    device, count = target.device, lookups.count
+    l2_s = lookups.per_kernel(count * row) * _ATOMIC_MOVES
+    l2_s = l2_s / (device.l2.bytes_per_s * ATOMIC_SHARE)
+    moved = count * (row + INDEX_BYTES) + 2 * lookups.distinct() * row
+    memory_s = lookups.per_kernel(moved) / device.memory.bytes_per_s
+    rows_s = lookups.per_kernel(count) * ATOMIC_ROW_S
+    squares = [part * part for part in (l2_s, memory_s, rows_s)]
+    fourths = [square * square for square in squares]
+    return ATOMIC_START_S + maths.sqrt(maths.sqrt(fourths[0] + fourths[1] + fourths[2]))
+
+
+def _listed_rows_seconds(
+    lookups: Lookups[Each, Number], row: Each, target: Target, maths: Maths[Number]
+) -> Number:
+    """Return what a kernel before takes, which lists the gradient of each look-up."""
+    device = target.device
+    written = lookups.per_kernel(lookups.count * (row + INDEX_BYTES))
+    listed_s = written / device.memory.bytes_per_s
+    blocks_s = lookups.per_kernel(lookups.count) * BLOCK_S
+    return (
+        device.kernel_floor_s
+        + START_S
+        + maths.sqrt(listed_s * listed_s + blocks_s * blocks_s)
+    )
 
 
 def _state_bytes(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.costmodels.streaming.gather import BLOCK_S
     from perfc.costmodels.streaming.streaming import (
         IDLE,
         KINDS,
@@ -25,6 +26,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "gather": ("BLOCK_S",),
             "streaming": ("IDLE", "KINDS", "REPEATED", "STREAMING", "StreamingModel"),
             "traffic": (
                 "L2_PARTITIONS",
@@ -37,6 +39,7 @@ else:
     )
 
 __all__ = [
+    "BLOCK_S",
     "IDLE",
     "KINDS",
     "L2_PARTITIONS",
