@@ -55,6 +55,7 @@ class Kind(NamedTuple, Generic[Number]):
     element_cycles: Number
     full_loops: Number
     pascal_cycles: Number
+    level_s: Number
     idle_s: Number
     idle_slowdown: Number
 
@@ -73,6 +74,9 @@ def streaming_seconds(
     moved_s = streamed_seconds(moved, stream.repeated, target, memory, maths)
     moved_s = moved_s / kind.share
     started_s = target.device.kernel_floor_s + kind.start_s
+    if maths.any(kind.level_s):
+        levels = maths.log2(1.0 + stream.cols) * (1.0 - stream.over_columns)
+        started_s = started_s + kind.level_s * levels
     placed = stream.scattered + stream.joined + stream.over_columns
     if maths.any(placed):
         # Of a sum only its results have places of their own.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -88,6 +88,8 @@ class StreamKind:
     pascal_cycles: float = 1.0
     """How many more clocks Pascal takes, which computes addresses on the lanes of fp32:
     later ones do that beside them (NVIDIA's whitepaper on V100, 2017)."""
+    level_s: float = 0.0
+    """For each doubling of a row that is summed: a level of the tree of its parts."""
     idle_s: float = 1.0
     """Duration from which a kernel on a GPU that was idle runs at the boost clock."""
     idle_slowdown: float = 0.0
@@ -156,15 +158,15 @@ V100 and A100 (PARAM and HolisticTraceAnalysis, MIT): 15.8 million keys take 295
 """
 
 
-BACKWARD = " backward"
-"""In the names of kinds of gradients that differ from their op's."""
+BACKWARD, DOWN = " backward", " down"
+"""In the names of kinds that differ from their op's: gradients, sums over columns."""
 
 
 def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, StreamKind]:
     """Return the kinds that rows of an architecture say, by op."""
     capability = {"fitted_on": _OWN_ROWS}
     return {
-        name: attrs.evolve(KINDS[name.removesuffix(BACKWARD)], **values, **capability)
+        name: attrs.evolve(KINDS[name.split()[0]], **values, **capability)
         for name, values in table.items()
     }
 
@@ -243,8 +245,9 @@ class StreamingModel:
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel of the device."""
         known = self._known(target)
-        backward = one.text("phase") == BACKWARD.strip()
-        kind = known.get(one.op + BACKWARD * backward, known[one.op])
+        kind = known[one.op]
+        for suffix, is_other in _others(one):
+            kind = known.get(one.op + suffix, kind) if is_other else kind
         seconds = streaming_seconds(
             _streams(one, FLOATS), kind.numbers, target, self.memory, FLOATS
         )
@@ -256,6 +259,14 @@ class StreamingModel:
 
 def _trust(kind: StreamKind, target: Target) -> tuple[Provenance, float]:
     return trust(kind.sigma_shared, kind.fitted_on, target)
+
+
+def _others(
+    kernels: Signatures[Number],
+) -> Iterator[tuple[str, Flags | bool]]:
+    """Yield what tells some kernels from others of their op, and which they are."""
+    yield BACKWARD, kernels.text("phase") == BACKWARD.strip()
+    yield DOWN, (kernels.op == "reduction") & (kernels.param("axis", -1.0) == 0)
 
 
 @attrs.frozen(eq=False)
@@ -275,9 +286,10 @@ class _Kinds:
     def of(cls, kernels: KernelTable, known: Mapping[str, StreamKind]) -> _Kinds:
         ops, at = distinct(kernels.op)
         kinds = [known[op] for op in ops]
-        kinds += [known.get(op + BACKWARD, known[op]) for op in ops]
-        backward = kernels.text("phase") == BACKWARD.strip()
-        return cls(kinds, at + len(ops) * backward)
+        for number, (suffix, is_other) in enumerate(_others(kernels.signatures), 1):
+            kinds += [known.get(op + suffix, known[op]) for op in ops]
+            at = np.where(is_other, at % len(ops) + number * len(ops), at)
+        return cls(kinds, at)
 
     def columns(self) -> Kind[Floats]:
         """Return the numbers of each kernel's kind."""
