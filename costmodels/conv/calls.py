@@ -48,7 +48,12 @@ _SIMT = Call(1.8, 0.0, 0.0)
 _SIMT_BACKWARD_DATA = Call(1.39, 2.9, 0.25e-6)
 _SIMT_BACKWARD_WEIGHT = Call(0.8, 2.1, 7.5e-6)
 _GROUPS = Call(0.8, 9.5, 1.7e-6)
-"""Of one channel, mostly, which read their neighbours again."""
+"""Of several channels, and gradients of weights of one channel each."""
+
+_DEPTHWISE_MACS, _DEPTHWISE_RESULT = 5.0, 8.0
+"""Multiply-adds an SM does in a clock where each group has one channel, in any type:
+each loads its pixel, and finds out where that is. A result takes as long as eight more.
+Rows to fit: windows of 5 and 7 at 1.3 to 1.5e12 a second on H100."""
 
 
 def call_seconds(
@@ -73,7 +78,29 @@ def call_seconds(
         _chosen(field, kernels, simt, maths) for field in range(len(Call._fields))
     )
     again_s = moved * kernels.bytes / target.device.memory.bytes_per_s
-    return floor_s + slower * (seconds - floor_s) + again_s + late_s
+    found = floor_s + slower * (seconds - floor_s) + again_s + late_s
+    return maths.where(
+        _is_depthwise(kernels), floor_s + _depthwise_s(kernels, target, maths), found
+    )
+
+
+def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
+    """Whether each group has one channel, and no weights are asked for."""
+    groups = kernels.param("groups", 1.0)
+    one = (groups > 1) & (kernels.param("c_in") == groups)
+    found: Flags | bool = one & (kernels.text("phase", "forward") != "backward_weight")
+    return found
+
+
+def _depthwise_s(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
+    """Return what they wait for: memory, or instructions."""
+    device = target.device
+    rate = _DEPTHWISE_MACS * device.sm_count * device.sm_clock_hz
+    side = maths.most(kernels.param("kernel", 1.0), 1.0)
+    steps = kernels.flops / 2 * (1 + _DEPTHWISE_RESULT / (side * side))
+    return maths.most(kernels.bytes / device.memory.bytes_per_s, steps / rate)
 
 
 def _chosen(
