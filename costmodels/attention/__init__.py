@@ -9,9 +9,9 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.costmodels.attention.attention import (
         ATTENTION,
-        AttentionParameters,
         attention_seconds,
     )
+    from perfc.costmodels.attention.efficient import AttentionParameters
     from perfc.costmodels.attention.residual import (
         ATTENTION_RESIDUAL_FILE,
         attention_features,
@@ -24,7 +24,8 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "attention": ("ATTENTION", "AttentionParameters", "attention_seconds"),
+            "attention": ("ATTENTION", "attention_seconds"),
+            "efficient": ("AttentionParameters",),
             "residual": (
                 "ATTENTION_RESIDUAL_FILE",
                 "attention_features",

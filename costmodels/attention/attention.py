@@ -155,9 +155,9 @@ class AttentionModel:
         fitted_here = ~efficient & ~older & forward & known
         shared = np.where(fitted_here, flash.sigma_shared, UNSEEN_SIGMA)
         own = np.where(fitted_here, flash.sigma_independent, UNSEEN_SIGMA)
-        for rows, parameters in _efficient_rows(kernels, target):
-            shared[rows] = parameters.sigma_shared
-            own[rows] = parameters.sigma_independent
+        for chosen, parameters in _efficient_rows(kernels, target):
+            shared[chosen] = parameters.sigma_shared
+            own[chosen] = parameters.sigma_independent
         return Estimate(
             seconds,
             shared,

@@ -276,8 +276,10 @@ def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Produ
         np.stack(sizes),
         moved,
         peak,
-        *[nowhere] * 3,
-        nowhere.astype(np.intp),
+        transposed=nowhere,
+        across=nowhere,
+        biased=nowhere,
+        own=nowhere.astype(np.intp),
         grouped=True,
     )
 

@@ -41,7 +41,7 @@ _KINDS = frozenset({"gather", "index_select"})
 class _Rows(NamedTuple, Generic[Number]):
     """What is taken: so many rows, of so many bytes each, out of so many."""
 
-    count: Number
+    rows: Number
     row_bytes: Number
     held: Number
 

@@ -164,11 +164,11 @@ BACKWARD, DOWN = " backward", " down"
 
 def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, StreamKind]:
     """Return the kinds that rows of an architecture say, by op."""
-    capability = {"fitted_on": _OWN_ROWS}
-    return {
-        name: attrs.evolve(KINDS[name.split()[0]], **values, **capability)
-        for name, values in table.items()
-    }
+    found: dict[str, StreamKind] = {}
+    for name, values in table.items():
+        fields: dict[str, Any] = {**values, "fitted_on": _OWN_ROWS}
+        found[name] = attrs.evolve(KINDS[name.split()[0]], **fields)
+    return found
 
 
 _OWN_ROWS = frozenset({"9.0"})
