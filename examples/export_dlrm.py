@@ -29,7 +29,7 @@ Written by `python examples/export_dlrm.py tests/fixtures/onnx` with {versions}.
 Do not edit them, nor this file: change the script and run it again.
 
 No file holds weights of more than 1 kB: their data are said to lie in
-`weights.bin`, which does not exist. `tests/frontends/onnx_values.py` fills in
+`weights.bin`, which does not exist. `tests/frontends/onnx/onnx_values.py` fills in
 random ones.
 
 The small DLRM has 13 dense features, bottom 64-16, four tables of 1000, 500,

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.costmodels.kernels import copy, gemm, over_rows
-from tests.costmodels.test_single import (
+from tests.costmodels.pricing.test_one_kernel import (
     OPS,
     SIZES,
     attentions,
@@ -22,6 +21,7 @@ from tests.costmodels.test_single import (
     others,
     products,
 )
+from tests.costmodels.signatures import copy, gemm, over_rows
 
 from perfc.costmodels import KernelTable, Target, cost_models, load_target, target_names
 from perfc.costmodels.kernels.protocol import Floats

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.costmodels.kernels import ALL_MODELS, bag, copy, gemm, over_rows
+from tests.costmodels.signatures import ALL_MODELS, bag, copy, gemm, over_rows
 
 from perfc.costmodels import load_target, price
 from perfc.fitting.errors import errors_of

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.costmodels.kernels import (
+from tests.costmodels.signatures import (
     ALL_MODELS,
     bag,
     conv,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from tests.passes.lowering import kernels, lower, one_op
+from tests.passes.lowered import kernels, lower, one_op
 
 from perfc.costmodels import (
     Provenance,

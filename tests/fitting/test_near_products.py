@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 
 from perfc.costmodels.machine import Family
 from perfc.fitting.near_products import product_factors, product_fits

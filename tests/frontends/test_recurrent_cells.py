@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.frontends.aten_recording import Recorder
-from tests.passes.lowering import kernels, lower
+from tests.passes.lowered import kernels, lower
 from torch import nn
 
 import perfc

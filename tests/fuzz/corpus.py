@@ -63,7 +63,7 @@ def project_files() -> list[Path]:
         ("tests/fixtures/onnx", "*.onnx"),
         ("tests/fixtures/pt2", "*.pt2"),
         ("tests/golden", "**/*.perfc"),
-        ("tests/frontends/goldens", "*.perfc"),
+        ("tests/frontends/onnx/goldens", "*.perfc"),
         ("costmodels/targets", "*.toml"),
         ("costmodels/profiles", "*.toml"),
     )

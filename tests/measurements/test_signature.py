@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 from hypothesis import given
-from tests.costmodels import kernels
+from tests.costmodels import signatures
 from tests.measurements.rows import PARAMS, measured
 
 from perfc.ir import AttrValue, Kernel, PerfcError, Record, Work
@@ -82,23 +82,23 @@ def test_each_phase_of_a_convolution_writes_another_tensor() -> None:
     [
         (
             measured("gemm", b=2, m=3, n=5, k=7, layout="nn"),
-            kernels.gemm(3, 5, 7, b=2),
+            signatures.gemm(3, 5, 7, b=2),
         ),
         (
             measured("gemm", "tf32", b=1, m=3, n=5, k=7, layout="nt"),
-            kernels.gemm(3, 5, 7, math="tf32", layout="nt"),
+            signatures.gemm(3, 5, 7, math="tf32", layout="nt"),
         ),
         (
             measured("elementwise", rows=4, cols=8, kind="add", tensor_inputs=2),
-            kernels.over_rows("elementwise", 4, 8, inputs=2),
+            signatures.over_rows("elementwise", 4, 8, inputs=2),
         ),
         (
             measured("embedding_bag", batch=8, tables=(TABLE, TABLE)),
-            kernels.bag(8, 2, 1000, 20, 64),
+            signatures.bag(8, 2, 1000, 20, 64),
         ),
         (
             measured("memcpy", bytes=64, kind="h2d", pinned=True),
-            kernels.copy(64),
+            signatures.copy(64),
         ),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 from training.calls import REFERENCE, fit_calls, fit_gaps
 from training.fitted_text import fitted_text
 from training.samples import FITTED, TEST, Sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 from training.cross_fit import cross_fitted
 from training.gemm_residual import Distillation
 from training.network_fit import Training

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 from training.drawn_products import drawn_products
 
 from perfc.costmodels import KernelTable, load_target

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 from training.gemm import ProductRows, fit_gemm
 from training.gemm_residual import Distillation, fit_residual, fit_residuals
 from training.network_fit import Training, write_networks

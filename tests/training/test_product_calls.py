@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 from training.gemm import ProductRows
 from training.product_calls import fit_product_shares
 from training.samples import CALIBRATION, FITTED, Sample

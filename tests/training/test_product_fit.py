@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from tests.costmodels.kernels import gemm
+from tests.costmodels.signatures import gemm
 from training.product_fit import fit_parameters
 from training.samples import CALIBRATION, FITTED, TEST, Sample
 

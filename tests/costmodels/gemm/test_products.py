@@ -1,0 +1,121 @@
+"""Matrix products: what of a GPU decides their time, and that rows do not mix."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.costmodels.signatures import gemm
+
+from perfc.costmodels import KernelTable, Target, cost_models, load_target, price
+from perfc.costmodels.gemm import GEMM, Products, tensor_parameters, tensor_seconds
+
+H100 = load_target("h100")
+SIZES = st.integers(1, 9000)
+
+
+def one_product(m: int, n: int, k: int, target: Target) -> float:
+    """Return the seconds of a bf16 product by the parameters that all GPUs share."""
+    moved = 2.0 * (m * k + k * n + m * n)
+    products = Products(
+        np.array([[1.0], [m], [n], [k]]),
+        np.array([moved]),
+        np.array([target.peak("bf16")]),
+        *[np.array([False])] * 3,
+        np.array([0]),
+    )
+    return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=8))
+def test_a_row_costs_what_it_costs_alone(sizes: list[tuple[int, int, int]]) -> None:
+    """Whatever stands beside it in the table: tensor cores, SIMT, split or not."""
+    kernels = [gemm(*s, dtype=d, math=d) for s in sizes for d in ("bf16", "fp32")]
+    together = GEMM.estimate(KernelTable(kernels), H100).seconds
+    alone = [GEMM.estimate(KernelTable([k]), H100).seconds[0] for k in kernels]
+
+    assert pytest.approx(alone, rel=1e-5) == together.tolist()
+
+
+@pytest.mark.parametrize("size", [2048, 8192])
+def test_kernels_that_share_loads_are_faster(size: int) -> None:
+    """On a GPU like H100 in all but its clusters of blocks, a product takes longer."""
+    device = attrs.evolve(H100.device, compute_capability="8.0")
+    older = attrs.evolve(H100, device=device)
+
+    assert one_product(size, size, size, H100) < one_product(size, size, size, older)
+
+
+def test_a_board_that_sustains_less_slows_down_long_products() -> None:
+    """Half the base clock costs a product of 20 ms more than one of 20 us."""
+    weak = load_target("a100", {"gpu.base_clock_mhz": "600"})
+    usual = load_target("a100")
+    ratios = [
+        one_product(m, m, m, weak) / one_product(m, m, m, usual) for m in (1024, 16384)
+    ]
+    assert 1 < ratios[0] < ratios[1]
+
+
+def _step_s(target: Target, n: int, batch: int) -> float:
+    """Return what a step of the depth takes in one tile for each of a batch."""
+    short, long = (gemm(32, n, k, b=batch) for k in (512, 1024))
+    seconds = GEMM.estimate(KernelTable([short, long]), target).seconds
+    return float(seconds[1] - seconds[0]) / 512
+
+
+def test_tiles_of_few_threads_for_the_lanes_leave_them_idle() -> None:
+    """One tile of 128 threads on each SM: slower where an SM has as many lanes."""
+    v100 = load_target("v100")
+    wide = attrs.evolve(
+        v100, device=attrs.evolve(v100.device, name="wide", lanes_per_sm=128)
+    )
+
+    alone, crowded = (_step_s(v100, 128, batch) for batch in (40, 80))
+
+    assert _step_s(wide, 128, 40) > 1.2 * alone
+    assert alone < crowded < 2 * alone
+
+
+def test_batches_that_fill_volta_have_square_tiles() -> None:
+    """Of 32 rows, half of each 64 x 64 tile is idle, but only where there are many."""
+    v100 = load_target("v100")
+    few, many = (_step_s(v100, 128, batch) for batch in (119, 121))
+
+    assert many > 1.2 * few
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout", "across"),
+    [
+        ((1, 1024, 2048), "tn", True),
+        ((1, 1024, 2048), "nn", True),
+        ((1, 1024, 2048), "nt", False),
+        ((1024, 1, 2048), "tn", True),
+        ((1024, 1, 2048), "nn", False),
+        ((64, 1024, 2048), "tn", False),
+    ],
+)
+def test_sums_across_the_lines_of_a_matrix_need_a_second_kernel(
+    sizes: tuple[int, int, int], layout: str, *, across: bool
+) -> None:
+    """Of a matrix times a vector; as a linear layer the same is one kernel."""
+    v100 = load_target("v100")
+    kernels = [gemm(*sizes, layout=layout), gemm(*sizes, layout="nt")]
+
+    product, in_line = price(kernels, v100, cost_models()).seconds.tolist()
+
+    assert across == (product > in_line + 1e-6)
+
+
+def test_a_linear_layer_with_a_bias_is_in_line() -> None:
+    """Measured rows name its layout in the columns of cuBLAS: `tn`."""
+    kernel = gemm(1, 1024, 2048, layout="tn")
+    linear = attrs.evolve(kernel, params=kernel.params.updated(bias=True))
+    turned = attrs.evolve(linear, params=linear.params.updated(layout="nt"))
+
+    named, said = price([linear, turned], load_target("v100"), cost_models()).seconds
+
+    assert named == said

@@ -1,0 +1,75 @@
+"""What intervals state of kernels, by their size and their target."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from tests.costmodels.signatures import ALL_MODELS, gemm
+
+from perfc.costmodels import KernelTable, Target, load_target, price
+from perfc.costmodels.pricing import interval_rows, interval_sizes
+
+T4, H100 = load_target("t4"), load_target("h100")
+
+
+def _whole(target: Target, *sides: int) -> list[float]:
+    """Return what square products are uncertain by."""
+    kernels = [gemm(side, side, side, dtype="bf16", math="bf16") for side in sides]
+    found = price(kernels, target, ALL_MODELS)
+    whole: list[float] = np.hypot(found.sigma_shared, found.sigma_independent).tolist()
+    return whole
+
+
+@pytest.mark.parametrize("name", ["a100", "h100", "l40s", "b200"])
+def test_short_products_are_less_certain(name: str) -> None:
+    """On GPUs with rows and without; very long ones are all alike."""
+    short, long, longer, longest = _whole(load_target(name), 128, 4096, 16384, 32768)
+
+    assert short > long >= longer
+    assert longer == longest
+
+
+@pytest.mark.parametrize("name", ["h200", "b200", "h100"])
+def test_a_profile_makes_nothing_certain_that_it_has_not_measured(name: str) -> None:
+    """One of a host alone, or of other ops, leaves products as they were."""
+    plain = load_target(name)
+    mine = attrs.evolve(plain, profile="mine")
+
+    assert _whole(plain, 512, 4096) == _whole(mine, 512, 4096)
+    assert _whole(plain, 512) == _whole(mine, 512)
+
+
+def test_sizes_are_of_memory() -> None:
+    """A kernel is as large as what memory moves in its time, between two ends."""
+    rate = T4.device.memory.bytes_per_s
+
+    sizes = interval_sizes(np.array([0.0, 1e8 / rate, 2e8 / rate, 1.0]), T4)
+
+    assert pytest.approx([0.03, 1.0, 2.0, 30.0]) == sizes
+
+
+def test_a_faster_memory_makes_no_kernel_longer() -> None:
+    """What is uncertain about short kernels takes as long on fast GPUs."""
+    assert pytest.approx([1.0]) == interval_sizes(np.array([1e-4]), H100)
+
+
+@pytest.mark.parametrize(
+    ("target", "batch", "name"),
+    [
+        ("v100", 1, "gemm fp32"),
+        ("p100", 1, "gemm before Volta fp32"),
+        ("p100", 8, "gemm batched fp32"),
+    ],
+)
+def test_products_before_volta_have_their_own(
+    target: str, batch: int, name: str
+) -> None:
+    """Those that are not batched: their kernels are Maxwell's."""
+    table = KernelTable([gemm(64, 64, 64, b=batch)])
+
+    named = {
+        name for name, rows in interval_rows(table, load_target(target)) if rows[0]
+    }
+
+    assert {name} == named
