@@ -53,8 +53,8 @@ types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/mypy benchmarks/collection benchmarks/collect.py \
-	    benchmarks/training benchmarks/fit*.py \
-	    benchmarks/ratios.py benchmarks/warm.py benchmarks/scale.py
+	    benchmarks/training benchmarks/fits benchmarks/fit*.py \
+	    benchmarks/ratios.py benchmarks/speed/warm.py benchmarks/speed/scale.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(TEST) ## Run the tests, without the slow ones
@@ -79,8 +79,8 @@ docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
 
 bench: $(CORE) ## Hold traces and pricing to their bars, on an idle machine
-	$(BIN)/python benchmarks/trace.py
-	$(BIN)/python benchmarks/pricing.py
+	$(BIN)/python benchmarks/speed/trace.py
+	$(BIN)/python benchmarks/speed/pricing.py
 
 bench-ratios: $(TEST) ## Compare perfc's own speed with what is committed
 	$(BIN)/python benchmarks/ratios.py $(RATIOS_ARGS)

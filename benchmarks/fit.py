@@ -26,9 +26,9 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from accuracy_tables import write_tables
-from fit_collectives import set_collectives
-from fit_hosts import set_hosts
+from fits.accuracy_tables import write_tables
+from fits.collectives import set_collectives
+from fits.hosts import set_hosts
 from training.attention import fit_attention, fit_attention_residual
 from training.calls import Sessions, fit_calls, fit_gaps
 from training.conv import fit_convolutions

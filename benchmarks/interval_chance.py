@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from accuracy_tables import chance
+from fits.accuracy_tables import chance
 from numpy.typing import NDArray
 from training.cross_fit import cross_fitted
 from training.intervals import FEWEST, WITHOUT_NETWORK

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
-import ratio_measures
+from speed import ratio_measures
 
 COMMITTED = Path(__file__).with_suffix(".json")
 TENTH = 0.1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.measurements.columns import Coded, MeasuredColumns, read_columns
+    from perfc.measurements.columns import MeasuredColumns, read_columns
     from perfc.measurements.index_trace import (
         IndexTraceError,
         TableTrace,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         BYTES,
         KERNEL_OPS,
         bytes_of,
-        kernel_columns,
         kernel_of,
         kernel_tables,
     )
@@ -37,7 +36,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "columns": ("Coded", "MeasuredColumns", "read_columns"),
+            "columns": ("MeasuredColumns", "read_columns"),
             "index_trace": ("IndexTraceError", "TableTrace", "read_index_trace"),
             "nccl_log": ("NcclLogError", "is_nccl_log", "read_nccl_log"),
             "row": ("Measurement", "TIMINGS", "WorkloadMeasurement"),
@@ -52,7 +51,6 @@ else:
                 "BYTES",
                 "KERNEL_OPS",
                 "bytes_of",
-                "kernel_columns",
                 "kernel_of",
                 "kernel_tables",
             ),
@@ -70,7 +68,6 @@ __all__ = [
     "TEST",
     "TIMINGS",
     "WORKLOADS",
-    "Coded",
     "Column",
     "IndexTraceError",
     "MeasuredColumns",
@@ -84,7 +81,6 @@ __all__ = [
     "bytes_of",
     "fold_of",
     "is_nccl_log",
-    "kernel_columns",
     "kernel_of",
     "kernel_tables",
     "read_columns",

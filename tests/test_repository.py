@@ -5,13 +5,22 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import networkx as nx
 import pytest
+from tests.imports import arrows_between_children, door_of, modules, offered
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 500
+MAX_FILES = 25
+MORE_FILES = {"ir/ops": 45}
+"""A file a family of ops."""
+MAX_NAMES = 30
+"""Of the door of a layer."""
+PACKAGES = sorted(name for name, file in modules().items() if file.stem == "__init__")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/tutorial.md")
 MACHINE_PATH = re.compile(rb"(?<![\w.~-])/(?:work|tmp|root|home)/")
 MAKE = re.compile(r"\bmake ([a-z]+)(?=`|\s*(?:#.*)?$)", re.MULTILINE)
@@ -55,6 +64,65 @@ def test_files_are_short() -> None:
     }
 
     assert {} == {name: n for name, n in lengths.items() if n > MAX_LINES}
+
+
+def test_folders_are_small() -> None:
+    """A folder that holds more is two rooms; tests and data aside."""
+    files = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in _tracked()
+        if path.suffix == ".py" and path.name != "__init__.py"
+    )
+    found = {name: n for name, n in files.items() if not name.startswith("tests")}
+
+    assert found.keys() > {"benchmarks", "examples", "ir/ops", "measure"}
+    assert {} == {n: k for n, k in found.items() if k > MORE_FILES.get(n, MAX_FILES)}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_children_do_not_import_in_circles(package: str) -> None:
+    """Of modules and packages side by side, one lies above the other."""
+    examples = arrows_between_children(package)
+    arrows = [(start, end) for start, ends in examples.items() for end in ends]
+    graph: nx.DiGraph[str] = nx.DiGraph(arrows)
+    circles = [c for c in nx.strongly_connected_components(graph) if len(c) > 1]
+
+    assert [] == [
+        examples[start][end]
+        for circle in circles
+        for start, end in arrows
+        if {start, end} <= circle
+    ]
+
+
+def test_arrows_are_seen() -> None:
+    """What the rule above reads: every import that runs, by the home of its names."""
+    found = arrows_between_children("perfc")
+
+    assert {"costmodels", "ir", "passes"} <= found["planning"].keys()
+    assert {"door"} == found["ir"].keys()
+    assert {"ir", "door"} == found["costmodels"].keys()
+
+
+def test_doors_of_layers_are_small() -> None:
+    """A layer offers what others use; the rest is imported from its rooms."""
+    layers = [name for name in PACKAGES if name.count(".") == 1]
+    names = {name: len(offered(name)) for name in layers}
+
+    assert {} == {name: n for name, n in names.items() if n > MAX_NAMES}
+
+
+LAZY = [name for name in PACKAGES if "perfc.door" in modules()[name].read_text("utf-8")]
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_the_lists_of_a_door_agree(package: str) -> None:
+    """Names for type checkers, homes for the run, and `__all__` are the same."""
+    door = door_of(package)
+
+    assert door is not None
+    assert door.typed == door.homes
+    assert sorted(door.homes) == sorted(door.offered)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

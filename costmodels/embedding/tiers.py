@@ -69,7 +69,7 @@ class EmbeddingTiersModel:
     """Both guessed. Of TorchRec's benchmark, with nothing fitted to it, later epochs
     are 2.8 times too slow with a cache and 1.2 times without one; means over all epochs
     1.1 times too slow and 6.3 times too fast, as the first touches pages for the first
-    time (`benchmarks/ebc_tiers.py`)."""
+    time (`benchmarks/published/ebc_tiers.py`)."""
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim what reads tables in host memory."""

@@ -13,8 +13,8 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
-cpu_time: Any = importlib.import_module("cpu_time")
-measures: Any = importlib.import_module("ratio_measures")
+cpu_time: Any = importlib.import_module("speed.cpu_time")
+measures: Any = importlib.import_module("speed.ratio_measures")
 ratios: Any = importlib.import_module("ratios")
 
 UNITS = {"cold": "x", "beyond": "ms", "modules": "modules", "wheel": "bytes"}

@@ -168,9 +168,11 @@ FAMILIES = {
 def test_families_of_kernels_in_traces_of_dlrm(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `benchmarks/dlrm_kernels.py` prints them."""
+    """As `benchmarks/published/dlrm_kernels.py` prints them."""
     folder = _need(V100_TRACES).parent
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    monkeypatch.syspath_prepend(
+        str(Path(__file__).parents[2] / "benchmarks" / "published")
+    )
     script = runpy.run_module("dlrm_kernels")
     rows = [row for row in script["read"](folder)[0] if row.family == family]
     predicted = script["predicted_us"](rows, LIN_V100)

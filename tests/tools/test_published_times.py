@@ -50,7 +50,7 @@ def test_published_iterations_of_dlrm() -> None:
     path = ROWS.with_name("dlrm_lin_v100.csv")
     if not path.exists():
         pytest.skip(f"{path.name} is not there: it is no part of the repository")
-    script = Path(__file__).parents[2] / "benchmarks" / "lin_steps.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "published" / "lin_steps.py"
     steps = runpy.run_path(str(script))
     machine = load_target("v100-sxm2-16g", steps["MACHINE"])
     with path.open(encoding="utf-8", newline="") as file:

@@ -131,7 +131,7 @@ def _held_out(
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, which writes into a folder of the test and trains short."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    fit, tables = map(importlib.import_module, ("fit", "accuracy_tables"))
+    fit, tables = map(importlib.import_module, ("fit", "fits.accuracy_tables"))
     quick = functools.partial(fit_residuals, how=SHORT)
     monkeypatch.setattr("training.product_fit.fit_residuals", quick)
     monkeypatch.setattr("training.product_fit._FEWEST_NETWORK", 20)

@@ -167,7 +167,7 @@ def test_the_shipped_profile_is_what_make_fit_writes(
 ) -> None:
     """The same traces give the same file, byte for byte."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    fit = runpy.run_path(str(ROOT / "benchmarks" / "fit_hosts.py"))
+    fit = runpy.run_path(str(ROOT / "benchmarks" / "fits" / "hosts.py"))
     shipped = ROOT / "costmodels" / "profiles" / "shared.toml"
 
     times = {name: fit["_times"](TRACES, where) for name, where in fit["HOSTS"].items()}

@@ -283,7 +283,7 @@ def test_published_tiers_of_torchrec() -> None:
     with dense gradients. All are within three times of the epochs behind the first, and
     within ten times of the means, which the first epoch of host memory is most of.
     """
-    script = runpy.run_path(str(ROOT / "benchmarks" / "ebc_tiers.py"))
+    script = runpy.run_path(str(ROOT / "benchmarks" / "published" / "ebc_tiers.py"))
     cases, predicted_s = script["CASES"], script["predicted_s"]
     chosen = {case.name: case for case in cases}  # the last of each: the largest
     found = {name: predicted_s(case) for name, case in chosen.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "benchmarks" / "seed_host_time.py"
+SCRIPT = ROOT / "benchmarks" / "published" / "seed_host_time.py"
 DATA = ROOT.parent / "shared" / "data" / "dlrm_v100"
 
 pytestmark = pytest.mark.skipif(
@@ -90,7 +90,7 @@ def test_command_prints_every_reading(
 
 def test_fitted_profile_is_the_one_shipped() -> None:
     """The profile `lin-v100` is what `make fit` makes of the tables."""
-    fit = runpy.run_path(str(ROOT / "benchmarks" / "fit_host_profile.py"))
+    fit = runpy.run_path(str(ROOT / "benchmarks" / "fits" / "host_profile.py"))
 
     shipped = ROOT / "costmodels" / "profiles" / "lin-v100.toml"
     assert shipped.read_text() == "\n".join(fit["profile_lines"](DATA)) + "\n"

@@ -14,14 +14,15 @@ import tempfile
 import time
 from pathlib import Path
 
-import scale
-
 import perfc
 from perfc.ir import single
 from perfc.passes import PassManager, ShapeInference
 from perfc.passes.shapes import FoldShapes
 from perfc.tools import Model
 from perfc.tools.models.binding import classify_program
+
+sys.path.append(str(Path(__file__).parents[1]))
+from speed import scale
 
 BAR_S = 1.0
 REPORTS = 5

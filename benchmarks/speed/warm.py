@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import attrs
-import cpu_time
-import pricing
 
 import perfc
 from perfc.costmodels import cost_models, load_target, price
 from perfc.costmodels.pricing import price_table
 from perfc.measurements import kernel_tables
 
-MODEL = Path(__file__).parents[1] / "examples" / "models" / "dlrm_mlperf.onnx"
+sys.path.append(str(Path(__file__).parents[1]))
+from speed import cpu_time, pricing
+
+MODEL = Path(__file__).parents[2] / "examples" / "models" / "dlrm_mlperf.onnx"
 BATCH = 2048
 TARGETS = ("a100", "h100", "v100", "l4")
 ROUNDS = 8

@@ -1,6 +1,7 @@
 """Read and replay a trace that is made as long as one likes, from a real one.
 
-    python benchmarks/big_trace.py TRACE.json.gz [MEGABYTES] [--steps A:B] [--threads N]
+    python benchmarks/speed/big_trace.py TRACE.json.gz [MEGABYTES] [--steps A:B]
+        [--threads N]
 
 The events of TRACE are written again and again, each time later, with correlations,
 numbers and steps of their own, until the file has so many megabytes (300 if not said).

@@ -1,6 +1,6 @@
 """Host time of one DLRM iteration, from the overheads of Lin et al.
 
-    python benchmarks/seed_host_time.py FOLDER
+    python benchmarks/published/seed_host_time.py FOLDER
 
 FOLDER holds what owensgroup/ml_perf_model recorded of DLRM_default at batch 1024
 on a V100 host: the op sequence of one training iteration, the launches of each

@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from accuracy_tables import write_table
-from fit_host_profile import profile_lines
+from fits.accuracy_tables import write_table
+from fits.host_profile import profile_lines
 from training.shared_host import (
     host_means,
     is_stalled,
@@ -24,7 +24,7 @@ from perfc.fitting.trace_host import HostTime, host_times
 from perfc.traces.kineto import read_trace
 from perfc.traces.recording import record
 
-PROFILES = Path(__file__).parents[1] / "costmodels" / "profiles"
+PROFILES = Path(__file__).parents[2] / "costmodels" / "profiles"
 HOSTS: Mapping[str, str] = {
     "DLRM, 8 V100-SXM2, 2023-09": "dlrm_torchrec_8xV100_param/kineto_*.json.gz",
     "DLRM, 4 V100-SXM2, 2023-11": "dlrm_torchrec_4xV100/*.json.gz",

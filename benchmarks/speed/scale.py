@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
-
-import cpu_time
+from pathlib import Path
 
 from perfc.costmodels import load_target
 from perfc.ir import (
@@ -33,6 +32,9 @@ from perfc.passes import PassManager
 from perfc.passes.facts import CRITICAL_PATH
 from perfc.passes.instruments import Timing
 from perfc.passes.pipeline_spec import parse_pipeline
+
+sys.path.append(str(Path(__file__).parents[1]))
+from speed import cpu_time
 
 F32, I64 = DTYPES["f32"], DTYPES["i64"]
 PIPELINE = (

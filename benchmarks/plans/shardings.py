@@ -5,10 +5,10 @@ random tasks (`perfc.planning.plans.tasks`). Here every cost chooses, and is jud
 perfc's own cost of the step, or by times that were measured: a CSV or Parquet file
 with the columns `task, plan, time_us`. Tasks and plans that it lacks are left out.
 
-    .venv/bin/python benchmarks/shardings.py --system dgx-a100 --ranks 4
-    .venv/bin/python benchmarks/shardings.py --times measured.csv --json out.json
-    .venv/bin/python benchmarks/shardings.py --search 10
-    .venv/bin/python benchmarks/shardings.py --write tasks/
+    .venv/bin/python benchmarks/plans/shardings.py --system dgx-a100 --ranks 4
+    .venv/bin/python benchmarks/plans/shardings.py --times measured.csv --json out.json
+    .venv/bin/python benchmarks/plans/shardings.py --search 10
+    .venv/bin/python benchmarks/plans/shardings.py --write tasks/
 
 With `--search` TorchRec's planner finds a plan of its own, of tables whole or cut by
 rows or columns; it is judged beside the one that perfc's search finds by its own cost.

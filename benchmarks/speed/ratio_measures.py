@@ -21,10 +21,10 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-import cpu_time
+from speed import cpu_time
 
-ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
+ROOT = Path(__file__).parents[2]
+SPEED = ROOT / "benchmarks" / "speed"
 MODEL = ROOT / "examples" / "models" / "dlrm_mlperf.onnx"
 ANALYZE = ("analyze", str(MODEL), "--batch", "2048", "--target", "a100")
 NODES = 100_000
@@ -125,14 +125,14 @@ def warm() -> Values:
     On a machine that others use, times differ by a fifth from minute to minute, those
     of the loop less: several processes are run, which takes longer than one does.
     """
-    least_s = least_of([str(BENCHMARKS / "warm.py")], WARM_PROCESSES)
+    least_s = least_of([str(SPEED / "warm.py")], WARM_PROCESSES)
     loop_s = least_s.pop(cpu_time.LOOP)
     return {name: s / loop_s for name, s in least_s.items()}
 
 
 def scale() -> Values:
     """Analyze a large graph, in processes of their own: so is the peak of memory."""
-    command = [str(BENCHMARKS / "scale.py"), str(NODES)]
+    command = [str(SPEED / "scale.py"), str(NODES)]
     least = least_of(command, SCALE_PROCESSES)
     return {
         "scale: 100,000 nodes": least["cpu_s"] / least["loop_s"],

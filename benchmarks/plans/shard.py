@@ -1,6 +1,6 @@
 """How long `perfc shard` takes, how good its plans are, how near its compact cost is.
 
-    python benchmarks/shard.py [speed] [large] [best] [accuracy]
+    python benchmarks/plans/shard.py [speed] [large] [best] [accuracy]
 
 `speed`: 60 tables on 8 GPUs, in this process and as a command; `large`: 1,000 tables on
 128 GPUs, three seeds; `best`: 100 small tasks against every plan there is; `accuracy`:

@@ -1,6 +1,6 @@
 """The host profile `lin-v100` from measured tables of overheads, a step of `make fit`.
 
-    python benchmarks/fit_host_profile.py FOLDER
+    python benchmarks/fits/host_profile.py FOLDER
 
 FOLDER holds the overheads that owensgroup/ml_perf_model measured on one V100 host
 (columns type, op, model, batch_size, mean_us). Each value is the mean over the

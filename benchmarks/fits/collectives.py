@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from accuracy_tables import write_table
+from fits.accuracy_tables import write_table
 from training.collectives import (
     OTHERS,
     CollectiveSample,

@@ -11,8 +11,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-
-from scale import build
+from pathlib import Path
 
 from perfc.costmodels import load_target
 from perfc.ir import Graph, Program, single
@@ -21,6 +20,9 @@ from perfc.ir.program import RankClass
 from perfc.passes import PassManager
 from perfc.passes.facts import CRITICAL_PATH, SCHEDULE
 from perfc.passes.pipeline_spec import parse_pipeline
+
+sys.path.append(str(Path(__file__).parents[1]))
+from speed.scale import build
 
 FRONT = "shape-inference,training{loss=sum},data-parallel{ranks=%d}"
 BACK = (

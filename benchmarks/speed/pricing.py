@@ -1,6 +1,6 @@
 """What pricing costs: one kernel alone, rows of a table, a file of measured rows.
 
-    python benchmarks/pricing.py
+    python benchmarks/speed/pricing.py
 
 Sizes are drawn with a fixed seed, log-uniformly. Times are the best of several, which
 other programs lengthen least; use an idle machine and `OMP_NUM_THREADS=1`.

@@ -271,7 +271,7 @@ def _show_shapes(
 def main() -> int:
     """Print the table."""
     folder = Path(sys.argv[1])
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # tests.models
+    sys.path.append(str(Path(__file__).resolve().parents[2]))  # tests.models
     named = sys.argv[2:]
     chosen = [c for c in CASES if not named or any(n in c.name for n in named)]
     good = [show(case, predicted(case), measured(case, folder)) for case in chosen]

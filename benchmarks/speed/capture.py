@@ -1,4 +1,4 @@
-"""Speed of captures: `python benchmarks/capture.py [NAME]`.
+"""Speed of captures: `python benchmarks/speed/capture.py [NAME]`.
 
 Each is measured in a process of its own, with PyTorch imported before: a training
 step recorded and analyzed. Prints seconds and peak memory, with the bars they have to

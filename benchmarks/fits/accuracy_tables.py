@@ -18,7 +18,7 @@ from perfc.costmodels import cost_models
 from perfc.costmodels.kernels import CostModel
 from perfc.fitting.errors import errors_of
 
-ACCURACY = Path(__file__).parents[1] / "docs" / "accuracy.md"
+ACCURACY = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 KNOWN, UNSEEN, PRODUCTS = "make fit", "make fit, unseen", "make fit, left out"
 """Marks of what is written there."""
