@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 import numpy as np
@@ -28,9 +28,10 @@ from perfc.costmodels.kernels import (
     Number,
     OneSignature,
 )
-from perfc.costmodels.locality.popularity import Popularity, Uniform
-from perfc.costmodels.locality.popularity_text import is_popularity, parse_popularity
 from perfc.ir import AttrValue, Kernel, PerfcError, Record
+
+if TYPE_CHECKING:
+    from perfc.costmodels.locality.popularity import Popularity
 
 _UNIFORM = frozenset({None, "", "uniform"})
 """Popularities of rows that are all the same, as most tables say it."""
@@ -196,7 +197,7 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
         for table in tables:
             item = table.reader
             text = item("popularity", of_all)
-            if text not in _UNIFORM and not is_popularity(str(text)):
+            if text not in _UNIFORM and not locality.is_popularity(str(text)):
                 usable = False
             if item("tier"):
                 tiered = True
@@ -339,7 +340,7 @@ def _format_of(dtype: str) -> tuple[float, float]:
 def popularity_of(kernel: Kernel, table: Record) -> Popularity:
     """Return how popular the rows of one of a kernel's tables are."""
     (text,) = _popularities(kernel, [table])
-    return parse_popularity(str(text or ""))
+    return locality.parse_popularity(str(text or ""))
 
 
 def row_bytes_of(kernel: Kernel, table: Record) -> float:
@@ -358,8 +359,9 @@ def _skewed(texts: Sequence[AttrValue]) -> tuple[tuple[int, Popularity], ...]:
     """Return the places of what is not uniform, and what it is."""
     if _UNIFORM.issuperset(texts):
         return ()
-    read = [parse_popularity(str(text or "")) for text in texts]
-    return tuple((i, p) for i, p in enumerate(read) if not isinstance(p, Uniform))
+    read = [locality.parse_popularity(str(text or "")) for text in texts]
+    uniform = locality.Uniform
+    return tuple((i, p) for i, p in enumerate(read) if not isinstance(p, uniform))
 
 
 def has_tables(kernel: Kernel) -> bool:
@@ -370,6 +372,6 @@ def has_tables(kernel: Kernel) -> bool:
     of_all = read("popularity")
     for table in params.records("tables"):  # a loop: quicker than `all` of so few
         text = table.reader("popularity", of_all)
-        if text not in _UNIFORM and not is_popularity(str(text)):
+        if text not in _UNIFORM and not locality.is_popularity(str(text)):
             return False
     return True

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.cpu import shipped_rows
+from perfc.costmodels import cpu
 from perfc.costmodels.kernels import Estimate, KernelTable, Provenance
 from perfc.costmodels.machine import MOST, NEAR_ROWS, SCALE, START, KernelFits, Target
 from perfc.ir import Kernel
@@ -50,7 +50,7 @@ def log_factors(fits: KernelFits, kernels: Sequence[Kernel]) -> NDArray[np.float
         if fit.near is not None:
             found[rows] += fit.near.log_factor(part)
         if fit.shipped:
-            known = shipped_rows()[fit.family]
+            known = cpu.shipped_rows()[fit.family]
             found[rows] += fit.shipped * known.log_factor(part)
     return np.clip(found, -MOST, MOST)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from typing import TYPE_CHECKING
 
-from perfc.frontends.workloads.protocol import Workload
 from perfc.ir import Program, UsageError
 from perfc.lazy_table import LazyTable
+
+if TYPE_CHECKING:
+    from perfc.frontends.workloads.protocol import Workload
 
 WORKLOADS: LazyTable[Workload] = LazyTable(
     "perfc.frontends.workloads",

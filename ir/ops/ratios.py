@@ -7,7 +7,6 @@ the division as one of floats.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.opdef import Abstract, Ratio
@@ -83,4 +82,6 @@ def nearest(numerator: Dim, denominator: int) -> Dim | None:
     """Round to the nearest, halves to even; None where it has symbols."""
     if isinstance(numerator, Expr):
         return None
+    from fractions import Fraction  # noqa: PLC0415 - slow, and rarely needed
+
     return round(Fraction(numerator, denominator))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,8 +28,12 @@ def write_file(path: Path, content: str | bytes) -> None:
     if isinstance(content, str):
         content = printable(content)
     if path.suffix == ".gz":
+        import gzip  # noqa: PLC0415 - slow, and rarely needed
+
         data = content.encode() if isinstance(content, str) else content
         content = gzip.compress(data, _FASTEST, mtime=0)  # no clock time in results
+    import tempfile  # noqa: PLC0415 - slow, and few commands write files
+
     temporary, asked = "", path
     try:
         path = path.resolve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -373,6 +372,8 @@ class Report:
         return report, self.target.device, max(self.bound_shares.values())
 
     def _repr_html_(self) -> str:
+        import html  # noqa: PLC0415 - for notebooks
+
         return f"<pre>{html.escape(str(self))}</pre>"
 
 

@@ -8,8 +8,7 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels import distinct_rows, parse_popularity, unique_row_count
-from perfc.costmodels.locality import is_popularity
+from perfc.costmodels import locality
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
 from perfc.passes.lowering.eager.reductions import INDEX_BYTES
 from perfc.passes.lowering.eager.site import (
@@ -31,10 +30,11 @@ def distinct(rows: int, lookups: int, popularity: str = "") -> int:
     At most there are as many as rows, and as lookups. Equally popular ones, unless
     *popularity* says how they spread.
     """
-    if popularity and is_popularity(popularity):
-        spread = parse_popularity(popularity)
-        return math.ceil(unique_row_count(spread, max(rows, 1), lookups))
-    found = distinct_rows(np.array([float(max(rows, 1))]), np.array([float(lookups)]))
+    if popularity and locality.is_popularity(popularity):
+        spread = locality.parse_popularity(popularity)
+        return math.ceil(locality.unique_row_count(spread, max(rows, 1), lookups))
+    sizes = np.array([float(max(rows, 1))]), np.array([float(lookups)])
+    found = locality.distinct_rows(*sizes)
     return math.ceil(float(found[0]))
 
 
@@ -69,7 +69,8 @@ class Lookup:
         lookups = indices.numel // len(tables)
         complete = tuple(_with_pooling(table, lookups, batch) for table in tables)
         for described in (site.attributes, *tables):
-            parse_popularity(str(described.get("popularity") or ""))
+            if said := described.get("popularity"):
+                locality.parse_popularity(str(said))
         size = indices.type.dtype.bits // 8
         return cls(complete, batch, lookups, size, site.attributes)
 
