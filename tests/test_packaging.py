@@ -86,7 +86,7 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
     command += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(tree)]
     subprocess.run(command, check=True)  # noqa: S603 - our own arguments
     (wheel,) = tmp_path.glob("*.whl")
-    own = {path.name for path in (ROOT / "src" / "perfc").glob("*.py*")}
+    own = {path.name for path in (ROOT / "src" / "perfc").glob("*.*")}
     facade = {f"perfc/{name}" for name in own}
 
     with zipfile.ZipFile(wheel) as archive:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import le
 from pathlib import Path
 
@@ -108,13 +108,36 @@ class Network:
         return self.least[:, 0].tolist(), self.most[:, 0].tolist()
 
 
+class _Networks(Mapping[tuple[str, str], Network]):
+    """The networks of a file, each of which is read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, dict[tuple[str, str], Network]()
+        self._parts: dict[tuple[str, str], list[str]] = {}
+        with np.load(path) as stored:
+            for part in sorted(stored.files):
+                name, dtype, _ = part.split("/")
+                self._parts.setdefault((name, dtype), []).append(part)
+
+    def __getitem__(self, key: tuple[str, str]) -> Network:
+        if key not in self._read:
+            parts = self._parts[key]
+            with np.load(self._path) as stored:
+                arrays = {part: stored[part] for part in parts}
+            self._read[key] = _network("/".join(key), arrays)
+        return self._read[key]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
 @functools.cache
 def networks(path: Path) -> Mapping[tuple[str, str], Network]:
     """Return the networks of a file by target name and type."""
-    with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    keys = sorted({tuple(name.split("/")[:2]) for name in arrays})
-    return {(name, dtype): _network(f"{name}/{dtype}", arrays) for name, dtype in keys}
+    return _Networks(path)
 
 
 def _network(key: str, arrays: Mapping[str, NDArray[np.generic]]) -> Network:
@@ -144,8 +167,8 @@ def network_of(path: Path, target: Target, dtype: str) -> tuple[str, Network] | 
         return device.name, own
     chip = device.compute_capability, device.sm_count
     alike = (
-        (name, network)
-        for (name, stored), network in known.items()
-        if stored == dtype and network.chip == chip
+        (name, known[name, stored])
+        for name, stored in known
+        if stored == dtype and known[name, stored].chip == chip
     )
     return next(alike, None)

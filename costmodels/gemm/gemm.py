@@ -149,7 +149,7 @@ def _correct(
     measured = np.zeros(len(seconds), dtype=np.bool_)
     told, (kinds, at) = target.once(known_products), kernels.kinds
     for number, (_, dtype, mode) in enumerate(kinds):
-        known = told.get(type_of(dtype, mode))
+        known = told(type_of(dtype, mode))
         rows = np.flatnonzero(at == number)
         if known is None or not len(rows) or mode not in known.gpu.device.flops_per_s:
             continue
@@ -173,7 +173,7 @@ def _corrected_one(
     transposed: bool,
 ) -> tuple[float, bool]:
     """Return the same of one product, and whether such were measured."""
-    known = target.once(known_products).get(type_of(one.kernel.dtype, one.math))
+    known = target.once(known_products)(type_of(one.kernel.dtype, one.math))
     if known is None or one.math not in known.gpu.device.flops_per_s:
         return seconds, False
     modelled_s = seconds

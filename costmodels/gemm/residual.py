@@ -18,7 +18,7 @@ far off it is on sizes that it has not seen, networks say that lack those
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import le
 from typing import Any
 
@@ -31,7 +31,6 @@ from perfc.costmodels.fitted_files import (
     Weights,
     fitted,
     network_of,
-    networks,
 )
 from perfc.costmodels.gemm.machine import Size, mean_width
 from perfc.costmodels.gemm.products import Products
@@ -165,24 +164,28 @@ class Known:
         return (told_s * factor + self.launch_s) / (told_s + self.launch_s)
 
 
-def known_products(target: Target) -> Mapping[str, Known]:
-    """Return what is known of products by type: of this GPU, or one of its chip.
+def known_products(target: Target) -> Callable[[str], Known | None]:
+    """Return what says of a type what is known: of this GPU, or one of its chip.
 
     Asked for with `Target.once`.
     """
     asked = target.once(nominal) or target
-    found: dict[str, Known] = {}
     gpus = {asked.device.name: asked}
-    for dtype in sorted({stored for _, stored in networks(RESIDUAL_FILE)}):
-        if (told := network_of(RESIDUAL_FILE, asked, dtype)) is not None:
-            name, network = told
-            if name not in gpus:
-                gpus[name] = load_target(name)
-            launch_s = fitted("gemm").get("launch_s", {}).get(name, 0.0)
-            own = name == asked.device.name
-            found[dtype] = Known(gpus[name], network, own, launch_s)
-    alike = {new: found[old] for new, old in SAME_KERNELS.items() if old in found}
-    return found | alike
+
+    @functools.cache
+    def known(dtype: str) -> Known | None:
+        same = SAME_KERNELS.get(dtype)
+        if same is not None and (found := known(same)) is not None:
+            return found
+        if (told := network_of(RESIDUAL_FILE, asked, dtype)) is None:
+            return None
+        name, network = told
+        if name not in gpus:
+            gpus[name] = load_target(name)
+        launch_s = fitted("gemm").get("launch_s", {}).get(name, 0.0)
+        return Known(gpus[name], network, name == asked.device.name, launch_s)
+
+    return known
 
 
 def beyond_rows(kernels: KernelTable, target: Target) -> Flags:
@@ -207,7 +210,7 @@ def is_beyond(one: OneSignature, target: Target) -> bool:
 
 
 def _own_products(target: Target, dtype: str, mode: str) -> Known | None:
-    known = target.once(known_products).get(type_of(dtype, mode))
+    known = target.once(known_products)(type_of(dtype, mode))
     return known if known is not None and known.own else None
 
 
@@ -218,7 +221,7 @@ def type_of(dtype: str, mode: str) -> str:
 
 def has_network(target: Target, dtype: str) -> bool:
     """Whether products of a type were measured in thousands, on it or its chip."""
-    return SAME_KERNELS.get(dtype, dtype) in target.once(known_products)
+    return target.once(known_products)(SAME_KERNELS.get(dtype, dtype)) is not None
 
 
 def ranged(seconds: Floats, products: Products) -> Floats:
