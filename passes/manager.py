@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from perfc.costmodels import Target
 from perfc.ir import (
-    AnnotationKey,
-    AnyKey,
-    Diagnostic,
     Graph,
     LaunchGraph,
     Node,
     Program,
     Value,
 )
-from perfc.ir.annotations import Anchor, Annotations, Scenario
+from perfc.ir.annotations import Annotations
 from perfc.ir.support import (
     PassContractError,
     PipelineError,
     paused_collector,
     plugin_at_work,
 )
-from perfc.passes.base import Pass, PassContext, Transform
-from perfc.passes.instruments import Instrument
+from perfc.passes.base import PassContext, Transform
+
+if TYPE_CHECKING:
+    from perfc.costmodels import Target
+    from perfc.ir import (
+        AnnotationKey,
+        AnyKey,
+        Diagnostic,
+    )
+    from perfc.ir.annotations import Anchor, Scenario
+    from perfc.passes.base import Pass
+    from perfc.passes.instruments import Instrument
 
 T = TypeVar("T")
 

@@ -9,12 +9,15 @@ corrected: `start_us` and `scale` times what it says (`pricing/calibrated.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from perfc.costmodels.machine.family import Family, family_of
-from perfc.costmodels.machine.near_rows import NearRows
-from perfc.ir import Kernel
+
+if TYPE_CHECKING:
+    from perfc.costmodels.machine.near_rows import NearRows
+    from perfc.ir import Kernel
 
 START = "start_us"
 SCALE = "scale"

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from perfc.costmodels.machine.kernel_fit import KernelFits
-from perfc.costmodels.machine.measured_collectives import MeasuredCollective
 from perfc.costmodels.machine.measured_rows import MeasuredKernels
-from perfc.costmodels.machine.system import System
 from perfc.ir import PerfcError
 from perfc.ir.types import MathMode
+
+if TYPE_CHECKING:
+    from perfc.costmodels.machine.measured_collectives import MeasuredCollective
+    from perfc.costmodels.machine.system import System
 
 T = TypeVar("T")
 

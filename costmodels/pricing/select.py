@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import pricing
 from perfc.costmodels.kernels import (
     CostModel,
     Estimate,
@@ -21,7 +22,6 @@ from perfc.costmodels.pricing.bound import at_least_bound
 from perfc.costmodels.pricing.calibrated import as_calibrated
 from perfc.costmodels.pricing.intervals import with_intervals
 from perfc.costmodels.pricing.listed import MEASURED_NAME
-from perfc.costmodels.pricing.one_kernel import price_one
 from perfc.ir import Kernel, PerfcError
 from perfc.ir.support import is_built_in, plugin_at_work
 
@@ -30,7 +30,7 @@ def price(
     kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
 ) -> Estimate:
     """Price every kernel; see `price_table`."""
-    if len(kernels) == 1 and (found := price_one(kernels[0], target, models)):
+    if len(kernels) == 1 and (found := pricing.price_one(kernels[0], target, models)):
         return found
     return price_table(KernelTable(kernels), target, models)
 

@@ -9,6 +9,7 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.costmodels.sheets.catalog import is_path, system_names, target_names
     from perfc.costmodels.sheets.device_names import target_of_device
+    from perfc.costmodels.sheets.fit_check import coefficient_problems
     from perfc.costmodels.sheets.host_profile import (
         COMPILED_GRAPH,
         GRAPH_LAUNCH,
@@ -33,6 +34,7 @@ else:
         {
             "catalog": ("is_path", "system_names", "target_names"),
             "device_names": ("target_of_device",),
+            "fit_check": ("coefficient_problems",),
             "host_profile": (
                 "COMPILED_GRAPH",
                 "GRAPH_LAUNCH",
@@ -64,6 +66,7 @@ __all__ = [
     "PerName",
     "as_known",
     "assumed_system",
+    "coefficient_problems",
     "describe",
     "imagined",
     "is_imagined",

@@ -11,6 +11,7 @@ from typing import cast
 
 import attrs
 
+from perfc.costmodels import sheets
 from perfc.costmodels.machine import (
     MATH_MODES,
     Device,
@@ -25,7 +26,6 @@ from perfc.costmodels.machine import (
     fits_of,
 )
 from perfc.costmodels.sheets.catalog import find_sheet, is_path
-from perfc.costmodels.sheets.fit_check import coefficient_problems
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
     FIELDS,
@@ -114,7 +114,7 @@ def _calibrated(
     if overrides:
         fields, sources = _override(fields, sources, overrides)
     target = _build(base, fields, sources)
-    refuse(list(coefficient_problems(found.fits, target.device)), where)
+    refuse(list(sheets.coefficient_problems(found.fits, target.device)), where)
     host = target.host
     if found.has_host:
         host = attrs.evolve(host, overheads=path)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from perfc.ir import UsageError
-from perfc.passes.instruments import Timing
 from perfc.tools.files import tell
+
+if TYPE_CHECKING:
+    from perfc.passes.instruments import Timing
 
 MAX_DIM = 2**40
 """No dimension is larger."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from perfc.frontends import find_workload
-from perfc.frontends.protocol import Frontend
 from perfc.frontends.workloads import build_workload
-from perfc.ir import PerfcError, Program, UsageError
+from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import (
     FRONTENDS,
     UnsupportedModelError,
@@ -16,6 +15,10 @@ from perfc.ir.support import (
     plugin_at_work,
     plugin_names,
 )
+
+if TYPE_CHECKING:
+    from perfc.frontends.protocol import Frontend
+    from perfc.ir import Program
 
 
 @runtime_checkable
