@@ -16,9 +16,9 @@ from perfc.frontends.torch.internals import op
 from perfc.ir import Program
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import LAUNCHES, LowerKernels, Pass, PassManager, ShapeInference
+from perfc.passes.autodiff import GRADIENT_RULES as RULES
 from perfc.passes.shapes import FoldShapes
 from perfc.passes.training import Training
-from perfc.passes.training.training import RULES
 
 F: Any = nn.functional
 

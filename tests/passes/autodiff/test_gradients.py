@@ -12,10 +12,10 @@ from tests.passes.torch_graph import run_graph
 from perfc.ir import Graph, Value, single
 from perfc.ir.text import parse_graph
 from perfc.passes import CheckpointActivations, Pass, PassManager, ShapeInference
+from perfc.passes.autodiff import GRADIENT_RULES as RULES
 from perfc.passes.instruments import VerifyEach
 from perfc.passes.shapes import FoldShapes
 from perfc.passes.training import Training
-from perfc.passes.training.training import RULES
 
 _X = "param %x: f64[3,4]"
 _XY = "param %x: f64[3,4], param %y: f64[4]"
