@@ -30,6 +30,9 @@ PARTS = ("tests/golden", "tests/ir", "tests/costmodels", "tests/measurements")
 """What is run of the suite: the parts that need neither PyTorch nor a GPU's rows."""
 
 TOOLS = ("pytest>=9", "pytest-xdist", "hypothesis", "pyarrow", "pandas", "scipy")
+OLD_TOOLS = ("pyarrow<21", "pandas<3")
+"""Beside the oldest dependencies: later ones want a newer numpy, and do not say so."""
+
 _MODEL = "examples/models/dlrm_mlperf.onnx"
 _DDP = "dlrm-ddp:tables=4,rows=100000"
 _NUMBER = re.compile(rb"-?\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+")
@@ -106,7 +109,8 @@ class Environment:
         if made.returncode:
             return made.stderr.decode().strip()
         wanted = dependencies(oldest=self.oldest)
-        for words in (("--no-deps", "."), (*wanted, *TOOLS)):
+        tools = (*TOOLS, *(OLD_TOOLS if self.oldest else ()))
+        for words in (("--no-deps", "."), (*wanted, *tools)):
             done = self.run("-m", "pip", "install", "--quiet", *words)
             if done.returncode:
                 return done.stderr.decode().strip()
