@@ -119,8 +119,9 @@ def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
     for parts in _by_target(_tensor(samples, TF32)).values():
         usual = tables.get(_own_table(parts[0]), shared)
         for number, name in enumerate(TENSOR_KERNELS):
-            if name and any(map(len, own := [_of_kernels(p, number) for p in parts])):
-                tables[_own_table(parts[0], name)] = _fit_own(own, usual)
+            mine = [_of_kernels(part, number) for part in parts]
+            if name and any(map(len, mine)):
+                tables[_own_table(parts[0], name)] = _fit_own(mine, usual)
     return tables
 
 
