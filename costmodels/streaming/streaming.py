@@ -198,7 +198,11 @@ class StreamingModel:
     def with_fit(self, op: str, values: Mapping[str, float]) -> StreamingModel:
         """Return the model with other parameters for one op."""
         kind = self.kinds[op].fitted(values)
-        return attrs.evolve(self, kinds={**self.kinds, op: kind}, own={})
+        own = {
+            architecture: {n: k for n, k in kinds.items() if n.split()[0] != op}
+            for architecture, kinds in self.own.items()
+        }
+        return attrs.evolve(self, kinds={**self.kinds, op: kind}, own=own)
 
     def with_memory(self, values: Mapping[str, float]) -> StreamingModel:
         """Return the model with other parameters of memory."""
