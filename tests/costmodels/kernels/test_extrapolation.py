@@ -26,7 +26,7 @@ SOFTMAX = over_rows("softmax", 64, 64)
         (FEW_ROWS, "v100-pcie", Provenance.FITTED),
         (PRODUCT, "titan-xp", Provenance.ANALYTIC),
         (BATCH, "titan-xp", Provenance.FITTED),  # 6.1, as P4
-        (PRODUCT, "h100", Provenance.ANALYTIC),  # fp32 rows end at 8.0
+        (PRODUCT, "h100", Provenance.FITTED),  # 9.0
         (PRODUCT, "mi210", Provenance.ANALYTIC),
         (TENSOR_PRODUCT, "h100-pcie", Provenance.FITTED),
         (TENSOR_PRODUCT, "4090", Provenance.FITTED),  # 8.9, as L40S
