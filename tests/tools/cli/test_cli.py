@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shlex
@@ -389,3 +390,22 @@ def test_models(command: Command) -> None:
         command("models").out,
         re.MULTILINE,
     )
+
+
+def test_only_a_process_of_its_own_collects_no_garbage(command: Command) -> None:
+    """A command that a program calls leaves its collector as it was."""
+    assert gc.isenabled()
+    assert 0 == command("targets").code
+    assert gc.isenabled()
+
+    code = (
+        "import gc, sys\n"
+        "from perfc.tools.cli import main\n"
+        "sys.argv = ['perfc', 'targets']\n"
+        "code = main()\n"
+        "print(code, gc.isenabled(), file=sys.stderr)\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own arguments
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert "0 False\n" == done.stderr
