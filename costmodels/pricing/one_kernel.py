@@ -19,7 +19,7 @@ from perfc.costmodels.kernels import CostModel, Estimate, OneSignature, Priced
 from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing.bound import at_least_bound_of_one
 from perfc.costmodels.pricing.intervals import interval_of
-from perfc.costmodels.pricing.listed import MEASURED_NAME
+from perfc.costmodels.pricing.listed import MEASURED_NAME, ListedModel
 from perfc.ir import Kernel
 from perfc.ir.support import is_built_in
 
@@ -89,6 +89,8 @@ _ORDER = _Order()
 
 
 def _one_by_one(model: CostModel) -> _OneByOne | None:
+    if isinstance(model, ListedModel) and model.ops is not None:
+        model = model.model  # which is asked again and again: by no detour
     if not is_built_in(model) or not hasattr(model, "estimate_one"):
         return None
     return cast("_OneByOne", model)
