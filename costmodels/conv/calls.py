@@ -4,7 +4,8 @@ cuDNN's kernels for tensor cores want the channels of a pixel side by side: imag
 filters and results are moved to that layout and back by kernels of their own; its
 kernels without tensor cores are Maxwell's to Ampere's. A call takes
 
-    t = floor + slower * (kernel - floor) + moved * bytes / memory rate + late
+    t = floor + slower * (kernel - floor) + moved * bytes / memory rate
+        + flops / rate + late
 
 with numbers by what is called, from perfc's rows of one H100 (`benchmarks/rows`, split
 `fit`, 176 calls of sizes drawn at random): within 1.4 to 2 times, where the kernel
@@ -36,6 +37,8 @@ class Call(NamedTuple):
     moved: float
     """How often its operands are read and written more than they must."""
     late_s: float
+    flop_s: float = 0.0
+    """For each flop, of kernels that do not reuse what they load."""
 
 
 _WINDOW = Call(2.65, 2.0, 6.0e-6)
@@ -47,13 +50,9 @@ _POINT_BACKWARD = Call(1.2, 0.0, 3.8e-6)
 _SIMT = Call(1.8, 0.0, 0.0)
 _SIMT_BACKWARD_DATA = Call(1.39, 2.9, 0.25e-6)
 _SIMT_BACKWARD_WEIGHT = Call(0.8, 2.1, 7.5e-6)
-_GROUPS = Call(0.8, 9.5, 1.7e-6)
-"""Of several channels, and gradients of weights of one channel each."""
-
-_DEPTHWISE_MACS, _DEPTHWISE_RESULT = 5.0, 8.0
-"""Multiply-adds an SM does in a clock where each group has one channel, in any type:
-each loads its pixel, and finds out where that is. A result takes as long as eight more.
-Rows to fit: windows of 5 and 7 at 1.3 to 1.5e12 a second on H100."""
+_GROUPS = Call(0.0, 1.15, 2.1e-6, 1 / 3.4e12)
+_GROUPS_BACKWARD = Call(0.0, 7.2, 2.2e-6, 1 / 2.4e12)
+"""Of one channel: each thread loads the window of its pixel."""
 
 
 def call_seconds(
@@ -74,33 +73,12 @@ def call_seconds(
 
     """
     floor_s = target.device.kernel_floor_s
-    slower, moved, late_s = (
+    slower, moved, late_s, flop_s = (
         _chosen(field, kernels, simt, maths) for field in range(len(Call._fields))
     )
     again_s = moved * kernels.bytes / target.device.memory.bytes_per_s
-    found = floor_s + slower * (seconds - floor_s) + again_s + late_s
-    return maths.where(
-        _is_depthwise(kernels), floor_s + _depthwise_s(kernels, target, maths), found
-    )
-
-
-def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
-    """Whether each group has one channel, and no weights are asked for."""
-    groups = kernels.param("groups", 1.0)
-    one = (groups > 1) & (kernels.param("c_in") == groups)
-    found: Flags | bool = one & (kernels.text("phase", "forward") != "backward_weight")
-    return found
-
-
-def _depthwise_s(
-    kernels: Signatures[Number], target: Target, maths: Maths[Number]
-) -> Number:
-    """Return what they wait for: memory, or instructions."""
-    device = target.device
-    rate = _DEPTHWISE_MACS * device.sm_count * device.sm_clock_hz
-    side = maths.most(kernels.param("kernel", 1.0), 1.0)
-    steps = kernels.flops / 2 * (1 + _DEPTHWISE_RESULT / (side * side))
-    return maths.most(kernels.bytes / device.memory.bytes_per_s, steps / rate)
+    own_s = slower * (seconds - floor_s) + flop_s * kernels.flops
+    return floor_s + own_s + again_s + late_s
 
 
 def _chosen(
@@ -124,4 +102,8 @@ def _chosen(
     )
     plain = where(phase == "forward", _SIMT[field], backward)
     found = where(simt, plain, found)
-    return where(kernels.param("groups", 1.0) > 1, _GROUPS[field], found)
+    forward = phase == "forward"
+    grouped = where(forward, _GROUPS[field], _GROUPS_BACKWARD[field])
+    groups = kernels.param("groups", 1.0)
+    depthwise = (groups > 1) & (kernels.param("c_in") == groups)
+    return where(depthwise, grouped, found)
