@@ -25,7 +25,8 @@ def _priced(kernel: Kernel, target: str) -> float:
 
 @pytest.mark.parametrize("dtype", ["bf16", "tf32"])
 def test_lines_that_are_not_aligned_have_slower_kernels(dtype: str) -> None:
-    """One column more than 17,496 takes more than twice as long; on A100 it does not."""
+    """One column more than 17,496 takes more than twice as long; on A100 it does
+    not."""
     sizes: dict[str, AttrValue] = {"b": 1, "m": 2024, "k": 3936, "layout": "nt"}
     even, odd = (_seconds("gemm", dtype, n=n, **sizes) for n in (17496, 17497))
     older = [_seconds("gemm", dtype, "a100", n=n, **sizes) for n in (17496, 17497)]

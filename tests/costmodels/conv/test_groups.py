@@ -45,12 +45,12 @@ def test_depthwise_convolutions_wait_for_memory(dtype: str) -> None:
 
 
 def test_depthwise_convolutions_on_hopper_wait_for_instructions() -> None:
-    """Its rows take as long in half the bytes, several times the bound."""
+    """Its rows take nearly as long in half the bytes, several times the bound."""
     single, half = (_seconds(dtype, CHANNELS, "h100") for dtype in ("fp32", "fp16"))
     target = load_target("h100")
     bound_s = float(lower_bound(KernelTable([_kernel("fp32", CHANNELS)]), target)[0])
 
-    assert single == half
+    assert 0.75 * single < half < single
     assert 2 * bound_s < single
 
 
