@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.costmodels.kernels import ALL_MODELS, bag
+from tests.costmodels.signatures import ALL_MODELS, bag
 from tests.measurements.rows import measured
 
 from perfc.costmodels import load_target, price
@@ -25,8 +25,7 @@ def _priced(kernel: Kernel, target: str) -> float:
 
 @pytest.mark.parametrize("dtype", ["bf16", "tf32"])
 def test_lines_that_are_not_aligned_have_slower_kernels(dtype: str) -> None:
-    """One column more than 17,496 takes more than twice as long; on A100 it does
-    not."""
+    """One column more than 17,496 takes more than twice as long, not so on A100."""
     sizes: dict[str, AttrValue] = {"b": 1, "m": 2024, "k": 3936, "layout": "nt"}
     even, odd = (_seconds("gemm", dtype, n=n, **sizes) for n in (17496, 17497))
     older = [_seconds("gemm", dtype, "a100", n=n, **sizes) for n in (17496, 17497)]
