@@ -144,7 +144,7 @@ class BatchNormModel:
             np.array([shared for _, shared in trusts])[number],
             np.array([rates.sigma_independent for rates in RATES])[number],
             [self.name] * len(kernels),
-            [trusts[each][0] for each in number.tolist()],
+            [trusts[int(each)][0] for each in number],
         )
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:

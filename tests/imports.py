@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -55,13 +55,18 @@ def _is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
+def _children_that_run(node: ast.AST) -> Iterable[ast.AST]:
+    if isinstance(node, ast.If) and _is_for_types(node):
+        return node.orelse
+    return ast.iter_child_nodes(node)
+
+
 def _run(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     """Yield the imports below a node that run, at any depth."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield node
         return
-    children = ast.iter_child_nodes(node)
-    for child in node.orelse if _is_for_types(node) else children:  # type: ignore[attr-defined]
+    for child in _children_that_run(node):
         yield from _run(child)
 
 

@@ -11,6 +11,7 @@ code, goes into a file of FOLDER; `compare` names what differs.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shlex
@@ -151,9 +152,8 @@ def outputs() -> Iterator[tuple[str, bytes]]:
         folder = Path(name)
         for text in (FIRST, COMMANDS):
             chosen = [*commands(text)]
-            for words, shown in zip(
-                chosen, pool.map(lambda w: output(w, folder), chosen), strict=True
-            ):
+            found = pool.map(output, chosen, itertools.repeat(folder))
+            for words, shown in zip(chosen, found, strict=True):
                 yield " ".join(words).replace(str(ROOT), "ROOT"), shown
 
 

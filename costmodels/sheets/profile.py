@@ -185,7 +185,8 @@ def _collective_problems(entry: object) -> Iterator[str]:
         yield f"collectives is {text}, expected a table of rows"
         return
     try:
-        [*map(MeasuredCollective.parse, map(str, listed))]
+        for row in listed:
+            MeasuredCollective.parse(str(row))
     except ValueError as error:
         yield (
             f"collectives.rows has {shown(str(error))}, expected 'op dtype bytes ranks "

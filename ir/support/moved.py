@@ -6,7 +6,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-_TABLE = Path(__file__).with_name("moved.txt")
+MOVED_TABLE = Path(__file__).with_name("moved.txt")
 """A line each: the old name of a module and the new one."""
 
 _NAME = re.compile(r"cannot import name '(\w+)'")
@@ -30,7 +30,7 @@ def moved_to(error: Exception) -> str:
 
 def _new_module(asked: str) -> str | None:
     """Return what a module of this name is called now."""
-    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    lines = MOVED_TABLE.read_text(encoding="utf-8").splitlines()
     return dict(line.split() for line in lines).get(asked)
 
 

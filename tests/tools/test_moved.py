@@ -10,7 +10,7 @@ import pytest
 from tests.tools.command import Command
 
 from perfc.ir.support import moved_to
-from perfc.ir.support.moved import _TABLE
+from perfc.ir.support.moved import MOVED_TABLE
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_never_was_is_not_explained() -> None:
 
 def test_every_new_place_is_there() -> None:
     """The table leads from modules that are gone to modules that are there."""
-    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    lines = MOVED_TABLE.read_text(encoding="utf-8").splitlines()
     moved = dict(line.split() for line in lines)
 
     assert len(moved) == len(lines) > 300

@@ -18,13 +18,15 @@ SIZES = st.integers(1, 9000)
 
 def one_product(m: int, n: int, k: int, target: Target) -> float:
     """Return the seconds of a bf16 product by the parameters that all GPUs share."""
-    moved = 2.0 * (m * k + k * n + m * n)
+    moved, no = 2.0 * (m * k + k * n + m * n), np.array([False])
     products = Products(
         np.array([[1.0], [m], [n], [k]]),
         np.array([moved]),
         np.array([target.peak("bf16")]),
-        *[np.array([False])] * 3,
-        np.array([0]),
+        transposed=no,
+        across=no,
+        biased=no,
+        own=np.array([0]),
     )
     return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
 
