@@ -61,7 +61,7 @@ def test_headers_of_arrays(
     tmp_path: Path, header: str, error: type[PerfcError], suffix: str
 ) -> None:
     """No header makes room for numbers that are not there, or raises its own error."""
-    path, begun_s = tmp_path / f"t{suffix}", time.monotonic()
+    path, begun_s = tmp_path / f"t{suffix}", time.process_time()
     path.write_bytes(_npy(header))
     if suffix == ".npz":
         data = path.read_bytes()
@@ -72,14 +72,14 @@ def test_headers_of_arrays(
 
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - begun_s < _SOON_S
+    assert time.process_time() - begun_s < _SOON_S
 
 
 def test_an_archive_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
     """What an archive holds is counted while it is unpacked, whatever it claims."""
     path = tmp_path / "t.npz"
     zeros = _npy(_shape("(20000000,)")) + bytes(160_000_000)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("a.npy", zeros)
         archive.writestr("b.npy", zeros)
 
@@ -98,12 +98,12 @@ def test_numbers_survive(tmp_path: Path) -> None:
 
 def test_a_table_of_sixty_thousand_columns(tmp_path: Path) -> None:
     """Columns are read in time that grows with their number, not with its square."""
-    path, begun_s = tmp_path / "t.csv", time.monotonic()
+    path, begun_s = tmp_path / "t.csv", time.process_time()
     names = ",".join(f"t{n}" for n in range(60_000))
     path.write_text(f"{names}\n{','.join(['1'] * 60_000)}\n", encoding="utf-8")
 
     assert 60_000 == len(read_index_trace(path))
-    assert time.monotonic() - begun_s < _SOON_S
+    assert time.process_time() - begun_s < _SOON_S
 
 
 def test_cells_are_counted(tmp_path: Path) -> None:
@@ -120,13 +120,13 @@ def test_cells_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rank", ["999999999", "9" * 5000])
 def test_ranks_of_a_log_are_not_counted_one_by_one(tmp_path: Path, rank: str) -> None:
     """A rank of a billion is a rank that is missing others, at once."""
-    path, begun_s = tmp_path / "all_reduce_perf.log", time.monotonic()
+    path, begun_s = tmp_path / "all_reduce_perf.log", time.process_time()
     log = nccl_log({1024: 10.0, 4096: 11.0})
     path.write_text(log.replace("Rank  3", f"Rank {rank}"), encoding="utf-8")
     with pytest.raises(PerfcError):
         read_nccl_log(path, "b200")
 
-    assert time.monotonic() - begun_s < _SOON_S
+    assert time.process_time() - begun_s < _SOON_S
 
 
 @pytest.mark.parametrize("size", ["²", "9" * 5000])

@@ -183,6 +183,12 @@ def test_a_signal_leaves_no_half_written_file(tmp_path: Path, number: int) -> No
         "sys.exit(cli.main(sys.argv[1:]))"
     )
     words = (*_SMALL, "-o", str(tmp_path / "r.txt"))
+    script = (
+        "import signal\n"
+        "for n in (signal.SIGHUP, signal.SIGINT):  # a shell may have them ignored\n"
+        "    signal.signal(n, signal.SIG_DFL)\n"
+        f"signal.signal(signal.SIGINT, signal.default_int_handler)\n{script}"
+    )
     with subprocess.Popen(  # noqa: S603 - our own code
         [sys.executable, "-c", script, *words], stderr=subprocess.PIPE, text=True
     ) as process:

@@ -85,7 +85,12 @@ def test_one_model_on_two_gpus(origin: str, other: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["v100dgxs_tb_nw0_9861", "v100dgxs_tb_nw4_6351", "v100_hta_ns"]
+    "name",
+    [
+        "v100dgxs_tb_nw0_9861",
+        pytest.param("v100dgxs_tb_nw4_6351", marks=pytest.mark.slow),  # its neighbour
+        "v100_hta_ns",
+    ],
 )
 def test_a_cnn_goes_to_a_gpu_with_tf32(name: str) -> None:
     """ResNet-50 from V100 to A100, each with 32 images: kernels within 8 %.

@@ -200,7 +200,13 @@ def test_a_twin_has_the_parameters_of_its_workload(name: str) -> None:
     assert weights == sum(p.numel() for p in module.parameters())
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "inception-v3" else [])
+        for name in TWINS
+    ],
+)
 def test_a_twin_runs(name: str) -> None:
     """A forward and a backward pass on the CPU give finite numbers to all weights."""
     module, inputs = TWINS[name](batch=BATCH, **_dense(name), **SMALL[name])

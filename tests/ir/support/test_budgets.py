@@ -88,11 +88,11 @@ def test_text_is_counted(name: str) -> None:
 
 def test_json_is_counted_before_it_is_parsed() -> None:
     """A few megabytes of brackets would be a gigabyte of lists."""
-    begun_s = time.monotonic()
+    begun_s = time.process_time()
     with pytest.raises(BudgetError, match=r"^f: 10,000,002 values of JSON"):
         parse_json("[" + "[]," * 5_000_000, PerfcError, "f", "a plan")
 
-    assert time.monotonic() - begun_s < 2
+    assert time.process_time() - begun_s < 2
 
 
 @pytest.mark.parametrize(
@@ -118,20 +118,20 @@ def test_damaged_json_is_one_line(text: str | bytes, reason: str) -> None:
 @pytest.mark.parametrize("form", ["{} = 1", "[{}]", "x = {{ {} = 1 }}"])
 def test_keys_of_many_parts_are_refused_at_once(key: str, form: str) -> None:
     """The parser of the standard library takes minutes over some hundred kilobytes."""
-    begun_s = time.monotonic()
+    begun_s = time.process_time()
     with pytest.raises(PerfcError, match="f: not valid TOML: a key of more than 64"):
         parse_toml(form.format(key), PerfcError, "f")
 
-    assert time.monotonic() - begun_s < 2
+    assert time.process_time() - begun_s < 2
 
 
 def test_long_words_of_toml_are_no_long_keys() -> None:
     """Texts of a megabyte pass, and take no time."""
-    begun_s = time.monotonic()
+    begun_s = time.process_time()
     found = parse_toml(f"{'a' * 500_000} = '{'b ' * 250_000}'", PerfcError, "f")
 
     assert 1 == len(found)
-    assert time.monotonic() - begun_s < 2
+    assert time.process_time() - begun_s < 2
 
 
 @pytest.mark.parametrize(

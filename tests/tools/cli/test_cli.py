@@ -49,11 +49,9 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     "verb",
     [(), *((verb,) for verb in VERBS), ("targets", "show"), ("measure", "kernels")],
 )
-@pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_shows_an_example_that_runs(
     command: Command,
     verb: tuple[str, ...],
-    option: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,9 +63,10 @@ def test_help_shows_an_example_that_runs(
     made = Made()
     made.launch(0, 5, 10, 20)
     made.write(tmp_path / "trace.json.gz")
-    helped = command(*verb, option)
+    helped, short = (command(*verb, option) for option in ("--help", "-h"))
 
     assert (0, "") == (helped.code, helped.err)
+    assert (0, "", helped.out) == (short.code, short.err, short.out)
     assert 1 == helped.out.count("Example: ")
     (example,) = re.findall(r"Example: (.*)", helped.out)
     words = shlex.split(example)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.costmodels.locality.look_up import drawn, misses
@@ -152,16 +152,16 @@ def test_fits_find_the_law(s: float, q: float, rows: int) -> None:
     assert found.error < 2.5 * found.noise
 
 
-@given(
-    st.floats(0.5, 4), st.floats(1, 4.5), st.integers(0, 2**31), st.sampled_from([0, 1])
-)
-@settings(max_examples=12, deadline=None)
-def test_the_simplest_law_is_taken(
-    rows: float, count: float, seed: int, equal: int
-) -> None:
-    """Look-ups that are uniform, at random or in turn, are fitted as uniform."""
-    table, lookups = round(10**rows), round(10**count)
-    draws = np.random.default_rng(seed).integers(0, table, lookups)
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize("lookups", [10, 500, 20_000])
+@pytest.mark.parametrize("table", [3, 200, 10_000])
+def test_the_simplest_law_is_taken(table: int, lookups: int, *, equal: bool) -> None:
+    """Look-ups that are uniform, at random or in turn, are fitted as uniform.
+
+    Of random ones a few in a thousand pass for something else, by chance: these are
+    always the same.
+    """
+    draws = np.random.default_rng(7).integers(0, table, lookups)
     found = fit_popularity(histogram_of(np.arange(lookups) % table if equal else draws))
 
     assert "uniform" == str(found.popularity)

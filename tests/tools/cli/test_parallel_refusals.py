@@ -29,7 +29,7 @@ program @many {
     [
         (("--ranks", "4"), 1, "add --batch N"),
         (
-            ("--ranks", "720720", "--batch", "720720"),
+            ("--ranks", "5040", "--batch", "5040"),
             1,
             "ways to spread a model over GPUs, expected at most 5,000; if that is",
         ),

@@ -341,16 +341,17 @@ def test_no_room_for_any_table(command: Command, tmp_path: Path) -> None:
     assert "use a smaller batch" in outcome.error
 
 
-def test_ranks_without_number(command: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [4096, pytest.param(65536, marks=pytest.mark.slow)])
+def test_ranks_without_number(command: Command, tmp_path: Path, ranks: int) -> None:
     """What each rank could do more is found without a table of ranks x ranks."""
     path = _listed(tmp_path / "tables.json", {"rows": 9, "dim": 8}, batch=8)
     types = ("--types", "table-wise", "--full", "0", "-q")
     outcome = command(
-        *("shard", path, "--target", "dgx-a100", "--ranks", "65536", *types)
+        *("shard", path, "--target", "dgx-a100", "--ranks", str(ranks), *types)
     )
 
     assert (0, "") == (outcome.code, outcome.err)
-    assert "65504 more" in outcome.out
+    assert f"{ranks - 32} more" in outcome.out
 
 
 def test_a_slow_plan_is_not_the_best(command: Command) -> None:
@@ -399,7 +400,7 @@ def test_interrupted_searches_have_a_plan(tmp_path: Path) -> None:
                 break
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
 
     assert 0 == process.returncode
     assert "stopping with the best plan so far" in err
