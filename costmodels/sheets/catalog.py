@@ -103,14 +103,21 @@ def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     """Return where a sheet is (for messages) and its content."""
     if is_path(name_or_path):
         return shown_path(name_or_path), _read(name_or_path)
-    name = name_or_path.strip().lower()
+    if (path := shipped_sheet(name_or_path)) is not None:
+        what = "target" if path.parent == _FOLDER else "system"
+        return f"{what} {path.stem}", _read(path)
+    return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
+
+
+def shipped_sheet(name: str) -> Path | None:
+    """Return the file of a target or a system that ships with perfc."""
+    name = name.strip().lower()
     name = BUILTIN_ALIASES.get(name, name)
     name = SYSTEM_ALIASES.get(name, name)
-    for folder, what in ((_FOLDER, "target"), (_SYSTEMS, "system")):
-        path = folder / f"{name}{_SUFFIX}"
-        if 0 < len(name) <= _LONGEST_NAME and path.is_file():
-            return f"{what} {name}", _read(path)
-    return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
+    if is_path(name) or not 0 < len(name) <= _LONGEST_NAME:
+        return None
+    paths = (folder / f"{name}{_SUFFIX}" for folder in (_FOLDER, _SYSTEMS))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def is_path(text: str) -> bool:

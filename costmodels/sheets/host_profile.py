@@ -199,7 +199,12 @@ class HostProfile:
 
 def profile_names() -> list[str]:
     """Return the names of the built-in profiles, sorted."""
-    return sorted(path.stem for path in FOLDER.glob(f"*{_SUFFIX}"))
+    return [*_builtin_names()]
+
+
+@functools.cache
+def _builtin_names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in FOLDER.glob(f"*{_SUFFIX}")))
 
 
 def load_profile(name_or_path: str) -> HostProfile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from perfc.costmodels.machine import (
     TargetError,
     fits_of,
 )
-from perfc.costmodels.sheets.catalog import find_sheet, is_path
+from perfc.costmodels.sheets.catalog import find_sheet, is_path, shipped_sheet
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
     FIELDS,
@@ -69,14 +70,28 @@ def load_target(
     Raises `UsageError` for an unknown target or a bad override, `TargetError`
     for a sheet that cannot be read or fails the linter.
     """
+    if overrides:
+        found = _read(name_or_path, overrides)
+        return attrs.evolve(found, unset=load_target(name_or_path))
+    path = shipped_sheet(name_or_path)
+    return (
+        shipped_target(path.stem)
+        if path is not None
+        else _read(name_or_path, overrides)
+    )
+
+
+@functools.cache
+def shipped_target(name: str) -> Target:
+    """Return a target that ships with perfc: it does not change meanwhile."""
+    return _read(name, _NO_OVERRIDES)
+
+
+def _read(name_or_path: str, overrides: Mapping[str, str]) -> Target:
     where, document = _document(name_or_path)
     if is_profile(document):
-        found = _calibrated(document, where, name_or_path, overrides)
-    else:
-        found = build_target(document, where, overrides)
-    if not overrides:
-        return found
-    return attrs.evolve(found, unset=load_target(name_or_path))
+        return _calibrated(document, where, name_or_path, overrides)
+    return build_target(document, where, overrides)
 
 
 def _document(name_or_path: str) -> tuple[str, Table]:
