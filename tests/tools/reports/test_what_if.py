@@ -41,7 +41,7 @@ def test_a_graph_that_cannot_be_captured_is_refused(tmp_path: Path) -> None:
     assert "CUDA graph" not in str(report)
 
 
-DLRM = Path(__file__).parents[2] / "examples" / "models" / "dlrm_mlperf.onnx"
+DLRM = Path(__file__).parents[3] / "examples" / "models" / "dlrm_mlperf.onnx"
 LOOP = "training{read-loss=true,late-labels=true}"
 
 
