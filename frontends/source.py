@@ -8,8 +8,7 @@ from collections.abc import Iterable
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 _PYTORCH = re.compile(r"-packages/|(?:^|/)torch/(?:_|nn/|fx/|export/|utils/|autograd/)")
-"""Installed files, and PyTorch's own where it was built; a model's may be in
-`torch/`."""
+"""Installed files, and PyTorch's own where it was built; `torch/` may hold a model."""
 
 
 def source_line(trace: str) -> str:

@@ -142,9 +142,7 @@ class EmbeddingBagModel:
         busy_s = _busy_seconds(kernels, lookups, target, maths)
         some = lookups.per_kernel(lookups.uneven) > 0
         own = maths.where(some, self.sigma_skewed, self.sigma_independent)
-        measured = target.device.compute_capability in OWN_ON
-        start_s = OWN_START_S if measured else START_S
-        return target.device.kernel_floor_s + start_s + busy_s, own
+        return target.device.kernel_floor_s + busy_s, own
 
 
 def _busy_seconds(
@@ -174,16 +172,19 @@ def _busy_seconds(
     )
     gathered = lookups.per_kernel(misses * sector_bytes)
     from_l2 = lookups.per_kernel(lookups.count * sector_bytes) + streamed
-    if device.compute_capability in OWN_ON:
-        moved = gathered + streamed, from_l2
-        return _own_seconds(moved, misses, kernels, lookups, target, maths)
     memory_rate = device.memory.bytes_per_s * stream_share(target)
     l2_rate = device.l2.bytes_per_s * L2_SHARE
     waits = 3 + looked_up / (batch * maths.most(tables, 1.0)) / LOADS_IN_FLIGHT
     rounds = maths.most(batch * tables / live_bags, 1.0)
     chained_s = rounds * waits * LOAD_LATENCY_S
     moved_s = maths.most((gathered + streamed) / memory_rate, from_l2 / l2_rate)
-    return maths.most(moved_s, chained_s)
+    found_s = START_S + maths.most(moved_s, chained_s)
+    if device.compute_capability not in OWN_ON:
+        return found_s
+    moved = gathered + streamed, from_l2
+    own_s = OWN_START_S + _own_seconds(moved, misses, kernels, lookups, target, maths)
+    # Many tables at once are FBGEMM's kernel, of which there are no such rows.
+    return maths.where(tables <= 1, own_s, found_s)
 
 
 def _own_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
