@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.tools.command import SMALL, Command
 
 from perfc.costmodels import load_profile, load_target
@@ -21,6 +23,16 @@ def _first(name: str, *how: Any) -> list[Any]:  # noqa: ANN401 - as `suite` take
     return suite(name, *how)[: LARGE_SHAPES if name == LARGE else SHAPES]
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let threads not wait for each other where other processes run."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_this_cpu_is_calibrated(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
