@@ -12,7 +12,6 @@ import torch
 
 from perfc.measure.heap import heap_results, mapped_operands
 
-
 ROOT = Path(__file__).parents[2]
 
 
