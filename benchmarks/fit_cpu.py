@@ -67,7 +67,7 @@ def reported(table: Path, shipped: Mapping[Family, NearRows]) -> list[FamilyFit]
     rows = read_rows(table, MEASUREMENTS)
     with (
         patch("perfc.fitting.shipped_rows.shipped_rows", lambda: shipped),
-        patch("perfc.costmodels.pricing.calibrated.shipped_rows", lambda: shipped),
+        patch("perfc.costmodels.cpu.shipped_rows", lambda: shipped),
     ):
         device = calibrate_rows(rows).device
     return list(device.families) if device is not None else []
