@@ -19,6 +19,7 @@ from perfc.ir import PerfcError
 from perfc.measure import kernel_run
 from perfc.measure.case import (
     Case,
+    Family,
     Tensors,  # not public
 )
 from perfc.measure.clocks import Clock, ClockReader  # not public
