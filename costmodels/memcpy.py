@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
+    PERFC_ROWS,
     Estimate,
     Flags,
     KernelTable,
@@ -44,9 +45,6 @@ On one H100 at its 2.4 us: 0.74 and 1.6 us of some bytes, 2.4 us and more of 100
 INLINE_BYTES_PER_S = 48e9
 """What bytes that come with a command take longer, up to the latency of others: 21 ns
 for each KiB of the first 6 there, as if up to 80."""
-
-INLINE_ON = frozenset({"Hopper"})
-"""Architectures where that was seen; other sheets give what their small copies take."""
 
 
 @attrs.frozen
@@ -111,7 +109,8 @@ def _latency_s(
     maths: Maths[Number],
 ) -> Number:
     latency_s = target.host_link.latency_s
-    if target.device.architecture not in INLINE_ON:
+    if target.device.compute_capability not in PERFC_ROWS:
+        # Other sheets give what their small copies take.
         return maths.where(to_device, latency_s, latency_s)
     inline_s = INLINE_SHARE * latency_s + moved / INLINE_BYTES_PER_S
     back_s = latency_s * maths.where(moved <= INLINE_BYTES, BACK_SHARE, 1.0)

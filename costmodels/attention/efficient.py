@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import attrs
 
-from perfc.costmodels.kernels import Flags, Number, Signatures
+from perfc.costmodels.kernels import PERFC_ROWS, Flags, Number, Signatures
 from perfc.costmodels.machine import Target
 
 
@@ -85,7 +85,7 @@ def efficient_parameters(
     target: Target, *, wide: bool, backward: bool
 ) -> AttentionParameters:
     """Return the parameters of the memory-efficient kernel."""
-    own = target.device.architecture == "Hopper"
+    own = target.device.compute_capability in PERFC_ROWS
     return _HOPPER[wide, backward] if own else EFFICIENT
 
 

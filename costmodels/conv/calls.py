@@ -5,7 +5,7 @@ filters and results are moved to that layout and back by kernels of their own; i
 kernels without tensor cores are Maxwell's to Ampere's. A call takes
 
     t = floor + slower * (kernel - floor) + moved * bytes / memory rate
-        + flops / rate + late
+        + clocks * flops / (SMs * clock rate) + late
 
 with numbers by what is called, from perfc's rows of one H100 (`benchmarks/rows`, split
 `fit`, 176 calls of sizes drawn at random): within 1.4 to 2 times, where the kernel
@@ -19,9 +19,6 @@ from typing import NamedTuple
 
 from perfc.costmodels.kernels import Flags, Maths, Number, Signatures
 from perfc.costmodels.machine import Target
-
-ARCHITECTURES = frozenset({"Hopper"})
-"""Where whole calls are priced."""
 
 SIGMA = 0.5
 """Independent, of such a call."""
@@ -37,8 +34,8 @@ class Call(NamedTuple):
     moved: float
     """How often its operands are read and written more than they must."""
     late_s: float
-    flop_s: float = 0.0
-    """For each flop, of kernels that do not reuse what they load."""
+    clocks: float = 0.0
+    """Of an SM for each flop, of kernels that do not reuse what they load."""
 
 
 _WINDOW = Call(2.65, 2.0, 6.0e-6)
@@ -50,8 +47,8 @@ _POINT_BACKWARD = Call(1.2, 0.0, 3.8e-6)
 _SIMT = Call(1.8, 0.0, 0.0)
 _SIMT_BACKWARD_DATA = Call(1.39, 2.9, 0.25e-6)
 _SIMT_BACKWARD_WEIGHT = Call(0.8, 2.1, 7.5e-6)
-_GROUPS = Call(0.0, 1.15, 2.1e-6, 1 / 3.4e12)
-_GROUPS_BACKWARD = Call(0.0, 7.2, 2.2e-6, 1 / 2.4e12)
+_GROUPS = Call(0.0, 1.15, 2.1e-6, 1 / 13.0)
+_GROUPS_BACKWARD = Call(0.0, 7.2, 2.2e-6, 1 / 9.2)
 """Of one channel: each thread loads the window of its pixel."""
 
 
@@ -68,16 +65,18 @@ def call_seconds(
         seconds: By the formula of a product, or an algorithm.
         kernels: What they are.
         simt: Whether they compute without tensor cores.
-        target: One of `ARCHITECTURES`.
+        target: One of `PERFC_ROWS`.
         maths: Of one kernel or of many.
 
     """
-    floor_s = target.device.kernel_floor_s
-    slower, moved, late_s, flop_s = (
+    device = target.device
+    floor_s = device.kernel_floor_s
+    slower, moved, late_s, clocks = (
         _chosen(field, kernels, simt, maths) for field in range(len(Call._fields))
     )
-    again_s = moved * kernels.bytes / target.device.memory.bytes_per_s
-    own_s = slower * (seconds - floor_s) + flop_s * kernels.flops
+    again_s = moved * kernels.bytes / device.memory.bytes_per_s
+    clocked_s = clocks * kernels.flops / (device.sm_count * device.sm_clock_hz)
+    own_s = slower * (seconds - floor_s) + clocked_s
     return floor_s + own_s + again_s + late_s
 
 

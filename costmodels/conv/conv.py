@@ -15,7 +15,7 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels.conv.calls import ARCHITECTURES, SIGMA, call_seconds
+from perfc.costmodels.conv.calls import SIGMA, call_seconds
 from perfc.costmodels.conv.simt import (
     ALGORITHMS,
     DIRECT,
@@ -37,6 +37,7 @@ from perfc.costmodels.gemm import (
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
+    PERFC_ROWS,
     Estimate,
     Flags,
     Floats,
@@ -105,7 +106,7 @@ class ConvModel:
         tiled = _is_tiled(kernels.signatures, _windows(kernels))
         own = np.where(tiled, self.sigma_independent, self.sigma_product)
         whole = simt
-        if target.device.architecture in ARCHITECTURES:
+        if target.device.compute_capability in PERFC_ROWS:
             seconds = call_seconds(seconds, kernels.signatures, simt, target, ARRAYS)
             whole, own = np.ones_like(simt), np.full(len(kernels), SIGMA)
         # Of kernels on tensor cores other rows are plain products, without layouts.
@@ -164,7 +165,7 @@ class ConvModel:
                 plain_s = math_second(size, one.math, target)
             seconds = self._as_convolution(plain_s, one, target, FLOATS)
         seconds = at_least_bound_of_one(seconds, one, target)
-        whole = target.device.architecture in ARCHITECTURES
+        whole = target.device.compute_capability in PERFC_ROWS
         if whole:
             seconds = call_seconds(seconds, one, simt, target, FLOATS)
         if simt or whole:

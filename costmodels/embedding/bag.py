@@ -23,6 +23,7 @@ from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
     NOWHERE,
+    PERFC_ROWS,
     Estimate,
     KernelTable,
     Maths,
@@ -68,10 +69,7 @@ WARP_COLUMNS = 32
 """Of a row that one warp of PyTorch's own kernel adds, a number each
 (`EmbeddingBag.cu`, `EmbeddingBag_updateOutputKernel_sum_mean`)."""
 
-OWN_ON = frozenset({"9.0"})
-"""Compute capabilities on which that kernel was measured: perfc's rows of H100
-(`benchmarks/rows`, split `fit`), which say what follows."""
-
+# What follows is said by perfc's rows of H100 (`benchmarks/rows`, split `fit`).
 OWN_START_S = 0.87e-6
 OWN_FIRST_S = 0.67e-6
 """Before the first row, of each warp's columns."""
@@ -179,7 +177,7 @@ def _busy_seconds(
     chained_s = rounds * waits * LOAD_LATENCY_S
     moved_s = maths.most((gathered + streamed) / memory_rate, from_l2 / l2_rate)
     found_s = START_S + maths.most(moved_s, chained_s)
-    if device.compute_capability not in OWN_ON:
+    if device.compute_capability not in PERFC_ROWS:
         return found_s
     moved = gathered + streamed, from_l2
     own_s = OWN_START_S + _own_seconds(moved, misses, kernels, lookups, target, maths)

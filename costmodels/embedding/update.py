@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from perfc.costmodels.embedding.bag import (
     INDEX_BYTES,
     LOAD_LATENCY_S,
-    OWN_ON,
     SECTOR_BYTES,
     START_S,
     USABLE_L2,
@@ -42,6 +41,7 @@ from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
     NOWHERE,
+    PERFC_ROWS,
     Estimate,
     Flags,
     KernelTable,
@@ -214,7 +214,7 @@ def _update_seconds(
     busy_s = maths.most(lookups.per_kernel(moved_s), lookups.per_kernel(l2_s))
     apart = one_of(algorithm, ("atomic", *SORTED))
     busy_s = busy_s + maths.where(apart, 0.0, _sort_seconds(lookups, target, maths))
-    if device.compute_capability not in OWN_ON:
+    if device.compute_capability not in PERFC_ROWS:
         return busy_s
     added_s = _added_rows_seconds(lookups, row, target, maths)
     sparse_s = added_s + _listed_rows_seconds(lookups, row, target, maths)
@@ -253,7 +253,7 @@ def _listed_rows_seconds(
     device = target.device
     written = lookups.per_kernel(lookups.count * (row + INDEX_BYTES))
     listed_s = written / device.memory.bytes_per_s
-    blocks_s = lookups.per_kernel(lookups.count) * BLOCK_S
+    blocks_s = lookups.per_kernel(lookups.count) * BLOCK_S / device.sm_count
     return (
         device.kernel_floor_s
         + START_S

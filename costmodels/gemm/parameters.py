@@ -8,6 +8,7 @@ import attrs
 
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.machine import Target
+from perfc.costmodels.sheets import as_known
 
 SIMT_MODES = frozenset({"fp64", "fp32", "fp16_vector", "bf16_vector"})
 """Math modes without tensor cores."""
@@ -95,8 +96,12 @@ def simt_parameters(*, wide: bool = False) -> GemmParameters:
 
 
 def is_wide(target: Target) -> bool:
-    """Whether products without tensor cores have the parameters of wide SMs."""
-    device = target.device
+    """Whether products without tensor cores have the parameters of wide SMs.
+
+    A GPU that is imagined with other lanes keeps the kernels of the known one: more
+    lanes must not make it slower.
+    """
+    device = as_known(target).device
     return device.lanes_per_sm >= _WIDE_LANES and device.architecture != "Pascal"
 
 

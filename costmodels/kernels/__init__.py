@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from perfc.costmodels.kernels.columns import ColumnTable, KernelColumns
     from perfc.costmodels.kernels.extrapolation import (
         NOWHERE,
+        PERFC_ROWS,
         extrapolation_remark,
         trust,
     )
@@ -38,7 +39,12 @@ else:
         {
             "causal": ("executed_share", "keys_per_tile"),
             "columns": ("ColumnTable", "KernelColumns"),
-            "extrapolation": ("NOWHERE", "extrapolation_remark", "trust"),
+            "extrapolation": (
+                "NOWHERE",
+                "PERFC_ROWS",
+                "extrapolation_remark",
+                "trust",
+            ),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
             "one_signature": ("OneSignature",),
             "protocol": (
@@ -64,6 +70,7 @@ __all__ = [
     "ARRAYS",
     "FLOATS",
     "NOWHERE",
+    "PERFC_ROWS",
     "SOFTWARE",
     "ColumnTable",
     "CostModel",

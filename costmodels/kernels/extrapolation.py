@@ -30,6 +30,9 @@ FLOPS). Of other kernels nothing is known.
 NOWHERE: frozenset[str] = frozenset()
 """Compute capabilities seen by a model that is not fitted: it is analytic."""
 
+PERFC_ROWS = frozenset({"9.0"})
+"""Compute capabilities of GPUs that perfc has measured itself (`benchmarks/rows`)."""
+
 _GENERIC = (
     "a generic CPU, not this one: `perfc calibrate --device cpu -o cpu.toml` measures "
     "this one in two minutes, and `--target cpu.toml` takes it"

@@ -21,7 +21,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from perfc.costmodels.kernels import ARRAYS, FLOATS, Floats, Maths, Number
+from perfc.costmodels.kernels import ARRAYS, FLOATS, PERFC_ROWS, Floats, Maths, Number
 from perfc.costmodels.locality import touched_rows
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
@@ -55,8 +55,8 @@ LATE_START_S = 2.15e-6
 ONE_ROW_S = 0.364e-6
 """A row after the other: an index is loaded, then the row."""
 
-BLOCK_S = 0.61e-9
-"""A block on one of all SMs, for a row."""
+BLOCK_S = 80.5e-9
+"""A block on an SM, for a row."""
 
 SHARE = 0.74
 """Of the memory's rate."""
@@ -64,13 +64,11 @@ SHARE = 0.74
 L2_RATE = 1.3
 """Over the sheet's of L2: rows that many indices take are in L1, too."""
 
-FITTED_ON = frozenset({"9.0"})
-
 
 def takes_rows(kernel: Kernel, target: Target) -> bool:
     """Whether a kernel takes whole rows of the first axis, on a measured GPU."""
     params = kernel.params
-    if kernel.op != "gather" or target.device.compute_capability not in FITTED_ON:
+    if kernel.op != "gather" or target.device.compute_capability not in PERFC_ROWS:
         return False
     if params.get("kind") not in _KINDS or params.get("axis") != 0:
         return False
@@ -99,7 +97,8 @@ def _seconds(rows: _Rows[Number], target: Target, maths: Maths[Number]) -> Numbe
     read = touched_rows(held, count, maths) * sectors
     memory_s = (read + written) / (device.memory.bytes_per_s * SHARE)
     l2_s = (count * sectors + written) / (device.l2.bytes_per_s * L2_RATE)
-    rows_s = count * maths.where(few, ONE_ROW_S, BLOCK_S) * alone
+    row_s = maths.where(few, ONE_ROW_S, BLOCK_S / device.sm_count)
+    rows_s = count * row_s * alone
     start_s = device.kernel_floor_s + START_S + LATE_START_S * (1.0 - alone)
     return start_s + _together((memory_s, l2_s, rows_s), maths)
 

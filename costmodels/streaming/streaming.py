@@ -25,6 +25,7 @@ from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
     NOWHERE,
+    PERFC_ROWS,
     Estimate,
     Flags,
     Floats,
@@ -166,12 +167,10 @@ def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, Stre
     """Return the kinds that rows of an architecture say, by op."""
     found: dict[str, StreamKind] = {}
     for name, values in table.items():
-        fields: dict[str, Any] = {**values, "fitted_on": _OWN_ROWS}
+        fields: dict[str, Any] = {**values, "fitted_on": PERFC_ROWS}
         found[name] = attrs.evolve(KINDS[name.split()[0]], **fields)
     return found
 
-
-_OWN_ROWS = frozenset({"9.0"})
 
 OWN_KINDS: Mapping[str, Mapping[str, StreamKind]] = MappingProxyType(
     {"Hopper": _of_architecture(fitted("streaming")["Hopper"])}
