@@ -1,4 +1,4 @@
-"""Planners of others, reproduced to the digit."""
+"""TorchRec's planner, reproduced to the digit."""
 
 from __future__ import annotations
 
@@ -7,40 +7,34 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.planning.reference.torchrec import (
-        GIB,
+    from perfc.planning.reference.cost import TorchRecCost
+    from perfc.planning.reference.perf import (
         CacheStats,
-        CollectiveNetwork,
         CommBytes,
         Constraints,
         PerfRules,
+    )
+    from perfc.planning.reference.planner import TorchRecPlanner
+    from perfc.planning.reference.storage import (
         ShardSize,
         Storage,
         StorageRules,
+    )
+    from perfc.planning.reference.topology import (
+        GIB,
+        CollectiveNetwork,
         Topology,
-        TorchRecCost,
-        TorchRecPlanner,
         TwoTierNetwork,
     )
 else:
     __getattr__ = door(
         __name__,
         {
-            "torchrec": (
-                "CacheStats",
-                "CollectiveNetwork",
-                "CommBytes",
-                "Constraints",
-                "GIB",
-                "PerfRules",
-                "ShardSize",
-                "Storage",
-                "StorageRules",
-                "Topology",
-                "TorchRecCost",
-                "TorchRecPlanner",
-                "TwoTierNetwork",
-            ),
+            "cost": ("TorchRecCost",),
+            "perf": ("CacheStats", "CommBytes", "Constraints", "PerfRules"),
+            "planner": ("TorchRecPlanner",),
+            "storage": ("ShardSize", "Storage", "StorageRules"),
+            "topology": ("CollectiveNetwork", "GIB", "Topology", "TwoTierNetwork"),
         },
     )
 

@@ -24,7 +24,7 @@ from perfc.planning.reference import (
 )
 
 GOLDENS = (
-    Path(__file__).parents[5] / "shared" / "data/planner/estimator_goldens.csv"
+    Path(__file__).parents[4] / "shared" / "data/planner/estimator_goldens.csv"
 ).resolve()
 
 TWO_RANKS = Topology(world=World(ranks=2, per_node=2))

@@ -18,7 +18,7 @@ from perfc.ir import UsageError
 from perfc.passes import DATA_PARALLEL
 from perfc.passes.embeddings import GRID, ROW_WISE, SHARDING_TYPES, TABLE_ROW_WISE
 from perfc.planning.plans import Table, one_of, positive
-from perfc.planning.reference.torchrec.topology import (
+from perfc.planning.reference.topology import (
     FUSED_UVM_CACHING,
     Collective,
     Topology,

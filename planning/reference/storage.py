@@ -14,13 +14,13 @@ import attrs
 from perfc.passes import DATA_PARALLEL
 from perfc.passes.embeddings import GRID, ROW_WISE, TABLE_ROW_WISE
 from perfc.planning.plans import Table, one_of
-from perfc.planning.reference.torchrec.perf import (
+from perfc.planning.reference.perf import (
     INDEX_BYTES,
     PRICED_TYPES,
     Constraints,
     PerfRules,
 )
-from perfc.planning.reference.torchrec.topology import (
+from perfc.planning.reference.topology import (
     CACHE_LOAD_FACTOR,
     CACHED,
     IN_HOST_MEMORY,

@@ -17,9 +17,9 @@ from perfc.planning.plans import (
     one_of,
     size_text,
 )
-from perfc.planning.reference.torchrec.options import KINDS, sharding_options
-from perfc.planning.reference.torchrec.partitioners import PARTITIONERS
-from perfc.planning.reference.torchrec.proposers import PROPOSERS, Options
+from perfc.planning.reference.options import KINDS, sharding_options
+from perfc.planning.reference.partitioners import PARTITIONERS
+from perfc.planning.reference.proposers import PROPOSERS, Options
 
 DEFAULT_PROPOSERS = ("greedy", "greedy-sum", "uniform")
 """Those that TorchRec tries if nothing is said."""

@@ -18,9 +18,9 @@ from perfc.passes.embeddings import (
     usual_kernel,
 )
 from perfc.planning.plans import Shard, Table, check_placement, check_table
-from perfc.planning.reference.torchrec.perf import Constraints, Perf, PerfRules
-from perfc.planning.reference.torchrec.storage import ShardSize, Storage, StorageRules
-from perfc.planning.reference.torchrec.topology import QUANT
+from perfc.planning.reference.perf import Constraints, Perf, PerfRules
+from perfc.planning.reference.storage import ShardSize, Storage, StorageRules
+from perfc.planning.reference.topology import QUANT
 
 RESOURCES = (
     "lookup_s",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfc.passes import Placement, Plan, World
 from perfc.planning.plans import least
-from perfc.planning.reference.torchrec.options import EVERYWHERE, ShardingOption
+from perfc.planning.reference.options import EVERYWHERE, ShardingOption
 
 Order = Literal["seconds", "memory_bytes"]
 

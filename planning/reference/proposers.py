@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.passes import World
-from perfc.planning.reference.torchrec.options import KINDS, ShardingOption
-from perfc.planning.reference.torchrec.partitioners import Proposal
+from perfc.planning.reference.options import KINDS, ShardingOption
+from perfc.planning.reference.partitioners import Proposal
 
 Options = Sequence[Sequence[ShardingOption]]
 """Of each table all ways to shard it."""
