@@ -9,7 +9,6 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.measurements.columns import MeasuredColumns, read_columns
     from perfc.measurements.index_trace import (
-        IndexTraceError,
         TableTrace,
         read_index_trace,
     )
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from perfc.measurements.schema import (
         MEASUREMENTS,
         WORKLOADS,
-        Column,
         MeasurementError,
         Schema,
     )
@@ -37,11 +35,10 @@ else:
         __name__,
         {
             "columns": ("MeasuredColumns", "read_columns"),
-            "index_trace": ("IndexTraceError", "TableTrace", "read_index_trace"),
+            "index_trace": ("TableTrace", "read_index_trace"),
             "nccl_log": ("NcclLogError", "is_nccl_log", "read_nccl_log"),
             "row": ("Measurement", "TIMINGS", "WorkloadMeasurement"),
             "schema": (
-                "Column",
                 "MEASUREMENTS",
                 "MeasurementError",
                 "Schema",
@@ -68,8 +65,6 @@ __all__ = [
     "TEST",
     "TIMINGS",
     "WORKLOADS",
-    "Column",
-    "IndexTraceError",
     "MeasuredColumns",
     "Measurement",
     "MeasurementError",

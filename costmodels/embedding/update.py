@@ -65,7 +65,7 @@ from perfc.costmodels.locality import (
     touched_rows,
 )
 from perfc.costmodels.machine import Target
-from perfc.costmodels.streaming import BLOCK_S, L2_SHARE, stream_share
+from perfc.costmodels.streaming import BLOCK_S, L2_SHARE, stream_share, together
 from perfc.ir import OPTIMIZER_STATES
 
 UPDATE_SHARE = 0.69
@@ -241,9 +241,7 @@ def _added_rows_seconds(
     moved = count * (row + INDEX_BYTES) + 2 * lookups.distinct() * row
     memory_s = lookups.per_kernel(moved) / device.memory.bytes_per_s
     rows_s = lookups.per_kernel(count) * ATOMIC_ROW_S
-    squares = [part * part for part in (l2_s, memory_s, rows_s)]
-    fourths = [square * square for square in squares]
-    return ATOMIC_START_S + maths.sqrt(maths.sqrt(fourths[0] + fourths[1] + fourths[2]))
+    return ATOMIC_START_S + together((l2_s, memory_s, rows_s), maths)
 
 
 def _listed_rows_seconds(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.costmodels.streaming.gather import BLOCK_S
+    from perfc.costmodels.streaming.gather import BLOCK_S, together
     from perfc.costmodels.streaming.streaming import (
         IDLE,
         KINDS,
@@ -26,7 +26,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "gather": ("BLOCK_S",),
+            "gather": ("BLOCK_S", "together"),
             "streaming": ("IDLE", "KINDS", "REPEATED", "STREAMING", "StreamingModel"),
             "traffic": (
                 "L2_PARTITIONS",
@@ -50,4 +50,5 @@ __all__ = [
     "StreamingModel",
     "stream_seconds",
     "stream_share",
+    "together",
 ]

@@ -100,10 +100,10 @@ def _seconds(rows: _Rows[Number], target: Target, maths: Maths[Number]) -> Numbe
     row_s = maths.where(few, ONE_ROW_S, BLOCK_S / device.sm_count)
     rows_s = count * row_s * alone
     start_s = device.kernel_floor_s + START_S + LATE_START_S * (1.0 - alone)
-    return start_s + _together((memory_s, l2_s, rows_s), maths)
+    return start_s + together((memory_s, l2_s, rows_s), maths)
 
 
-def _together(parts: tuple[Number, Number, Number], maths: Maths[Number]) -> Number:
+def together(parts: tuple[Number, Number, Number], maths: Maths[Number]) -> Number:
     """Return what overlapping parts take: the longest, and a little of the others."""
     one, two, three = (part * part for part in parts)
     return maths.sqrt(maths.sqrt(one * one + two * two + three * three))
