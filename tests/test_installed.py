@@ -86,6 +86,23 @@ def test_what_lies_in_a_zip_file_is_found(
     assert "other" == found.group
 
 
+@pytest.mark.parametrize(
+    "folder", ["my.toy.egg-info", "my.toy-1.0.egg-info", "my.toy-1.0.dist-info"]
+)
+def test_an_owner_is_named_without_the_suffix_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Build tools write metadata with and without the version in the folder's name."""
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "PKG-INFO").write_text("Name: my.toy\nVersion: 1.0\n")
+    (tmp_path / folder / "entry_points.txt").write_text("[toys]\none = toy:One\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    found = installed.entry_points(group="toys")
+    assert [EntryPoint("one", "toy:One", "toys", "my.toy")] == found
+    assert "1.0" == installed.version("my-toy")
+
+
 def test_an_entry_point_loads_what_it_names() -> None:
     """An attribute, one within another, a module; anything else is an error."""
     assert Path == EntryPoint("a", "pathlib:Path", "g").load()

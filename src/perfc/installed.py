@@ -110,9 +110,14 @@ def _distributions(path: Iterable[str]) -> Mapping[str, str]:
         for suffix in _METADATA:
             for name in names:
                 if name.endswith(suffix):
-                    called = _normalized(name.removesuffix(suffix).partition("-")[0])
+                    called = _normalized(_distribution(name))
                     found.setdefault(called, f"{entry or '.'}/{name}")
     return found
+
+
+def _distribution(folder: str) -> str:
+    """Return whose metadata `NAME-VERSION.dist-info` or `NAME.egg-info` holds."""
+    return os.path.splitext(folder)[0].partition("-")[0]  # noqa: PTH122 - quick
 
 
 def _normalized(name: str) -> str:
@@ -133,7 +138,7 @@ def _read(folder: str, *names: str) -> str:
 
 def _points_of(folder: str, text: str) -> Iterator[EntryPoint]:
     """Yield what the sections of an `entry_points.txt` say."""
-    owner = os.path.basename(folder).partition("-")[0]  # noqa: PTH119 - quick
+    owner = _distribution(os.path.basename(folder))  # noqa: PTH119 - quick
     group = ""
     for line in map(str.strip, text.splitlines()):
         name, equals, value = line.partition("=")
