@@ -99,7 +99,7 @@ def main() -> int:
     def analyze() -> None:
         manager.run(program, target, scenario, facts)
         path = facts.get(CRITICAL_PATH, program, scenario)
-        found["segments"] = len(path.segments)
+        found["segments"] = len(path.segment_table.task)
         found["tasks_with_slack"] = sum(slack > 0 for slack in path.slack_s)
 
     loops_s = [cpu_time.cpu_s(cpu_time.loop) for _ in range(LOOPS)]

@@ -16,7 +16,7 @@ from perfc.ir import (
 )
 from perfc.ir.launch import BUSY_KINDS, ResourceKind
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.ir.support import VerifyError
+from perfc.ir.support import VerifyError, budget
 from perfc.passes.graphs import is_issued_in_order, stated_host_s
 from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, FREE, STREAM_SYNC, Launch, Layout
@@ -47,6 +47,7 @@ class Lowering:
     graph: LaunchGraph = attrs.field(init=False)
     _thread: int = attrs.field(init=False)
     _stream: int = attrs.field(init=False)
+    _most_tasks: float = attrs.field(init=False)
     _communication: Communication | None = attrs.field(default=None, init=False)
     _slots: dict[Value, Slot] = attrs.field(factory=dict[Value, Slot], init=False)
     _plain: dict[TensorType, Slot] = attrs.field(
@@ -67,6 +68,7 @@ class Lowering:
         self.graph = LaunchGraph(self.name)
         self._thread = self.graph.thread(THREAD)
         self._stream = self.graph.stream(STREAM)
+        self._most_tasks = budget("launches")
 
     def recipe(self, version: int) -> Recipe:
         """Return how *version* of the op graph was lowered; the graph is complete."""
@@ -208,7 +210,9 @@ class Lowering:
     def _emit(self, lowered: Lowered, name: str, outer: str = "") -> None:
         """Launch it, as a part of the op that *outer* names."""
         graph, thread, stream = self.graph, self._thread, self._stream
-        spend("launches", len(graph) + 2 * len(lowered.launches), name)
+        tasks = len(graph) + 2 * len(lowered.launches)
+        if tasks > self._most_tasks:  # `spend` alone would ask for each node
+            spend("launches", tasks, name)
         op = graph.add_op(LaunchOp(outer or lowered.name, name))
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             if launch.op:
