@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -251,13 +252,22 @@ def test_seconds_are_a_budget(command: Command) -> None:
 _FOUR = ("--target", "a100", "--ranks", "4")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to"),
+    ],
+    ids=["Python", "the system", "PyTorch"],
+)
 def test_memory_that_is_not_there_is_one_line(
-    command: Command, monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Too large and too deep are no bugs of perfc."""
+    """It is no bug of perfc, whoever asked for the memory."""
 
     def fail(*_: object, **__: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("perfc.tools.cli.analyze.find_exporter", fail)
     found = command(*_SMALL)

@@ -79,6 +79,8 @@ _USAGE = 2
 _ENDED = 128
 """What a shell adds to the number of a signal."""
 
+_NO_MEMORY = "it needs more memory than there is; make the model or the batch smaller"
+
 _ENDING = ("SIGTERM", "SIGHUP")
 """Signals that would end the process as it stands, with files half written."""
 
@@ -173,13 +175,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _fail("interrupted", _ENDED + signal.SIGINT, ())
     except _EndedError as error:
         code = _fail("terminated", _ENDED + error.number, ())
-    except (MemoryError, RecursionError) as error:
-        code = _fail(_too_much(error), 1, arguments)
+    except RecursionError:
+        code = _fail("the input is nested too deeply", 1, arguments)
     except Exception as error:
-        if "PYTEST_CURRENT_TEST" in os.environ:
+        if _is_out_of_memory(error):
+            code = _fail(_NO_MEMORY, 1, arguments)
+        elif "PYTEST_CURRENT_TEST" in os.environ:
             raise
-        problem = f"this is a bug of perfc ({type(error).__name__}: {error})"
-        code = _fail(f"{problem}; --debug shows where", 1, arguments)
+        else:
+            problem = f"this is a bug of perfc ({type(error).__name__}: {error})"
+            code = _fail(f"{problem}; --debug shows where", 1, arguments)
     finally:
         stop_clock()
     return code
@@ -240,10 +245,11 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     raise _EndedError(number)
 
 
-def _too_much(error: MemoryError | RecursionError) -> str:
-    if isinstance(error, RecursionError):
-        return "the input is nested too deeply"
-    return "it needs more memory than there is; make the model or the batch smaller"
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether the system has no more memory, as Python, it or PyTorch says that."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
 def _invoke(arguments: list[str]) -> int:
