@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import enum
+from collections.abc import Sequence
 from typing import ClassVar, TypeVar, cast
 
 import attrs
@@ -16,6 +18,25 @@ T = TypeVar("T")
 _NO_KEYS: frozenset[AnyKey] = frozenset()
 
 
+class Phase(enum.IntEnum):
+    """Where a transform belongs in a pipeline, from first to last."""
+
+    SOURCE = enum.auto()
+    """It raises or resolves what an exporter wrote, before anything is added."""
+
+    FORWARD = enum.auto()
+    """It changes the forward pass, of which the backward pass is derived."""
+
+    DERIVE_BACKWARD = enum.auto()
+    """It derives the backward pass and adds the optimizer."""
+
+    AFTER_BACKWARD = enum.auto()
+    """It changes a whole step."""
+
+    LAST = enum.auto()
+    """It changes what all others have made, as single ranks."""
+
+
 class Pass(abc.ABC):
     """One step of the analysis. Subclasses are frozen; fields are options.
 
@@ -25,12 +46,16 @@ class Pass(abc.ABC):
         name: What pipelines call it; also the words of its file and class.
         requires: Facts it reads.
         provides: Facts it writes, for every anchor there is.
+        runs_after: Names of passes that run before it where both are in a pipeline.
+        runs_before: Names of passes that run after it.
 
     """
 
     name: ClassVar[str]
     requires: ClassVar[frozenset[AnyKey]] = frozenset()
     provides: ClassVar[frozenset[AnyKey]] = frozenset()
+    runs_after: ClassVar[frozenset[str]] = frozenset()
+    runs_before: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         """Refuse a declaration that is no set of fact keys.
@@ -47,6 +72,18 @@ class Pass(abc.ABC):
                     "keys, as frozenset({LAUNCHES})"
                 )
                 raise PassContractError(msg)
+        for field in ("runs_after", "runs_before"):
+            names: object = getattr(cls, field)
+            if not isinstance(names, frozenset | set):
+                msg = (
+                    f"{cls.__name__}.{field} is {names!r}, expected a frozenset of "
+                    'names of passes, as frozenset({"training"})'
+                )
+                raise PassContractError(msg)
+
+    def precedes(self, other: Pass) -> bool:
+        """Whether this pass has to run before *other* where both are in a pipeline."""
+        return other.name in self.runs_before or self.name in other.runs_after
 
     @abc.abstractmethod
     def run(self, program: Program, ctx: PassContext) -> Program | None:
@@ -73,10 +110,26 @@ class Transform(Pass):
 
     Attributes:
         preserves: Facts that stay true.
+        phase: Where it belongs in a pipeline. A text that names every pass may say
+            otherwise.
+        shares: What each of its `ranks` has of a model that it spreads: `batch`, a
+            batch of its own; `layers`, a part of the layers of one batch; nothing for
+            transforms that spread none.
 
     """
 
     preserves: ClassVar[frozenset[AnyKey]] = frozenset()
+    phase: ClassVar[Phase] = Phase.AFTER_BACKWARD
+    shares: ClassVar[str] = ""
+
+    def brings(self, others: Sequence[Pass]) -> Sequence[Pass]:
+        """Return the passes that a pipeline with this one needs besides.
+
+        Args:
+            others: All passes of the pipeline.
+
+        """
+        return ()
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from perfc.ir import Graph, Program
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.lazy_table import LazyTable
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.shapes import Inference, remark_misfits
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class ResolveControlFlow(Transform):
     """
 
     name: ClassVar[str] = "resolve-control-flow"
+    phase: ClassVar[Phase] = Phase.SOURCE
 
     ops: OpRegistry = BUILTIN_OPS
 

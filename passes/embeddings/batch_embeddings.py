@@ -21,7 +21,7 @@ from perfc.ir import (
 )
 from perfc.ir.core import Replacement
 from perfc.ir.dims import Dim
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
 
 _OPERANDS = 3
@@ -40,6 +40,7 @@ class BatchEmbeddings(Transform):
     """
 
     name: ClassVar[str] = "batch-embeddings"
+    phase: ClassVar[Phase] = Phase.FORWARD
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
 
     def run(self, program: Program, ctx: PassContext) -> None:

@@ -8,7 +8,7 @@ import attrs
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import AnyKey, Program, Record, UsageError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.table_tiers import TIERS, USUAL_CACHE, in_tier, is_share
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import change_tables, look_ups, require_table, table_names
@@ -33,6 +33,7 @@ class PlaceEmbeddings(Transform):
     """
 
     name: ClassVar[str] = "place-embeddings"
+    phase: ClassVar[Phase] = Phase.FORWARD
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.costmodels.locality import read_popularity
 from perfc.ir import AnyKey, Program, Record, UsageError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     change_tables,
@@ -41,6 +41,7 @@ class SetPopularity(Transform):
     """
 
     name: ClassVar[str] = "set-popularity"
+    phase: ClassVar[Phase] = Phase.FORWARD
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

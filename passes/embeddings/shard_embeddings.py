@@ -13,7 +13,7 @@ from perfc.ir.location import Location
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.embeddings.sharded_lookup import Exchange, Lookups
 from perfc.passes.embeddings.sharded_tables import Bags, Deal, deals
@@ -71,6 +71,8 @@ class ShardEmbeddings(Transform):
     """
 
     name: ClassVar[str] = "shard-embeddings"
+    phase: ClassVar[Phase] = Phase.FORWARD
+    shares: ClassVar[str] = "batch"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
 
     ranks: int

@@ -22,7 +22,7 @@ from perfc.ir import (
 from perfc.ir.dims import Dim
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import Tape, is_training_step
 from perfc.passes.precision.autocast import (
@@ -61,6 +61,7 @@ class ConvertDtype(Transform):
     """
 
     name: ClassVar[str] = "convert-dtype"
+    phase: ClassVar[Phase] = Phase.FORWARD
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

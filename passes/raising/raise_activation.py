@@ -10,7 +10,7 @@ import attrs
 
 from perfc.ir import AnyKey, AttrValue, Node, Program, Value
 from perfc.ir.dims import Dim
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.pattern import (
     Raised,
@@ -44,6 +44,7 @@ class RaiseActivation(Transform):
     """
 
     name: ClassVar[str] = "raise-activation"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.attention_pattern import match_attention
 from perfc.passes.raising.pattern import Raised, raise_patterns
@@ -31,6 +31,7 @@ class RaiseAttention(Transform):
     """
 
     name: ClassVar[str] = "raise-attention"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

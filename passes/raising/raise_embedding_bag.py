@@ -9,7 +9,7 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, Program, Record, Value
 from perfc.ir.core import Replacement
 from perfc.ir.location import Location
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.raising.bag_pattern import Bag, match_bag
 
 
@@ -23,6 +23,7 @@ class RaiseEmbeddingBag(Transform):
     """
 
     name: ClassVar[str] = "raise-embedding-bag"
+    phase: ClassVar[Phase] = Phase.SOURCE
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Raise every bag of every op graph."""

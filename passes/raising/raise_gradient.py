@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir import AnyKey, Node, Program
 from perfc.passes import raising
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 
 
@@ -22,6 +22,7 @@ class RaiseGradient(Transform):
     """
 
     name: ClassVar[str] = "raise-gradient"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfc.ir import DTYPES, AnyKey, AttrValue, Graph, Node, Program, TensorType, Value
 from perfc.ir.dims import Dim
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.pattern import Raised, Trail, raise_patterns
 
@@ -26,6 +26,7 @@ class RaiseIndex(Transform):
     """
 
     name: ClassVar[str] = "raise-index"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

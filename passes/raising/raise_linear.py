@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir import AnyKey, AttrValue, Node, Program, Value
 from perfc.ir.dims import Dim
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.pattern import Raised, Trail, one_call, orders, raise_patterns
 
@@ -27,6 +27,7 @@ class RaiseLinear(Transform):
     """
 
     name: ClassVar[str] = "raise-linear"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

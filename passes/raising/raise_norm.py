@@ -10,7 +10,7 @@ import attrs
 from perfc.ir import AnyKey, AttrValue, Node, Program, Value
 from perfc.ir.dims import Dim
 from perfc.ir.ops.reduction import reduced_axes
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.pattern import (
     CASTS,
@@ -42,6 +42,7 @@ class RaiseNorm(Transform):
     """
 
     name: ClassVar[str] = "raise-norm"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir import AnyKey, AttrValue, Node, Program, Value
 from perfc.ir.dims import Dim
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.pattern import Raised, Trail, orders, raise_patterns
 
@@ -31,6 +31,7 @@ class RaiseRotary(Transform):
     """
 
     name: ClassVar[str] = "raise-rotary"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program, Value
 from perfc.ir.dims import Dim
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 
 _MAYBE_NEUTRAL = frozenset({"identity", "cast", "cast_like"})
@@ -26,6 +26,7 @@ class FoldShapes(Transform):
     """
 
     name: ClassVar[str] = "fold-shapes"
+    phase: ClassVar[Phase] = Phase.SOURCE
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     provides: ClassVar[frozenset[AnyKey]] = frozenset()
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})

@@ -21,7 +21,7 @@ from perfc.passes.autodiff import (
     is_split_lookup,
     needs_gradient,
 )
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import Tape, is_training_step, require_updated_in_place, typed
 from perfc.passes.raising import fold_batches, left_whole, pair_einsums, take_apart
@@ -95,6 +95,7 @@ class Training(Transform):
     """
 
     name: ClassVar[str] = "training"
+    phase: ClassVar[Phase] = Phase.DERIVE_BACKWARD
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

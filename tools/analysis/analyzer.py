@@ -15,8 +15,9 @@ from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import PassRequest, format_pipeline, read_pipeline
+from perfc.passes.pipelines import GIVEN
 from perfc.passes.precision import LOW_DTYPES
-from perfc.tools.models import GIVEN, INFERENCE, Model, load, made_passes
+from perfc.tools.models import INFERENCE, Model, load, made_passes
 from perfc.tools.reports import Report, Variant, graph_variant, launch_variants
 
 RUNTIMES = ("eager", "cudagraph", "compiled")

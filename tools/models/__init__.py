@@ -9,7 +9,7 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.models.binding import Dimensions
     from perfc.tools.models.loading import Again, by_name
-    from perfc.tools.models.model import GIVEN, Model, load, prepare
+    from perfc.tools.models.model import Model, load, prepare
     from perfc.tools.models.module_names import common_name, common_place
     from perfc.tools.models.onnx_export import export_onnx
     from perfc.tools.models.pass_order import (
@@ -37,7 +37,7 @@ else:
         {
             "binding": ("Dimensions",),
             "loading": ("Again", "by_name"),
-            "model": ("GIVEN", "Model", "load", "prepare"),
+            "model": ("Model", "load", "prepare"),
             "module_names": ("common_name", "common_place"),
             "onnx_export": ("export_onnx",),
             "pass_order": (
@@ -63,7 +63,6 @@ else:
     )
 
 __all__ = [
-    "GIVEN",
     "INFERENCE",
     "MODES",
     "TRAINING",

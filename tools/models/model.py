@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from perfc.ir import AnyKey, Diagnostic, Program, UsageError
+from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import Level, paused_collector
-from perfc.passes import Pass, PassManager, ShapeInference, Transform
+from perfc.passes import Pass, PassManager, ShapeInference
 from perfc.passes.control_flow import has_control_flow
-from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import has_optimizer, is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
+from perfc.passes.pipelines import inferred, loading_pipeline
 from perfc.tools.models.binding import (
     Dimensions,
     Symbols,
@@ -26,7 +26,6 @@ from perfc.tools.models.binding import (
     bind_dimensions,
     classify_program,
 )
-from perfc.tools.models.front_pipeline import FRONT_PIPELINE, RECORDED_PIPELINE
 from perfc.tools.models.loading import Again, by_pass
 from perfc.tools.models.pass_order import (
     INFERENCE,
@@ -43,9 +42,6 @@ from perfc.tools.models.torch_source import is_factory, read_torch
 if TYPE_CHECKING:
     from perfc.frontends.torch import Source
     from perfc.passes.precision import ConvertDtype
-
-GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
-"""Facts that every loaded model has."""
 
 Change: TypeAlias = Callable[[Sequence[Pass]], Sequence[Pass]]
 """What else could have been done to a model; nothing if it does not apply."""
@@ -65,6 +61,7 @@ class Model:
         dtype: What it was converted to; empty for what the source says.
         recipe: How to load it again; None if it cannot be.
         again: Loads it once more with a conversion, at the bound dimensions.
+        passes: What its op graphs went through.
 
     """
 
@@ -77,6 +74,7 @@ class Model:
     dtype: str = ""
     recipe: _Recipe | None = None
     again: Again[Model] | None = attrs.field(default=None, repr=False)
+    passes: tuple[Pass, ...] = ()
 
     def changed(self, change: Change) -> Model | None:
         """Make the model with other transforms.
@@ -123,9 +121,10 @@ class Model:
         unbound, late = attrs.evolve(self.unbound, classes=classes), self.late
         if late is not None:
             unbound = self.unbound
-            late = attrs.evolve(late, transforms=(*late.transforms, conversion))
+            late = attrs.evolve(late, passes=(*late.passes, *passes[1:]))
         return attrs.evolve(
             self,
+            passes=(*self.passes, *passes[1:]),
             program=analysis.program,
             annotations=analysis.annotations,
             unbound=unbound,
@@ -282,9 +281,16 @@ class _Recipe:
         if self.transforms or model.late is not None or given or _trains(transforms):
             program = read_program(self.name)
             return prepare(program, wanted, self.source, transforms)
+        passes = inferred(transforms)
         with paused_collector():
-            analysis = _run(_copied(model.unbound), (ShapeInference(),), transforms)
-        return _bound(analysis, wanted, self.source, transforms)
+            manager = PassManager((ShapeInference(), *passes))
+            made = _bound(manager.run(_copied(model.unbound)), wanted)
+        return attrs.evolve(
+            made,
+            source=self.source,
+            dtype=_computes_in(transforms),
+            passes=(*model.passes, *passes),
+        )
 
 
 def _copied(program: Program) -> Program:
@@ -337,32 +343,32 @@ def prepare(
 
     """
     wanted = wanted or Dimensions()
+    early, passes = _split(loading_pipeline(transforms, recorded=program.recorded))
     with paused_collector():
-        if not program.recorded:
-            raised = PassManager(FRONT_PIPELINE[:1], instruments).run(program)
-            program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
+        raised = PassManager(early, instruments).run(program)
+        program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
         if _depends_on_numbers(program):
-            late = _Late(transforms, instruments)
-            bound = late.bind(program, wanted)
-            return attrs.evolve(bound, source=source, dtype=_computes_in(transforms))
-        analysis = _prepare(program, transforms, instruments)
-    return _bound(analysis, wanted, source, transforms)
+            made = _Late(passes, instruments).bind(program, wanted)
+        else:
+            made = _bound(_prepare(program, passes, instruments), wanted)
+    dtype = _computes_in(transforms)
+    if all(rank.ops is None for rank in program.classes):
+        early, passes = [], []
+    return attrs.evolve(made, source=source, dtype=dtype, passes=(*early, *passes))
 
 
-def _bound(
-    analysis: Analysis,
-    wanted: Dimensions,
-    source: Path | None,
-    transforms: Sequence[Pass],
-) -> Model:
-    """Bind the symbols of what the front pipeline has made."""
+def _split(passes: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
+    """Part those that need neither types nor numbers from those that may."""
+    at = next((i for i, p in enumerate(passes) if is_a(p, "resolve-control-flow")), 0)
+    return passes[:at], passes[at:]
+
+
+def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
+    """Bind the symbols of what a pipeline has made."""
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
     symbols = classify_program(program)
     bound_program = bind_dimensions(program, wanted, symbols)
-    dtype = _computes_in(transforms)
-    return Model(
-        bound_program, analysis.annotations, program, symbols, source, dtype=dtype
-    )
+    return Model(bound_program, analysis.annotations, program, symbols)
 
 
 def _dtype_of(transforms: Sequence[Pass]) -> str:
@@ -392,12 +398,12 @@ class _Late:
     """Binds a model whose ops depend on the numbers: on a copy, each time anew.
 
     Attributes:
-        transforms: Passes that change the graph, run at last.
+        passes: What its graphs go through once the numbers are known.
         instruments: Observers of the passes.
 
     """
 
-    transforms: Sequence[Pass]
+    passes: Sequence[Pass]
     instruments: Sequence[Instrument]
 
     def bind(self, unbound: Program, wanted: Dimensions) -> Model:
@@ -415,48 +421,16 @@ class _Late:
             for rank in bound.classes
         )
         copied = attrs.evolve(bound, classes=copies)
-        analysis = _prepare(copied, self.transforms, self.instruments)
+        analysis = _prepare(copied, self.passes, self.instruments)
         program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
         program = bind_dimensions(program, Dimensions(dims=of_data))
         return Model(program, analysis.annotations, unbound, symbols, late=self)
 
 
 def _prepare(
-    program: Program, transforms: Sequence[Pass], instruments: Sequence[Instrument]
+    program: Program, passes: Sequence[Pass], instruments: Sequence[Instrument]
 ) -> Analysis:
-    """Run the rest of the front pipeline on op graphs, *transforms* last."""
+    """Run passes on op graphs; launch graphs are as they are."""
     if all(rank.ops is None for rank in program.classes):
         return Analysis(program, Annotations(), None, program.diagnostics)
-    first = RECORDED_PIPELINE if program.recorded else FRONT_PIPELINE[1:]
-    if _trains(transforms):
-        first = tuple(map(_as_called, first))
-    return _run(program, first, transforms, instruments)
-
-
-def _run(
-    program: Program,
-    first: Sequence[Pass],
-    transforms: Sequence[Pass],
-    instruments: Sequence[Instrument] = (),
-) -> Analysis:
-    """Run passes, and transforms behind them.
-
-    Types are inferred once more after a transform that does not preserve them.
-    """
-    passes = [*first]
-    for p in transforms:
-        passes.append(p)
-        if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
-            passes.append(ShapeInference())
     return PassManager(passes, instruments).run(program)
-
-
-def _as_called(p: Pass) -> Pass:
-    """Let a pass leave alone what the source spells out call by call.
-
-    Its backward pass is that of the calls.
-    """
-    raised = is_a(
-        p, "raise-activation", "raise-norm", "raise-attention", "raise-rotary"
-    )
-    return attrs.evolve(cast("Any", p), spelled_out=False) if raised else p

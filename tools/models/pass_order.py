@@ -7,25 +7,15 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import UsageError
-from perfc.passes import Pass, parallel, training
+from perfc.passes import Pass, Transform, parallel, training
 from perfc.passes.kinds import is_a
+from perfc.passes.pipelines import completed, with_backward
 from perfc.tools.models.rank_options import check_shared
 
 INFERENCE = "inference"
 TRAINING = "training"
 MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
-
-
-_EARLY = (
-    *("batch-embeddings", "convert-dtype", "fsdp", "place-embeddings"),
-    *("set-popularity", "shard-embeddings", "tensor-parallel"),
-)
-"""What changes forward, of which backward is derived: what autocast casts is what
-backward reads."""
-
-_SHARING = ("fsdp", "shard-embeddings", "tensor-parallel")
-"""What shares a model out among ranks, in forward."""
 
 
 def check_mode(mode: str, optimizer: str | None) -> None:
@@ -50,67 +40,31 @@ def training_passes(
 
     Raises:
         UsageError: the mode is unknown, or there is an optimizer without training.
+        PipelineError: passes want to stand before each other.
 
     """
     check_mode(mode, optimizer)
-    transforms = _cast_late(transforms)
-    if mode == INFERENCE:
-        return transforms
-    if not any(is_a(p, "training") for p in transforms):
-        early = [p for p in transforms if is_a(p, *_EARLY)]
-        late = [p for p in transforms if not is_a(p, *_EARLY)]
-        transforms = [*early, training.Training(), *late]
-    transforms = _regathered(transforms)
-    if optimizer is None:
-        return transforms
-    return [
-        attrs.evolve(p, optimizer=optimizer) if is_a(p, "training") else p
-        for p in transforms
-    ]
-
-
-def _regathered(transforms: Sequence[Pass]) -> Sequence[Pass]:
-    """Let what `fsdp` gathers be forgotten: behind what computes anything again."""
-    if any(is_a(p, "regather") for p in transforms):
-        return transforms
-    again = [
-        parallel.Regather(p.prefetch)
-        for p in transforms
-        if is_a(p, "fsdp") and p.regathers
-    ]
-    last = max(
-        place
-        for place, p in enumerate(transforms)
-        if is_a(p, "training", "checkpoint-activations")
-    )
-    return [*transforms[: last + 1], *again, *transforms[last + 1 :]]
-
-
-def _cast_late(transforms: Sequence[Pass]) -> Sequence[Pass]:
-    """Put autocast behind `fsdp` with types of its own: it meets what FSDP gathers."""
-    places = [
-        place for place, p in enumerate(transforms) if is_a(p, "fsdp") and p.param_dtype
-    ]
-    if not places:
-        return transforms
-    first, last = transforms[: places[-1] + 1], transforms[places[-1] + 1 :]
-    casts = [p for p in first if is_a(p, "convert-dtype") and p.autocast]
-    return [*(p for p in first if p not in casts), *casts, *last]
+    if mode == TRAINING and not any(is_a(p, "training") for p in transforms):
+        transforms = with_backward(transforms, training.Training())
+    if optimizer is not None:
+        transforms = [
+            attrs.evolve(p, optimizer=optimizer) if is_a(p, "training") else p
+            for p in transforms
+        ]
+    return completed(transforms)
 
 
 def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
     """Return *transforms* with the one that fills *ranks* ranks with replicas.
 
-    A `data-parallel` that says nothing of ranks is told how many there are. Stragglers
-    come last: they are among the ranks that all others make.
+    A `data-parallel` that says nothing of ranks is told how many there are.
 
     Raises:
         UsageError: there are fewer than one.
+        PipelineError: passes want to stand before each other.
 
     """
-    late = [p for p in transforms if is_a(p, "straggler")]
-    transforms = [p for p in transforms if not is_a(p, "straggler")]
-    return [*_replicated(ranks, transforms), *late]
+    return completed(_replicated(ranks, transforms))
 
 
 def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
@@ -138,7 +92,7 @@ def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
         UsageError: there is one.
 
     """
-    sharing = [p for p in transforms if is_a(p, *_SHARING)]
+    sharing = [p for p in transforms if isinstance(p, Transform) and p.shares]
     if mode == TRAINING and sharing:
         msg = (
             f"{name} is recorded with PyTorch's own backward pass, and "

@@ -6,14 +6,9 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir import UsageError
-from perfc.passes import Pass
+from perfc.passes import Pass, Transform
 from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import PassRequest
-
-_REPLICAS = ("fsdp", "shard-embeddings")
-"""Passes whose ranks have a batch each: as many as there are replicas of one."""
-
-_SHARING = (*_REPLICAS, "tensor-parallel")
 
 
 def made_passes(requests: Sequence[PassRequest], ranks: int | None) -> list[Pass]:
@@ -32,7 +27,12 @@ def made_passes(requests: Sequence[PassRequest], ranks: int | None) -> list[Pass
 
 
 def _is_open(request: PassRequest) -> bool:
-    return is_a(request.cls, *_SHARING) and "ranks" not in request.written
+    return bool(_shares(request.cls)) and "ranks" not in request.written
+
+
+def _shares(cls: type[Pass]) -> str:
+    """Return what each rank of a pass has of the model that it spreads, or nothing."""
+    return cls.shares if issubclass(cls, Transform) else ""
 
 
 def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> int:
@@ -42,9 +42,13 @@ def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> 
         UsageError: another pass does not say its own, or they do not divide.
 
     """
-    layers = is_a(request.cls, "tensor-parallel")
-    beside = (*_REPLICAS, "data-parallel") if layers else ("tensor-parallel",)
-    others = [other for other in requests if is_a(other.cls, *beside)]
+    beside = "batch" if _shares(request.cls) == "layers" else "layers"
+    others = [
+        other
+        for other in requests
+        if _shares(other.cls) == beside
+        or (beside == "batch" and is_a(other.cls, "data-parallel"))
+    ]
     unsaid = [other.cls.name for other in others if _is_open(other)]
     if unsaid:
         msg = (
@@ -76,22 +80,26 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
     """
     if any(is_a(p, "pipeline-parallel") for p in transforms):
         return
-    layers = math.prod(p.ranks for p in transforms if is_a(p, "tensor-parallel"))
+    layers = math.prod(_ranks(p) for p in transforms if _shares(type(p)) == "layers")
     for p in transforms:
-        if not is_a(p, "fsdp", "shard-embeddings"):
-            continue
-        if p.ranks * layers == ranks or ranks % layers:
+        sharing = _ranks(p)
+        if _shares(type(p)) != "batch" or sharing * layers == ranks or ranks % layers:
             continue
         wanted = ranks // layers
         beside = f", times {layers} of tensor-parallel" if layers > 1 else ""
         advice = f"{p.name}{{ranks={wanted}}}"
-        if is_a(p, "fsdp") and wanted > p.ranks and wanted % p.ranks == 0:
+        if is_a(p, "fsdp") and wanted > sharing and wanted % sharing == 0:
             advice += (
-                f", or fsdp{{ranks={wanted},strategy=hybrid,per-node={p.ranks}}}, "
-                f"which shares among {p.ranks} and adds gradients up between them"
+                f", or fsdp{{ranks={wanted},strategy=hybrid,per-node={sharing}}}, "
+                f"which shares among {sharing} and adds gradients up between them"
             )
         msg = (
             f"{ranks} ranks are asked for (--ranks), and {p.name} shares among "
-            f"{p.ranks}{beside}: expected {advice}"
+            f"{sharing}{beside}: expected {advice}"
         )
         raise UsageError(msg)
+
+
+def _ranks(p: Pass) -> int:
+    """Return how many ranks a pass spreads a model over: 1 if it spreads none."""
+    return getattr(p, "ranks", 1)

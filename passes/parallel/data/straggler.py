@@ -13,7 +13,7 @@ from perfc.ir.copying import bound_copy
 from perfc.ir.location import Location
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.graphs import listed
 
 
@@ -40,6 +40,7 @@ class Straggler(Transform):
     """
 
     name: ClassVar[str] = "straggler"
+    phase: ClassVar[Phase] = Phase.LAST
     requires: ClassVar[frozenset[AnyKey]] = frozenset()
 
     rank: int

@@ -22,9 +22,10 @@ from perfc.ir.dims import ceil_div, total
 from perfc.ir.location import Location
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import Pass, PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.graphs import Tape, cast_stream, is_training_step, typed
+from perfc.passes.kinds import is_a
 from perfc.passes.parallel.data import Replicas
 from perfc.passes.parallel.fsdp.fsdp_units import repeated_blocks, told_units, unit_of
 from perfc.passes.parallel.fsdp.parameter_dtype import (
@@ -32,6 +33,7 @@ from perfc.passes.parallel.fsdp.parameter_dtype import (
     REDUCE_DTYPES,
     compute_in,
 )
+from perfc.passes.parallel.fsdp.regather import Regather
 from perfc.passes.shapes import Inference
 from perfc.passes.training import trained
 
@@ -85,6 +87,8 @@ class Fsdp(Transform):
     """
 
     name: ClassVar[str] = "fsdp"
+    phase: ClassVar[Phase] = Phase.FORWARD
+    shares: ClassVar[str] = "batch"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
 
     ranks: int
@@ -122,6 +126,22 @@ class Fsdp(Transform):
                 listed = ", ".join(filter(None, known))
                 msg = f"{option}={value!r} of {self.name}: expected {listed}"
                 raise UsageError(msg)
+
+    def precedes(self, other: Pass) -> bool:
+        """Also before autocast, if gathered parameters have a type of their own.
+
+        Autocast then meets what FSDP gathers.
+        """
+        if self.param_dtype and is_a(other, "convert-dtype") and other.autocast:
+            return True
+        return super().precedes(other)
+
+    def brings(self, others: Sequence[Pass]) -> Sequence[Pass]:
+        """Let a training step forget what it gathered, and gather it again."""
+        known = {p.name for p in others}
+        if self.regathers and "training" in known and Regather.name not in known:
+            return (Regather(self.prefetch),)
+        return ()
 
     @property
     def regathers(self) -> bool:

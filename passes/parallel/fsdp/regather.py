@@ -35,6 +35,9 @@ class Regather(Transform):
     """
 
     name: ClassVar[str] = "regather"
+    runs_after: ClassVar[frozenset[str]] = frozenset(
+        {"training", "checkpoint-activations"}
+    )
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
     preserves: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 

@@ -11,7 +11,7 @@ import attrs
 from perfc.ir import AnyKey, Node, Program, UsageError
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.graphs import forward_graph_of
 from perfc.passes.parallel.tensor.tensor_layout import LINEAR, TensorLayout
@@ -54,6 +54,8 @@ class TensorParallel(Transform):
     """
 
     name: ClassVar[str] = "tensor-parallel"
+    phase: ClassVar[Phase] = Phase.FORWARD
+    shares: ClassVar[str] = "layers"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
 
     ranks: int

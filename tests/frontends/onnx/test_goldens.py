@@ -10,7 +10,7 @@ from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir.text import print_graph
 from perfc.passes import PassManager
 from perfc.passes.instruments import VerifyEach
-from perfc.tools.models.front_pipeline import FRONT_PIPELINE
+from perfc.passes.pipelines import loading_pipeline
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "onnx"
 GOLDENS = Path(__file__).parent / "goldens"
@@ -27,7 +27,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 def test_text(name: str, request: pytest.FixtureRequest) -> None:
     """The graph prints as the golden file says; `--update-golden` writes it."""
     program = OnnxFrontend().load(FIXTURES / f"{name}.onnx")
-    PassManager(FRONT_PIPELINE, (VerifyEach(),)).run(program)
+    PassManager(loading_pipeline(()), (VerifyEach(),)).run(program)
     graph = program.classes[0].ops
     assert graph is not None
     path, text = GOLDENS / f"{name}.perfc", print_graph(graph)

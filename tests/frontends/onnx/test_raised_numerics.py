@@ -15,7 +15,7 @@ from perfc.frontends.onnx import OnnxFrontend
 from perfc.ir import Graph, Node
 from perfc.passes import PassManager
 from perfc.passes.instruments import VerifyEach
-from perfc.tools.models.front_pipeline import FRONT_PIPELINE
+from perfc.passes.pipelines import loading_pipeline
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "onnx"
 FIXTURES = sorted(FOLDER.glob("*.onnx"))
@@ -94,7 +94,7 @@ def test_order_of_operands_does_not_matter(path: Path, folder: Path) -> None:
 
 def _front(path: Path) -> Graph:
     program = OnnxFrontend().load(path)
-    PassManager(FRONT_PIPELINE, (VerifyEach(),)).run(program)
+    PassManager(loading_pipeline(()), (VerifyEach(),)).run(program)
     graph = program.classes[0].ops
     assert graph is not None
     return graph

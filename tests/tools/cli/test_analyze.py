@@ -10,7 +10,7 @@ import pytest
 from tests.tools.command import SMALL, Command, Outcome
 
 from perfc.costmodels.sheets import catalog
-from perfc.tools.models.front_pipeline import FRONT_PIPELINE
+from perfc.passes.pipelines import loading_pipeline
 
 UNKNOWN = """graph @g(%x: f32[1024,1024]) {
   %a = unknown(%x) {op = "my::op"} : f32[1024,1024]
@@ -301,12 +301,12 @@ def test_pipeline_and_pass(command: Command, more: list[str]) -> None:
 
 def test_a_transform_runs_once_for_all_targets(command: Command) -> None:
     """`--pass` of a transform changes the graph before any target is looked at."""
-    outcome = command.analyze("--pass", "fold-shapes", "--target", "a100", "-v")
+    outcome = command.analyze("--pass", "batch-embeddings", "--target", "a100", "-v")
 
     names = [line.split(": ")[1] for line in outcome.err.splitlines()]
-    assert (0, 2, 2) == (
+    assert (0, 1, 2) == (
         outcome.code,
-        names.count("fold-shapes"),
+        names.count("batch-embeddings"),
         names.count("lower-kernels"),
     )
 
@@ -345,7 +345,7 @@ def test_verbose(command: Command) -> None:
 
     assert command.analyze("-q").out == outcome.out
     names = [line.split(": ")[1] for line in outcome.err.splitlines()]
-    front = [p.name for p in FRONT_PIPELINE]
+    front = [p.name for p in loading_pipeline(())]
     assert [*front, *FULL.split(",")] == names
 
 

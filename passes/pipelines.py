@@ -1,0 +1,185 @@
+"""Pipelines: what a model goes through when it is loaded, and where passes stand.
+
+A pipeline that loads a model is `FRONT`, which types its graphs and raises what
+exporters spelled out, and behind it the transforms that a run asks for. These stand in
+the order of their phases if perfc adds the training step, else as they are given; what
+passes say of each other (`Pass.precedes`) holds in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import attrs
+
+from perfc.ir import AnyKey
+from perfc.ir.support import PipelineError
+from perfc.passes.base import Pass, Phase, Transform
+from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.kinds import is_a
+from perfc.passes.pipeline_spec import make_pass, option_kinds, parse_pipeline
+
+FRONT = (
+    "raise-embedding-bag,resolve-control-flow,shape-inference,fold-shapes,"
+    "raise-gradient,raise-linear,raise-activation,raise-norm,raise-attention,"
+    "raise-rotary,raise-index"
+)
+"""What every op graph goes through before anything is asked of it."""
+
+RECORDED = "shape-inference"
+"""What the op graph of a recording goes through."""
+
+GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
+"""Facts that every loaded model has."""
+
+_TYPES = "shape-inference"
+
+
+def loading_pipeline(
+    transforms: Sequence[Pass], *, recorded: bool = False
+) -> list[Pass]:
+    """Return what a model goes through when it is loaded.
+
+    Args:
+        transforms: What the run asks for, in order. Transforms of the phase `source`
+            take their place in `FRONT`; types are inferred again after others that do
+            not preserve them. A list that infers types itself is a whole pipeline,
+            and stays as it is.
+        recorded: Whether the graph is a recording of PyTorch's own calls.
+
+    Raises:
+        PipelineError: passes want to stand before each other, or the whole pipeline
+            has one where it says that it cannot be.
+
+    """
+    if is_whole(transforms):
+        check_order(transforms)
+        return [*transforms]
+    passes = parse_pipeline(RECORDED if recorded else FRONT)
+    if any(is_a(p, "training") for p in transforms):
+        passes = list(map(_as_called, passes))
+    for p in transforms:
+        if phase_of(p) is Phase.SOURCE:
+            place(passes, p)
+    late = [p for p in transforms if phase_of(p) is not Phase.SOURCE]
+    return [*arranged(passes), *inferred(late)]
+
+
+def is_whole(passes: Sequence[Pass]) -> bool:
+    """Whether passes are all that a model goes through when it is loaded."""
+    return any(is_a(p, _TYPES) for p in passes)
+
+
+def inferred(transforms: Sequence[Pass]) -> list[Pass]:
+    """Return transforms, each with types inferred after it if it changes them."""
+    passes: list[Pass] = []
+    for p in transforms:
+        passes.append(p)
+        if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
+            passes.append(make_pass(_TYPES))
+    return passes
+
+
+def with_backward(transforms: Sequence[Pass], training: Pass) -> list[Pass]:
+    """Return *transforms* with the one that derives the backward pass in its place."""
+    return sorted([*transforms, training], key=phase_of)
+
+
+def completed(transforms: Sequence[Pass]) -> list[Pass]:
+    """Return *transforms* with what they bring along, in an order that all allow.
+
+    Raises:
+        PipelineError: passes want to stand before each other.
+
+    """
+    passes = [*transforms]
+    for p in transforms:
+        for brought in p.brings(passes) if isinstance(p, Transform) else ():
+            place(passes, brought)
+    return arranged(sorted(passes, key=lambda p: phase_of(p) is Phase.LAST))
+
+
+def phase_of(p: Pass) -> Phase:
+    """Return the phase of a transform; an analysis may be anywhere behind the front."""
+    return p.phase if isinstance(p, Transform) else Phase.AFTER_BACKWARD
+
+
+def place(passes: list[Pass], added: Pass) -> None:
+    """Put a pass in the place of one of its class, or as early as it may run.
+
+    That is behind every pass that provides, or changes, what it reads, and behind those
+    that say that they precede it.
+    """
+    for index, p in enumerate(passes):
+        if type(p) is type(added):
+            passes[index] = added
+            return
+    sources = [
+        index
+        for index, p in enumerate(passes)
+        if p.provides & added.requires or p.precedes(added)
+    ]
+    passes.insert(sources[-1] + 1 if sources else 0, added)
+
+
+def arranged(passes: Sequence[Pass]) -> list[Pass]:
+    """Return passes in their order, but for what they say of each other.
+
+    Raises:
+        PipelineError: they want to stand before each other.
+
+    """
+    left, result = [*passes], list[Pass]()
+    while left:
+        for index, p in enumerate(left):
+            if not _waited_for(p, left):
+                result.append(left.pop(index))
+                break
+        else:
+            raise PipelineError(_circle(left))
+    return result
+
+
+def check_order(passes: Sequence[Pass]) -> None:
+    """Refuse an order in which a pass stands behind one that it has to precede.
+
+    Raises:
+        PipelineError: there is such a pair.
+
+    """
+    for index, p in enumerate(passes):
+        late = next((q for q in passes[index + 1 :] if q.precedes(p)), None)
+        if late is not None:
+            msg = f"pass {p.name!r} stands before {late.name!r}, but has to run after"
+            raise PipelineError(msg)
+
+
+def _waited_for(p: Pass, passes: Sequence[Pass]) -> Sequence[Pass]:
+    """Return those of *passes* that have to run before *p*."""
+    return [q for q in passes if q is not p and q.precedes(p)]
+
+
+def _circle(passes: Sequence[Pass]) -> str:
+    """Name passes each of which has to run before the next, and the last before it."""
+    chain = [passes[0]]
+    while (before := _waited_for(chain[-1], passes)[0]) not in chain:
+        chain.append(before)
+    circle = chain[chain.index(before) :]
+    names = [repr(p.name) for p in reversed(circle)]
+    says = "; ".join(
+        f"{p.name!r} has to run before {q.name!r}"
+        for p, q in zip(circle, [circle[-1], *circle[:-1]], strict=True)
+    )
+    return f"passes {' and '.join(names)} cannot be put in an order: {says}"
+
+
+def _as_called(p: Pass) -> Pass:
+    """Let a pass leave alone what the source spells out call by call.
+
+    Its backward pass is that of the calls.
+    """
+    if "spelled-out" not in option_kinds(type(p)):
+        return p
+    called: Pass = attrs.evolve(cast("Any", p), spelled_out=False)
+    return called
