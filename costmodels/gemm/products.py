@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -159,8 +159,17 @@ def simt_seconds(
         if not rows.any():
             continue
         part = products if rows.all() else products.part(rows)
-        machine = _simt_machine(target, p, kind, fastest=fastest)
-        seconds[rows] = _seconds(part, machine, splits=not kind.batched)
+        seconds[rows] = np.max(
+            [
+                _seconds(
+                    part,
+                    _simt_machine(target, p, each, fastest=fastest),
+                    splits=not kind.batched,
+                )
+                for each in _beside(kind, p)
+            ],
+            axis=0,
+        )
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
         machine = _simt_machine(target, p, _Kind())
@@ -181,8 +190,12 @@ def tensor_seconds(
         rows = biased == cut
         if rows.any():
             part = products if rows.all() else products.part(rows)
-            machine = _tensor_machine(target, p, biased=cut, fastest=fastest)
-            seconds[rows] = _seconds(part, machine, splits=True)
+            machines = [
+                _tensor_machine(target, p, biased=each, fastest=fastest)
+                for each in ((False, True) if cut else (False,))
+            ]
+            found = [_seconds(part, machine, splits=True) for machine in machines]
+            seconds[rows] = np.max(found, axis=0)
     return seconds
 
 
@@ -198,7 +211,11 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
     """Return what `simt_seconds` says of one product with the shipped parameters."""
     fills = bool(_fills(size, target))
     kind = _Kind(size.batch > 1 and not grouped, transposed, fills, biased)
-    seconds = best_of_one(size, target.once(_SIMT[kind]), splits=not kind.batched)
+    kinds = _beside(kind, simt_parameters(wide=is_wide(target)))
+    seconds = max(
+        best_of_one(size, target.once(_SIMT[each]), splits=not kind.batched)
+        for each in kinds
+    )
     if size.m == 1 or size.n == 1:
         machine = target.once(_SIMT[_Kind()])
         streamed_s = machine.moved_seconds(size) + machine.start_s
@@ -212,8 +229,22 @@ def tensor_second(
     size: Size[float], target: Target, *, own: int = 0, biased: bool = False
 ) -> float:
     """Return what `tensor_seconds` says of one product with the shipped parameters."""
-    machine = target.once(_TENSOR[own, biased])
-    return best_of_one(size, machine, splits=True)
+    seconds = best_of_one(size, target.once(_TENSOR[own, False]), splits=True)
+    if biased and own_parameters(target, own).biased_parts < MOST_PARTS:
+        machine = target.once(_TENSOR[own, True])
+        seconds = max(seconds, best_of_one(size, machine, splits=True))
+    return seconds
+
+
+def _beside(kind: _Kind, p: GemmParameters) -> Sequence[_Kind]:
+    """Return kinds none of which takes longer than a product of *kind* does.
+
+    A kernel that adds a bias cuts its sum into fewer parts and does more, so it is not
+    sooner: where the best number of parts is small, what fills the SMs is not the best.
+    """
+    if kind.biased and p.biased_parts < MOST_PARTS:
+        return kind, kind._replace(biased=False)
+    return (kind,)
 
 
 def _fills(size: Size[Number], target: Target) -> Flags | bool:
