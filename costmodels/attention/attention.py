@@ -49,12 +49,14 @@ from perfc.costmodels.attention.residual import (
 )
 from perfc.costmodels.attention.tiles import (
     EFFICIENT_TILES,
+    FLASH_1_TIME,
     FLASH_2,
     WIDE_MODES,
     AttentionTiles,
     flash_tiles,
     fp32_flops_per_s,
     is_efficient,
+    is_first,
     is_newest,
     padded,
 )
@@ -152,7 +154,8 @@ class AttentionModel:
             seconds[rows] = corrected_seconds(seconds[rows], part, target)
         known = architecture in fitted("attention")
         forward = kernels.text("phase") != _BACKWARD
-        fitted_here = ~efficient & ~older & forward & known
+        first = np.asarray(is_first(kernels.signatures, target))
+        fitted_here = ~efficient & ~older & ~first & forward & known
         shared = np.where(fitted_here, flash.sigma_shared, UNSEEN_SIGMA)
         own = np.where(fitted_here, flash.sigma_independent, UNSEEN_SIGMA)
         for chosen, parameters in _efficient_rows(kernels, target):
@@ -184,12 +187,14 @@ class AttentionModel:
             seconds = _formula_seconds(one, target, own, EFFICIENT_TILES, FLOATS)
             sigmas = own.sigma_shared, own.sigma_independent
             return Priced(seconds, *sigmas, Provenance.ANALYTIC)
-        if not is_newest(one, target):
-            older = older_parameters()
-            seconds = _formula_seconds(one, target, older, FLASH_2, FLOATS)
-            sigmas = older.sigma_shared, older.sigma_independent
-            return Priced(seconds, *sigmas, Provenance.ANALYTIC)
         flash, tiles = flash_parameters(architecture), flash_tiles(target.device)
+        first = is_first(one, target)
+        if first or not is_newest(one, target):
+            if not is_newest(one, target):
+                flash, tiles = older_parameters(), FLASH_2
+            seconds = _formula_seconds(one, target, flash, tiles, FLOATS)
+            seconds *= FLASH_1_TIME if first else 1.0
+            return Priced(seconds, UNSEEN_SIGMA, UNSEEN_SIGMA, Provenance.ANALYTIC)
         seconds = _formula_seconds(one, target, flash, tiles, FLOATS)
         fitted_here = measured = is_measured(one, target)
         if measured:
@@ -223,7 +228,8 @@ def _by_kernel(kernels: KernelTable, target: Target, *, fastest: bool) -> Floats
                 signatures, target, parameters, own, ARRAYS, fastest=fastest
             )
             seconds = np.where(other, other_s, seconds)
-    return seconds
+    first = np.asarray(is_first(signatures, target))
+    return np.where(first, FLASH_1_TIME * seconds, seconds)
 
 
 def _efficient_rows(

@@ -17,7 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from perfc.costmodels.attention.tiles import EFFICIENT_NAME, is_newest
+from perfc.costmodels.attention.tiles import (
+    EFFICIENT_NAME,
+    FLASH_1_NAME,
+    is_newest,
+)
 from perfc.costmodels.fitted_files import FITTED_FOLDER, Network, network_of
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -95,6 +99,7 @@ def _is_alike(kernels: Signatures[Number], target: Target) -> Flags | bool:
     found = found & (kernels.param("causal") == 0)
     found = found & (kernels.text("algorithm") != EFFICIENT_NAME)
     found = found & is_newest(kernels, target)
+    found = found & (kernels.text("algorithm") != FLASH_1_NAME)
     forward: Flags | bool = kernels.text("phase", "forward") == "forward"
     return found & forward
 

@@ -88,8 +88,17 @@ for its keys, then for its values, which nothing loads ahead."""
 TILES = {"Hopper": FLASH_3}
 """Of flash attention by architecture; FlashAttention 2 elsewhere."""
 
-FLASH_NAME = "flash"
-"""PyTorch's own flash attention, as a parameter `algorithm`: version 2 on all GPUs."""
+FLASH_1_NAME = "flash-1"
+
+OLDER_NAMES: Collection[str] = ("flash", FLASH_1_NAME, "flash-2")
+"""PyTorch's own flash attention, which is version 2 on all GPUs, and older versions, as
+a parameter `algorithm`."""
+
+FLASH_1_TIME = 1.81
+"""What version 1 takes over version 2, forward and backward together. Fitted to 37
+steps of MPT on A100, measured by llm-foundry (`benchmarks/published/llm_steps.py`);
+1.81 to 1.82 with a model left out. Its authors give 30 to 50 % of an A100's peak
+forward and 25 to 35 % backward, 50 to 73 % for version 2 (Dao, arXiv 2307.08691)."""
 
 
 def flash_tiles(device: Device) -> AttentionTiles:
@@ -100,7 +109,13 @@ def flash_tiles(device: Device) -> AttentionTiles:
 def is_newest(kernels: Signatures[Number], target: Target) -> Flags | bool:
     """Whether flash attention is of the newest version for a GPU, not PyTorch's own."""
     newer = flash_tiles(target.device) is not FLASH_2
-    return (kernels.text("algorithm") != FLASH_NAME) | (not newer)
+    return (one_of(kernels.text("algorithm"), OLDER_NAMES) ^ True) | (not newer)
+
+
+def is_first(kernels: Signatures[Number], target: Target) -> Flags | bool:
+    """Whether version 1 of flash attention computes it."""
+    named = kernels.text("algorithm") == FLASH_1_NAME
+    return named & (is_efficient(kernels, target) ^ True)
 
 
 def is_efficient(kernels: Signatures[Number], target: Target) -> Flags | bool:

@@ -14,12 +14,16 @@ from perfc.costmodels.sheets import as_known
 from perfc.ir import AnyKey, Graph, LaunchGraph, Program, UsageError, Value
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.program import RankClass
-from perfc.ir.support import UnboundSymbolError, VerifyError
+from perfc.ir.support import (
+    UnboundSymbolError,
+    UnsupportedModelError,
+    VerifyError,
+)
 from perfc.ir.verification import verify_communicators
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering.communication import communicates
-from perfc.passes.lowering.eager import Settings, dtype_name
+from perfc.passes.lowering.eager import ATTENTION_KERNELS, Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
 from perfc.passes.lowering.recipe import RECIPES, Binding, Recipe
 
@@ -55,9 +59,15 @@ class LowerKernels(Pass):
             32 KB of arguments: optimizers then launch fewer.
         log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`,
             as since PyTorch 2.1; else by three times as many steps.
+        attention: Which kernels compute attention where they can: `flash-1`, `flash-2`,
+            `flash-3` (on Hopper), `cudnn`, `efficient` or `math` (plain products); with
+            `auto`, and elsewhere, those that PyTorch takes: its own flash attention,
+            which is version 2, or the memory-efficient kernel. Software of 2023 ran
+            version 1.
 
     Raises:
-        UsageError: `inputs` is none of the three.
+        UsageError: `inputs` or `attention` is none of these.
+        UnsupportedModelError: the target has no such kernels.
         UnboundSymbolError: dimensions have no number; all of them are named.
 
     """
@@ -72,12 +82,18 @@ class LowerKernels(Pass):
     spelled_out: bool = True
     large_arguments: bool = False
     log_sigmoid: bool = True
+    attention: str = ATTENTION_KERNELS[0]
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if self.inputs not in INPUTS:
-            msg = f"inputs={self.inputs!r} of {self.name}: expected {', '.join(INPUTS)}"
-            raise UsageError(msg)
+        for option, value, known in (
+            ("inputs", self.inputs, INPUTS),
+            ("attention", self.attention, ATTENTION_KERNELS),
+        ):
+            if value not in known:
+                listed = ", ".join(known)
+                msg = f"{option}={value!r} of {self.name}: expected {listed}"
+                raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Lower every op graph of the program."""
@@ -124,8 +140,13 @@ class LowerKernels(Pass):
             self.spelled_out,
             self.large_arguments,
             self.log_sigmoid,
+            attention=self.attention,
         )
-        return settings if target is None else _device_settings(settings, target)
+        if target is None:
+            return settings
+        settings = _device_settings(settings, target)
+        _check_attention(settings, target)
+        return settings
 
     def _lower(
         self,
@@ -205,6 +226,28 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
         gpu=as_known(target) if settings.fp32_products == "tf32" else None,
     )
 
+
+def _check_attention(settings: Settings, target: Target) -> None:
+    """Refuse kernels that the target has not, and so no run of PyTorch can ask for."""
+    asked = settings.attention
+    if asked not in _FLASH_KERNELS:
+        return
+    major = target.device.compute_capability.partition(".")[0]
+    if asked == "flash-3" and not (target.device.runs_cuda and major == _HOPPER):
+        msg = f"flash-3 has kernels for Hopper alone, not for {target.name}"
+    elif not settings.newer_than_volta:
+        msg = f"{asked} has no kernels for {target.name}, which is older than Ampere"
+    else:
+        return
+    others = [name for name in ATTENTION_KERNELS if name not in _FLASH_KERNELS]
+    if settings.newer_than_volta:
+        others.insert(1, "flash-2")
+    msg += f"; attention is {' or '.join(others)} there"
+    raise UnsupportedModelError(msg)
+
+
+_FLASH_KERNELS = frozenset({"flash-1", "flash-2", "flash-3", "cudnn"})
+_HOPPER = "9"
 
 _MODELLED = frozenset(
     {"rows", "dim", "pooling", "popularity", "sharding", "tier", "cache"}

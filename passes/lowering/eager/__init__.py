@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perfc.passes.lowering.eager.movement import memcpy_launch
     from perfc.passes.lowering.eager.rules import FREE, eager_launches
     from perfc.passes.lowering.eager.site import (
+        ATTENTION_KERNELS,
         DEVICE_SYNC,
         MEMSET,
         PARTS,
@@ -43,6 +44,7 @@ else:
             "movement": ("memcpy_launch",),
             "rules": ("FREE", "eager_launches"),
             "site": (
+                "ATTENTION_KERNELS",
                 "DEVICE_SYNC",
                 "Eager",
                 "Launch",
@@ -63,6 +65,7 @@ else:
     )
 
 __all__ = [
+    "ATTENTION_KERNELS",
     "DEVICE_SYNC",
     "EVENT_RECORD",
     "FREE",

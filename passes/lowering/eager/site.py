@@ -136,6 +136,13 @@ def _digest(gpu: Target | None) -> str:
     return "" if gpu is None else gpu.spec_sha256
 
 
+ATTENTION_KERNELS = (
+    *("auto", "flash-1", "flash-2", "flash-3", "cudnn", "efficient", "math"),
+)
+"""Which kernels attention may be asked to run by. Unasked, PyTorch takes its own flash
+attention, which is version 2, where it can, else the memory-efficient kernel."""
+
+
 @attrs.frozen(cache_hash=True)
 class Settings:
     """What the rules assume of PyTorch and of the device.
@@ -157,6 +164,7 @@ class Settings:
         training: Whether the iteration has a backward pass, on a CPU.
         system: The nodes and the network around the device, if there are any.
         gpu: Where TF32 is allowed, by whose prices cuDNN chooses between it and fp32.
+        attention: Which kernels attention is to run by; `auto` for PyTorch's choice.
 
     """
 
@@ -173,6 +181,7 @@ class Settings:
     training: bool = False
     system: System | None = None
     gpu: Target | None = attrs.field(default=None, eq=_digest, repr=False)
+    attention: str = ATTENTION_KERNELS[0]
 
     def product_math(self, dtype: DType) -> str:
         """Return the math mode of matrix products and convolutions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -288,3 +289,36 @@ def test_version_2_is_what_others_have_elsewhere() -> None:
     named, unnamed = us("l40s", few(512, 512, algorithm="flash"), few(512, 512))
 
     assert named == unnamed
+
+
+def _by(algorithm: str, kernel: Kernel) -> Kernel:
+    return attrs.evolve(kernel, params=kernel.params.updated(algorithm=algorithm))
+
+
+@pytest.mark.parametrize("target", ["a100", "h100", "l40s", "b200"])
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_newer_versions_take_no_longer(target: str, phase: str) -> None:
+    """Version 1, version 2, then what is newest for the GPU; one price in any table."""
+    kernel = attention(4096, 4096, head_dim=128, causal=True)
+    kernel = attrs.evolve(kernel, params=kernel.params.updated(phase=phase))
+
+    first, second, third = us(
+        target, *(_by(name, kernel) for name in ("flash-1", "flash-2", "flash-3"))
+    )
+
+    assert first > 1.5 * second
+    assert second >= third
+    assert [first] == us(target, _by("flash-1", kernel))
+    assert [second] == us(target, _by("flash", kernel))
+
+
+def test_version_1_is_not_known_from_rows_of_later_ones() -> None:
+    """Neither what was fitted to an L40S nor its interval speak of it."""
+    kernel = attention(2048, 2048, batch=8)
+    second, first = (
+        price([_by(name, kernel)], L40S, MODELS) for name in ("flash-2", "flash-1")
+    )
+
+    assert Provenance.FITTED is second.provenance[0]
+    assert Provenance.ANALYTIC is first.provenance[0]
+    assert first.sigma_shared[0] > second.sigma_shared[0]

@@ -374,3 +374,27 @@ def test_deterministic(command: Command) -> None:
     assert first == second
     document = json.loads(first, parse_constant=pytest.fail)
     assert first == json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "kernels", "message"),
+    [
+        (
+            "a100",
+            "flash-3",
+            "for Hopper alone, not for a100-sxm-80g; attention is auto or flash-2",
+        ),
+        (
+            "v100",
+            "flash-2",
+            "older than Ampere; attention is auto or efficient or math there",
+        ),
+    ],
+)
+def test_attention_by_kernels_that_the_gpu_has_not(
+    command: Command, target: str, kernels: str, message: str
+) -> None:
+    """It is refused by name, with what the GPU has."""
+    words = ["analyze", "gpt2:layers=1", "--batch", "1", "--target", target]
+    asked = f"lower-kernels{{attention={kernels}}}"
+    assert message in command.refused([*words, "--pass", asked], 1)

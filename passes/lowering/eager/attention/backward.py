@@ -8,7 +8,8 @@ The kernel that computed the attention decides (`forward.py`):
   queries the gradients of the copied keys and values are summed up after.
 - memory-efficient: one kernel, which for fp32 (and on V100) reads those sums from
   steps in front of it (`kKernelComputesDelta` in `attention_backward.cu`).
-- plain products, for grouped queries without flash: each step's own gradient.
+- plain products, where asked for and for grouped queries without flash: each step's own
+  gradient.
 
 One kernel computes all gradients, whichever are wanted.
 """
@@ -21,7 +22,13 @@ import attrs
 
 from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
 from perfc.ir.types import parse_dtype
-from perfc.passes.lowering.eager.attention.forward import attention_sizes, is_flash
+from perfc.passes.lowering.eager.attention.forward import (
+    EFFICIENT,
+    FLASH,
+    MATH,
+    algorithm_of,
+    attention_sizes,
+)
 from perfc.passes.lowering.eager.gemm import gemm_launch
 from perfc.passes.lowering.eager.site import (
     Eager,
@@ -47,11 +54,14 @@ def _attention_backward(site: Site) -> Eager:
     _, q, k, v, *rest = site.operands
     forward = attrs.evolve(site, operands=(q, k, v, *rest[1:]))
     grouped = q.shape[:-2] != k.shape[:-2]
-    if is_flash(forward):
-        return _flash(site, forward, grouped=grouped)
-    if grouped:
-        return Eager(_NAME.format("math"), tuple(_math(site)))
-    return _eager(site, "efficient", (*_delta(site), _main(site, forward, "efficient")))
+    algorithm = algorithm_of(forward)
+    if algorithm == MATH:
+        launches = [*_math(site), *(_summed_heads(t, q) for t in (k, v) if grouped)]
+        return Eager(_NAME.format(MATH), tuple(launches))
+    if algorithm == EFFICIENT:
+        launches = [*_delta(site), _main(site, forward, EFFICIENT)]
+        return _eager(site, EFFICIENT, tuple(launches))
+    return _flash(site, forward, algorithm, grouped=grouped)
 
 
 def _eager(site: Site, algorithm: str, launches: tuple[Launch, ...]) -> Eager:
@@ -63,26 +73,27 @@ def _eager(site: Site, algorithm: str, launches: tuple[Launch, ...]) -> Eager:
         operand = operands.get(want)
         if operand is None or operand.type.rank != _HEADS_RANK:
             return Layout.CONTIGUOUS
-        follows = algorithm == "flash" and operand.contiguous
+        follows = algorithm != EFFICIENT and operand.contiguous
         return Layout.CONTIGUOUS if follows else Layout.HEADS
 
     layouts = tuple(map(layout, wanted_gradients(site)))
     return Eager(_NAME.format(algorithm), launches, layouts)
 
 
-def _flash(site: Site, forward: Site, *, grouped: bool) -> Eager:
+def _flash(site: Site, forward: Site, algorithm: str, *, grouped: bool) -> Eager:
     grad, q, k, v, out = site.operands[:5]
     accumulated = q.numel * _FP32_BYTES
     sums = Work(2 * out.numel, grad.nbytes + out.nbytes, accumulated)
     params = _rows(out, "attention_delta")
     launches = [
         scratch(vector_launch("reduction", q.type.dtype, params, sums)),
-        _main(site, forward, "flash"),
+        _main(site, forward, algorithm),
         _converted(q, accumulated),
     ]
     if grouped:
         launches += [_summed_heads(tensor, q) for tensor in (k, v)]
-    return _eager(site, "flash", tuple(launches))
+    name = algorithm if algorithm == "cudnn" else FLASH
+    return _eager(site, name, tuple(launches))
 
 
 def _rows(tensor: Tensor, kind: str) -> dict[str, AttrValue]:
@@ -156,7 +167,7 @@ def _math(site: Site) -> list[Launch]:
         {"rows": heads * rows, "cols": keys, "kind": "backward"},
         Work(4 * scores.numel, 2 * scores.nbytes, scores.nbytes),
     )
-    launches = [
+    return [
         gemm_launch(site, (heads, keys, depth, rows), "tn"),
         gemm_launch(site, (heads, rows, keys, depth), "nt"),
         elementwise_launch("mul", (scores, scores), scores, scores.numel),
@@ -166,7 +177,6 @@ def _math(site: Site) -> list[Launch]:
         elementwise_launch("mul", (q,), q, q.numel),
         elementwise_launch("mul", (grad,), grad, grad.numel),
     ]
-    return launches + [_summed_heads(tensor, q) for tensor in (k, v)]
 
 
 RULES: Mapping[str, Rule] = {"attention_backward": _attention_backward}

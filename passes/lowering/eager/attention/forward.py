@@ -5,6 +5,9 @@ precision without a mask from Ampere on, else the memory-efficient kernel. The
 latter has no grouped queries: PyTorch then falls back on copies of the keys and
 values and plain products (`sdp_utils.cpp`, PyTorch 2.5 and later). Both read heads
 where they lie.
+
+A run may ask for another kernel (`lower-kernels{attention=...}`), as `sdpa_kernel` and
+packages of their own do; where that one cannot run, it is what PyTorch takes unasked.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import attrs
 from perfc.ir import AttrValue, Kernel, Record, TensorType
 from perfc.ir.ops.attention import full_mask
 from perfc.passes.lowering.eager.site import (
+    ATTENTION_KERNELS,
     Eager,
     Launch,
     Layout,
@@ -28,6 +32,8 @@ from perfc.passes.lowering.eager.site import (
     vector_launch,
 )
 from perfc.passes.lowering.eager.spelled_out import calls_of, spelled_out
+
+FLASH, EFFICIENT, MATH = "flash", "efficient", "math"
 
 _NAME = "aten::scaled_dot_product_attention"
 _FLASH = frozenset({"fp16", "bf16"})
@@ -43,19 +49,17 @@ def _attention(site: Site) -> Eager:
         repeats, plain = _with_own_heads(site) if grouped else ((), site)
         eager = spelled_out(plain, _letters(plain))
         return attrs.evolve(eager, launches=(*repeats, *eager.launches))
-    flash = is_flash(site)
-    if grouped and not flash:
-        return _with_copied_heads(site)
+    algorithm = algorithm_of(site)
+    if algorithm == MATH:
+        return _as_products(site, grouped=grouped)
     kernel = Kernel(
         "attention",
         dtype_name(q.type.dtype),
         site.settings.product_math(q.type.dtype),
-        Record(
-            {**attention_sizes(site), "algorithm": "flash" if flash else "efficient"}
-        ),
+        Record({**attention_sizes(site), "algorithm": algorithm}),
         site.work,
     )
-    layout = _result_layout(q, flash=flash)
+    layout = _result_layout(q, flash=algorithm != EFFICIENT)
     return Eager(_NAME, (*_turned(site), Launch(kernel)), (layout,))
 
 
@@ -69,12 +73,17 @@ def _result_layout(q: Tensor, *, flash: bool) -> Layout:
     return Layout.HEADS if q.type.rank == _HEADS_RANK else Layout.CONTIGUOUS
 
 
-def is_flash(site: Site) -> bool:
-    """Whether flash attention computes it."""
-    q = site.operands[0]
+def algorithm_of(site: Site) -> str:
+    """Return which kernel computes the attention of operands 0 to 2."""
+    q, k = site.operands[:2]
     masked = len(site.operands) > 3  # noqa: PLR2004 - q, k, v and masks
     narrow = dtype_name(q.type.dtype) in _FLASH and q.shape[-1] <= _FLASH_HEAD_DIM
-    return narrow and not masked and site.settings.newer_than_volta
+    asked = site.settings.attention
+    if asked == MATH:
+        return MATH
+    if asked != EFFICIENT and narrow and not masked and site.settings.newer_than_volta:
+        return FLASH if asked == ATTENTION_KERNELS[0] else asked
+    return MATH if q.shape[:-2] != k.shape[:-2] else EFFICIENT
 
 
 def attention_sizes(site: Site) -> dict[str, AttrValue]:
@@ -103,9 +112,9 @@ def _turned(site: Site) -> tuple[Launch, ...]:
     )
 
 
-def _with_copied_heads(site: Site) -> Eager:
-    """The math path for grouped queries: `repeat_interleave`, then products."""
-    repeats, plain = _with_own_heads(site)
+def _as_products(site: Site, *, grouped: bool) -> Eager:
+    """The math path: `repeat_interleave` of grouped queries, then products."""
+    repeats, plain = _with_own_heads(site) if grouped else ((), site)
     calls = ("mul(q)", "mul(k)", "matmul(q, k)", *_masking(site), "softmax(s)")
     plain = attrs.evolve(
         plain,

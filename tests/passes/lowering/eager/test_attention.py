@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.passes.lowered import kernels, launched, lower, names, one_op, record
 
+from perfc.ir import UsageError
 from perfc.ir.support import VerifyError
 from perfc.passes import LowerKernels
 
@@ -30,6 +31,35 @@ def test_attention_is_one_kernel(arguments: str, algorithm: str) -> None:
     sizes = record(batch=2, heads=8, q_len=64, kv_len=64, head_dim=32, causal=True)
     assert sizes.updated(algorithm=algorithm) == kernel.params
     assert 2 * 2 * 2 * 8 * 64 * 64 * 32 == kernel.work.flops
+
+
+@pytest.mark.parametrize("asked", ["flash-1", "flash-2", "cudnn", "efficient"])
+def test_attention_runs_by_the_kernels_asked_for(asked: str) -> None:
+    """In half precision; fp32 has no flash kernel and runs as PyTorch runs it."""
+    asking = LowerKernels(inputs="device", attention=asked)
+    half, full = (
+        kernels(lower(one_op(arguments, "attention(%q, %k, %v)"), asking))[0]
+        for arguments in (HALF, FULL)
+    )
+
+    assert asked == half.params["algorithm"]
+    assert "efficient" == full.params["algorithm"]
+
+
+def test_attention_by_products() -> None:
+    """Queries and keys are scaled, multiplied, and each step is a kernel."""
+    text = one_op(HALF, "attention(%q, %k, %v)")
+    graph = lower(text, LowerKernels(inputs="device", attention="math"))
+
+    name = "aten::scaled_dot_product_attention"
+    kinds = ["elementwise", "elementwise", "gemm", "softmax", "gemm"]
+    assert {name: kinds} == launched(graph)
+
+
+def test_attention_by_kernels_that_there_are_not() -> None:
+    """The option names those that there are."""
+    with pytest.raises(UsageError, match="attention='flash' of lower-kernels"):
+        LowerKernels(attention="flash")
 
 
 def test_flash_takes_no_mask() -> None:
