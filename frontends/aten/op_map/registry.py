@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfc.frontends.aten.node import Handler
+from perfc.frontends.aten.op_map.elementwise_names import NAMED
 from perfc.lazy_table import LazyTable
 
 HANDLERS: LazyTable[Handler] = LazyTable(
@@ -74,43 +75,13 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten._cdist_backward"
         ),
         "elementwise:ELEMENTWISE_HANDLERS": (
-            "aten.relu aten.sigmoid aten.tanh aten.silu aten.mish aten.hardswish "
-            "aten.erf aten.erfc aten.erfinv aten.exp aten.exp2 aten.expm1 aten.log "
-            "aten.log2 aten.log10 aten.log1p aten.sqrt aten.rsqrt aten.reciprocal "
-            "aten.sin aten.cos aten.tan aten.asin aten.acos aten.atan aten.sinh "
-            "aten.cosh aten.asinh aten.acosh aten.atanh aten.square aten.neg aten.abs "
-            "aten.sign aten.ceil aten.floor aten.round aten.trunc aten.frac aten.isnan "
-            "aten.isinf aten.isfinite aten.lgamma aten.digamma aten.logit "
-            "aten.bitwise_not aten.celu aten.selu aten.softplus aten.leaky_relu "
-            "aten.polygamma aten.i0 aten.sinc aten.nan_to_num aten.signbit "
-            "aten.logical_not aten.log_sigmoid aten.hardsigmoid aten.softshrink "
-            "aten.isposinf aten.isneginf aten.threshold aten.relu6 aten.sgn aten.angle "
-            "aten.elu aten.negative aten.absolute aten.arctan aten.arccos aten.arcsin "
-            "aten.conj_physical aten._conj_physical aten.special_expit "
-            "aten.special_erf aten.special_log1p aten.special_expm1 aten.sub "
-            "aten.subtract aten.mul aten.multiply aten.div aten.divide "
-            "aten.true_divide aten.floor_divide aten.remainder aten.fmod aten.maximum "
-            "aten.minimum aten.fmax aten.fmin aten.atan2 aten.hypot aten.copysign "
-            "aten.logaddexp aten.logaddexp2 aten.ldexp aten.special_xlog1py aten.xlogy "
-            "aten.special_xlogy aten.bitwise_and aten.bitwise_or aten.bitwise_xor "
-            "aten.bitwise_left_shift aten.bitwise_right_shift aten.__and__ aten.__or__ "
-            "aten.__xor__ aten.__iand__ aten.__ior__ aten.__lshift__ aten.__rshift__ "
-            "aten.logical_and aten.logical_or aten.logical_xor aten.eq aten.ne aten.lt "
-            "aten.le aten.gt aten.ge aten.greater aten.less aten.greater_equal "
-            "aten.less_equal aten.not_equal aten.pow aten.float_power aten.where "
-            "aten.addcmul aten.addcdiv aten.lerp aten._prelu_kernel aten.rsub "
-            "aten.masked_fill aten.threshold_backward aten.sigmoid_backward "
-            "aten.tanh_backward aten.silu_backward aten.mish_backward "
-            "aten.hardswish_backward aten.hardsigmoid_backward aten.softplus_backward "
-            "aten.native_dropout_backward aten._softmax_backward_data "
-            "aten._log_softmax_backward_data aten.logit_backward "
-            "aten.log_sigmoid_backward aten.softshrink_backward aten.clamp aten.clip "
-            "aten.clamp_min aten.clamp_max aten.hardtanh aten.hardtanh_backward "
-            "aten.gelu aten.gelu_backward aten.leaky_relu_backward aten.elu_backward "
-            "aten.log_sigmoid_forward aten.glu aten.glu_backward "
-            "aten._prelu_kernel_backward aten.hardshrink aten.hardshrink_backward "
-            "aten.rrelu_with_noise aten.rrelu_with_noise_backward aten.deg2rad "
-            "aten.rad2deg"
+            f"{' '.join(f'aten.{name}' for name in NAMED)} "
+            "aten.clamp aten.clip aten.clamp_min aten.clamp_max aten.hardtanh "
+            "aten.hardtanh_backward aten.gelu aten.gelu_backward "
+            "aten.leaky_relu_backward aten.elu_backward aten.log_sigmoid_forward "
+            "aten.glu aten.glu_backward aten._prelu_kernel_backward aten.hardshrink "
+            "aten.hardshrink_backward aten.rrelu_with_noise "
+            "aten.rrelu_with_noise_backward aten.deg2rad aten.rad2deg"
         ),
         "embedding:EMBEDDING_HANDLERS": (
             "aten.embedding aten.embedding_renorm aten.embedding_backward "

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfc.ir.ops import FAMILIES
 from perfc.lazy_table import LazyTable
 
 if TYPE_CHECKING:
     from perfc.passes.lowering.eager.site import Rule
+
+_OWN = frozenset({"masked_fill"})
+"""Ops whose rule lies with others."""
+
+_ELEMENTWISE = [op for op in FAMILIES.homes["elementwise:OPS"] if op not in _OWN]
 
 RULES: LazyTable[Rule] = LazyTable(
     "perfc.passes.lowering.eager",
@@ -30,16 +36,7 @@ RULES: LazyTable[Rule] = LazyTable(
         ),
         "distance:RULES": "distances distances_backward",
         "elementwise:RULES": (
-            "abs acos acosh add addcdiv addcmul and asin asinh atan atan2 atanh "
-            "batch_norm bit_shift bitwise_and bitwise_not bitwise_or bitwise_xor ceil "
-            "celu clip copysign cos cosh digamma div elu equal erf erfc erfinv exp "
-            "exp2 expm1 floor floor_divide fmod frac gelu glu greater greater_equal "
-            "hardsigmoid hardswish hypot i0 isfinite isinf isnan leaky_relu lerp less "
-            "less_equal lgamma log log10 log1p log2 log_sigmoid logaddexp logit "
-            "maximum minimum mish mod mul nan_to_num neg not not_equal or polygamma "
-            "pow prelu reciprocal relu round rsqrt selu shrink sigmoid sign signbit "
-            "silu sin sinc sinh softplus softsign sqrt square sub tan tanh "
-            "thresholded_relu trunc where xlogy xor"
+            f"{' '.join(_ELEMENTWISE)} gelu silu hardswish mish glu batch_norm"
         ),
         "embedding.bags:RULES": "bucketize_bags regroup_bags",
         "embedding.sparse:RULES": "sparse_optimizer_step",
