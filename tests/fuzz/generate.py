@@ -381,7 +381,9 @@ _PLAIN = (
 def relations(rng: random.Random) -> Input:
     """Make two commands of which one must not take longer than the other."""
     model, target = rng.choice(_PLAIN), rng.choice(("a100", "v100", "t4", "h100", "l4"))
-    batch = 2 ** rng.randrange(8)
+    # Not 16: twice as many rows are taken by another kernel, which is sooner
+    # (`costmodels/streaming/gather.py`).
+    batch = 2 ** rng.choice((0, 1, 2, 3, 5, 6, 7))
     mode = rng.choice(("inference", "training"))
     shared: tuple[str, ...] = ("analyze", model, "--mode", mode, "--target", target)
     runtime = rng.choice(("eager", "eager", "cudagraph", "compiled"))
