@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.analysis import analyze, compile_backend, conversions, from_torch
-    from perfc.tools.models import Model, export_onnx, load
+    from perfc.tools.analysis import analyze, compile_backend, from_torch
+    from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.reports import (
         NODE_KEYS,
         Exporter,
@@ -27,8 +27,8 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "analysis": ("analyze", "compile_backend", "conversions", "from_torch"),
-            "models": ("Model", "export_onnx", "load"),
+            "analysis": ("analyze", "compile_backend", "from_torch"),
+            "models": ("Model", "conversions", "export_onnx", "load"),
             "reports": (
                 "Exporter",
                 "NODE_KEYS",

@@ -29,8 +29,7 @@ from perfc.measure.case import Case
 from perfc.measure.models import Setting, find_subject
 from perfc.passes import task_mask
 from perfc.passes.timing import kernel_numbers
-from perfc.tools import Model, Report, Results, analyze, load
-from perfc.tools.analysis.analyzer import conversions
+from perfc.tools import Model, Report, Results, analyze, conversions, load
 
 TARGETS = ("h100-sxm-80g", "h200-sxm-141g")
 

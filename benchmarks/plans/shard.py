@@ -36,6 +36,7 @@ from perfc.planning.searches import (
 )
 from perfc.planning.searches.exhaustive_search import exhaustive
 from perfc.tools.models.table_list import ListedTable, TableList
+from perfc.tools.request import Request
 from perfc.tools.sharding.model import ShardModel, world_of
 
 ALL = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID)
@@ -63,11 +64,9 @@ def searched(seed: int, count: int, ranks: int, seconds: float) -> None:
     """Print what a search takes, and how it compares with the baselines."""
     target, begun = load_target(SYSTEM), (time.perf_counter(), time.process_time())
     model = ShardModel(
-        model=tables(seed, count).program(BATCH),
+        request=Request(model=tables(seed, count).program(BATCH), mode="training"),
         target=target,
         world=world_of(target, ranks),
-        batch=BATCH,
-        mode="training",
     )
     types = (TABLE_WISE, COLUMN_WISE)
     cost = model.cost(types)
@@ -94,11 +93,9 @@ def best(count: int) -> None:
         tight = (1.05, 1.3, 3.0)[seed % 3]
         listed, ranks = (5, 2) if seed % 2 else (4, 4)
         model = ShardModel(
-            model=tables(seed, listed).program(BATCH),
+            request=Request(model=tables(seed, listed).program(BATCH), mode="training"),
             target=target,
             world=world_of(target, ranks),
-            batch=BATCH,
-            mode="training",
         )
         types = ALL[:3] if ranks == 2 else ALL[:2]  # noqa: PLR2004 - so that all can be tried
         room = tight * sum(table.bytes for table in model.tables) / ranks + 1e9
@@ -143,9 +140,8 @@ def accuracy(
     target = load_target(system)
     chance = random.Random(0)  # noqa: S311 - not for secrets
     world = world_of(target, ranks)
-    model = ShardModel(
-        model=text, target=target, world=world, batch=batch, mode="training"
-    )
+    asked = Request(model=text, batch=batch, mode="training")
+    model = ShardModel(request=asked, target=target, world=world)
     task = Task.of(model.tables, model.cost(types), world, 1e12, types)
     drafts = [one.draft for one in search(task, seconds=20)]
     best = drafts[0]

@@ -39,6 +39,7 @@ from perfc.planning import (
 from perfc.planning.plans import SHARDERS, PlanCost, ShardingTask, WeightCost
 from perfc.planning.searches import Task, Times, search
 from perfc.tools.models.table_list import ListedTable, TableList
+from perfc.tools.request import Request
 from perfc.tools.sharding.model import ShardModel, world_of
 
 PHYSICAL = "physical"
@@ -157,14 +158,12 @@ def _physical(
         )
         for table in task.tables
     ]
-    model = ShardModel(
+    asked = Request(
         model=TableList(task.name, tuple(listed), task.batch).program(task.batch),
-        target=load_target(system),
-        world=world,
-        batch=None,
         mode="training",
         optimizer="rowwise_adagrad",
     )
+    model = ShardModel(request=asked, target=load_target(system), world=world)
     return model.cost(kinds)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from google.protobuf.message import EncodeError
+
 from perfc.frontends.files import digest, read_file
 from perfc.frontends.onnx.importer import import_model
+from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import parse_model
 from perfc.ir import PerfcError, Program
-from perfc.ir.support import printable
+from perfc.ir.support import UnsupportedModelError, printable
 
 
 class OnnxFrontend:
@@ -22,9 +25,28 @@ class OnnxFrontend:
             VerifyError: its graph is not in single-assignment form.
 
         """
-        data = read_file(path)
+        return _imported(read_file(path), printable(path.stem), str(path))
+
+    def read(self, model: onnx.ModelProto) -> Program:
+        """Read a model that is in memory, called what its graph is called.
+
+        Raises:
+            UnsupportedModelError: it is damaged, or 2 GiB or more with its weights.
+            VerifyError: its graph is not in single-assignment form.
+
+        """
+        name = printable(model.graph.name) or "model"
         try:
-            return import_model(parse_model(data), printable(path.stem), digest(data))
-        except PerfcError as error:
-            msg = f"{path}: {error}"
-            raise type(error)(msg) from None
+            data = model.SerializeToString()
+        except (ValueError, EncodeError) as error:
+            msg = f"{name}: {error}; keep its weights out, and give the file"
+            raise UnsupportedModelError(msg) from None
+        return _imported(data, name, name)
+
+
+def _imported(data: bytes, name: str, where: str) -> Program:
+    try:
+        return import_model(parse_model(data), name, digest(data))
+    except PerfcError as error:
+        msg = f"{where}: {error}"
+        raise type(error)(msg) from None

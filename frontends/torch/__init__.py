@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.frontends.torch.capture import Source, capture_module
+    from perfc.frontends.torch.capture import Recording, Source, capture_module
     from perfc.frontends.torch.custom_step import CustomStep
     from perfc.frontends.torch.embedding_bag_op import TRANSLATION
     from perfc.frontends.torch.exported import given_sizes, is_exported, read_exported
@@ -27,7 +27,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "capture": ("Source", "capture_module"),
+            "capture": ("Recording", "Source", "capture_module"),
             "custom_step": ("CustomStep",),
             "embedding_bag_op": ("TRANSLATION",),
             "exported": ("given_sizes", "is_exported", "read_exported"),
@@ -45,6 +45,7 @@ __all__ = [
     "Loss",
     "Made",
     "Optimizer",
+    "Recording",
     "Source",
     "capture_factory",
     "capture_module",

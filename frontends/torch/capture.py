@@ -48,58 +48,80 @@ DTYPES: Mapping[str, tuple[torch.dtype | None, torch.dtype | None]] = {
 TF32 is no type of a recording: `perfc.analyze(model, dtype="tf32")` says it."""
 
 
+@attrs.frozen(kw_only=True)
+class Recording:
+    """What to record of a module; see `perfc.from_torch` for the arguments.
+
+    Attributes:
+        args: What `forward` is called with.
+        kwargs: Arguments by name.
+        mode: One of `MODES`.
+        optimizer: Of a step of training; None for none.
+        loss: Of a step of training.
+        step: The whole step instead.
+        dtype: One of `DTYPES`; None leaves the types.
+        name: What the program is called; the module's class if not given.
+
+    """
+
+    args: Sequence[Any] | torch.Tensor = ()
+    kwargs: Mapping[str, Any] | None = None
+    mode: str = "inference"
+    optimizer: Optimizer = None
+    loss: Loss = None
+    step: CustomStep = None
+    dtype: str | None = None
+    name: str | None = None
+
+    def check(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            UsageError: they do, or one names what there is not.
+
+        """
+        inference = self.mode == "inference"
+        problem = None
+        if self.mode not in MODES:
+            problem = f"mode {self.mode!r} is none of {', '.join(MODES)}"
+        elif self.dtype is not None and self.dtype not in DTYPES:
+            problem = f"dtype {self.dtype!r} is none of {', '.join(DTYPES)}"
+        elif inference and self.optimizer is not None:
+            problem = "an optimizer needs mode 'training'"
+        elif inference and self.step is not None:
+            problem = "a step of your own needs mode 'training'"
+        elif self.step is not None and self.loss is not None:
+            problem = "a step of your own works its loss out itself: give no other loss"
+        if problem is not None:
+            raise UsageError(problem)
+
+
 @paused_collector()
-def capture_module(  # noqa: PLR0913 - the public call's options
-    module: torch.nn.Module | Callable[[], torch.nn.Module],
-    args: Sequence[Any] | torch.Tensor = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    mode: str = "inference",
-    optimizer: Optimizer = None,
-    loss: Loss = None,
-    step: CustomStep = None,
-    dtype: str | None = None,
-    name: str | None = None,
+def capture_module(
+    module: torch.nn.Module | Callable[[], torch.nn.Module], recording: Recording
 ) -> Program:
     """Record one iteration of *module* on tensors without memory.
 
-    Neither the module nor the arguments are changed; see `perfc.from_torch` for the
-    arguments.
+    Neither the module nor the arguments are changed.
 
     Raises:
         UsageError: an option names what there is not.
         UnsupportedModelError: the model does not run, or not without its data.
 
     """
-    _check(mode, optimizer, dtype)
-    _check_step(mode, step, loss)
+    recording.check()
+    args, kwargs = recording.args, recording.kwargs
     if isinstance(module, torch.fx.GraphModule) and is_list(args):
         args, kwargs = (args, kwargs) if args or kwargs else noted_arguments(module)
-    model, original = _weightless(module, name)
-    types = DTYPES[dtype or "fp32"]
-    made = _Step(name or original, mode == "training", loss, step, types)
-    return made.run(model, args, kwargs or {}, optimizer)
-
-
-def _check(mode: str, optimizer: Optimizer, dtype: str | None) -> None:
-    if mode not in MODES:
-        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
-        raise UsageError(msg)
-    if dtype is not None and dtype not in DTYPES:
-        msg = f"dtype {dtype!r} is none of {', '.join(DTYPES)}"
-        raise UsageError(msg)
-    if mode == "inference" and optimizer is not None:
-        msg = "an optimizer needs mode 'training'"
-        raise UsageError(msg)
-
-
-def _check_step(mode: str, step: CustomStep, loss: Loss) -> None:
-    if step is not None and mode == "inference":
-        msg = "a step of your own needs mode 'training'"
-        raise UsageError(msg)
-    if step is not None and loss is not None:
-        msg = "a step of your own works its loss out itself: give no other loss"
-        raise UsageError(msg)
+    model, original = _weightless(module, recording.name)
+    made = _Step(
+        recording.name or original,
+        recording.mode == "training",
+        recording.loss,
+        recording.step,
+        DTYPES[recording.dtype or "fp32"],
+    )
+    return made.run(model, args, kwargs or {}, recording.optimizer)
 
 
 def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:  # noqa: ANN401
@@ -115,12 +137,29 @@ def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:  
     if not callable(module):
         msg = f"expected a torch.nn.Module, got {type(module).__name__}"
         raise UnsupportedModelError(msg)
+    _check_makes(module)
     with weightless():
         made = module()
     if not isinstance(made, torch.nn.Module):
         msg = f"the function made a {type(made).__name__}, not a torch.nn.Module"
         raise UnsupportedModelError(msg)
     return made, type(made).__name__
+
+
+def _check_makes(made: Callable[..., Any]) -> None:
+    """Refuse a class, or a function, that makes nothing without arguments."""
+    try:
+        inspect.signature(made).bind()
+    except ValueError:  # built in: it has no signature
+        return
+    except TypeError as error:
+        name = getattr(made, "__name__", type(made).__name__)
+        what = "class" if isinstance(made, type) else "function"
+        msg = (
+            f"the {what} {name} makes no module without arguments ({error}): give the "
+            f"module, as {name}(...), or what makes it, as lambda: {name}(...)"
+        )
+        raise UnsupportedModelError(msg) from None
 
 
 @attrs.define(eq=False)
@@ -294,7 +333,10 @@ def _bound(
     except TypeError as error:
         msg = f"the example arguments do not fit {name}.forward{signature}: {error}"
         if not args and not kwargs:
-            msg = f"{name}.forward{signature} needs example arguments: {error}"
+            msg = (
+                f"{name}.forward{signature} needs example arguments ({error}): give "
+                "them as a tuple, perfc.from_torch(module, (argument, ...))"
+            )
         raise UnsupportedModelError(msg) from None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from perfc.frontends.torch.capture import capture_module
+from perfc.frontends.torch.capture import Recording, capture_module
 from perfc.frontends.torch.custom_step import CustomStep
 from perfc.frontends.torch.exported import is_exported, read_exported
 from perfc.frontends.torch.guards import is_list, is_mapping
@@ -92,10 +92,9 @@ def _captured(
         return read_exported(returned, name)
     made = _read(returned, text)
     chosen = optimizer or made.optimizer or "sgd"
-    return capture_module(
-        lambda: made.module,
-        made.args,
-        made.kwargs,
+    recording = Recording(
+        args=made.args,
+        kwargs=made.kwargs,
         mode=mode,
         optimizer=chosen if mode == "training" else optimizer,
         loss=made.loss,
@@ -103,6 +102,7 @@ def _captured(
         dtype=dtype,
         name=name,
     )
+    return capture_module(lambda: made.module, recording)
 
 
 def run_factory(text: str, batch: int | None = None) -> Made:

@@ -83,4 +83,5 @@ def _rank(rank: int, stated_s: float) -> LaunchGraph:
 
 def at(report: Report, source: Path) -> Report:
     """Return the same report of a model that was read from *source*."""
-    return attrs.evolve(report, model=attrs.evolve(report.model, source=source))
+    model = attrs.evolve(report.model, source=source)
+    return attrs.evolve(report, run=attrs.evolve(report.run, model=model))

@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import attrs
 
 from perfc.ir import PerfcError, Program, UsageError
 from perfc.passes import Pass
 from perfc.passes.graphs import is_training_step
-from perfc.passes.instruments import Instrument
 from perfc.passes.training import Training
-from perfc.tools.analysis.analyzer import DTYPES, analyze, check_known, conversions
+from perfc.tools.analysis.analyzer import analyze
 from perfc.tools.files import tell
 from perfc.tools.models import (
-    TRAINING,
-    Again,
     Dimensions,
     Model,
-    by_name,
+    conversions,
     prepare,
     require_torch,
     training_passes,
 )
+from perfc.tools.request import TRAINING, Again, Request, TorchOptions
 
 if TYPE_CHECKING:
-    from perfc.frontends import Optimizer
-    from perfc.frontends.torch import CustomStep, Loss, Source
+    from perfc.frontends.torch import Recording, Source
 
 
-def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
+def from_torch(
     module: Source,
     args: Any = (),  # noqa: ANN401 - one argument, or several
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    mode: str = "inference",
-    optimizer: Optimizer = None,
-    loss: Loss = None,
-    step: CustomStep = None,
-    dtype: str | None = None,
-    name: str | None = None,
-    batch: int | None = None,
-    pooling: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    transforms: Sequence[Pass] = (),
-    instruments: Sequence[Instrument] = (),
+    *more: Never,
+    **options: Unpack[TorchOptions],
 ) -> Model:
     """Record one iteration of a PyTorch module, as eager PyTorch on a GPU runs it.
 
@@ -66,6 +53,7 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
             exported program needs none; their sizes bind its open ones. A traced graph
             needs none if its inputs note what they were.
         kwargs: Arguments by name.
+        more: Nothing: arguments of `forward` are one tuple.
         mode: `inference` (in `eval()` and without gradients), or `training`: forward,
             loss, backward and, if one is given, optimizer.
         optimizer: `sgd`, `adagrad`, `rowwise_adagrad`, `adam`, `adamw`, with
@@ -95,78 +83,87 @@ def from_torch(  # noqa: PLR0913 - the public call; all but one have defaults
             names the op, the module and the line.
 
     """
+    if more or not (kwargs is None or isinstance(kwargs, Mapping)):
+        msg = (
+            "perfc.from_torch takes the arguments of forward as one tuple: write "
+            "perfc.from_torch(module, (a, b)); those by name are a mapping behind it"
+        )
+        raise UsageError(msg)
+    named = {"model": module, "args": args, "kwargs": kwargs}
+    return record_model(Request.of("perfc.from_torch", TorchOptions, options, **named))
+
+
+def record_model(request: Request) -> Model:
+    """Record the module of a request, or read the program that was exported from it.
+
+    Raises:
+        UsageError: an option names what there is not.
+        PerfcError: PyTorch is not installed, or the model does not run.
+
+    """
     require_torch()
     from perfc.frontends import torch as frontend  # noqa: PLC0415 - imports PyTorch
 
-    wanted = Dimensions(batch, pooling, dims or {})
-    asked = {
-        "module": module,
-        "args": args,
-        "kwargs": kwargs,
-        "mode": mode,
-        "optimizer": optimizer,
-        "loss": loss,
-        "step": step,
-        "name": name,
-        "transforms": transforms,
-        "instruments": instruments,
-    }
-    again = Again(from_torch, asked, by_name)
+    if isinstance(request.model, str):
+        msg = f"{request.model!r} is a name: expected a module; perfc.load takes names"
+        raise UsageError(msg)
+    module, transforms = request.model, list(request.transforms)
+    dims = dict(request.dims)
     if frontend.is_exported(module):
-        sizes = frontend.given_sizes(module, args, kwargs)
-        wanted = attrs.evolve(wanted, dims={**sizes, **wanted.dims})
-        made = frontend.read_exported(module, name)
-        changes = _changes(made, mode, optimizer, loss, step, dtype)
-        model = prepare(made, wanted, None, [*changes, *transforms], instruments)
-        return attrs.evolve(model, again=again)
-    program = frontend.capture_module(
-        module,
-        args,
-        kwargs,
-        mode=mode,
-        optimizer=optimizer,
-        loss=loss,
-        step=step,
-        dtype=dtype,
-        name=name,
+        dims = {**frontend.given_sizes(module, request.args, request.kwargs), **dims}
+        program = frontend.read_exported(module, request.name)
+        transforms = [*_changes(program, request), *transforms]
+    else:
+        program = frontend.capture_module(module, _recording(request))
+    wanted = Dimensions(request.batch, request.pooling, dims)
+    model = prepare(program, wanted, None, transforms, request.instruments)
+    if program.recorded and request.dtype != "fp32":
+        model = attrs.evolve(model, dtype=request.dtype)
+    return attrs.evolve(model, again=Again(record_model, request))
+
+
+def _recording(request: Request) -> Recording:
+    """Return what is to be recorded, as the frontend takes it."""
+    from perfc.frontends.torch import Recording  # noqa: PLC0415 - imports PyTorch
+
+    return Recording(
+        args=request.args,
+        kwargs=request.kwargs,
+        mode=request.mode,
+        optimizer=request.optimizer,
+        loss=request.loss,
+        step=request.step,
+        dtype=request.dtype,
+        name=request.name,
     )
-    model = prepare(program, wanted, None, transforms, instruments)
-    computed_in = "" if dtype in {None, "fp32"} else dtype
-    return attrs.evolve(model, dtype=computed_in, again=again)
 
 
-def _changes(  # noqa: PLR0913, PLR0917 - options of the public call
-    program: Program,
-    mode: str,
-    optimizer: Optimizer,
-    loss: Loss,
-    step: CustomStep,
-    dtype: str | None,
-) -> Sequence[Pass]:
+def _changes(program: Program, request: Request) -> Sequence[Pass]:
     """Return the passes that make of an exported program what the options ask for.
 
     Raises:
         UsageError: an option needs a recording, or names what there is not.
 
     """
-    for option, value in (("step", step), ("optimizer", optimizer), ("loss", loss)):
+    optimizer, loss = request.optimizer, request.loss
+    for option in ("step", "optimizer", "loss"):
+        value = getattr(request, option)
         if value is not None and not isinstance(value, str):
             msg = (
                 f"{option} of an exported program has to be one by name; to run your "
                 "own, give program.module(), which is recorded"
             )
             raise UsageError(msg)
-    check_known("dtype", dtype or "fp32", DTYPES)
-    early = conversions(dtype or "fp32")
+    early = conversions(request.dtype)
     graph = program.classes[0].ops
-    if mode == TRAINING and optimizer is None:
+    if request.mode == TRAINING and optimizer is None:
         if graph is not None and is_training_step(graph):
             return early
         msg = f"a training step of {program.name} needs the name of an optimizer"
         raise UsageError(msg)
     derived = Training(loss=loss) if isinstance(loss, str) else Training()
-    wanted = [*early, derived] if mode == TRAINING else early
-    return training_passes(mode, str(optimizer) if optimizer else None, wanted)
+    wanted = [*early, derived] if request.mode == TRAINING else early
+    return training_passes(request.mode, optimizer, wanted)
 
 
 def compile_backend(

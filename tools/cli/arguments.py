@@ -1,20 +1,25 @@
-"""What several verbs read from their options, and write besides results."""
+"""Options that say of what model, in which setting, a verb speaks, and other arguments.
+
+The options are those of the fields of a `Request`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 import click
 
 from perfc.ir import UsageError
 from perfc.tools.files import tell
+from perfc.tools.given import MAX_DIM
+from perfc.tools.request import OPTIONS, Option, Request
 
 if TYPE_CHECKING:
     from perfc.passes.instruments import Timing
 
-MAX_DIM = 2**40
-"""No dimension is larger."""
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 _DIGITS = len(str(MAX_DIM))
 
@@ -39,13 +44,13 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 class Count(click.IntRange):
-    """A number of things, from 1 to *most*."""
+    """A number of things, from *least* to *most*."""
 
     name = "integer"
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, least: int = 1) -> None:
         """Limit it."""
-        super().__init__(1, most)
+        super().__init__(least, most)
 
 
 def counts(
@@ -79,6 +84,96 @@ def integers(texts: Sequence[str], option: str) -> dict[str, int]:
             raise UsageError(msg)
         numbers[key] = int(text)
     return numbers
+
+
+def request_options(*names: str) -> Callable[[_Verb], _Verb]:
+    """Return the options of fields of a request, in this order, for a verb."""
+
+    def add(verb: _Verb) -> _Verb:
+        for name in reversed(names):
+            verb = request_option(name)(verb)
+        return verb
+
+    return add
+
+
+def request_option(
+    name: str,
+    callback: Callable[..., Any] | None = None,
+    **changes: Any,  # noqa: ANN401 - fields of `Option`
+) -> Callable[[_Verb], _Verb]:
+    """Return the option of a field of a request, as a verb needs it.
+
+    Args:
+        name: The field, under which the verb finds what was given.
+        callback: Reads the text, where the option's own type does not.
+        changes: What is different of its `Option`.
+
+    """
+    option = attrs.evolve(OPTIONS[name], **changes)
+    given: dict[str, Any] = {"callback": callback, "type": _type(option)}
+    if option.default is not None:
+        given |= {"default": option.default, "show_default": True}
+    return click.option(
+        option.flag,
+        name,
+        multiple=option.multiple,
+        required=option.required,
+        metavar=option.metavar,
+        help=option.help,
+        **given,
+    )
+
+
+def _type(option: Option) -> click.ParamType[Any] | None:
+    if option.choices:
+        return click.Choice(option.choices)
+    return Count(option.most, option.least) if option.most else None
+
+
+def read_request(model: str, options: Mapping[str, Any]) -> Request:
+    """Return the request that a verb's options make, but for its target.
+
+    Raises:
+        UsageError: a text means nothing, or is given twice.
+
+    """
+    read = {
+        name: _READ[name](value) if name in _READ else value
+        for name, value in options.items()
+        if name in OPTIONS and name != "target"
+    }
+    return Request(model=model, **read)
+
+
+def _popularities(texts: Sequence[str]) -> dict[str, str]:
+    """Read `TEXT`, `FILE` and `NAME=TEXT`; under "" stands what is said of all tables.
+
+    Raises:
+        UsageError: one says nothing, or a table, or all tables, have two.
+
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        table, popularity = (name.strip(), value) if equals else ("", text)
+        if not popularity.strip() or (equals and not table):
+            msg = f"--popularity {text!r}: expected TEXT, FILE or NAME=TEXT"
+            raise UsageError(msg)
+        if table in found:
+            whose = f"table {table!r}" if table else "all tables"
+            msg = f"--popularity of {whose} is given twice; give it once"
+            raise UsageError(msg)
+        found[table] = popularity.strip()
+    return found
+
+
+_READ: Mapping[str, Callable[[Sequence[str]], Any]] = {
+    "dims": lambda texts: integers(texts, "--dim"),
+    "overrides": lambda texts: pairs(texts, "--set"),
+    "popularity": _popularities,
+}
+"""What reads the texts of options that may be given several times."""
 
 
 def log_timing(timing: Timing) -> None:

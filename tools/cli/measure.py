@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.support import write_file
-from perfc.tools.analysis import DTYPES, INPUTS, RUNTIMES
-from perfc.tools.cli.arguments import MAX_DIM
+from perfc.tools.cli.arguments import request_option
 from perfc.tools.cli.number_option import NumberRange
 from perfc.tools.files import tell
-from perfc.tools.models import INFERENCE, MODES, TRAINING, check_mode, start_torch
+from perfc.tools.models import check_mode, start_torch
+from perfc.tools.request import INFERENCE, TRAINING
 
 if TYPE_CHECKING:
     from perfc.measure.models import Keep, Setting
@@ -132,50 +131,31 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
 )
 @click.argument("model")
 @_DEVICE
-@click.option(
-    "--mode",
-    "modes",
-    type=click.Choice(MODES),
+@request_option(
+    "mode",
     multiple=True,
-    default=[INFERENCE],
-    show_default=True,
+    default=(INFERENCE,),
     help="training: forward, loss, backward and optimizer. Repeat for both.",
 )
-@click.option(
-    "--optimizer",
-    type=click.Choice(OPTIMIZERS),
-    help="Of --mode training; the factory's own, or sgd, if not given.",
+@request_option(
+    "optimizer", help="Of --mode training; the factory's own, or sgd, if not given."
 )
-@click.option(
-    "--batch",
-    "batches",
-    type=click.IntRange(1, MAX_DIM),
-    multiple=True,
-    metavar="N",
-    help="Samples in the batch; repeat for several.",
+@request_option(
+    "batch", multiple=True, help="Samples in the batch; repeat for several."
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(DTYPES),
-    default="fp32",
-    show_default=True,
+@request_option(
+    "dtype",
     help="What the model computes in: bf16 and fp16 throughout, amp-… by autocast.",
 )
-@click.option(
-    "--runtime",
-    "runtimes",
-    type=click.Choice(RUNTIMES),
+@request_option(
+    "runtime",
     multiple=True,
-    default=["eager"],
-    show_default=True,
+    default=("eager",),
     help="cudagraph: captured once and replayed; compiled: by torch.compile. "
     "Repeat for several.",
 )
-@click.option(
-    "--inputs",
-    type=click.Choice(INPUTS),
-    default="host-pinned",
-    show_default=True,
+@request_option(
+    "inputs",
     help="Where inputs are when an iteration starts; on a CPU always there.",
 )
 @click.option(
@@ -220,7 +200,7 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
     runtime; a run that was interrupted continues with the same command. On a GPU all
     are timed before any is profiled, for the profiler slows what follows it.
     """
-    if options["optimizer"] is not None and TRAINING not in options["modes"]:
+    if options["optimizer"] is not None and TRAINING not in options["mode"]:
         check_mode(INFERENCE, options["optimizer"])
     start_torch()
     from perfc.measure.device import open_device  # noqa: PLC0415 - imports PyTorch
@@ -267,9 +247,9 @@ def _settings(options: dict[str, Any]) -> list[Setting]:
             inputs=options["inputs"],
             attention=options["attention"],
         )
-        for batch in options["batches"] or (None,)
-        for mode in options["modes"]
-        for runtime in options["runtimes"]
+        for batch in options["batch"] or (None,)
+        for mode in options["mode"]
+        for runtime in options["runtime"]
     ]
 
 

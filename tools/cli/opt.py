@@ -12,11 +12,12 @@ from perfc.ir.annotations import Scenario
 from perfc.passes import PassManager
 from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
 from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
-from perfc.tools.cli.arguments import integers, log_timing
+from perfc.tools.cli.arguments import integers, log_timing, request_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
-from perfc.tools.models import INFERENCE, is_factory, read_program, read_torch
+from perfc.tools.models import is_factory, read_program, read_torch
 from perfc.tools.reports import print_analysis
+from perfc.tools.request import INFERENCE
 
 
 @click.command(
@@ -25,11 +26,11 @@ from perfc.tools.reports import print_analysis
 )
 @click.argument("file")
 @click.option("-p", "--pipeline", default="", metavar="PIPELINE", help="Passes to run.")
-@click.option("--target", metavar="NAME|FILE.toml", help="For passes that need one.")
-@plugin_option
-@click.option(
-    "--dim", "dims", multiple=True, metavar="NAME=N", help="Bind a dimension."
+@request_option(
+    "target", help="For passes that need one.", required=False, multiple=False
 )
+@plugin_option
+@request_option("dims", help="Bind a dimension.")
 @click.option(
     "--dump-dir",
     type=click.Path(file_okay=False, path_type=Path),

@@ -6,25 +6,21 @@ import math
 import time
 from typing import Any
 
+import attrs
 import click
 
 from perfc.ir import UsageError
 from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
-from perfc.tools.analysis import RUNTIMES, split_passes
-from perfc.tools.cli.arguments import MAX_DIM, counts, integers, pairs
-from perfc.tools.cli.model_options import (
-    dims_option,
-    dtype_option,
-    inputs_option,
-    optimizer_option,
-    overheads_option,
-    overrides_option,
-    pooling_option,
+from perfc.tools.cli.arguments import (
+    counts,
+    read_request,
+    request_option,
+    request_options,
 )
 from perfc.tools.cli.output_options import debug_option, format_option, output_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
-from perfc.tools.models import MODES, TRAINING
+from perfc.tools.request import TRAINING
 
 EXIT_INTERRUPTED = 130
 _SAMPLES = 512
@@ -34,7 +30,7 @@ _EVERY_S = 5.0
 """How often a log is told how far it is; a terminal always is."""
 
 _OF_COMPAT = frozenset(
-    {"model", "system", "ranks", "batch", "mode", "texts", "compat", "format_"}
+    {"model", "target", "ranks", "batch", "mode", "texts", "compat", "format_"}
     | {"output", "debug"}
 )
 """What `--compat` goes together with."""
@@ -46,49 +42,27 @@ _OF_COMPAT = frozenset(
     "--dtype amp-bf16 --optimizer adamw",
 )
 @click.argument("model", metavar="MODEL")
-@click.option(
-    "--target",
-    "system",
-    required=True,
-    metavar="SYSTEM|FILE.toml",
-    help="The machine.",
+@request_option(
+    "target", metavar="SYSTEM|FILE.toml", help="The machine.", multiple=False
 )
-@click.option(
-    "--ranks",
-    required=True,
+@request_option(
+    "ranks",
     callback=counts,
+    most=0,
+    required=True,
     metavar="N[,N...]",
     help="GPUs in all; several numbers to compare sizes.",
 )
-@click.option(
-    "--batch",
-    type=click.IntRange(1, MAX_DIM),
-    metavar="N",
-    help="Samples of all GPUs together.",
+@request_option("batch", help="Samples of all GPUs together.")
+@request_options("dims", "pooling")
+@request_option("mode", default=TRAINING, help=None)
+@request_options("optimizer", "dtype")
+@request_option("runtime", help=None)
+@request_options("inputs", "overheads")
+@request_option(
+    "passes", help="Add a pass to every strategy, as checkpoint-activations{every=40}."
 )
-@dims_option
-@pooling_option
-@click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default=TRAINING,
-    show_default=True,
-)
-@optimizer_option
-@dtype_option
-@click.option(
-    "--runtime", type=click.Choice(RUNTIMES), default="eager", show_default=True
-)
-@inputs_option
-@overheads_option
-@click.option(
-    "--pass",
-    "passes",
-    multiple=True,
-    metavar="NAME{k=v}",
-    help="Add a pass to every strategy, as checkpoint-activations{every=40}.",
-)
-@overrides_option
+@request_options("overrides")
 @click.option(
     "--strategy",
     "texts",
@@ -193,7 +167,7 @@ def _compat(options: dict[str, Any]) -> str:
 
     (ranks,), texts = options["ranks"], options["texts"]
     sizes = madmax_model(options["model"])
-    machine = madmax_system(options["system"])
+    machine = madmax_system(options["target"])
     machine.check_ranks(ranks)
     wanted = [read_strategy(text, ranks, machine.gpus_per_node) for text in texts]
     outcomes = ranked(
@@ -232,39 +206,17 @@ def _compare(options: dict[str, Any]) -> int:
 def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
     from perfc.costmodels import load_target  # noqa: PLC0415
     from perfc.planning.strategies import Objective  # noqa: PLC0415
-    from perfc.tools.strategies import (  # noqa: PLC0415
-        How,
-        Question,
-        StrategyModels,
-    )
+    from perfc.tools.strategies import Question, StrategyModels  # noqa: PLC0415
 
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
-    overrides = pairs(options["overrides"], "--set")
-    transforms, passes = split_passes(options["passes"])
     method = options["method"] or (None if options["texts"] else FAST)
+    name, ranks = options["target"], options["ranks"]
+    asked = read_request(options["model"], {**options, "ranks": None})
     return Question(
-        model=options["model"],
-        target=load_target(options["system"], overrides),
-        models=StrategyModels.read(
-            options["model"],
-            mode=options["mode"],
-            optimizer=options["optimizer"],
-            dtype=options["dtype"],
-            pooling=options["pooling"],
-            dims=integers(options["dims"], "--dim"),
-            extras=transforms,
-        ),
-        system=options["system"],
-        ranks=options["ranks"],
-        batch=options["batch"],
-        how=How(
-            runtime=options["runtime"],
-            inputs=options["inputs"],
-            overheads=options["overheads"],
-            passes=tuple(passes),
-        ),
-        overrides=overrides,
+        target=load_target(name, asked.overrides),
+        models=StrategyModels.read(attrs.evolve(asked, target=name)),
+        ranks=ranks,
         objective=Objective(options["objective"]),
         texts=options["texts"],
         method=method,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from perfc.costmodels import UVM_CACHING
@@ -17,15 +18,18 @@ from perfc.ir.program import MAX_RANKS
 from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
 from perfc.tools.analysis import check_world
-from perfc.tools.cli.arguments import MAX_DIM
-from perfc.tools.cli.model_options import dtype_option, optimizer_option
+from perfc.tools.cli.arguments import (
+    read_request,
+    request_option,
+    request_options,
+)
 from perfc.tools.cli.number_option import NumberRange
 from perfc.tools.cli.output_options import debug_option, output_option
 from perfc.tools.files import tell, write_result
-from perfc.tools.models import MODES, TRAINING, check_mode
+from perfc.tools.models import check_mode
+from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
-    from perfc.ir import Program
     from perfc.passes import Plan
     from perfc.planning.plans import Tiers
     from perfc.tools.sharding import Sharding, ShardModel
@@ -50,25 +54,11 @@ _TYPES = "table-wise,column-wise,row-wise"
     epilog="Example: perfc shard dlrm-mlperf --target dgx-a100 --ranks 8 --batch 2048",
 )
 @click.argument("model", metavar="MODEL")
-@click.option(
-    "--target", "system", required=True, metavar="SYSTEM", help="The machine."
-)
-@click.option(
-    "--ranks",
-    required=True,
-    type=click.IntRange(2, MAX_RANKS),
-    metavar="N",
-    help="GPUs in all.",
-)
-@click.option(
-    "--batch",
-    type=click.IntRange(1, MAX_DIM),
-    metavar="N",
-    help="Samples of each GPU; what the file says if not given.",
-)
-@click.option("--mode", type=click.Choice(MODES), default=TRAINING, show_default=True)
-@optimizer_option
-@dtype_option
+@request_option("target", metavar="SYSTEM", help="The machine.", multiple=False)
+@request_option("ranks", required=True, least=2, help="GPUs in all.")
+@request_option("batch", help="Samples of each GPU; what the file says if not given.")
+@request_option("mode", default=TRAINING, help=None)
+@request_options("optimizer", "dtype")
 @click.option(
     "--plan",
     "plans",
@@ -111,10 +101,8 @@ _TYPES = "table-wise,column-wise,row-wise"
     help=f"Share of the rows that a cache of uvm-caching holds; {USUAL_CACHE:g} if not "
     "given.",
 )
-@click.option(
-    "--popularity",
-    "popularities",
-    multiple=True,
+@request_option(
+    "popularity",
     metavar="[TABLE=]TEXT",
     help="How look-ups spread over rows, of all tables or of one; give it again.",
 )
@@ -242,29 +230,23 @@ def _model(text: str, options: dict[str, Any]) -> ShardModel:
     from perfc.tools.models import is_table_list, read_table_list  # noqa: PLC0415
     from perfc.tools.sharding import ShardModel, world_of  # noqa: PLC0415
 
-    check_mode(options["mode"], options["optimizer"])
-    target = load_target(options["system"])
+    asked = read_request(text, options)
+    check_mode(asked.mode, asked.optimizer)
+    target = load_target(options["target"])
     check_world(options["ranks"], target)
-    batch = options["batch"]
-    source: str | Program = text
     if is_table_list(text):
         listed = read_table_list(text)
-        batch = batch or listed.batch
+        batch = asked.batch or listed.batch
         if batch is None:
             msg = f"{text} says no batch; add --batch N, the samples of each GPU"
             raise UsageError(msg)
-        source = listed.program(batch)
+        asked = attrs.evolve(asked, model=listed.program(batch))
     return ShardModel(
-        model=source,
+        request=asked,
         target=target,
         world=world_of(target, options["ranks"]),
-        batch=batch,
-        mode=options["mode"],
-        optimizer=options["optimizer"],
-        dtype=options["dtype"],
         qcomm=options["qcomm"] or "",
         qcomm_backward=options["qcomm_backward"] or "",
-        popularity=_popularities(options["popularities"]),
     )
 
 
@@ -328,20 +310,6 @@ def _size(option: str, text: str | None) -> float | None:
         msg = f"{option} {text!r}: expected a size above 0, as 60GB, 56GiB or bytes"
         raise UsageError(msg)
     return float(match[1]) * _UNITS[unit]
-
-
-def _popularities(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Read `TEXT` or `TABLE=TEXT`; a text may have `=` behind `:`."""
-    found: dict[str, str] = {}
-    for text in texts:
-        table, mark, rest = text.partition("=")
-        of_all = not mark or ":" in table
-        name, said = ("", text) if of_all else (table, rest)
-        if not said or name in found:
-            msg = f"--popularity {text!r}: expected TEXT or TABLE=TEXT, each once"
-            raise UsageError(msg)
-        found[name] = said
-    return tuple(found.items())
 
 
 def _say(line: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import attrs
 
@@ -26,18 +26,24 @@ from perfc.tools.models.binding import (
     bind_dimensions,
     classify_program,
 )
-from perfc.tools.models.loading import Again, by_pass
 from perfc.tools.models.pass_order import (
-    INFERENCE,
-    TRAINING,
+    asked_passes,
     check_mode,
     check_ranks,
     check_recorded,
     parallel_passes,
     training_passes,
 )
-from perfc.tools.models.program import read_program
+from perfc.tools.models.program import is_onnx, read_onnx, read_program
 from perfc.tools.models.torch_source import is_factory, read_torch
+from perfc.tools.request import (
+    INFERENCE,
+    TRAINING,
+    Again,
+    LoadOptions,
+    Request,
+    SizeOptions,
+)
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Source
@@ -109,7 +115,8 @@ class Model:
             msg = f"{self.name} is a launch graph: its kernels have their types"
             raise UsageError(msg)
         if self.again is not None and self.mode == TRAINING:
-            return self.again.converted(conversion, self.program.bindings)
+            dims = self.program.bindings
+            return self.again.converted(conversion.dtype_name, dims)
         classes = tuple(
             attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
             for rank in self.program.classes
@@ -150,12 +157,15 @@ class Model:
         """Return the same model at another batch, without loading it again.
 
         Raises:
+            UsageError: a size is no whole number.
             UnboundSymbolError: symbols are left without a number.
             UnsupportedModelError: how often a loop runs depends on data.
             PerfcError: the model fixes that size, or has no such dimension.
 
         """
-        wanted = Dimensions(batch, pooling, dims or {})
+        sizes: SizeOptions = {"batch": batch, "pooling": pooling, "dims": dims}
+        asked = Request.of("Model.bind", SizeOptions, sizes)
+        wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
         if self.late is not None:
             bound = self.late.bind(self.unbound, wanted)
             return attrs.evolve(bound, source=self.source, dtype=self.dtype)
@@ -178,32 +188,24 @@ class Model:
         return batch_size(self.program, self.symbols)
 
 
-def load(  # noqa: PLR0913 - the public call; all but one have defaults
-    model: str | Path | Source,
-    *,
-    batch: int | None = None,
-    pooling: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    mode: str = INFERENCE,
-    optimizer: str | None = None,
-    ranks: int | None = None,
-    transforms: Sequence[Pass] = (),
-    instruments: Sequence[Instrument] = (),
-) -> Model:
+def load(model: str | Path | Source, **options: Unpack[LoadOptions]) -> Model:
     """Load a model file, a built-in workload, or a PyTorch model by its factory.
 
     Args:
         model: `model.onnx`, `graph.perfc`, a workload `NAME:key=value,…`, a function
-            that makes a PyTorch module, `file.py:factory`, a
+            that makes a PyTorch module, `file.py:factory`, an `onnx.ModelProto`, a
             `torch.export.ExportedProgram`, which comes in as its `.pt2` file does, or
             an `fx.GraphModule` whose inputs note what they were (`from_torch` takes
             example arguments).
         batch: Samples in the batch; binds the symbols recognised as the batch.
         pooling: Lookups per embedding bag where the model leaves it open.
         dims: Other symbols and their numbers.
+        popularity: How look-ups spread over the rows of all embedding tables, as
+            `zipf(1.05)`; a mapping for tables by their names.
         mode: `inference`, or `training` for a whole training step: the loss, the
             backward pass and the optimizer are derived (pass `training`).
         optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
+        dtype: What the model computes in, as `perfc.analyze` takes it.
         ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
             gradients are added up in training (pass `data-parallel`).
         transforms: Passes that change the graph, run once, here. A pass `training`
@@ -216,41 +218,70 @@ def load(  # noqa: PLR0913 - the public call; all but one have defaults
         PerfcError: the file is at fault.
 
     """
-    wanted = Dimensions(batch, pooling, dims or {})
-    asked = {
-        "model": model,
-        "mode": mode,
-        "optimizer": optimizer,
-        "ranks": ranks,
-        "transforms": tuple(transforms),
-        "instruments": instruments,
-    }
-    again = Again(load, asked, by_pass)
-    if not isinstance(model, str | Path) or is_factory(str(model)):
+    request = Request.of("perfc.load", LoadOptions, options, model=model)
+    if request.dtype == "tf32":
+        msg = "dtype 'tf32' is how a target multiplies: give it to perfc.analyze"
+        raise UsageError(msg)
+    return load_model(request)
+
+
+def load_model(request: Request) -> Model:
+    """Load the model of a request.
+
+    Raises:
+        UsageError: nothing has this name, or the request contradicts itself.
+        PerfcError: the model is at fault.
+
+    """
+    loaded: Model = load_request(request).model
+    return loaded
+
+
+def load_request(request: Request) -> Request:
+    """Return what is left of a request once its model is loaded.
+
+    Raises:
+        UsageError: nothing has this name, or the request contradicts itself.
+        PerfcError: the model is at fault.
+
+    """
+    if isinstance(request.model, Model):
+        msg = f"{request.model.name} is loaded already; `Model.bind` sets its sizes"
+        raise UsageError(msg)
+    transforms, others = asked_passes(request)
+    made = _made(request, transforms)
+    check_ranks(request.ranks, made.ranks)
+    made = attrs.evolve(made, again=Again(load_model, request))
+    return request.of_loaded(made, others)
+
+
+def _made(request: Request, transforms: Sequence[Pass]) -> Model:
+    """Load a model, with passes that change it."""
+    model, mode, optimizer = request.model, request.mode, request.optimizer
+    wanted = Dimensions(request.batch, request.pooling, request.dims)
+    text = "" if not isinstance(model, str) or is_factory(model) else model
+    if text == model:
+        program = read_program(model)
+    elif is_onnx(model):
+        program = read_onnx(model)
+    else:
         check_mode(mode, optimizer)
         dtype = _dtype_of(transforms)
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)
             transforms = [p for p in transforms if not is_a(p, "convert-dtype")]
-            transforms = parallel_passes(ranks, transforms)
-            made = prepare(program, wanted, None, transforms, instruments)
-            check_ranks(ranks, made.ranks)
-            return attrs.evolve(made, dtype=dtype, again=again)
-    else:
-        program = read_program(str(model))
+            transforms = parallel_passes(request.ranks, transforms)
+            made = prepare(program, wanted, None, transforms, request.instruments)
+            return attrs.evolve(made, dtype=dtype)
     transforms = training_passes(mode, optimizer, transforms)
-    transforms = parallel_passes(ranks, transforms)
+    transforms = parallel_passes(request.ranks, transforms)
     if not _trains(transforms):
         program = _remarked(program)
-    source = Path(str(model)) if program.sha256 else None
-    made = prepare(program, wanted, source, transforms, instruments)
-    check_ranks(ranks, made.ranks)
-    if not isinstance(model, str | Path) or is_factory(str(model)):
-        return attrs.evolve(made, again=again)
-    return attrs.evolve(
-        made, again=again, recipe=_Recipe(str(model), source, tuple(transforms))
-    )
+    source = Path(text) if text and program.sha256 else None
+    made = prepare(program, wanted, source, transforms, request.instruments)
+    recipe = _Recipe(text, source, tuple(transforms)) if text else None
+    return attrs.evolve(made, recipe=recipe)
 
 
 @attrs.frozen

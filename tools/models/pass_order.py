@@ -7,15 +7,59 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import UsageError
-from perfc.passes import Pass, Transform, parallel, training
+from perfc.passes import Pass, Transform, embeddings, parallel, precision, training
 from perfc.passes.kinds import is_a
+from perfc.passes.pipeline_spec import read_pipeline
 from perfc.passes.pipelines import completed, with_backward
-from perfc.tools.models.rank_options import check_shared
+from perfc.passes.precision import LOW_DTYPES
+from perfc.tools.given import check_known
+from perfc.tools.models.rank_options import check_shared, made_passes
+from perfc.tools.request import INFERENCE, MODES, TRAINING, Request
 
-INFERENCE = "inference"
-TRAINING = "training"
-MODES = (INFERENCE, TRAINING)
-"""What an iteration is: a forward pass, or a step of training."""
+
+def asked_passes(request: Request) -> tuple[list[Pass], list[str]]:
+    """Return what a request does to its model: passes that change it, and the others.
+
+    Raises:
+        UsageError: a pass or an option is unknown.
+
+    """
+    texts = sorted(request.popularity.items(), key=lambda item: not item[0])
+    popular = [embeddings.SetPopularity(text, table) for table, text in texts]
+    transforms, others = split_passes(request.passes, request.ranks)
+    asked = [*conversions(request.dtype), *transforms, *request.transforms]
+    return [*popular, *asked], others
+
+
+def conversions(dtype: str) -> list[precision.ConvertDtype]:
+    """Return the passes that make a model compute in *dtype*: none for 32 bits."""
+    to = dtype.removeprefix("amp-")
+    if to not in LOW_DTYPES:
+        return []
+    return [precision.ConvertDtype(to, autocast=to != dtype)]
+
+
+def split_passes(
+    texts: Sequence[str], ranks: int | None = None
+) -> tuple[list[Pass], list[str]]:
+    """Take apart what `--pass` says: what `load` needs, and what `analyze` does.
+
+    Transforms change the graph, once for all targets, so they belong to loading. Those
+    that share a model have *ranks* where they do not say theirs.
+
+    Raises:
+        UsageError: a pass or an option is unknown.
+
+    """
+    requests = [request for text in texts for request in read_pipeline(text)]
+    made = made_passes(requests, ranks)
+    transforms: list[Pass] = [p for p in made if isinstance(p, Transform)]
+    others = [
+        request.text
+        for p, request in zip(made, requests, strict=True)
+        if not isinstance(p, Transform)
+    ]
+    return transforms, others
 
 
 def check_mode(mode: str, optimizer: str | None) -> None:
@@ -25,9 +69,7 @@ def check_mode(mode: str, optimizer: str | None) -> None:
         UsageError: the mode is unknown, or there is an optimizer without training.
 
     """
-    if mode not in MODES:
-        msg = f"mode {mode!r} is none of {', '.join(MODES)}"
-        raise UsageError(msg)
+    check_known("mode", mode, MODES)
     if mode == INFERENCE and optimizer is not None:
         msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
         raise UsageError(msg)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from perfc.frontends import find_workload
 from perfc.frontends.workloads import build_workload
@@ -58,3 +59,21 @@ def read_program(text: str) -> Program:
     reader = frontend()
     with plugin_at_work(f"frontend {suffix!r}", reader):
         return reader.load(path)
+
+
+def is_onnx(model: object) -> bool:
+    """Whether *model* is an `onnx.ModelProto`, in memory."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(model, onnx.ModelProto)
+
+
+def read_onnx(model: Any) -> Program:  # noqa: ANN401 - an `onnx.ModelProto`
+    """Read an `onnx.ModelProto` as its file would be read.
+
+    Raises:
+        UnsupportedModelError: it is damaged, or too large to be written down.
+
+    """
+    from perfc.frontends.onnx import OnnxFrontend  # noqa: PLC0415 - imports protobuf
+
+    return OnnxFrontend().read(model)

@@ -62,7 +62,8 @@ def read_torch(
     if frontend.is_exported(model):
         return frontend.read_exported(model)
     chosen = optimizer or "sgd" if mode == "training" else None
-    return frontend.capture_module(model, mode=mode, optimizer=chosen, dtype=dtype)
+    recording = frontend.Recording(mode=mode, optimizer=chosen, dtype=dtype)
+    return frontend.capture_module(model, recording)
 
 
 def require_torch(what: str = "a PyTorch module", extra: str = "torch") -> None:

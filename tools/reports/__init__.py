@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from perfc.tools.reports.results import Results
     from perfc.tools.reports.summary import kernel_limit
     from perfc.tools.reports.texts import columns_text
-    from perfc.tools.reports.variants import Variant, graph_variant, launch_variants
 else:
     __getattr__ = door(
         __name__,
@@ -44,7 +43,6 @@ else:
             "results": ("Results",),
             "summary": ("kernel_limit",),
             "texts": ("columns_text",),
-            "variants": ("Variant", "graph_variant", "launch_variants"),
         },
     )
 
@@ -54,7 +52,6 @@ __all__ = [
     "Exporter",
     "Report",
     "Results",
-    "Variant",
     "bubble_s",
     "columns_text",
     "find_exporter",
@@ -64,9 +61,7 @@ __all__ = [
     "format_quantity",
     "format_share",
     "format_us",
-    "graph_variant",
     "kernel_limit",
-    "launch_variants",
     "memory_timeline",
     "print_analysis",
 ]

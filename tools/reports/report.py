@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +27,8 @@ from perfc.tools.reports import what_if as report_what_if
 from perfc.tools.reports.exporter import find_exporter
 from perfc.tools.reports.nodes import NODE_KEYS
 from perfc.tools.reports.results import Results
-from perfc.tools.reports.variants import Variant
+from perfc.tools.reports.variants import Variant, variants_of
+from perfc.tools.run import US, Run
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 OUT_OF_MEMORY = "out-of-memory"
-US = 1e6
-"""Microseconds in a second: reports are in microseconds, perfc in seconds."""
 
 
 @attrs.frozen(eq=False)
@@ -47,27 +45,32 @@ class Report:
     Times are in microseconds. Everything beyond the time itself is computed
     when it is asked for.
 
+    It is data: it can be pickled. What needs more runs, as `what_if`, is run from `run`
+    when it is asked for.
+
     Attributes:
-        model: The model.
-        target: The target.
-        runtime: `eager`, `cudagraph` or `compiled`.
-        asked: What the model was converted to, as `--dtype` says it; empty for what
-            its source says.
-        profile: Name of the host profile.
-        analysis: The facts it is made from.
-        variants: What could be changed, and analyzed again.
-        inputs_from: Where inputs are when the iteration starts, as `--inputs` says it.
+        run: What was run: the model, the target and the passes.
+        analysis: The facts that the run found.
 
     """
 
-    model: Model
-    target: Target
-    runtime: str
-    asked: str
-    profile: str
+    run: Run
     analysis: Analysis
-    variants: Sequence[Variant] = attrs.field(default=(), repr=False)
-    inputs_from: str = ""
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.run.model
+
+    @property
+    def target(self) -> Target:
+        """The target."""
+        return self.run.target
+
+    @property
+    def runtime(self) -> str:
+        """`eager`, `cudagraph` or `compiled`."""
+        return self.run.runtime
 
     @functools.cached_property
     def results(self) -> Results:
@@ -77,10 +80,11 @@ class Report:
     @functools.cached_property
     def dtype(self) -> str:
         """What the model computes in, as `--dtype` says it."""
-        if self.asked not in {"", "tf32"}:
-            return self.asked
+        asked = self.run.asked
+        if asked not in {"", "tf32"}:
+            return asked
         own = report_summary.computed_in(self.results)
-        return self.asked if self.asked and own == "fp32" else own
+        return asked if asked and own == "fp32" else own
 
     @property
     def time_us(self) -> float:
@@ -183,7 +187,8 @@ class Report:
     @functools.cached_property
     def _changes(self) -> list[Json]:
         """What each change that applies saves, or why it cannot be made."""
-        found = [v for v in self.variants if v.applies(self.results, self.phases)]
+        possible = variants_of(self.run)
+        found = [v for v in possible if v.applies(self.results, self.phases)]
         return [
             {"pass": v.name, "what": v.what, "where": v.where, "reason": v.reason, **s}
             for v, s in zip(found, map(self._saved, found), strict=True)
@@ -192,10 +197,12 @@ class Report:
 
     def _saved(self, variant: Variant) -> Json:
         try:
-            time_us = variant.time_us()
+            changed = variant.changed(self.run)
+            if changed is None:
+                return {}
+            return {"saved_us": self.time_us - changed.time_us()}
         except PerfcError as error:
             return {"refused": str(error)}
-        return {} if time_us is None else {"saved_us": self.time_us - time_us}
 
     @functools.cached_property
     def coverage(self) -> Json:
@@ -244,12 +251,12 @@ class Report:
                 "replicas": self.model.program.replicas,
                 "dtype": self.dtype,
                 "inputs": self.inputs,
-                "inputs_from": self.inputs_from,
+                "inputs_from": self.run.inputs_from,
             },
             "target": {
                 "name": self.target.name,
                 "spec_sha256": self.target.spec_sha256,
-                "profile": self.profile,
+                "profile": self.run.profile,
                 "calibration": self.target.profile or None,
             },
             "runtime": self.runtime,

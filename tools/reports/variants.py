@@ -11,8 +11,9 @@ import attrs
 from perfc.passes import Pass, embeddings
 from perfc.passes.kinds import is_a
 from perfc.passes.what_if import waits_for_inputs, waits_inside
-from perfc.tools.models import Model
+from perfc.tools.models import Change
 from perfc.tools.reports.results import Results
+from perfc.tools.run import Run
 
 CUDA_GRAPH = "capture-graph"
 
@@ -32,7 +33,7 @@ class Variant:
         what: What a table calls it.
         where: What it is made to.
         reason: A sentence for people.
-        time_us: Analyzes the changed iteration; None if it comes to nothing.
+        changed: Returns the changed run; None if the change comes to nothing.
         applies: Whether what was found gives a reason for it.
 
     """
@@ -41,68 +42,15 @@ class Variant:
     what: str
     where: str
     reason: str
-    time_us: Callable[[], float | None] = attrs.field(repr=False)
+    changed: Callable[[Run], Run | None] = attrs.field(repr=False)
     applies: Callable[[Results, Phases], bool] = attrs.field(repr=False)
 
 
-TimeUs: TypeAlias = Callable[[Model, str], float]
-"""Analyzes a model with one more pass, by name; "" for no more."""
-
-
-def launch_variants(model: Model, time_us: TimeUs) -> list[Variant]:
-    """Return the changes to launches that were lowered here.
-
-    Args:
-        model: What is analyzed.
-        time_us: Analyzes it again.
-
-    """
-    return [
-        Variant(
-            "pin-copies",
-            "pinned inputs",
-            "copies to the device",
-            "the host waits for copies from pageable memory (--pass pin-copies)",
-            lambda: time_us(model, "pin-copies"),
-            lambda results, _: any(map(waits_for_inputs, results.graphs)),
-        ),
-        Variant(
-            "remove-syncs",
-            "no waits",
-            "whole iteration",
-            "the host waits for the device before the end (--pass remove-syncs)",
-            lambda: time_us(model, "remove-syncs"),
-            _waits,
-        ),
-        Variant(
-            "training{fused=true}",
-            "fused optimizer",
-            "optimizer",
-            "one kernel over all parameters (--pass 'training{fused=true}')",
-            lambda: _with_fused_optimizer(model, time_us),
-            _has_optimizer,
-        ),
-        Variant(
-            "batch-embeddings",
-            "batched tables",
-            "embedding bags",
-            "one lookup kernel for all tables (--pass batch-embeddings)",
-            lambda: _with_batched_tables(model, time_us),
-            _has_tables,
-        ),
-    ]
-
-
-def graph_variant(model: Model, time_us: TimeUs) -> Variant:
-    """Return the replay as a CUDA graph."""
-    return Variant(
-        CUDA_GRAPH,
-        "CUDA graph",
-        "whole iteration",
-        "one launch for all kernels, no host time between ops (--runtime cudagraph)",
-        lambda: time_us(model, CUDA_GRAPH),
-        _always,
-    )
+def variants_of(run: Run) -> tuple[Variant, ...]:
+    """Return what could be changed: nothing of a CPU, or of launches that are given."""
+    if not run.is_lowered:
+        return ()
+    return _LAUNCHES if run.runtime == "cudagraph" else (*_LAUNCHES, _GRAPH)
 
 
 def _always(_results: Results, _phases: Phases) -> bool:
@@ -125,19 +73,20 @@ def _has_tables(results: Results, _: Phases) -> bool:
     return ops.count("aten::embedding_bag") > 1
 
 
-def _with_batched_tables(model: Model, time_us: TimeUs) -> float | None:
-    """Tables that several ranks keep alike cannot be updated by their own backward."""
-    if model.ranks > 1:
+def _with_batched_tables(run: Run) -> Run | None:
+    """Batch the tables; those that several ranks keep alike cannot be updated so."""
+    if run.model.ranks > 1:
         return None
-    changed = model.changed(
-        lambda transforms: (embeddings.BatchEmbeddings(), *transforms)
-    )
-    return None if changed is None else time_us(changed, "")
+    return _reloaded(run, _batched)
 
 
-def _with_fused_optimizer(model: Model, time_us: TimeUs) -> float | None:
-    changed = model.changed(_fused)
-    return None if changed is None else time_us(changed, "")
+def _reloaded(run: Run, change: Change) -> Run | None:
+    model = run.model.changed(change)
+    return None if model is None else attrs.evolve(run, model=model)
+
+
+def _batched(transforms: Sequence[Pass]) -> Sequence[Pass]:
+    return (embeddings.BatchEmbeddings(), *transforms)
 
 
 def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
@@ -149,3 +98,50 @@ def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
         attrs.evolve(p, fused=True, foreach=True) if p in steps else p
         for p in transforms
     ]
+
+
+_LAUNCHES = (
+    Variant(
+        "pin-copies",
+        "pinned inputs",
+        "copies to the device",
+        "the host waits for copies from pageable memory (--pass pin-copies)",
+        lambda run: run.with_pass("pin-copies"),
+        lambda results, _: any(map(waits_for_inputs, results.graphs)),
+    ),
+    Variant(
+        "remove-syncs",
+        "no waits",
+        "whole iteration",
+        "the host waits for the device before the end (--pass remove-syncs)",
+        lambda run: run.with_pass("remove-syncs"),
+        _waits,
+    ),
+    Variant(
+        "training{fused=true}",
+        "fused optimizer",
+        "optimizer",
+        "one kernel over all parameters (--pass 'training{fused=true}')",
+        lambda run: _reloaded(run, _fused),
+        _has_optimizer,
+    ),
+    Variant(
+        "batch-embeddings",
+        "batched tables",
+        "embedding bags",
+        "one lookup kernel for all tables (--pass batch-embeddings)",
+        _with_batched_tables,
+        _has_tables,
+    ),
+)
+"""Changes to launches that were lowered here."""
+
+_GRAPH = Variant(
+    CUDA_GRAPH,
+    "CUDA graph",
+    "whole iteration",
+    "one launch for all kernels, no host time between ops (--runtime cudagraph)",
+    lambda run: run.with_pass(CUDA_GRAPH),
+    _always,
+)
+"""The replay as a CUDA graph."""

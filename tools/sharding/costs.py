@@ -11,7 +11,7 @@ from perfc.passes.embeddings import Codec
 from perfc.planning import PerfRules, Topology, TorchRecCost
 from perfc.planning.plans import PlanCost, Tiers
 from perfc.planning.reference import CommBytes, StorageRules
-from perfc.tools.models import TRAINING
+from perfc.tools.request import TRAINING
 from perfc.tools.sharding.model import ShardModel
 
 CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str], Tiers], PlanCost]
@@ -25,7 +25,7 @@ def _physical(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost
         UsageError: the optimizer updates whole tables, not the rows of a batch.
 
     """
-    name = model.optimizer
+    name = model.request.optimizer
     if name is not None and name not in OPTIMIZER_STATES:
         msg = (
             f"--optimizer {name}: takes no sparse gradients, but updates whole tables; "
@@ -57,10 +57,10 @@ def _torchrec(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost
     rules = PerfRules(
         topology=Topology(world=model.world),
         batch=model.samples,
-        inference=model.mode != TRAINING,
+        inference=model.request.mode != TRAINING,
         comm_bytes=_comm_bytes(model),
     )
-    kept = StorageRules(perf=rules, optimizer=model.optimizer or "sgd")
+    kept = StorageRules(perf=rules, optimizer=model.request.optimizer or "sgd")
     return TorchRecCost(rules=rules, storage_rules=kept)
 
 

@@ -35,16 +35,17 @@ from perfc.planning.step import (
     Reference,
     deals_of,
 )
-from perfc.tools.analysis import analyze, conversions
+from perfc.tools.analysis import analyze
 from perfc.tools.models import (
-    TRAINING,
     Model,
+    conversions,
     load,
     parallel_passes,
     prepare,
     training_passes,
 )
 from perfc.tools.reports import Report, Results
+from perfc.tools.request import TRAINING, Request
 
 
 @attrs.frozen
@@ -91,37 +92,30 @@ class ShardModel:
     """A model, the machine, and how a step of it runs.
 
     Attributes:
-        model: What `load` takes, or a program with its batch bound.
+        request: How the model is asked for: what `load` takes, or a program with its
+            batch bound; its batch is that of each rank.
         target: The machine.
         world: The ranks.
-        batch: Samples of each rank; None for what the model says.
-        mode: `training` or `inference`.
-        optimizer: Of training; None for the default.
-        dtype: What the model computes in.
         qcomm: What pooled rows are sent as.
         qcomm_backward: What their gradients are sent as, if not as the rows.
-        popularity: How look-ups spread over rows, by table; under "" of the others.
 
     """
 
-    model: str | Program
+    request: Request
     target: Target
     world: World
-    batch: int | None
-    mode: str
-    optimizer: str | None = None
-    dtype: str = "fp32"
     qcomm: str = ""
     qcomm_backward: str = ""
-    popularity: tuple[tuple[str, str], ...] = ()
 
     def loaded(self, transforms: Sequence[Pass] = ()) -> Model:
         """Load it, with some passes."""
-        said = [_Popularity(self.popularity)] if self.popularity else []
-        transforms = [*conversions(self.dtype), *said, *transforms]
-        if isinstance(self.model, str):
-            return load(self.model, batch=self.batch, transforms=transforms)
-        return prepare(self.model, None, None, transforms)
+        asked, said = self.request, list[Pass]()
+        if asked.popularity:
+            said = [_Popularity(tuple(asked.popularity.items()))]
+        transforms = [*conversions(asked.dtype), *said, *transforms]
+        if isinstance(asked.model, Program):
+            return prepare(asked.model, None, None, transforms)
+        return load(asked.model, batch=asked.batch, transforms=transforms)
 
     @functools.cached_property
     def forward(self) -> Model:
@@ -201,9 +195,11 @@ class ShardModel:
             qcomm_backward=self.qcomm_backward,
             only=only,
         )
-        transforms = training_passes(self.mode, self.optimizer, [sharding])
+        transforms = training_passes(
+            self.request.mode, self.request.optimizer, [sharding]
+        )
         transforms = parallel_passes(self.world.ranks, transforms)
-        return analyze(self.loaded(transforms), self.target, dtype=self.dtype)
+        return analyze(self.loaded(transforms), self.target, dtype=self.request.dtype)
 
     @functools.cached_property
     def _first(self) -> _First:
@@ -256,8 +252,8 @@ class ShardModel:
 
     @property
     def _memory(self) -> MemoryNeed:
-        kind = self.optimizer or "sgd"
-        states = OPTIMIZER_STATES.get(kind, ()) if self.mode == TRAINING else ()
+        kind, trains = self.request.optimizer or "sgd", self.request.mode == TRAINING
+        states = OPTIMIZER_STATES.get(kind, ()) if trains else ()
         return MemoryNeed(
             state_elements=states.count("element"),
             state_rows=states.count("row"),

@@ -49,9 +49,9 @@ def _longest(one: RankedPlan) -> float:
 
 
 def _ranking(found: Sharding) -> Iterator[str]:
-    world = found.model.world
+    world, asked = found.model.world, found.model.request
     yield f"<p>{world.ranks} ranks of {escape(found.model.target.name)}, "
-    yield f"{found.model.samples:,} samples on each, {escape(found.model.mode)}</p>"
+    yield f"{found.model.samples:,} samples on each, {escape(asked.mode)}</p>"
     yield "<table><tr><th>plan<th>step<th>priced by<th>decides<th>tables</tr>"
     for one in found.plans:
         by = "pipeline" if one.report else "compact model"

@@ -34,7 +34,7 @@ def shard_text(found: Sharding) -> str:
 
 def _title(found: Sharding) -> str:
     model = found.model
-    step = "training step" if model.mode == "training" else "inference"
+    step = "training step" if model.request.mode == "training" else "inference"
     size = sum(table.bytes for table in model.tables)
     title = (
         f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
@@ -203,7 +203,7 @@ def shard_json(found: Sharding) -> str:
         "ranks": model.world.ranks,
         "ranks_per_node": model.world.per_node,
         "batch_per_rank": model.samples,
-        "mode": model.mode,
+        "mode": model.request.mode,
         "tables": len(model.tables),
         "table_bytes": sum(table.bytes for table in model.tables),
         "room_bytes_per_rank": float(found.room_bytes[0]),

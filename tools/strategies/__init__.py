@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         parallel_text,
         ranked,
     )
-    from perfc.tools.strategies.pricer import How
     from perfc.tools.strategies.report import strategies_json, strategies_text
     from perfc.tools.strategies.strategies import Question, compare
 else:
@@ -23,14 +22,12 @@ else:
         {
             "models": ("StrategyModels",),
             "parallel": ("outcome", "parallel_json", "parallel_text", "ranked"),
-            "pricer": ("How",),
             "report": ("strategies_json", "strategies_text"),
             "strategies": ("Question", "compare"),
         },
     )
 
 __all__ = [
-    "How",
     "Question",
     "StrategyModels",
     "compare",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -12,21 +12,22 @@ from perfc.ir.support import UnboundSymbolError, UnsupportedModelError
 from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
 from perfc.passes.parallel import DataParallel
 from perfc.passes.training import Training
-from perfc.tools.analysis import conversions
 from perfc.tools.models import (
-    TRAINING,
     Dimensions,
     Model,
     check_mode,
     check_ranks,
     check_recorded,
+    conversions,
     is_factory,
     parallel_passes,
     prepare,
     read_program,
     read_torch,
+    split_passes,
     training_passes,
 )
+from perfc.tools.request import Request
 
 _OF_STRATEGIES = (Fsdp, PipelineParallel, ShardEmbeddings, TensorParallel)
 """Passes that strategies are made of."""
@@ -38,46 +39,31 @@ class StrategyModels:
 
     Attributes:
         program: What the frontend has read.
-        mode: `training` or `inference`.
-        optimizer: Of training.
-        dtype: What the model computes in.
-        pooling: Lookups of a bag, where the model leaves it open.
-        dims: Other symbols and their numbers.
+        request: How it is asked for, without passes that change it; its batch is that
+            of all GPUs together.
         extras: Passes that every strategy has besides.
 
     """
 
     program: Program
-    mode: str = TRAINING
-    optimizer: str | None = None
-    dtype: str = "fp32"
-    pooling: int | None = None
-    dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    request: Request
     extras: Sequence[Pass] = ()
 
     @classmethod
-    def read(  # noqa: PLR0913 - one argument per option
-        cls,
-        model: str,
-        *,
-        mode: str,
-        optimizer: str | None,
-        dtype: str,
-        pooling: int | None,
-        dims: Mapping[str, int],
-        extras: Sequence[Pass] = (),
-    ) -> StrategyModels:
+    def read(cls, request: Request) -> StrategyModels:
         """Read what a user names.
 
         Raises:
-            UsageError: strategies, or the mode, say what one of *extras* says.
+            UsageError: strategies, or the mode, say what one of the passes says.
             PerfcError: there is no such model, or it is one of several ranks already.
 
         """
+        mode, optimizer, model = request.mode, request.optimizer, request.model
         check_mode(mode, optimizer)
+        extras, others = split_passes(request.passes)
         _check_extras(extras)
         if is_factory(model):
-            converted = [p.dtype_name for p in conversions(dtype)]
+            converted = [p.dtype_name for p in conversions(request.dtype)]
             kept = converted[0] if converted else None
             program = read_torch(model, mode=mode, optimizer=optimizer, dtype=kept)
         else:
@@ -88,15 +74,8 @@ class StrategyModels:
         if sum(len(rank.ranks) for rank in program.classes) > 1:
             msg = f"{program} says itself what its ranks run; give one model of one GPU"
             raise UnsupportedModelError(msg)
-        return cls(
-            program=program,
-            mode=mode,
-            optimizer=optimizer,
-            dtype=dtype,
-            pooling=pooling,
-            dims=dims,
-            extras=extras,
-        )
+        request = attrs.evolve(request, passes=tuple(others))
+        return cls(program=program, request=request, extras=extras)
 
     def ordered(self, transforms: Sequence[Pass], *, replicas: bool) -> list[Pass]:
         """Return passes of a strategy with the others that it has, in their order.
@@ -129,16 +108,17 @@ class StrategyModels:
             PerfcError: a pass refuses it, or a dimension has no number.
 
         """
-        program, converts = self._copy(), conversions(self.dtype)
+        program, asked = self._copy(), self.request
+        converts = conversions(asked.dtype)
         recorded = program.recorded
         transforms = self.ordered(transforms, replicas=ranks is not None)
         if recorded:
-            check_recorded(str(program), self.mode, transforms)
+            check_recorded(str(program), asked.mode, transforms)
         else:
             early = [*converts, *transforms]
-            transforms = training_passes(self.mode, self.optimizer, early)
+            transforms = training_passes(asked.mode, asked.optimizer, early)
         passes = parallel_passes(ranks, transforms)
-        wanted = Dimensions(batch, self.pooling, self.dims)
+        wanted = Dimensions(batch, asked.pooling, asked.dims)
         made = prepare(program, wanted, None, passes)
         check_ranks(ranks, made.ranks)
         if recorded and converts:
@@ -167,7 +147,7 @@ class StrategyModels:
         if batch is None:
             return model, model.batch
         if any(s.batch or s.bounds for s in model.symbols or () if s is not None):
-            return model.bind(batch, pooling=self.pooling, dims=self.dims), None
+            return self.bound(model, batch), None
         if batch % model.batch:
             msg = (
                 f"--batch {batch}: {model.name} fixes {model.batch} samples of a "
@@ -175,6 +155,11 @@ class StrategyModels:
             )
             raise PerfcError(msg)
         return model, model.batch
+
+    def bound(self, model: Model, batch: int) -> Model:
+        """Return the model at another batch."""
+        asked = self.request
+        return model.bind(batch, pooling=asked.pooling, dims=asked.dims)
 
     def _copy(self) -> Program:
         """Return the program for passes to change."""

@@ -20,7 +20,7 @@ from perfc.planning.strategies import (
     least_share,
     least_step_s,
 )
-from perfc.tools.analysis import analyze
+from perfc.tools.analysis import report_on
 from perfc.tools.models import Model
 from perfc.tools.reports import Report, bubble_s
 from perfc.tools.strategies.layers import layers_s
@@ -30,24 +30,6 @@ _US = 1e6
 _STEP = frozenset({"forward", "loss", "backward"})
 _GARBAGE = 500_000
 """So many objects are made before those that refer to each other are looked for."""
-
-
-@attrs.frozen(kw_only=True)
-class How:
-    """How to analyze, apart from the strategy.
-
-    Attributes:
-        runtime: As `analyze` takes it.
-        inputs: As `analyze` takes it.
-        overheads: As `analyze` takes it.
-        passes: As `analyze` takes them, without those that change the model.
-
-    """
-
-    runtime: str = "eager"
-    inputs: str = "host-pinned"
-    overheads: str | None = None
-    passes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +61,6 @@ class Pricer:
     Attributes:
         models: The model.
         target: The machine.
-        how: How to analyze.
         batch: Samples of all GPUs together; None if each replica has `fixed`.
         fixed: Samples of a replica, where the model fixes them.
         limit_bytes: Memory that a GPU may need.
@@ -88,7 +69,6 @@ class Pricer:
 
     models: StrategyModels
     target: Target
-    how: How
     batch: int | None
     fixed: int | None
     limit_bytes: float
@@ -187,12 +167,11 @@ class Pricer:
             return _Part()  # alone these ranks do not fill nodes
         model = self._one(tensor, samples)
         if not self.fixed:
-            models = self.models
-            model = model.bind(samples, pooling=models.pooling, dims=models.dims)
+            model = self.models.bound(model, samples)
         elif samples != self.fixed:
             return _Part()
         part = _part_of(report := self._report(model))
-        if self.how.runtime == "compiled":
+        if self.models.request.runtime == "compiled":
             return part  # a kernel may be of several layers
         return attrs.evolve(part, layers_s=layers_s(report.results))
 
@@ -216,16 +195,9 @@ class Pricer:
         return found
 
     def _report(self, model: Model) -> Report:
-        how = self.how
-        return analyze(
-            model,
-            self.target,
-            runtime=how.runtime,
-            inputs=how.inputs,
-            dtype=self.models.dtype,
-            overheads=how.overheads,
-            passes=how.passes,
-        )
+        asked = self.models.request
+        left = asked.of_loaded(model, asked.passes)
+        return report_on(attrs.evolve(left, target=self.target, overrides={}))
 
 
 def _least_s(part: _Part, strategy: Strategy) -> float:

@@ -33,11 +33,11 @@ def strategies_json(compared: Comparison) -> str:
         "system": asked.target.name,
         "ranks": max(asked.ranks),
         "sizes": list(asked.ranks),
-        "batch": asked.batch,
-        "mode": asked.models.mode,
-        "dtype": asked.models.dtype,
-        "runtime": asked.how.runtime,
-        "optimizer": asked.models.optimizer,
+        "batch": asked.request.batch,
+        "mode": asked.request.mode,
+        "dtype": asked.request.dtype,
+        "runtime": asked.request.runtime,
+        "optimizer": asked.request.optimizer,
         "objective": asked.objective.name,
         "memory_limit_bytes": compared.pricer.limit_bytes,
         "usd_per_gpu_hour": asked.usd_per_hour,
@@ -104,14 +104,16 @@ def strategies_text(compared: Comparison) -> str:
 
 def _title(compared: Comparison) -> str:
     asked = compared.question
-    what = "training step" if asked.models.mode == "training" else "inference"
+    what = "training step" if asked.request.mode == "training" else "inference"
     sizes = " or ".join(f"{count:,}" for count in asked.ranks)
     gpus = "GPU" if asked.ranks == (1,) else "GPUs"
-    samples = "" if asked.batch is None else f" of {asked.batch:,} samples"
+    samples = (
+        "" if asked.request.batch is None else f" of {asked.request.batch:,} samples"
+    )
     name = compared.pricer.models.program.name
     head = (
         f"{name}: {what}{samples} on {sizes} {gpus} of {asked.target.name}, "
-        f"{asked.models.dtype}, {asked.how.runtime}, by {asked.objective.name}"
+        f"{asked.request.dtype}, {asked.request.runtime}, by {asked.objective.name}"
     )
     return textwrap.fill(head, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 

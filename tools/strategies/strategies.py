@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -22,9 +22,15 @@ from perfc.planning.strategies import (
     read_strategy,
 )
 from perfc.tools.analysis import check_world
-from perfc.tools.models import TRAINING
+from perfc.tools.request import TRAINING, Request
 from perfc.tools.strategies.models import StrategyModels
-from perfc.tools.strategies.pricer import How, Pricer
+from perfc.tools.strategies.pricer import Pricer
+
+_SAID = (
+    *("batch", "pooling", "mode", "optimizer", "dtype", "runtime", "inputs"),
+    *("overheads", "target", "ranks", "dims", "overrides", "passes"),
+)
+"""What a command says of a strategy, in this order."""
 
 GB = 1e9
 """Bytes of a gigabyte, as `--memory` counts them."""
@@ -35,14 +41,9 @@ class Question:
     """What is asked of strategies.
 
     Attributes:
-        model: What the user calls the model.
-        models: The model.
+        models: The model, and how it is asked for.
         target: The machine.
-        system: What the user calls the machine.
         ranks: Numbers of GPUs.
-        batch: Samples of all GPUs together; None if the model says.
-        how: How to analyze.
-        overrides: Fields of the machine's sheet that are set otherwise.
         objective: What is best.
         texts: Strategies to price in any case.
         method: How to search for others; None for not at all.
@@ -53,14 +54,9 @@ class Question:
 
     """
 
-    model: str
     models: StrategyModels
     target: Target
-    system: str
     ranks: tuple[int, ...]
-    batch: int | None = None
-    how: How = attrs.field(factory=How)
-    overrides: Mapping[str, str] = attrs.field(factory=dict[str, str])
     objective: Objective = attrs.field(factory=Objective)
     texts: Sequence[str] = ()
     method: str | None = None
@@ -68,6 +64,11 @@ class Question:
     microbatches: tuple[int, ...] = ()
     memory_gb: float | None = None
     usd_per_hour: float | None = None
+
+    @property
+    def request(self) -> Request:
+        """How the model is asked for; its batch is that of all GPUs together."""
+        return self.models.request
 
     def check(self) -> None:
         """Refuse what no strategy could answer.
@@ -110,37 +111,18 @@ class Comparison:
         own = strategy.passes(self.pricer.gpus_per_node)
         made = self.question.models.ordered(own, replicas=True)
         texts = [format_pipeline([p]) for p in made]
-        return [*texts, *self.question.how.passes]
+        return [*texts, *self.question.request.passes]
 
     def command(self, strategy: Strategy) -> str:
         """Return the command that analyzes a strategy in full."""
-        words = ["perfc", "analyze", self.question.model, *self._words(strategy)]
-        return shlex.join(words)
-
-    def _words(self, strategy: Strategy) -> Iterator[str]:
-        asked, pricer = self.question, self.pricer
-        models, how = asked.models, asked.how
-        batch = None if pricer.fixed else pricer.samples(strategy)
-        options = {
-            "--batch": batch,
-            "--pooling": models.pooling,
-            "--mode": models.mode if models.mode == TRAINING else None,
-            "--optimizer": models.optimizer,
-            "--dtype": models.dtype if models.dtype != "fp32" else None,
-            "--runtime": how.runtime if how.runtime != "eager" else None,
-            "--inputs": how.inputs if how.inputs != "host-pinned" else None,
-            "--overheads": how.overheads,
-            "--target": asked.system,
-            "--ranks": strategy.ranks,
-        }
-        for name, value in options.items():
-            if value is not None:
-                yield from (name, str(value))
-        for name, pairs in (("--dim", models.dims), ("--set", asked.overrides)):
-            for key, value in pairs.items():
-                yield from (name, f"{key}={value}")
-        for text in self.passes(strategy):
-            yield from ("--pass", text)
+        pricer = self.pricer
+        asked = attrs.evolve(
+            self.question.request,
+            batch=None if pricer.fixed else pricer.samples(strategy),
+            ranks=strategy.ranks,
+            passes=tuple(self.passes(strategy)),
+        )
+        return shlex.join(["perfc", "analyze", asked.model, *asked.words(*_SAID)])
 
 
 def compare(question: Question, progress: Callable[[str], None]) -> Comparison:
@@ -155,15 +137,14 @@ def compare(question: Question, progress: Callable[[str], None]) -> Comparison:
 
     """
     question.check()
-    alone, fixed = question.models.alone(question.batch)
+    alone, fixed = question.models.alone(question.request.batch)
     usable = float(question.target.device.memory.usable_bytes)
     if question.memory_gb is not None:
         usable = min(usable, question.memory_gb * GB)
     pricer = Pricer(
         models=question.models,
         target=question.target,
-        how=question.how,
-        batch=question.batch,
+        batch=question.request.batch,
         fixed=fixed,
         limit_bytes=usable,
     )
@@ -194,8 +175,8 @@ def _space(
         ranks=ranks,
         gpus_per_node=pricer.gpus_per_node,
         tables=tables,
-        training=question.models.mode == TRAINING,
-        batch=question.batch,
+        training=question.request.mode == TRAINING,
+        batch=question.request.batch,
         fixed=pricer.fixed,
         microbatches=question.microbatches,
     )

@@ -20,6 +20,7 @@ from perfc.planning.plans import Shard, Table, Tiers
 from perfc.planning.searches import Draft, Task, local_search, search
 from perfc.planning.searches.changes import Change
 from perfc.planning.searches.exhaustive_search import exhaustive
+from perfc.tools.request import Request
 from perfc.tools.sharding.model import ShardModel, world_of
 
 NEAR = 1.01
@@ -238,7 +239,8 @@ def test_near_the_whole_pipeline(  # noqa: PLR0917, PLR0913 - what models differ
     """The compact price of random plans is within 5 % of the pipeline on average."""
     target, allowed = load_target(system), Tiers(tiers)
     world = world_of(target, 8)
-    model = ShardModel(model=text, target=target, world=world, batch=batch, mode=mode)
+    asked = Request(model=text, batch=batch, mode=mode)
+    model = ShardModel(request=asked, target=target, world=world)
     cost, chance = model.cost(types, allowed), random.Random(0)
     task = Task.of(model.tables, cost, world, 1e12, types, tiers=allowed)
     drafts = [_random_plan(task, chance) for _ in range(4)]
@@ -253,13 +255,8 @@ def test_a_device_holds_the_cache_only() -> None:
     """Rows lie in host memory; the cache and its lists on the device."""
     target = load_target("dgx-a100")
     world = world_of(target, 2)
-    model = ShardModel(
-        model="dlrm-default:tables=4",
-        target=target,
-        world=world,
-        batch=512,
-        mode="inference",
-    )
+    asked = Request(model="dlrm-default:tables=4", batch=512, mode="inference")
+    model = ShardModel(request=asked, target=target, world=world)
     cost = model.cost((TABLE_WISE,), Tiers(ALL, 0.25))
     kernels = ("", "fused_uvm_caching", "fused_uvm")
     plain, cached, none = (

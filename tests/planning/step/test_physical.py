@@ -20,6 +20,7 @@ from perfc.passes.embeddings import (
 )
 from perfc.planning.searches import Draft, Task
 from perfc.planning.step import Part, PhysicalCost
+from perfc.tools.request import Request
 from perfc.tools.sharding.model import ShardModel, world_of
 
 SAME_ORDER = 0.7
@@ -31,8 +32,9 @@ ALL = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID)
 def _model(text: str, system: str, ranks: int, batch: int, **more: str) -> ShardModel:
     target = load_target(system)
     world = world_of(target, ranks)
-    settings = {"mode": "training", **more}
-    return ShardModel(model=text, target=target, world=world, batch=batch, **settings)  # type: ignore[arg-type]
+    qcomm = more.pop("qcomm", "")
+    asked = Request(model=text, batch=batch, mode=more.pop("mode", "training"), **more)  # type: ignore[arg-type]
+    return ShardModel(request=asked, target=target, world=world, qcomm=qcomm)
 
 
 def _task(model: ShardModel, types: tuple[str, ...]) -> Task:

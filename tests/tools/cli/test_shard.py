@@ -234,7 +234,7 @@ def test_progress_goes_to_stderr(command: Command) -> None:
             "use more ranks, or more host memory (--host-memory)",
         ),
         (("--popularity", "x=zipf"), 2, "the model has no table 'x'"),
-        (("--popularity", "a", "--popularity", "b"), 2, "each once"),
+        (("--popularity", "a", "--popularity", "b"), 2, "is given twice; give it"),
         (("--plan", "grid", "--plan", "grid"), 2, "--plan grid is given twice"),
         (("--mode", "inference", "--optimizer", "adam"), 2, "needs mode training"),
         (("--optimizer", "adamw"), 2, "--optimizer adamw: takes no sparse gradients"),

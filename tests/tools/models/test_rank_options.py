@@ -7,7 +7,7 @@ import pytest
 import perfc
 from perfc.ir import UsageError
 from perfc.passes import Fsdp, Pass, ShardEmbeddings, TensorParallel
-from perfc.tools.analysis.analyzer import split_passes
+from perfc.tools.models import split_passes
 
 
 @pytest.mark.parametrize(

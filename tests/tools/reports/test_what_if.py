@@ -8,7 +8,7 @@ import pytest
 
 import perfc
 from perfc.ir import PerfcError
-from perfc.tools.analysis.analyzer import split_passes
+from perfc.tools.models import split_passes
 from perfc.tools.models.module_names import common_name, common_place
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from perfc.costmodels import load_target
 from perfc.ir import PerfcError
 from perfc.planning.strategies import Strategy, StrategySpace
+from perfc.tools.request import Request
 from perfc.tools.strategies.models import StrategyModels
-from perfc.tools.strategies.pricer import How, Pricer
+from perfc.tools.strategies.pricer import Pricer
 
 _GPT = "gpt2:layers={},hidden=64,heads=4,seq=32,vocab=503"
 _BERT = "bert-base:layers={},hidden=64,heads=4,seq=32,vocab=503"
@@ -25,21 +26,13 @@ _MODELS = (
 _OPTIMIZERS = st.sampled_from(("sgd", "adam", "rowwise_adagrad"))
 
 
-def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer:  # noqa: ANN401 - of How
+def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer:  # noqa: ANN401 - of Request
     target = load_target("dgx-a100", {})
-    dtype = how.pop("dtype")
-    models = StrategyModels.read(
-        model,
-        mode="inference" if optimizer is None else "training",
-        optimizer=optimizer,
-        dtype=dtype,
-        pooling=None,
-        dims={},
-    )
+    mode = "inference" if optimizer is None else "training"
+    asked = Request(model=model, mode=mode, optimizer=optimizer, **how)
     return Pricer(
-        models=models,
+        models=StrategyModels.read(asked),
         target=target,
-        how=How(**how),
         batch=batch,
         fixed=None,
         limit_bytes=float(target.device.memory.usable_bytes),

@@ -1,0 +1,462 @@
+"""One request: which model, in which setting, on which target.
+
+`perfc.load`, `perfc.analyze`, `perfc.from_torch` and the verbs of the command line ask
+by the same record. Each of its fields is declared once: the default, how a value given
+in Python is read, and the option of the command line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
+
+import attrs
+
+from perfc.ir import UsageError
+from perfc.ir.ops.optimizer import OPTIMIZERS
+from perfc.ir.program import MAX_RANKS
+from perfc.tools.given import (
+    DTYPES,
+    MAX_DIM,
+    Read,
+    choice_of,
+    closest,
+    objects_with,
+    pairs_of,
+    read_anything,
+    read_dtype,
+    read_field,
+    read_model,
+    read_popularity,
+    read_target,
+    read_text,
+    read_texts,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from perfc.costmodels import Target
+    from perfc.passes import Pass
+    from perfc.passes.instruments import Instrument
+
+Loaded = TypeVar("Loaded")
+
+INFERENCE = "inference"
+TRAINING = "training"
+MODES = (INFERENCE, TRAINING)
+"""What an iteration is: a forward pass, or a step of training."""
+
+RUNTIMES = ("eager", "cudagraph", "compiled")
+INPUTS = ("host-pinned", "host-pageable", "device")
+
+
+class SizeOptions(TypedDict, total=False):
+    """Sizes that a model leaves open."""
+
+    batch: int | None
+    pooling: int | None
+    dims: Mapping[str, int] | None
+
+
+class SettingOptions(SizeOptions, total=False):
+    """How a model is brought in."""
+
+    mode: str
+    dtype: Any
+    transforms: Sequence[Pass]
+    instruments: Sequence[Instrument]
+
+
+class LoadOptions(SettingOptions, total=False):
+    """What `perfc.load` takes by name."""
+
+    optimizer: str | None
+    ranks: int | None
+    popularity: str | Mapping[str, str]
+
+
+class AnalyzeOptions(LoadOptions, total=False):
+    """What `perfc.analyze` takes by name."""
+
+    runtime: str
+    inputs: str
+    overheads: str | os.PathLike[str] | None
+    passes: Sequence[str]
+    pipeline: str | None
+    overrides: Mapping[str, Any] | None
+
+
+class TorchOptions(SettingOptions, total=False):
+    """What `perfc.from_torch` takes by name, apart from what it records."""
+
+    optimizer: Any
+    loss: Any
+    step: Any
+    name: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Option:
+    """How the command line spells a field of a request.
+
+    Attributes:
+        flag: As `--batch`.
+        help: What `--help` says.
+        metavar: What stands for a value there.
+        choices: The values there are; none for any.
+        least: The smallest number.
+        most: The largest number; 0 for what is no number.
+        multiple: Whether it may be given again.
+        required: Whether it must be given.
+        default: What a verb takes if it is not given; None for nothing.
+
+    """
+
+    flag: str
+    help: str | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    least: int = 1
+    most: int = 0
+    multiple: bool = False
+    required: bool = False
+    default: Any = None
+
+
+def _told(read: Read, option: Option | None = None) -> dict[str, Any]:
+    """Return what a field of a request says of itself."""
+    return {"read": read, "option": option}
+
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Request:
+    """What is asked of perfc.
+
+    Attributes:
+        model: A loaded model, or what `perfc.load` takes.
+        target: A target, its name, or the path of its sheet.
+        batch: Samples in the batch; None for what the model says.
+        dims: Other symbols, and their numbers.
+        pooling: Lookups per embedding bag, where the model leaves it open.
+        popularity: How look-ups spread over the rows of a table; under "" of all.
+        mode: `inference` or `training`.
+        optimizer: Of training: by name, of a recording also what makes one.
+        ranks: GPUs that run replicas of it.
+        dtype: What the model computes in: one of `DTYPES`.
+        runtime: One of `RUNTIMES`.
+        inputs: Where inputs come from: `host-pinned` (asynchronous copies),
+            `host-pageable` (blocking copies) or `device` (no copies).
+        overheads: Host profile, by name or file; None for the target's.
+        passes: Extra passes, as `name{option=value}`.
+        pipeline: The whole back pipeline, instead of the default one.
+        overrides: Fields of the target's sheet, and their values.
+        transforms: Passes that change the graph, in Python's own objects.
+        instruments: Observers of the passes.
+        args: What a module to record is called with.
+        kwargs: The same by name.
+        loss: Of a recorded step.
+        step: Whole iteration of a recorded step.
+        name: What a recording is called.
+
+    """
+
+    model: Any = attrs.field(default=None, metadata=_told(read_model))
+    target: Target | str = attrs.field(
+        default="",
+        metadata=_told(
+            read_target,
+            Option(
+                flag="--target",
+                metavar="NAME|FILE.toml",
+                help="Device to predict for; repeat for several.",
+                required=True,
+                multiple=True,
+            ),
+        ),
+    )
+    batch: int | None = attrs.field(
+        default=None,
+        metadata=_told(
+            whole(MAX_DIM),
+            Option(
+                flag="--batch", metavar="N", help="Samples in the batch.", most=MAX_DIM
+            ),
+        ),
+    )
+    dims: Mapping[str, int] = attrs.field(
+        default=_EMPTY,
+        metadata=_told(
+            pairs_of(whole(MAX_DIM), "{'sequence': 128}"),
+            Option(
+                flag="--dim",
+                metavar="NAME=N",
+                help="Bind another dimension.",
+                multiple=True,
+            ),
+        ),
+    )
+    pooling: int | None = attrs.field(
+        default=None,
+        metadata=_told(
+            whole(MAX_DIM),
+            Option(
+                flag="--pooling",
+                metavar="N",
+                help="Lookups per embedding bag, where the model leaves it open.",
+                most=MAX_DIM,
+            ),
+        ),
+    )
+    popularity: Mapping[str, str] = attrs.field(
+        default=_EMPTY,
+        metadata=_told(
+            read_popularity,
+            Option(
+                flag="--popularity",
+                metavar="TEXT|FILE|NAME=TEXT",
+                help="How look-ups spread over the rows of tables, or of the table "
+                "NAME: uniform, zipf(1.05), zipf-mandelbrot(0.98,1400), ..., or what "
+                "`perfc locality` writes.",
+                multiple=True,
+            ),
+        ),
+    )
+    mode: str = attrs.field(
+        default=INFERENCE,
+        metadata=_told(
+            choice_of(MODES),
+            Option(
+                flag="--mode",
+                choices=MODES,
+                default=INFERENCE,
+                help="training: forward, loss, backward and optimizer.",
+            ),
+        ),
+    )
+    optimizer: Any = attrs.field(
+        default=None,
+        metadata=_told(
+            read_anything,
+            Option(
+                flag="--optimizer",
+                choices=OPTIMIZERS,
+                help="Of --mode training; sgd if not given.",
+            ),
+        ),
+    )
+    ranks: int | None = attrs.field(
+        default=None,
+        metadata=_told(
+            whole(MAX_RANKS),
+            Option(
+                flag="--ranks",
+                metavar="N",
+                help="GPUs that run replicas of it, each with its own batch; in "
+                "training they add their gradients up.",
+                most=MAX_RANKS,
+            ),
+        ),
+    )
+    dtype: str = attrs.field(
+        default="fp32",
+        metadata=_told(
+            read_dtype,
+            Option(
+                flag="--dtype",
+                choices=DTYPES,
+                default="fp32",
+                help="What the model computes in: bf16 and fp16 throughout, amp-… by "
+                "autocast, tf32 only in fp32 products.",
+            ),
+        ),
+    )
+    runtime: str = attrs.field(
+        default="eager",
+        metadata=_told(
+            choice_of(RUNTIMES),
+            Option(
+                flag="--runtime",
+                choices=RUNTIMES,
+                default="eager",
+                help="cudagraph: the iteration captured, and replayed as one CUDA "
+                "graph; compiled: kernels fused as torch.compile does.",
+            ),
+        ),
+    )
+    inputs: str = attrs.field(
+        default="host-pinned",
+        metadata=_told(
+            choice_of(INPUTS),
+            Option(
+                flag="--inputs",
+                choices=INPUTS,
+                default="host-pinned",
+                help="Where inputs are when the iteration starts.",
+            ),
+        ),
+    )
+    overheads: str | None = attrs.field(
+        default=None,
+        metadata=_told(
+            read_text,
+            Option(
+                flag="--overheads",
+                metavar="NAME|FILE.toml",
+                help="Host profile; the target's if not given.",
+            ),
+        ),
+    )
+    passes: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=_told(
+            read_texts,
+            Option(
+                flag="--pass",
+                metavar="NAME{k=v}",
+                help="Add a pass, or give one of the pipeline other options.",
+                multiple=True,
+            ),
+        ),
+    )
+    pipeline: str | None = attrs.field(
+        default=None,
+        metadata=_told(
+            read_text,
+            Option(
+                flag="--pipeline", metavar="STRING", help="Run exactly these passes."
+            ),
+        ),
+    )
+    overrides: Mapping[str, str] = attrs.field(
+        default=_EMPTY,
+        metadata=_told(
+            pairs_of(read_field, "{'gpu.sm_clock_mhz': 1200}"),
+            Option(
+                flag="--set",
+                metavar="FIELD=VALUE",
+                help="Override a field of the target, as gpu.sm_clock_mhz=1200.",
+                multiple=True,
+            ),
+        ),
+    )
+    transforms: tuple[Pass, ...] = attrs.field(
+        default=(),
+        metadata=_told(
+            objects_with("run", "passes, as transforms=[BatchEmbeddings()]")
+        ),
+    )
+    instruments: tuple[Instrument, ...] = attrs.field(
+        default=(),
+        metadata=_told(objects_with("before", "observers, as instruments=[Timing()]")),
+    )
+    args: Any = attrs.field(default=(), metadata=_told(read_anything))
+    kwargs: Mapping[str, Any] | None = attrs.field(
+        default=None, metadata=_told(read_anything)
+    )
+    loss: Any = attrs.field(default=None, metadata=_told(read_anything))
+    step: Any = attrs.field(default=None, metadata=_told(read_anything))
+    name: str | None = attrs.field(default=None, metadata=_told(read_text))
+
+    @classmethod
+    def of(
+        cls,
+        call: str,
+        known: type,
+        options: Mapping[str, Any],
+        **named: Any,  # noqa: ANN401 - whatever was given
+    ) -> Request:
+        """Read what a call in Python was given; None stands for the default.
+
+        Args:
+            call: The call, as errors name it.
+            known: The options that it takes: a `TypedDict`.
+            options: The options that it was given.
+            named: What else it was given, by fields of a request.
+
+        Raises:
+            UsageError: it takes no such option, or a value means nothing.
+
+        """
+        names = sorted(cast("Any", known).__optional_keys__)
+        for name in options:
+            if name not in names:
+                hint = closest(name, names) or f"; it takes {', '.join(names)}"
+                msg = f"{call} takes no option {name!r}{hint}"
+                raise UsageError(msg)
+        fields, given = attrs.fields_dict(cls), {**named, **options}
+        return cls(
+            **{
+                name: fields[name].metadata["read"](name, value)
+                for name, value in given.items()
+                if value is not None or name in named
+            }
+        )
+
+    def of_loaded(self, model: Any, passes: Sequence[str]) -> Request:  # noqa: ANN401 - a `Model`
+        """Return what is left to ask once the model is loaded.
+
+        Args:
+            model: The loaded model.
+            passes: Those of the extra passes that do not change it.
+
+        """
+        fields = attrs.fields_dict(type(self))
+        done = {name: fields[name].default for name in LoadOptions.__optional_keys__}
+        kept = {"dtype": self.dtype, "instruments": self.instruments}
+        return attrs.evolve(
+            self, **{**done, **kept, "model": model, "passes": tuple(passes)}
+        )
+
+    def words(self, *names: str) -> Iterator[str]:
+        """Yield the words of a command that say what is no default, of some fields."""
+        for name in names:
+            value, option = getattr(self, name), OPTIONS[name]
+            if isinstance(value, Mapping):
+                pairs = cast("Mapping[str, object]", value).items()
+                values = [f"{key}={one}" for key, one in pairs]
+            elif option.multiple and isinstance(value, tuple):
+                values = [str(one) for one in cast("tuple[object, ...]", value)]
+            else:
+                default = value == attrs.fields_dict(type(self))[name].default
+                values = [] if default else [str(value)]
+            for text in values:
+                yield from (option.flag, text)
+
+
+@attrs.frozen(eq=False)
+class Again(Generic[Loaded]):
+    """A request by which a model was loaded, to load it once more in another type.
+
+    It holds what the model was made from, which other processes have not: pickled, it
+    is None.
+
+    Attributes:
+        load: What loaded it.
+        request: The request.
+
+    """
+
+    load: Callable[[Request], Loaded]
+    request: Request
+
+    def converted(self, dtype: str, dims: Mapping[str, int]) -> Loaded:
+        """Load the model in a type, at these dimensions."""
+        asked = attrs.evolve(
+            self.request, dtype=dtype, dims=dims, batch=None, pooling=None
+        )
+        return self.load(asked)
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+
+OPTIONS: Mapping[str, Option] = {
+    field.name: field.metadata["option"]
+    for field in attrs.fields(Request)
+    if field.metadata["option"] is not None
+}
+"""The option of the command line for each field that has one."""
