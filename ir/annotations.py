@@ -18,15 +18,18 @@ import attrs
 from perfc.ir.core import Graph, Node, Value
 from perfc.ir.launch import LaunchGraph
 from perfc.ir.program import Program
+from perfc.ir.support import brief
 
 T = TypeVar("T")
 Anchor: TypeAlias = Node | Value | Graph | LaunchGraph | Program
 """What a fact may be about."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(cache_hash=True)
 class AnnotationKey(Generic[T]):
     """The name and the anchor of one kind of fact; `T` is the facts' type.
+
+    Keys of one name are one key, so that facts are found again in another process.
 
     Attributes:
         name: As printed, `cost.kernels`.
@@ -73,6 +76,8 @@ _Table: TypeAlias = dict[Anchor, Any]
 @attrs.define
 class Annotations:
     """All facts known about one program."""
+
+    __repr__ = brief
 
     _everywhere: dict[AnyKey, _Table] = attrs.field(
         factory=dict[AnyKey, _Table], init=False

@@ -17,7 +17,7 @@ import attrs
 from perfc.ir.dims import Dim
 from perfc.ir.location import NOWHERE, Location
 from perfc.ir.record import EMPTY, AttrValue, Record
-from perfc.ir.support import VerifyError
+from perfc.ir.support import VerifyError, brief
 from perfc.ir.types import TensorType
 
 MAX_NESTING = 40
@@ -47,6 +47,8 @@ class Use:
 @attrs.define(eq=False)
 class Node:
     """One op applied to values. Create it with `Graph.add`."""
+
+    __repr__ = brief
 
     op: str
     operands: tuple[Value, ...]
@@ -94,6 +96,8 @@ class Graph:
     `untrained` has the parameters that are no weights, and what they are.
     """
 
+    __repr__ = brief
+
     name: str
     parent: Graph | None = attrs.field(default=None, repr=False)
     inputs: list[Value] = attrs.field(factory=list[Value], init=False)
@@ -123,6 +127,27 @@ class Graph:
         if self.depth > MAX_NESTING:
             msg = f"regions nested more than {MAX_NESTING} deep in @{self.name}"
             raise VerifyError(msg)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is pickled or copied: nodes in order, before what names them.
+
+        So each operand is there when a node names it, and the depth of the recursion
+        does not grow with the graph. The table of uses is the outermost graph's.
+        """
+        names = [f.name for f in attrs.fields(Graph) if f.name != "_nodes"]
+        first = ["name", "parent", "inputs", "parameters", "states", "_nodes"]
+        state = {name: getattr(self, name) for name in dict.fromkeys(first + names)}
+        if self.parent is not None:
+            del state["nest"]
+        return state
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take what was pickled; give the table of uses to the regions."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        if self.parent is None:
+            for region in self.nest.regions:
+                region.nest = self.nest
 
     def __iter__(self) -> Iterator[Node]:
         return iter(tuple(self._nodes))

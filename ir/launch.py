@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir.record import EMPTY, Record
-from perfc.ir.support import VerifyError
+from perfc.ir.support import VerifyError, brief
 
 
 class TaskKind(enum.Enum):
@@ -117,6 +117,8 @@ class Kernel:
 
     """
 
+    __repr__ = brief
+
     op: str
     dtype: str
     math: str
@@ -164,6 +166,8 @@ class LaunchGraph:
             is found out of its structure may be remembered.
 
     """
+
+    __repr__ = brief
 
     name: str
     resources: list[Resource] = attrs.field(factory=list[Resource], init=False)

@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir.core import Graph
 from perfc.ir.launch import LaunchGraph
-from perfc.ir.support import Diagnostic, VerifyError
+from perfc.ir.support import Diagnostic, VerifyError, brief
 
 MAX_RANKS = 1_000_000
 """More are a mistake, and would not fit in a report."""
@@ -24,6 +24,8 @@ class RankClass:
         launches: Their launch graph, if the source is one (a trace, a test).
 
     """
+
+    __repr__ = brief
 
     ranks: tuple[int, ...]
     ops: Graph | None = None
@@ -62,6 +64,8 @@ class Program:
         divided: Symbols that are divided into microbatches, and into how many.
 
     """
+
+    __repr__ = brief
 
     name: str
     classes: tuple[RankClass, ...]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import PerfcError
-from perfc.ir.support import damage_as
+from perfc.ir.support import brief, damage_as
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices
@@ -55,6 +55,8 @@ class MeasuredColumns:
         latency_us: Shape (rows,); NaN where a row has no time.
 
     """
+
+    __repr__ = brief
 
     target: Coded
     op: Coded

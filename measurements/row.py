@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from perfc.ir import Record
+from perfc.ir.support import brief
 
 TIMINGS = ("kernel", "graph", "event", "nccl", "host")
 """How a row was timed.
@@ -40,6 +41,8 @@ class Measurement:
             than the L2 holds, and the row is L2-warm.
 
     """
+
+    __repr__ = brief
 
     target: str
     op: str

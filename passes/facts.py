@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Estimate
 from perfc.ir import AnnotationKey, Graph, LaunchGraph, Program, Value
 from perfc.ir.dims import Dim
-from perfc.ir.support import paused_collector
+from perfc.ir.support import brief, paused_collector
 from perfc.passes.columns import floats, integers
 
 TYPED: AnnotationKey[bool] = AnnotationKey("ir.typed", Graph, per_scenario=False)
@@ -53,6 +53,8 @@ class HostedLaunches:
 
     """
 
+    __repr__ = brief
+
     graph: LaunchGraph
     host_s: NDArray[np.float64]
     sigma_shared: float
@@ -80,6 +82,8 @@ class Schedule:
         cause: Flat number of the task that decided the start, -1 for none.
 
     """
+
+    __repr__ = brief
 
     offsets: tuple[int, ...]
     duration_s: Sequence[float]
@@ -173,6 +177,8 @@ class Path:
         find_slack_s: Works out `slack_s`.
 
     """
+
+    __repr__ = brief
 
     time_s: float
     tasks: Sequence[int]

@@ -18,6 +18,7 @@ from perfc.ir.annotations import Annotations
 from perfc.ir.support import (
     PassContractError,
     PipelineError,
+    brief,
     paused_collector,
     plugin_at_work,
 )
@@ -48,6 +49,8 @@ class Analysis:
         diagnostics: Remarks of the frontend and of the passes.
 
     """
+
+    __repr__ = brief
 
     program: Program
     annotations: Annotations
@@ -83,6 +86,8 @@ class PassManager:
         given: Facts that an earlier pipeline left.
 
     """
+
+    __repr__ = brief
 
     passes: tuple[Pass, ...] = attrs.field(converter=_tuple)
     instruments: Sequence[Instrument] = ()

@@ -153,10 +153,18 @@ def read_dtype(name: str, value: Any) -> str:  # noqa: ANN401 - whatever was giv
 
 def read_text(name: str, value: object) -> str:
     """Read a text or a path."""
+    text = _path(value)
+    if text is None:
+        msg = f"{name}={_shown(value)} is {_kind(value)}: expected a name or a path"
+        raise UsageError(msg)
+    return text
+
+
+def _path(value: object) -> str | None:
+    """Return a text, or a path as text; None for anything else."""
     if isinstance(value, str | os.PathLike):
         return os.fspath(cast("os.PathLike[str]", value))
-    msg = f"{name}={_shown(value)} is {_kind(value)}: expected a name or a path"
-    raise UsageError(msg)
+    return None
 
 
 def read_texts(name: str, value: object) -> tuple[str, ...]:
@@ -224,8 +232,9 @@ def read_field(name: str, value: object) -> str:
 
 def read_popularity(name: str, value: object) -> dict[str, str]:
     """Read how look-ups spread: over all tables, or by the name of the table."""
-    if isinstance(value, str | os.PathLike):
-        return {"": read_text(name, value)}
+    text = _path(value)
+    if text is not None:
+        return {"": text}
     found: dict[str, str] = pairs_of(read_text, "{'table': 'zipf(1.05)'}")(name, value)
     return found
 
@@ -241,8 +250,9 @@ _NO_MODELS = {
 
 def read_model(name: str, value: object) -> Any:  # noqa: ANN401 - of any frontend
     """Read which model is meant: a path becomes text, what has one name a hint."""
-    if isinstance(value, str | os.PathLike):
-        return read_text(name, value)
+    text = _path(value)
+    if text is not None:
+        return text
     own = type(value).__module__.startswith("perfc.")
     if own and type(value).__name__ in _NO_MODELS:
         advice = _NO_MODELS[type(value).__name__]
@@ -268,15 +278,17 @@ def _is_of(package: str, value: object) -> bool:
 
 def read_target(name: str, value: object) -> Target | str:
     """Read which target is meant."""
-    if isinstance(value, str | os.PathLike):
-        return read_text(name, value)
+    text = _path(value)
+    if text is not None:
+        return text
     from perfc.costmodels import Target  # noqa: PLC0415 - loads no more than an analysis
 
     if isinstance(value, Target):
         return value
     if isinstance(value, list | tuple | set | frozenset | dict):
+        what = _kind(cast("object", value))
         msg = (
-            f"{name} is {_kind(value)}: expected one target; ask once for each of "
+            f"{name} is {what}: expected one target; ask once for each of "
             "several, as [perfc.analyze(model, t) for t in ('a100', 'h100')]"
         )
         raise UsageError(msg)

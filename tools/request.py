@@ -7,6 +7,7 @@ in Python is read, and the option of the command line.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
@@ -16,6 +17,7 @@ import attrs
 from perfc.ir import UsageError
 from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.program import MAX_RANKS
+from perfc.ir.support import brief
 from perfc.tools.given import (
     DTYPES,
     MAX_DIM,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from perfc.passes.instruments import Instrument
 
 Loaded = TypeVar("Loaded")
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 INFERENCE = "inference"
 TRAINING = "training"
@@ -163,6 +166,8 @@ class Request:
         name: What a recording is called.
 
     """
+
+    __repr__ = brief
 
     model: Any = attrs.field(default=None, metadata=_told(read_model))
     target: Target | str = attrs.field(
@@ -425,6 +430,35 @@ class Request:
                 values = [] if default else [str(value)]
             for text in values:
                 yield from (option.flag, text)
+
+
+def shows(known: type) -> Callable[[Called], Called]:
+    """Return a decorator: a call's signature shows its options and their defaults.
+
+    Args:
+        known: The options: a `TypedDict`.
+
+    """
+    fields = attrs.fields_dict(Request)
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=fields[name].default,
+            annotation=getattr(hint, "__forward_arg__", hint),
+        )
+        for name, hint in known.__annotations__.items()
+    ]
+
+    def decorate(call: Called) -> Called:
+        own = inspect.signature(call)
+        named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        kept = [p for p in own.parameters.values() if p.kind is named]
+        shown: Any = call
+        shown.__signature__ = own.replace(parameters=[*kept, *options])
+        return call
+
+    return decorate
 
 
 @attrs.frozen(eq=False)

@@ -10,7 +10,7 @@ import attrs
 from perfc.costmodels import Target, load_profile
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
-from perfc.ir.support import Level, PipelineError
+from perfc.ir.support import Level, PipelineError, brief
 from perfc.passes import Pass, PassManager, Transform
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
@@ -46,6 +46,8 @@ class Run:
         passes: The back pipeline.
 
     """
+
+    __repr__ = brief
 
     model: Model
     target: Target

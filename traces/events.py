@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic, DType, Kernel, PerfcError
+from perfc.ir.support import brief
 from perfc.traces.inputs import RawInputs, RecordedOp
 
 Thread: TypeAlias = tuple[int | str, int | str]
@@ -300,6 +301,8 @@ class Trace:
             out, of their work what still runs in it is there.
 
     """
+
+    __repr__ = brief
 
     file: str
     devices: Mapping[int, str]

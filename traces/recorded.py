@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.ir import Diagnostic, LaunchGraph
+from perfc.ir.support import brief
 from perfc.traces.events import DeviceWork, Place, Trace
 
 
@@ -74,6 +75,8 @@ class Recorded:
         diagnostics: What the trace left open, and how it was filled.
 
     """
+
+    __repr__ = brief
 
     trace: Trace
     graph: LaunchGraph

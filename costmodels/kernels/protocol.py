@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
+from perfc.ir.support import brief
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -310,6 +311,8 @@ class Estimate:
         provenance: Where the number comes from, row by row.
 
     """
+
+    __repr__ = brief
 
     seconds: Floats
     sigma_shared: Floats

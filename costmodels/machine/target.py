@@ -16,6 +16,7 @@ import attrs
 from perfc.costmodels.machine.kernel_fit import KernelFits
 from perfc.costmodels.machine.measured_rows import MeasuredKernels
 from perfc.ir import PerfcError
+from perfc.ir.support import brief
 from perfc.ir.types import MathMode
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Memory:
 @attrs.frozen(kw_only=True)
 class Device:
     """One GPU."""
+
+    __repr__ = brief
 
     name: str
     vendor: str
@@ -179,6 +182,8 @@ class RuntimeConstants:
 @attrs.frozen(kw_only=True)
 class Target:
     """A machine to predict for, and where each of its numbers comes from."""
+
+    __repr__ = brief
 
     name: str
     """What it is called in reports. Kernels go by `device.name`: a system's are priced

@@ -24,7 +24,7 @@ import attrs
 from perfc.costmodels.sheets.profile import PROFILE_TEXTS, check_profile, is_profile
 from perfc.costmodels.sheets.sheet_file import read_sheet
 from perfc.ir import PerfcError, UsageError
-from perfc.ir.support import parse_toml
+from perfc.ir.support import brief, parse_toml
 
 FOLDER = Path(__file__).parents[1] / "profiles"
 
@@ -145,6 +145,8 @@ class HostProfile:
         software: What ran.
 
     """
+
+    __repr__ = brief
 
     name: str
     t1_s: float

@@ -1,9 +1,13 @@
-"""String literals of perfc assembly, and names that may need them."""
+"""String literals of perfc assembly, names that may need them, and short `repr`s."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
+from typing import Any, cast
+
+import attrs
 
 STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 """Regular expression of a string literal."""
@@ -80,3 +84,46 @@ def symbol_text(name: str) -> str:
     """Write the name of a dimension."""
     plain = _SYMBOL.fullmatch(name) and name != "max"
     return name if plain else quote(name)
+
+
+_MOST = 300
+"""Characters of what `brief` shows of one object."""
+
+_OF_VALUE = 60
+"""Characters of one field there."""
+
+
+def brief(self: object) -> str:
+    """Return a `__repr__` that stays short, whatever hangs off an object of attrs.
+
+    Fields are shown in order as long as there is room: numbers and texts as they are,
+    other objects by their names, collections by their sizes.
+    """
+    kind, parts, room = type(self), list[str](), _MOST
+    for field in attrs.fields(cast("Any", kind)):
+        if field.repr is False:
+            continue
+        text = f"{field.name.lstrip('_')}={_brief_value(getattr(self, field.name))}"
+        room -= len(text)
+        if room < 0:
+            parts.append("…")
+            break
+        parts.append(text)
+    return f"{kind.__qualname__}({', '.join(parts)})"
+
+
+def _brief_value(value: Any) -> str:  # noqa: ANN401 - any field's
+    """Return a field's value in few characters, without looking into what is large."""
+    kind = type(cast("object", value))
+    if value is None or isinstance(value, bool | int | float | str | enum.Enum):
+        text = repr(value)
+        return text if len(text) <= _OF_VALUE else f"{text[: _OF_VALUE - 1]}…"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"<{kind.__name__} {'x'.join(map(str, cast('Any', shape)))}>"
+    if isinstance(value, tuple | list | dict | set | frozenset):
+        size = len(cast("Any", value))
+        return f"<{size} {kind.__name__}>"
+    name = getattr(value, "name", None)
+    named = f" {name[:_OF_VALUE]}" if isinstance(name, str) else ""
+    return f"<{kind.__name__}{named}>"

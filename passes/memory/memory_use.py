@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from perfc.ir import AnnotationKey, Program
+from perfc.ir.support import brief
 from perfc.passes.memory.caching_allocator import reserved_bytes, rounded
 
 
@@ -91,6 +92,8 @@ class MemoryUse:
         rows_at_peak: Those that are allocated at the peak.
 
     """
+
+    __repr__ = brief
 
     parameters_bytes: int = 0
     activations_bytes: int = 0

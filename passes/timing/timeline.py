@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import AnnotationKey, LaunchGraph, PerfcError, Program
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import brief
 from perfc.passes.columns import integers
 from perfc.passes.facts import HostedLaunches
 from perfc.passes.timing.task_kinds import task_mask
@@ -61,6 +62,8 @@ class Timeline:
         stages: All tasks, each once, in an order that respects the edges.
 
     """
+
+    __repr__ = brief
 
     graphs: tuple[LaunchGraph, ...]
     offsets: tuple[int, ...]

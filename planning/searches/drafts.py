@@ -11,6 +11,7 @@ import numpy as np
 
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import UsageError
+from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan, World
 from perfc.passes.embeddings import SHARDING_TYPES, check_parts
 from perfc.planning.plans import (
@@ -45,6 +46,8 @@ class Task:
         tiers: Where they may lie.
 
     """
+
+    __repr__ = brief
 
     tables: tuple[Table, ...]
     cost: PlanCost
@@ -163,6 +166,8 @@ class Draft:
         used_bytes: Memories of each rank that tables take, [ranks, 2].
 
     """
+
+    __repr__ = brief
 
     task: Task
     choices: list[Choice | None]

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from perfc.ir import PerfcError, spend
+from perfc.ir.support import brief
 from perfc.planning.plans import is_less, ranking
 from perfc.planning.strategies.price import Objective, StrategyBound, StrategyPrice
 from perfc.planning.strategies.space import Refused
@@ -75,6 +76,8 @@ class Findings:
         interrupted: Whether it ended before its time.
 
     """
+
+    __repr__ = brief
 
     objective: Objective
     priced: list[StrategyPrice] = attrs.field(factory=list[StrategyPrice])

@@ -11,17 +11,18 @@ from perfc.costmodels import Target, assumed_system, load_target
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.precision import LOW_DTYPES
-from perfc.tools.models import Model, conversions, load_request
+from perfc.tools.models import Model, OnnxModel, conversions, load_request
 from perfc.tools.reports import Report
-from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
+from perfc.tools.request import INFERENCE, AnalyzeOptions, Request, shows
 from perfc.tools.run import Run
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Source
 
 
+@shows(AnalyzeOptions)
 def analyze(
-    model: Model | Source | str | os.PathLike[str],
+    model: Model | Source | OnnxModel | str | os.PathLike[str],
     target: Target | str | os.PathLike[str],
     **options: Unpack[AnalyzeOptions],
 ) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
 import attrs
 
@@ -21,12 +21,13 @@ from perfc.tools.models import (
     require_torch,
     training_passes,
 )
-from perfc.tools.request import TRAINING, Again, Request, TorchOptions
+from perfc.tools.request import TRAINING, Again, Request, TorchOptions, shows
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Recording, Source
 
 
+@shows(TorchOptions)
 def from_torch(
     module: Source,
     args: Any = (),  # noqa: ANN401 - one argument, or several
@@ -83,7 +84,7 @@ def from_torch(
             names the op, the module and the line.
 
     """
-    if more or not (kwargs is None or isinstance(kwargs, Mapping)):
+    if more or not isinstance(cast("object", kwargs), Mapping | None):
         msg = (
             "perfc.from_torch takes the arguments of forward as one tuple: write "
             "perfc.from_torch(module, (a, b)); those by name are a mapping behind it"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         split_passes,
         training_passes,
     )
-    from perfc.tools.models.program import read_program
+    from perfc.tools.models.program import OnnxModel, read_program
     from perfc.tools.models.table_list import is_table_list, read_table_list
     from perfc.tools.models.torch_source import (
         is_factory,
@@ -51,7 +51,7 @@ else:
                 "split_passes",
                 "training_passes",
             ),
-            "program": ("read_program",),
+            "program": ("OnnxModel", "read_program"),
             "table_list": ("is_table_list", "read_table_list"),
             "torch_source": (
                 "is_factory",
@@ -66,6 +66,7 @@ __all__ = [
     "Change",
     "Dimensions",
     "Model",
+    "OnnxModel",
     "check_mode",
     "check_ranks",
     "check_recorded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
@@ -34,7 +35,7 @@ from perfc.tools.models.pass_order import (
     parallel_passes,
     training_passes,
 )
-from perfc.tools.models.program import is_onnx, read_onnx, read_program
+from perfc.tools.models.program import OnnxModel, is_onnx, read_onnx, read_program
 from perfc.tools.models.torch_source import is_factory, read_torch
 from perfc.tools.request import (
     INFERENCE,
@@ -43,6 +44,7 @@ from perfc.tools.request import (
     LoadOptions,
     Request,
     SizeOptions,
+    shows,
 )
 
 if TYPE_CHECKING:
@@ -172,6 +174,11 @@ class Model:
         program = bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
 
+    def __repr__(self) -> str:
+        dtype = f", {self.dtype}" if self.dtype else ""
+        ranks = f", {self.ranks} ranks" if self.ranks > 1 else ""
+        return f"<Model {self.name}: {self.mode}, batch {self.batch}{dtype}{ranks}>"
+
     @property
     def ranks(self) -> int:
         """How many GPUs run it."""
@@ -188,7 +195,10 @@ class Model:
         return batch_size(self.program, self.symbols)
 
 
-def load(model: str | Path | Source, **options: Unpack[LoadOptions]) -> Model:
+@shows(LoadOptions)
+def load(
+    model: str | os.PathLike[str] | Source | OnnxModel, **options: Unpack[LoadOptions]
+) -> Model:
     """Load a model file, a built-in workload, or a PyTorch model by its factory.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast, runtime_checkable
 
 from perfc.frontends import find_workload
 from perfc.frontends.workloads import build_workload
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 @runtime_checkable
 class _FrontendClass(Protocol):
     def __call__(self) -> Frontend: ...
+
+
+class OnnxModel(Protocol):
+    """An `onnx.ModelProto`; onnx is imported by whoever has one."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
+        """Return what its file has."""
+        ...
 
 
 def read_program(text: str) -> Program:
@@ -61,13 +69,13 @@ def read_program(text: str) -> Program:
         return reader.load(path)
 
 
-def is_onnx(model: object) -> bool:
+def is_onnx(model: object) -> TypeGuard[OnnxModel]:
     """Whether *model* is an `onnx.ModelProto`, in memory."""
     onnx = sys.modules.get("onnx")
     return onnx is not None and isinstance(model, onnx.ModelProto)
 
 
-def read_onnx(model: Any) -> Program:  # noqa: ANN401 - an `onnx.ModelProto`
+def read_onnx(model: OnnxModel) -> Program:
     """Read an `onnx.ModelProto` as its file would be read.
 
     Raises:
@@ -76,4 +84,4 @@ def read_onnx(model: Any) -> Program:  # noqa: ANN401 - an `onnx.ModelProto`
     """
     from perfc.frontends.onnx import OnnxFrontend  # noqa: PLC0415 - imports protobuf
 
-    return OnnxFrontend().read(model)
+    return OnnxFrontend().read(cast("Any", model))

@@ -33,7 +33,7 @@ from perfc.ir import (
 )
 from perfc.ir.location import Location
 from perfc.ir.program import RankClass
-from perfc.ir.support import read_text
+from perfc.ir.support import brief, read_text
 
 _TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 _LARGEST = 2**40
@@ -68,6 +68,8 @@ class ListedTable:
 @attrs.frozen
 class TableList:
     """Tables, and the batch of one rank if the file says it."""
+
+    __repr__ = brief
 
     name: str
     tables: tuple[ListedTable, ...]

@@ -12,7 +12,7 @@ import attrs
 
 from perfc.costmodels import Target, find_cost_models, price
 from perfc.ir import NO_WORK, Diagnostic, Kernel, PerfcError, Record, Work
-from perfc.ir.support import Level
+from perfc.ir.support import Level, brief
 from perfc.tools.replay.expected_kernels import (
     ExpectedKernel,
     ModelRow,
@@ -78,6 +78,8 @@ class TracePrices:
         turned: How many are priced in TF32 though their names do not say so.
 
     """
+
+    __repr__ = brief
 
     ops: TraceOps
     target: Target

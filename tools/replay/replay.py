@@ -13,6 +13,7 @@ from perfc.costmodels import Device, HostProfile
 from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import PerfcError, TaskKind
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import brief
 from perfc.passes import Timeline
 from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
 from perfc.tools.replay.step_times import StepTimes, relative_error, step_times
@@ -48,6 +49,8 @@ class Replayed:
         window_us: From when to when, as simulated, all that is.
 
     """
+
+    __repr__ = brief
 
     recorded: Recorded
     start_us: Sequence[float]

@@ -18,7 +18,7 @@ from perfc.costmodels import HostProfile, Target
 from perfc.costmodels.machine import WAVE_SIGMA, wave_ratio
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
-from perfc.ir.support import Level
+from perfc.ir.support import Level, brief
 from perfc.tools.replay.kernel_prices import (
     By,
     Price,
@@ -94,6 +94,8 @@ class Rescaled:
 
     """
 
+    __repr__ = brief
+
     target: Target
     scaled: Mapping[int, Scaled]
     replayed: Replayed
@@ -120,6 +122,8 @@ class Rescaling:
             on; the GPU of the trace itself always is.
 
     """
+
+    __repr__ = brief
 
     ops: TraceOps
     origin: TracePrices

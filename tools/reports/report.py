@@ -219,8 +219,13 @@ class Report:
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
             "peak_memory_bytes": self.memory_use.peak_bytes,
-            "bound": max(self.bound_shares, key=self.bound_shares.__getitem__),
+            "bound": self.bound,
         }
+
+    @property
+    def bound(self) -> str:
+        """What limits most of the time: `host`, `compute`, `memory` or `network`."""
+        return max(self.bound_shares, key=self.bound_shares.__getitem__)
 
     @functools.cached_property
     def bound_shares(self) -> dict[str, float]:
@@ -369,6 +374,12 @@ class Report:
     def tables(self) -> report_table.Tables:
         """What the report says to people, before it is laid out."""
         return report_table.report_tables(*self._told)
+
+    def __repr__(self) -> str:
+        low_us, high_us = self.interval_us
+        what = f"{self.model.name} on {self.target.name}, {self.runtime}"
+        times = f"{self.time_us:.6g} us ({low_us:.6g} to {high_us:.6g})"
+        return f"<Report {what}: {times}, bound by {self.bound}>"
 
     def __str__(self) -> str:
         return printable(report_table.format_report(*self._told))

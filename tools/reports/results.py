@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Estimate, Provenance
 from perfc.ir import Kernel, LaunchGraph, Program, TaskKind
 from perfc.ir.launch import HOST_KINDS
+from perfc.ir.support import brief
 from perfc.passes import KERNEL_COST, Timeline
 from perfc.passes.facts import (
     CRITICAL_PATH,
@@ -63,6 +64,8 @@ class Results:
         interval: The interval of the time.
 
     """
+
+    __repr__ = brief
 
     program: Program
     hosted: tuple[HostedLaunches, ...]

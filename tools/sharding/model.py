@@ -12,7 +12,7 @@ from perfc.costmodels import Target, assumed_system
 from perfc.ir import OPTIMIZER_STATES, Graph, Program, UsageError
 from perfc.ir.dims import Dim
 from perfc.ir.dims import evaluate as evaluated
-from perfc.ir.support import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError, brief
 from perfc.passes import (
     Pass,
     PassContext,
@@ -100,6 +100,8 @@ class ShardModel:
         qcomm_backward: What their gradients are sent as, if not as the rows.
 
     """
+
+    __repr__ = brief
 
     request: Request
     target: Target

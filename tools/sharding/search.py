@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
+from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan
 from perfc.planning.plans import MEMORIES, PlanCost, Tiers, most, ranking, size_text
 from perfc.planning.searches import SEARCHES, Task, search
@@ -88,6 +89,8 @@ class RankedPlan:
         report: Of the whole pipeline, all ranks together, if it was asked.
 
     """
+
+    __repr__ = brief
 
     name: str
     plan: Plan
@@ -249,6 +252,8 @@ class Sharding:
         seconds: How long the search took.
 
     """
+
+    __repr__ = brief
 
     model: ShardModel
     request: Request

@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir import PerfcError, Program, UsageError
 from perfc.ir.copying import bound_copy
-from perfc.ir.support import UnboundSymbolError, UnsupportedModelError
+from perfc.ir.support import UnboundSymbolError, UnsupportedModelError, brief
 from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
 from perfc.passes.parallel import DataParallel
 from perfc.passes.training import Training
@@ -44,6 +44,8 @@ class StrategyModels:
         extras: Passes that every strategy has besides.
 
     """
+
+    __repr__ = brief
 
     program: Program
     request: Request

@@ -10,6 +10,7 @@ import attrs
 
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import PerfcError
+from perfc.ir.support import brief
 from perfc.planning.strategies import (
     INTERLEAVED,
     Strategy,
@@ -66,6 +67,8 @@ class Pricer:
         limit_bytes: Memory that a GPU may need.
 
     """
+
+    __repr__ = brief
 
     models: StrategyModels
     target: Target

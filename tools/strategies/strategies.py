@@ -10,6 +10,7 @@ import attrs
 from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
 from perfc.ir.program import MAX_RANKS
+from perfc.ir.support import brief
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import (
     PRICE,
@@ -53,6 +54,8 @@ class Question:
         usd_per_hour: What a GPU costs, if that is known.
 
     """
+
+    __repr__ = brief
 
     models: StrategyModels
     target: Target
@@ -101,6 +104,8 @@ class Comparison:
         findings: Prices, and what has none.
 
     """
+
+    __repr__ = brief
 
     question: Question
     pricer: Pricer
