@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,7 +12,15 @@ from perfc.costmodels import load_target
 from perfc.ir import UsageError
 from perfc.passes.instruments import Timing, VerifyEach
 from perfc.tools.analysis import report_on
-from perfc.tools.cli.arguments import log_timing, read_request, request_options
+from perfc.tools.cli.arguments import (
+    debug_option,
+    log_timing,
+    output_option,
+    quiet_option,
+    read_request,
+    request_options,
+    timing_option,
+)
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
 from perfc.tools.models import load_request
@@ -47,17 +54,11 @@ EXIT_OUT_OF_MEMORY = 5
     help="table, json, csv, md, html, trace (Kineto), onnx (for Netron), "
     "model-explorer, or one that a plugin adds.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write there instead of printing; compressed if it ends in .gz.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No log on stderr.")
-@click.option("-v", "--verbose", is_flag=True, help="Time of each pass on stderr.")
+@output_option("Write there instead of printing; compressed if it ends in .gz.")
+@quiet_option("No log on stderr.")
+@timing_option
 @click.option("--verify-each", is_flag=True, help="Verify the graph after every pass.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@debug_option
 def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     """Predict the time of one iteration of MODEL, and say where it goes.
 

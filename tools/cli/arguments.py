@@ -6,6 +6,7 @@ The options are those of the fields of a `Request`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -174,6 +175,42 @@ _READ: Mapping[str, Callable[[Sequence[str]], Any]] = {
     "popularity": _popularities,
 }
 """What reads the texts of options that may be given several times."""
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    help="Show the traceback of an error.",
+)
+"""For reports of bugs; the command line itself looks for it."""
+
+timing_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Time of each pass on stderr."
+)
+"""What passes take."""
+
+
+def quiet_option(what: str = "No progress on stderr.") -> Callable[[_Verb], _Verb]:
+    """Return the option that lets a verb say less."""
+    return click.option("-q", "--quiet", is_flag=True, help=what)
+
+
+def output_option(
+    what: str = "Write there instead of stdout.",
+    metavar: str = "FILE",
+    *,
+    required: bool = False,
+) -> Callable[[_Verb], _Verb]:
+    """Return the option that names the file of a result."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        required=required,
+        metavar=metavar,
+        help=what,
+    )
 
 
 def log_timing(timing: Timing) -> None:

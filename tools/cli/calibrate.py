@@ -19,11 +19,20 @@ from perfc.measurements import (
     read_usable_rows,
 )
 from perfc.tools.calibration import calibrate_rows, profile_of, summary
-from perfc.tools.cli.number_option import NumberRange
-from perfc.tools.cli.output_options import max_events_option
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
+from perfc.tools.cli.output_options import (
+    device_option,
+    max_events_option,
+    minutes_option,
+    steps_option,
+)
 from perfc.tools.files import print_line, tell
 from perfc.tools.models import start_torch
-from perfc.tools.replay import Steps
 
 _SUFFIX = ".toml"
 
@@ -32,11 +41,7 @@ _SUFFIX = ".toml"
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: perfc calibrate --device cpu --minutes 0.05 -o cpu.toml",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["cuda", "cpu"]),
-    help="What to measure, or whose rows --from has; without --from: cpu.",
-)
+@device_option("What to measure, or whose rows --from has; without --from: cpu.")
 @click.option(
     "--from",
     "tables",
@@ -47,32 +52,18 @@ _SUFFIX = ".toml"
     "or Kineto traces of one host, .json or .json.gz; repeat for several. Nothing is "
     "measured then.",
 )
-@click.option(
-    "--target",
+@request_option(
+    "target",
     metavar="NAME",
     help="What the logs of nccl-tests ran on, as dgx-h100; by their GPUs if not given.",
+    required=False,
+    multiple=False,
 )
-@click.option(
-    "--steps",
-    type=Steps(),
-    help="Learn from these profiler steps of the traces only.",
-)
+@steps_option("Learn from these profiler steps of the traces only.")
 @max_events_option
-@click.option(
-    "--minutes",
-    type=NumberRange(min=0, min_open=True),
-    default=1.8,
-    show_default=True,
-    metavar="N",
-    help="How long to measure.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="PROFILE.toml",
-    help="The profile, for --target and --overheads.",
+@minutes_option(1.8, "How long to measure.")
+@output_option(
+    "The profile, for --target and --overheads.", "PROFILE.toml", required=True
 )
 @click.option(
     "--rows",
@@ -87,8 +78,8 @@ _SUFFIX = ".toml"
     metavar="N",
     help="Measure other shapes than those of every calibration, to check one with.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print no errors of the fit.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@quiet_option("Print no errors of the fit.")
+@debug_option
 def calibrate(  # noqa: PLR0913 - one argument per option
     *,
     device: str | None,
@@ -101,7 +92,6 @@ def calibrate(  # noqa: PLR0913 - one argument per option
     keep: Path | None,
     seed: int | None,
     quiet: bool,
-    debug: bool,
 ) -> int:
     """Fit a profile of this machine, and print how far off it is.
 

@@ -14,6 +14,7 @@ from perfc.ir import PerfcError
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import Transform
 from perfc.passes.pipeline_spec import pass_class, pass_names
+from perfc.tools.cli.arguments import debug_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import print_line, tell
 from perfc.tools.reports import columns_text
@@ -38,9 +39,9 @@ def _usable(
     context_settings=_HELP,
     epilog="Example: perfc targets show a100",
 )
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@debug_option
 @click.pass_context
-def targets(ctx: click.Context, *, debug: bool) -> None:
+def targets(ctx: click.Context) -> None:
     """List targets and systems; `targets show T` prints each field with its source."""
     if ctx.invoked_subcommand is not None:
         return
@@ -82,8 +83,8 @@ def _system_row(name: str) -> tuple[str, ...]:
     "show", epilog="Example: perfc targets show a100", context_settings=_HELP
 )
 @click.argument("target")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def show(target: str, *, debug: bool) -> None:
+@debug_option
+def show(target: str) -> None:
     """Print every field of TARGET (a name or a sheet file) with its source."""
     loaded = load_target(target)
     print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
@@ -91,8 +92,8 @@ def show(target: str, *, debug: bool) -> None:
 
 
 @click.command(epilog="Example: perfc ops", context_settings=_HELP)
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def ops(*, debug: bool) -> None:
+@debug_option
+def ops() -> None:
     """List the ops of perfc's vocabulary."""
     print_line(
         columns_text(
@@ -103,8 +104,8 @@ def ops(*, debug: bool) -> None:
 
 @click.command(epilog="Example: perfc passes", context_settings=_HELP)
 @plugin_option
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def passes(*, debug: bool) -> None:
+@debug_option
+def passes() -> None:
     """List the passes, with the facts each needs and provides."""
     head = ("name", "kind", "requires", "provides", "does")
     print_line(columns_text([head, *_usable(_pass_row, pass_names())]))
@@ -122,8 +123,8 @@ def _pass_row(name: str) -> tuple[str, ...]:
 
 
 @click.command(epilog="Example: perfc models", context_settings=_HELP)
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def models(*, debug: bool) -> None:
+@debug_option
+def models() -> None:
     """List the built-in workloads and their parameters."""
     rows: list[tuple[str, str]] = []
     for workload in WORKLOADS.values():

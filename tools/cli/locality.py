@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from perfc.ir import UsageError
-from perfc.tools.cli.output_options import debug_option, format_option
+from perfc.tools.cli.arguments import debug_option, output_option, request_option
+from perfc.tools.cli.output_options import format_option
 from perfc.tools.files import write_result
 
 _SAMPLE = 2_000_000
@@ -26,7 +27,7 @@ _SAMPLE = 2_000_000
     metavar="N",
     help="Samples of a batch.",
 )
-@click.option("--target", metavar="NAME|FILE.toml", help="Whose L2 is asked for.")
+@request_option("target", help="Whose L2 is asked for.", required=False, multiple=False)
 @click.option(
     "--row-bytes",
     type=click.IntRange(min=1),
@@ -57,12 +58,8 @@ _SAMPLE = 2_000_000
     help="Fit a law to each table, which takes some seconds.",
 )
 @format_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the popularity of each table there: what `analyze --popularity` reads.",
+@output_option(
+    "Write the popularity of each table there: what `analyze --popularity` reads."
 )
 @debug_option
 def locality(  # noqa: PLR0913 - one argument per option
@@ -76,7 +73,6 @@ def locality(  # noqa: PLR0913 - one argument per option
     fit: bool,
     format_: str,
     output: Path | None,
-    debug: bool,
 ) -> int:
     """Say how popular the rows of embedding tables are, from an index trace.
 

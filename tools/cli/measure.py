@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir.support import write_file
-from perfc.tools.cli.arguments import request_option
-from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
+from perfc.tools.cli.output_options import device_option, minutes_option
 from perfc.tools.files import tell
 from perfc.tools.models import check_mode, start_torch
 from perfc.tools.request import INFERENCE, TRAINING
@@ -25,22 +30,12 @@ ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
 _HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
 
-_DEVICE = click.option(
-    "--device",
-    type=click.Choice(["cuda", "cpu"]),
-    required=True,
-    help="What to run on: the first GPU that PyTorch sees, or the CPU.",
+_DEVICE = device_option(
+    "What to run on: the first GPU that PyTorch sees, or the CPU.", required=True
 )
-_OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="Rows, .parquet or .csv; what is there already is continued.",
+_OUTPUT = output_option(
+    "Rows, .parquet or .csv; what is there already is continued.", required=True
 )
-_QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 
 
 @click.group(context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
@@ -57,14 +52,7 @@ def measure() -> None:
     show_default=True,
     help="How many shapes of each op, and how large.",
 )
-@click.option(
-    "--minutes",
-    type=NumberRange(min=0, min_open=True),
-    default=5.0,
-    show_default=True,
-    metavar="N",
-    help="Stop then; any beginning of a suite has all ops.",
-)
+@minutes_option(5.0, "Stop then; any beginning of a suite has all ops.")
 @click.option(
     "--op",
     "ops",
@@ -73,8 +61,8 @@ def measure() -> None:
     help="Only this op; repeat for several.",
 )
 @_OUTPUT
-@_QUIET
-@_DEBUG
+@quiet_option()
+@debug_option
 def kernels(  # noqa: PLR0913 - one argument per option
     *,
     device: str,
@@ -83,7 +71,6 @@ def kernels(  # noqa: PLR0913 - one argument per option
     ops: Sequence[str],
     output: Path,
     quiet: bool,
-    debug: bool,
 ) -> int:
     """Time single ops over a range of shapes, and write the rows to FILE.
 
@@ -106,9 +93,9 @@ def kernels(  # noqa: PLR0913 - one argument per option
 )
 @_DEVICE
 @_OUTPUT
-@_QUIET
-@_DEBUG
-def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
+@quiet_option()
+@debug_option
+def overheads(*, device: str, output: Path, quiet: bool) -> int:
     """Measure what the host takes around kernels, and write the rows to FILE.
 
     T1 to T5 by op and by call, from training steps of three small models under
@@ -173,14 +160,7 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     metavar="N",
     help="Iterations to time, if there is time.",
 )
-@click.option(
-    "--minutes",
-    type=NumberRange(min=0, min_open=True),
-    default=1.0,
-    show_default=True,
-    metavar="N",
-    help="Time no longer than that for a row.",
-)
+@minutes_option(1.0, "Time no longer than that for a row.")
 @_OUTPUT
 @click.option(
     "--trace",
@@ -189,8 +169,8 @@ def overheads(*, device: str, output: Path, quiet: bool, debug: bool) -> int:
     help="Kineto trace of further iterations; .gz compresses. Of several rows, "
     "one file each.",
 )
-@_QUIET
-@_DEBUG
+@quiet_option()
+@debug_option
 def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     """Run iterations of MODEL, and write what they took to FILE.
 

@@ -12,7 +12,14 @@ from perfc.ir.annotations import Scenario
 from perfc.passes import PassManager
 from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
 from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
-from perfc.tools.cli.arguments import integers, log_timing, request_option
+from perfc.tools.cli.arguments import (
+    debug_option,
+    integers,
+    log_timing,
+    output_option,
+    request_option,
+    timing_option,
+)
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
 from perfc.tools.models import is_factory, read_program, read_torch
@@ -42,11 +49,9 @@ from perfc.tools.request import INFERENCE
     metavar="FILE",
     help="If a pass fails, write the program and the pipeline here.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
-)
-@click.option("-v", "--verbose", is_flag=True, help="Time of each pass on stderr.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@output_option()
+@timing_option
+@debug_option
 def opt(  # noqa: PLR0913 - one argument per option
     file: str,
     *,
@@ -57,7 +62,6 @@ def opt(  # noqa: PLR0913 - one argument per option
     reproducer: Path | None,
     output: Path | None,
     verbose: bool,
-    debug: bool,
 ) -> int:
     """Run PIPELINE on FILE and print the program with the facts found.
 

@@ -1,10 +1,16 @@
-"""Options of verbs that print a table or JSON, and of those that run traces."""
+"""Options of verbs that print a table or JSON, that run traces, or that measure."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
+
+from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.replay import Steps
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 format_option = click.option(
     "--format",
@@ -14,15 +20,6 @@ format_option = click.option(
     show_default=True,
 )
 """What to print."""
-
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write there instead of stdout.",
-)
-"""Where to."""
 
 contention_option = click.option(
     "--contention/--no-contention",
@@ -42,7 +39,25 @@ max_events_option = click.option(
 )
 """How much of traces fits in memory."""
 
-debug_option = click.option(
-    "--debug", is_flag=True, help="Show the traceback of an error."
-)
-"""For reports of bugs."""
+
+def steps_option(what: str) -> Callable[[_Verb], _Verb]:
+    """Return the option that chooses profiler steps of traces."""
+    return click.option("--steps", type=Steps(), help=what)
+
+
+def device_option(what: str, *, required: bool = False) -> Callable[[_Verb], _Verb]:
+    """Return the option that says what is measured on."""
+    kinds = click.Choice(["cuda", "cpu"])
+    return click.option("--device", type=kinds, required=required, help=what)
+
+
+def minutes_option(usual: float, what: str) -> Callable[[_Verb], _Verb]:
+    """Return the option that says how long is measured."""
+    return click.option(
+        "--minutes",
+        type=NumberRange(min=0, min_open=True),
+        default=usual,
+        show_default=True,
+        metavar="N",
+        help=what,
+    )

@@ -13,11 +13,14 @@ from perfc.ir import UsageError
 from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
 from perfc.tools.cli.arguments import (
     counts,
+    debug_option,
+    output_option,
+    quiet_option,
     read_request,
     request_option,
     request_options,
 )
-from perfc.tools.cli.output_options import debug_option, format_option, output_option
+from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.request import TRAINING
@@ -121,8 +124,8 @@ _OF_COMPAT = frozenset(
 )
 @plugin_option
 @format_option
-@output_option
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@output_option()
+@quiet_option()
 @debug_option
 @click.pass_context
 def parallel(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - one per option

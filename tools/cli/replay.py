@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import UsageError
+from perfc.tools.cli.arguments import debug_option, output_option, request_option
 from perfc.tools.cli.output_options import (
     contention_option,
-    debug_option,
     format_option,
     max_events_option,
-    output_option,
+    steps_option,
 )
 from perfc.tools.files import write_result
-from perfc.tools.replay import Steps, check_steps
+from perfc.tools.replay import check_steps
 
 if TYPE_CHECKING:
     from perfc.costmodels import HostProfile
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     help="Durations of kernels: as measured, or as perfc predicts them where the trace "
     "says what was launched.",
 )
-@click.option(
-    "--target",
-    metavar="NAME|FILE.toml",
+@request_option(
+    "target",
     help="Whose predicted kernels; the trace's device if not given.",
+    required=False,
+    multiple=False,
 )
 @click.option(
     "--host",
@@ -53,11 +54,7 @@ if TYPE_CHECKING:
     help="Host times: each as measured, the means of each op, the means over all ops, "
     "or a profile's.",
 )
-@click.option(
-    "--steps",
-    type=Steps(),
-    help="Report these profiler steps only; host times are learnt from them, too.",
-)
+@steps_option("Report these profiler steps only; host times are learnt from them, too.")
 @click.option(
     "--joint",
     is_flag=True,
@@ -67,7 +64,7 @@ if TYPE_CHECKING:
 @max_events_option
 @contention_option
 @format_option
-@output_option
+@output_option()
 @debug_option
 def replay(  # noqa: PLR0913 - one argument per option
     *,
@@ -81,7 +78,6 @@ def replay(  # noqa: PLR0913 - one argument per option
     contention: bool,
     format_: str,
     output: Path | None,
-    debug: bool,
 ) -> int:
     """Run measured traces again, and say what their hosts and devices did.
 

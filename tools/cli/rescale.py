@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import PerfcError, UsageError
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
 from perfc.tools.cli.output_options import (
     contention_option,
-    debug_option,
     format_option,
     max_events_option,
-    output_option,
+    steps_option,
 )
 from perfc.tools.files import write_result
-from perfc.tools.replay import Steps, check_steps
+from perfc.tools.replay import check_steps
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
@@ -51,8 +56,8 @@ if TYPE_CHECKING:
     help="Rescale kernels by perfc's models where they know them, else by their waves "
     "of blocks; or all of them by their waves.",
 )
-@click.option(
-    "--overheads",
+@request_option(
+    "overheads",
     metavar="NAME|PROFILE.toml",
     help="Host times of this profile; those of the trace if not given.",
 )
@@ -69,12 +74,12 @@ if TYPE_CHECKING:
     help="Convolutions of fp32 in TF32 on GPUs that have it, as PyTorch runs them by "
     "default, though the GPU of the trace has not.",
 )
-@click.option("--steps", type=Steps(), help="Report these profiler steps only.")
+@steps_option("Report these profiler steps only.")
 @max_events_option
 @contention_option
 @format_option
-@output_option
-@click.option("-q", "--quiet", is_flag=True, help="No remarks below the tables.")
+@output_option()
+@quiet_option("No remarks below the tables.")
 @click.option(
     "-v",
     "--verbose",
@@ -98,7 +103,6 @@ def rescale(  # noqa: PLR0913 - one argument per option
     output: Path | None,
     quiet: bool,
     verbose: bool,
-    debug: bool,
 ) -> int:
     """Predict the time of a measured trace on other GPUs.
 

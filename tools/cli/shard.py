@@ -19,12 +19,14 @@ from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
 from perfc.tools.analysis import check_world
 from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
     read_request,
     request_option,
     request_options,
 )
 from perfc.tools.cli.number_option import NumberRange
-from perfc.tools.cli.output_options import debug_option, output_option
 from perfc.tools.files import tell, write_result
 from perfc.tools.models import check_mode
 from perfc.tools.request import TRAINING
@@ -154,8 +156,8 @@ _TYPES = "table-wise,column-wise,row-wise"
     show_default=True,
     help="plan: the best plan, for shard-embeddings{plan=FILE} and TorchRec.",
 )
-@output_option
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@output_option()
+@quiet_option()
 @debug_option
 def shard(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     """Find where the embedding tables of MODEL go, and compare plans.

@@ -10,7 +10,8 @@ import click
 
 from perfc.ir import PerfcError
 from perfc.tools.calibration import validation_json, validation_text
-from perfc.tools.cli.output_options import debug_option, format_option, output_option
+from perfc.tools.cli.arguments import debug_option, output_option, request_option
+from perfc.tools.cli.output_options import format_option
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
@@ -27,26 +28,23 @@ _NOT_MODELLED = 4
 @click.argument(
     "tables", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TABLE…"
 )
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="NAME|FILE.toml",
+@request_option(
+    "target",
     help="Score rows of this target only, with this sheet or profile; repeat for "
     "several.",
+    required=False,
 )
 @format_option
 @click.option("--strict", is_flag=True, help="Exit with 4 if a row was skipped.")
-@output_option
+@output_option()
 @debug_option
-def validate(  # noqa: PLR0913 - one argument per option
+def validate(
     *,
     tables: Sequence[Path],
-    targets: Sequence[str],
+    target: Sequence[str],
     format_: str,
     strict: bool,
     output: Path | None,
-    debug: bool,
 ) -> int:
     """Say how far predictions are off rows that were measured.
 
@@ -68,7 +66,7 @@ def validate(  # noqa: PLR0913 - one argument per option
         if not len(found):
             msg = f"{table}: no rows, expected one measurement a row"
             raise PerfcError(msg)
-    groups = _scores(rows, targets)
+    groups = _scores(rows, target)
     write = validation_json if format_ == "json" else validation_text
     write_result(write(groups), output)
     skipped = any(set(group.skipped) - {HELD} for group in groups)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import attrs
 
-from perfc.ir import Diagnostic, Program, UsageError
+from perfc.ir import Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
-from perfc.ir.support import Level, paused_collector
+from perfc.ir.support import paused_collector
 from perfc.passes import Pass, PassManager, ShapeInference
 from perfc.passes.control_flow import has_control_flow
-from perfc.passes.graphs import has_optimizer, is_training_step
+from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
@@ -33,6 +33,7 @@ from perfc.tools.models.pass_order import (
     check_ranks,
     check_recorded,
     parallel_passes,
+    remarked,
     training_passes,
 )
 from perfc.tools.models.program import OnnxModel, is_onnx, read_onnx, read_program
@@ -287,7 +288,7 @@ def _made(request: Request, transforms: Sequence[Pass]) -> Model:
     transforms = training_passes(mode, optimizer, transforms)
     transforms = parallel_passes(request.ranks, transforms)
     if not _trains(transforms):
-        program = _remarked(program)
+        program = remarked(program)
     source = Path(text) if text and program.sha256 else None
     made = prepare(program, wanted, source, transforms, request.instruments)
     recipe = _Recipe(text, source, tuple(transforms)) if text else None
@@ -345,22 +346,6 @@ def _copied(program: Program) -> Program:
 
 def _trains(transforms: Sequence[Pass]) -> bool:
     return any(is_a(p, "training") for p in transforms)
-
-
-def _remarked(program: Program) -> Program:
-    """Say so where the source of a model is a training step."""
-    steps = [r.ops for r in program.classes if r.ops and is_training_step(r.ops)]
-    if not steps:
-        return program
-    message = f"{program.name} is a training step, not an inference: it is analyzed "
-    message += (
-        "whole, with its optimizer"
-        if any(map(has_optimizer, steps))
-        else "without an optimizer, which it has not; add one with --mode training "
-        "--optimizer NAME"
-    )
-    note = Diagnostic(Level.NOTE, "training-step", message)
-    return attrs.evolve(program, diagnostics=(*program.diagnostics, note))
 
 
 def prepare(

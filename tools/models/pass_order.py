@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import UsageError
+from perfc.ir import Diagnostic, Program, UsageError
+from perfc.ir.support import Level
 from perfc.passes import Pass, Transform, embeddings, parallel, precision, training
+from perfc.passes.graphs import has_optimizer, is_training_step
 from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import read_pipeline
 from perfc.passes.pipelines import completed, with_backward
@@ -158,3 +160,19 @@ def check_ranks(wanted: int | None, found: int) -> None:
             f"{found}; leave one of the two out"
         )
         raise UsageError(msg)
+
+
+def remarked(program: Program) -> Program:
+    """Say so where the source of a model is a training step."""
+    steps = [r.ops for r in program.classes if r.ops and is_training_step(r.ops)]
+    if not steps:
+        return program
+    message = f"{program.name} is a training step, not an inference: it is analyzed "
+    message += (
+        "whole, with its optimizer"
+        if any(map(has_optimizer, steps))
+        else "without an optimizer, which it has not; add one with --mode training "
+        "--optimizer NAME"
+    )
+    note = Diagnostic(Level.NOTE, "training-step", message)
+    return attrs.evolve(program, diagnostics=(*program.diagnostics, note))

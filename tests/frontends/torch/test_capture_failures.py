@@ -82,7 +82,7 @@ def test_module_that_fails_is_named(act: Any, said: str) -> None:  # noqa: ANN40
         (nn.Linear(8, 8), (), {}, "missing a required argument: 'input'"),
         (nn.Linear(8, 8), (*X, *X), {}, "too many positional arguments"),
         (nn.Linear(8, 8), X, {"kwargs": {"y": 1}}, "unexpected keyword argument 'y'"),
-        ("model", X, {}, "expected a torch.nn.Module, got str"),
+        ("model", X, {}, "'model' is a name: expected a module; perfc.load takes"),
         (lambda: 3, X, {}, "the function made a int"),
         (nn.LazyLinear(8), X, {}, "has no shape yet"),
     ],
