@@ -99,8 +99,11 @@ class PassManager:
         for p in self.passes:
             if missing := p.requires - known:
                 names = ", ".join(sorted(map(str, missing)))
+                late = [repr(q.name) for q in self.passes if q.provides & missing]
+                hint = f": {late[0]} does, and comes later" if late else ""
                 msg = (
-                    f"pass {p.name!r} requires {names}, which no earlier pass provides"
+                    f"pass {p.name!r} requires {names}, which no earlier pass "
+                    f"provides{hint}"
                 )
                 raise PipelineError(msg)
             if isinstance(p, Transform):

@@ -1,24 +1,33 @@
-"""Pipelines: what a model goes through when it is loaded, and where passes stand.
+"""Pipelines: what a model goes through until its time is known, and in which order.
 
-A pipeline that loads a model is `FRONT`, which types its graphs and raises what
-exporters spelled out, and behind it the transforms that a run asks for. These stand in
-the order of their phases if perfc adds the training step, else as they are given; what
-passes say of each other (`Pass.precedes`) holds in any case.
+The part that loads a model is `FRONT`, which types its graphs and raises what exporters
+spelled out, and after it the transforms that a run asks for. These stand in the order
+of their phases if perfc adds the training step, else as they are given; what passes say
+of each other (`Pass.precedes`) holds in any case. The part that times it is `TIMING`.
+
+The text of both together is a whole pipeline (`perfc analyze --print-pipeline`). One
+that is given is run as it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import attrs
 
-from perfc.ir import AnyKey
+from perfc.ir import AnyKey, UsageError
 from perfc.ir.support import PipelineError
 from perfc.passes.base import Pass, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.kinds import is_a
-from perfc.passes.pipeline_spec import make_pass, option_kinds, parse_pipeline
+from perfc.passes.pipeline_spec import (
+    PassRequest,
+    make_pass,
+    option_kinds,
+    parse_pipeline,
+    read_pipeline,
+)
 
 FRONT = (
     "raise-embedding-bag,resolve-control-flow,shape-inference,fold-shapes,"
@@ -29,6 +38,17 @@ FRONT = (
 
 RECORDED = "shape-inference"
 """What the op graph of a recording goes through."""
+
+TIMING = (
+    "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
+)
+"""What turns typed op graphs into a time."""
+
+RUNTIME_PASSES: Mapping[str, str] = {
+    "cudagraph": "capture-graph",
+    "compiled": "fuse-kernels",
+}
+"""The pass that makes the launches of a runtime out of eager PyTorch's."""
 
 GIVEN: frozenset[AnyKey] = frozenset({TYPED, ELEMENTS})
 """Facts that every loaded model has."""
@@ -66,9 +86,91 @@ def loading_pipeline(
     return [*arranged(passes), *inferred(late)]
 
 
+def split_pipeline(text: str) -> tuple[list[Pass] | None, str]:
+    """Part the text of a pipeline: what loads a model, and the text of what times it.
+
+    A text without transforms is of the latter alone: it loads by None. Else it does by
+    the transforms among its passes, if `loading_pipeline` makes those passes of them,
+    or by all of its passes.
+
+    Raises:
+        UsageError: a pass or an option is unknown, or it has transforms and does not
+            say what else loads a model.
+
+    """
+    requests = read_pipeline(text)
+    changes = [
+        place for place, one in enumerate(requests) if issubclass(one.cls, Transform)
+    ]
+    if not changes:
+        return None, text
+    last = requests[changes[-1]]
+    typed = [n for n, one in enumerate(requests) if one.cls.name == _TYPES]
+    if not typed:
+        msg = (
+            f"pass {last.cls.name!r} changes the graph, and {_TYPES} is not in "
+            "--pipeline: write all of it, as --print-pipeline does, or use --pass"
+        )
+        raise UsageError(msg)
+    end = max(changes[-1], typed[-1]) + 1
+    for one in requests[:end]:
+        if not issubclass(one.cls, Transform) and one.cls.name != _TYPES:
+            msg = (
+                f"pass {one.cls.name!r} stands before {requests[end - 1].cls.name!r}, "
+                "which changes the graph that it is about: put it after"
+            )
+            raise UsageError(msg)
+    passes = [one.make() for one in requests[:end]]
+    late = [p for p in passes if phase_of(p) is not Phase.SOURCE and not is_typing(p)]
+    usual = [loading_pipeline(late, recorded=recorded) for recorded in (False, True)]
+    timing = ",".join(one.text for one in requests[end:])
+    return (late if passes in usual else passes), timing
+
+
+def timing_pipeline(
+    requests: Sequence[PassRequest],
+    extras: Sequence[PassRequest] = (),
+    settings: Mapping[str, Mapping[str, object]] | None = None,
+) -> list[Pass]:
+    """Return what turns typed op graphs into a time.
+
+    Args:
+        requests: The pipeline, as its text says it.
+        extras: Passes besides; one that is in the pipeline gives it its options.
+        settings: Options by name of the pass, where no text says otherwise.
+
+    Raises:
+        UsageError: an option is missing, or does not fit.
+
+    """
+    known = settings or {}
+    passes = [one.make(**known.get(one.cls.name, {})) for one in requests]
+    for extra in extras:
+        same = [n for n, p in enumerate(passes) if type(p) is extra.cls]
+        if same:
+            passes[same[0]] = extra.update(passes[same[0]])
+        else:
+            place(passes, extra.make())
+    check_order(passes)
+    return passes
+
+
+def runtime_of(passes: Sequence[Pass]) -> str:
+    """Return which runtime the passes predict: `eager`, `cudagraph` or `compiled`."""
+    for runtime, added in RUNTIME_PASSES.items():
+        if any(is_a(p, added) for p in passes):
+            return runtime
+    return "eager"
+
+
+def is_typing(p: Pass) -> bool:
+    """Whether a pass infers types."""
+    return is_a(p, _TYPES)
+
+
 def is_whole(passes: Sequence[Pass]) -> bool:
     """Whether passes are all that a model goes through when it is loaded."""
-    return any(is_a(p, _TYPES) for p in passes)
+    return any(map(is_typing, passes))
 
 
 def inferred(transforms: Sequence[Pass]) -> list[Pass]:

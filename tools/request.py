@@ -10,11 +10,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import attrs
 
 from perfc.ir import UsageError
+from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.program import MAX_RANKS
 from perfc.ir.support import brief
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from perfc.passes import Pass
     from perfc.passes.instruments import Instrument
 
-Loaded = TypeVar("Loaded")
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 INFERENCE = "inference"
@@ -84,6 +84,7 @@ class AnalyzeOptions(LoadOptions, total=False):
 
     runtime: str
     inputs: str
+    attention: str
     overheads: str | os.PathLike[str] | None
     passes: Sequence[str]
     pipeline: str | None
@@ -153,9 +154,11 @@ class Request:
         runtime: One of `RUNTIMES`.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
             `host-pageable` (blocking copies) or `device` (no copies).
+        attention: Which kernels attention runs by: one of `ATTENTION_KERNELS`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes, as `name{option=value}`.
-        pipeline: The whole back pipeline, instead of the default one.
+        pipeline: The passes that time the model, instead of the default ones, or all,
+            those that load it too.
         overrides: Fields of the target's sheet, and their values.
         transforms: Passes that change the graph, in Python's own objects.
         instruments: Observers of the passes.
@@ -304,6 +307,18 @@ class Request:
             ),
         ),
     )
+    attention: str = attrs.field(
+        default=ATTENTION_KERNELS[0],
+        metadata=_told(
+            choice_of(ATTENTION_KERNELS),
+            Option(
+                flag="--attention",
+                choices=ATTENTION_KERNELS,
+                default=ATTENTION_KERNELS[0],
+                help="Which kernels attention runs by; auto for PyTorch's own choice.",
+            ),
+        ),
+    )
     overheads: str | None = attrs.field(
         default=None,
         metadata=_told(
@@ -401,20 +416,25 @@ class Request:
             }
         )
 
-    def of_loaded(self, model: Any, passes: Sequence[str]) -> Request:  # noqa: ANN401 - a `Model`
+    def of_loaded(
+        self,
+        model: Any,  # noqa: ANN401 - a `Model`
+        passes: Sequence[str],
+        pipeline: str | None,
+    ) -> Request:
         """Return what is left to ask once the model is loaded.
 
         Args:
             model: The loaded model.
             passes: Those of the extra passes that do not change it.
+            pipeline: The part of the pipeline that does not.
 
         """
         fields = attrs.fields_dict(type(self))
         done = {name: fields[name].default for name in LoadOptions.__optional_keys__}
         kept = {"dtype": self.dtype, "instruments": self.instruments}
-        return attrs.evolve(
-            self, **{**done, **kept, "model": model, "passes": tuple(passes)}
-        )
+        left = {"model": model, "passes": tuple(passes), "pipeline": pipeline}
+        return attrs.evolve(self, **{**done, **kept, **left})
 
     def words(self, *names: str) -> Iterator[str]:
         """Yield the words of a command that say what is no default, of some fields."""
@@ -459,33 +479,6 @@ def shows(known: type) -> Callable[[Called], Called]:
         return call
 
     return decorate
-
-
-@attrs.frozen(eq=False)
-class Again(Generic[Loaded]):
-    """A request by which a model was loaded, to load it once more in another type.
-
-    It holds what the model was made from, which other processes have not: pickled, it
-    is None.
-
-    Attributes:
-        load: What loaded it.
-        request: The request.
-
-    """
-
-    load: Callable[[Request], Loaded]
-    request: Request
-
-    def converted(self, dtype: str, dims: Mapping[str, int]) -> Loaded:
-        """Load the model in a type, at these dimensions."""
-        asked = attrs.evolve(
-            self.request, dtype=dtype, dims=dims, batch=None, pooling=None
-        )
-        return self.load(asked)
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        return type(None), ()
 
 
 OPTIONS: Mapping[str, Option] = {

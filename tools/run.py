@@ -11,29 +11,25 @@ from perfc.costmodels import Target, load_profile
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
 from perfc.ir.support import Level, PipelineError, brief
-from perfc.passes import Pass, PassManager, Transform
+from perfc.passes import Pass, PassManager
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
-from perfc.passes.pipeline_spec import PassRequest, format_pipeline, read_pipeline
-from perfc.passes.pipelines import GIVEN
+from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline, read_pipeline
+from perfc.passes.pipelines import (
+    GIVEN,
+    RUNTIME_PASSES,
+    TIMING,
+    place,
+    runtime_of,
+    timing_pipeline,
+)
 from perfc.tools.models import Model
 from perfc.tools.request import Request
 
-BACK_PIPELINE = (
-    "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
-)
-"""What turns a typed op graph into a time."""
-
 US = 1e6
 """Microseconds in a second."""
-
-_RUNTIME_PASSES: Mapping[str, str] = {
-    "cudagraph": "capture-graph",
-    "compiled": "fuse-kernels",
-}
-"""The pass that makes the launches of a runtime out of eager PyTorch's."""
 
 
 @attrs.frozen(eq=False)
@@ -66,10 +62,12 @@ class Run:
     @property
     def runtime(self) -> str:
         """Which of `RUNTIMES` the passes predict."""
-        for runtime, added in _RUNTIME_PASSES.items():
-            if any(is_a(p, added) for p in self.passes):
-                return runtime
-        return "eager"
+        return runtime_of(self.passes)
+
+    @property
+    def pipeline(self) -> str:
+        """All passes, of loading and of timing, as `--pipeline` takes them."""
+        return format_pipeline((*self.model.passes, *self.passes))
 
     @functools.cached_property
     def profile(self) -> str:
@@ -109,7 +107,7 @@ class Run:
     def with_pass(self, text: str) -> Run:
         """Return the run with one more pass, after those that make the launches."""
         passes = list(self.passes)
-        _insert(passes, *read_pipeline(text))
+        place(passes, *parse_pipeline(text))
         return attrs.evolve(self, passes=tuple(passes))
 
     def analysis(self, instruments: Sequence[Instrument] = ()) -> Analysis:
@@ -166,56 +164,25 @@ def back_passes(request: Request) -> list[Pass]:
     if request.pipeline is not None and request.passes:
         msg = "--pipeline and --pass exclude each other: put the pass in the pipeline"
         raise UsageError(msg)
-    text = BACK_PIPELINE if request.pipeline is None else request.pipeline
+    text = TIMING if request.pipeline is None else request.pipeline
     requests = read_pipeline(text)
     extras = [extra for item in request.passes for extra in read_pipeline(item)]
-    added = _RUNTIME_PASSES.get(request.runtime)
+    added = RUNTIME_PASSES.get(request.runtime)
     if added is not None and all(r.cls.name != added for r in (*requests, *extras)):
         if request.pipeline is not None:
             msg = f"--runtime {request.runtime} needs the pass {added} in --pipeline"
             raise UsageError(msg)
         extras = [*read_pipeline(added), *extras]
+    # Inductor fuses what a source spells out; attention it knows by its pattern
+    # (`fx_passes/fuse_attention.py`).
     compiled = any(one.cls.name == "fuse-kernels" for one in (*requests, *extras))
-    passes = [_configured(r, request, compiled=compiled) for r in requests]
-    for extra in extras:
-        _insert(passes, extra)
-    for p in passes:
-        if isinstance(p, Transform):
-            msg = (
-                f"pass {p.name!r} changes the graph, so it runs when the model is "
-                "loaded: use --pass, not --pipeline; from Python, "
-                "perfc.load(..., transforms=[...])"
-            )
-            raise UsageError(msg)
-    return passes
-
-
-def _configured(wanted: PassRequest, request: Request, *, compiled: bool) -> Pass:
-    """Make a pass as the request says, except where its own text says otherwise.
-
-    Inductor fuses what a source spells out; attention it knows by its pattern
-    (`fx_passes/fuse_attention.py`).
-    """
-    if is_a(wanted.cls, "lower-kernels"):
-        return wanted.make(
-            inputs=request.inputs,
-            tf32=request.dtype == "tf32",
-            spelled_out=not compiled,
-        )
-    if is_a(wanted.cls, "overhead"):
-        return wanted.make(profile=request.overheads or "")
-    return wanted.make()
-
-
-def _insert(passes: list[Pass], extra: PassRequest) -> None:
-    """Give its options to the pass of that class, or run as early as facts allow.
-
-    That is behind every pass that provides, or changes, what it reads.
-    """
-    for index, p in enumerate(passes):
-        if type(p) is extra.cls:
-            passes[index] = extra.update(p)
-            return
-    added = extra.make()
-    sources = [i for i, p in enumerate(passes) if p.provides & added.requires]
-    passes.insert(sources[-1] + 1 if sources else 0, added)
+    settings: Mapping[str, Mapping[str, object]] = {
+        "lower-kernels": {
+            "inputs": request.inputs,
+            "tf32": request.dtype == "tf32",
+            "spelled_out": not compiled,
+            "attention": request.attention,
+        },
+        "overhead": {"profile": request.overheads or ""},
+    }
+    return timing_pipeline(requests, extras, settings)

@@ -13,6 +13,7 @@ from perfc.costmodels.machine import System
 from perfc.costmodels.sheets import as_known
 from perfc.ir import AnyKey, Graph, LaunchGraph, Program, UsageError, Value
 from perfc.ir.dims import Expr, symbols_of
+from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.program import RankClass
 from perfc.ir.support import (
     UnboundSymbolError,
@@ -23,7 +24,7 @@ from perfc.ir.verification import verify_communicators
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering.communication import communicates
-from perfc.passes.lowering.eager import ATTENTION_KERNELS, Settings, dtype_name
+from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
 from perfc.passes.lowering.recipe import RECIPES, Binding, Recipe
 

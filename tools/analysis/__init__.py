@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.analysis.analyzer import analyze, check_world, report_on
+    from perfc.tools.analysis.analyzer import analyze, check_world, report_on, run_of
     from perfc.tools.analysis.torch_models import compile_backend, from_torch
 else:
     __getattr__ = door(
         __name__,
         {
-            "analyzer": ("analyze", "check_world", "report_on"),
+            "analyzer": ("analyze", "check_world", "report_on", "run_of"),
             "torch_models": ("compile_backend", "from_torch"),
         },
     )
@@ -24,4 +24,5 @@ __all__ = [
     "compile_backend",
     "from_torch",
     "report_on",
+    "run_of",
 ]

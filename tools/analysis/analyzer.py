@@ -10,6 +10,8 @@ import attrs
 from perfc.costmodels import Target, assumed_system, load_target
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes.pipeline_spec import format_pipeline
+from perfc.passes.pipelines import split_pipeline
 from perfc.passes.precision import LOW_DTYPES
 from perfc.tools.models import Model, OnnxModel, conversions, load_request
 from perfc.tools.reports import Report
@@ -47,10 +49,13 @@ def analyze(
         optimizer: Of a training step: `sgd` (if None), `adagrad`, `rowwise_adagrad`,
             `adam` or `adamw`.
         ranks: How many GPUs run replicas of it; a loaded model has its ranks already.
+        attention: Which kernels attention runs by: `auto` for PyTorch's choice,
+            `flash-1`, `flash-2`, `flash-3`, `cudnn`, `efficient` or `math`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes as `name{option=value}`; options given to one that the
             pipeline has already are set there.
-        pipeline: The whole back pipeline, instead of the default one.
+        pipeline: The passes that time the model, instead of the default ones; of a
+            model that is not loaded yet also all passes, as `Report.pipeline` has them.
         overrides: Sheet fields and values, as `--set` takes them; for a target
             given by name or path.
         transforms: Passes that change the graph of a model that is not loaded yet.
@@ -73,6 +78,18 @@ def report_on(request: Request) -> Report:
         PerfcError: the model, the target or the pipeline is at fault.
 
     """
+    run = run_of(request)
+    return Report(run, run.analysis(request.instruments))
+
+
+def run_of(request: Request) -> Run:
+    """Return what is to be run for a request, with its model loaded.
+
+    Raises:
+        UsageError: the request contradicts itself, or the model that is loaded.
+        PerfcError: the model or the target is at fault.
+
+    """
     target = _target(request)
     if isinstance(request.model, Model):
         request = _of_loaded(request, request.model)
@@ -85,8 +102,7 @@ def report_on(request: Request) -> Report:
     _check_rate(model, target)
     _check_runtime(request.runtime, target)
     check_world(model.ranks, target)
-    run = Run.of(attrs.evolve(request, model=model), target)
-    return Report(run, run.analysis(request.instruments))
+    return Run.of(attrs.evolve(request, model=model), target)
 
 
 def _of_loaded(request: Request, model: Model) -> Request:
@@ -108,6 +124,12 @@ def _of_loaded(request: Request, model: Model) -> Request:
         if getattr(request, name):
             msg = f"{model.name} is loaded already; give {name} to perfc.load"
             raise UsageError(msg)
+    loading, timing = split_pipeline(request.pipeline or "")
+    ran = f"{format_pipeline(model.passes)},{timing}"
+    if loading is not None and request.pipeline != ran:
+        msg = f"{model.name} is loaded by other passes than those of the pipeline"
+        raise UsageError(msg)
+    request = attrs.evolve(request, pipeline=timing or None)
     if request.batch or request.pooling or request.dims:
         model = model.bind(request.batch, pooling=request.pooling, dims=request.dims)
     return attrs.evolve(request, model=model)

@@ -14,6 +14,7 @@ from perfc.passes.training import Training
 from perfc.tools.analysis.analyzer import analyze
 from perfc.tools.files import tell
 from perfc.tools.models import (
+    Again,
     Dimensions,
     Model,
     conversions,
@@ -21,7 +22,7 @@ from perfc.tools.models import (
     require_torch,
     training_passes,
 )
-from perfc.tools.request import TRAINING, Again, Request, TorchOptions, shows
+from perfc.tools.request import TRAINING, Request, TorchOptions, shows
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Recording, Source

@@ -11,7 +11,7 @@ import click
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
 from perfc.passes.instruments import Timing, VerifyEach
-from perfc.tools.analysis import report_on
+from perfc.tools.analysis import report_on, run_of
 from perfc.tools.cli.arguments import (
     debug_option,
     log_timing,
@@ -37,7 +37,8 @@ EXIT_OUT_OF_MEMORY = 5
 @click.argument("model")
 @request_options(
     *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer", "ranks"),
-    *("dtype", "runtime", "inputs", "overheads", "passes", "pipeline", "overrides"),
+    *("dtype", "runtime", "attention", "inputs", "overheads", "passes", "pipeline"),
+    "overrides",
 )
 @plugin_option
 @click.option(
@@ -58,6 +59,11 @@ EXIT_OUT_OF_MEMORY = 5
 @quiet_option("No log on stderr.")
 @timing_option
 @click.option("--verify-each", is_flag=True, help="Verify the graph after every pass.")
+@click.option(
+    "--print-pipeline",
+    is_flag=True,
+    help="Print the passes that would run, as --pipeline takes them, and no report.",
+)
 @debug_option
 def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     """Predict the time of one iteration of MODEL, and say where it goes.
@@ -70,11 +76,22 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
     output, targets = options["output"], len(options["target"])
+    if options["print_pipeline"]:
+        write_result(_pipeline(model, options), output)
+        return 0
     exporter = find_exporter(options["form"], reports=targets, path=output)
     reports = _analyze_all(model, options)
     document = options["form"] != "table"
     write_result(exporter.export(reports, output), output, document=document)
     return _exit_code(reports) if options["strict"] else 0
+
+
+def _pipeline(model: str, options: Mapping[str, Any]) -> str:
+    """Return the passes that would run: the same for all targets."""
+    asked = read_request(model, options)
+    target = load_target(options["target"][0], asked.overrides)
+    run = run_of(attrs.evolve(asked, target=target, overrides={}))
+    return f"{run.pipeline}\n"
 
 
 def _analyze_all(model: str, options: Mapping[str, Any]) -> list[Report]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.tools.models.again import Again
     from perfc.tools.models.binding import Dimensions
     from perfc.tools.models.model import (
         Change,
@@ -38,6 +39,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "again": ("Again",),
             "binding": ("Dimensions",),
             "model": ("Change", "Model", "load", "load_request", "prepare"),
             "module_names": ("common_name", "common_place"),
@@ -63,6 +65,7 @@ else:
     )
 
 __all__ = [
+    "Again",
     "Change",
     "Dimensions",
     "Model",

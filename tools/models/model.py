@@ -19,7 +19,8 @@ from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
-from perfc.passes.pipelines import inferred, loading_pipeline
+from perfc.passes.pipelines import inferred, is_whole, loading_pipeline
+from perfc.tools.models.again import Again
 from perfc.tools.models.binding import (
     Dimensions,
     Symbols,
@@ -32,8 +33,10 @@ from perfc.tools.models.pass_order import (
     check_mode,
     check_ranks,
     check_recorded,
+    conversions,
     parallel_passes,
     remarked,
+    timing_of,
     training_passes,
 )
 from perfc.tools.models.program import OnnxModel, is_onnx, read_onnx, read_program
@@ -41,7 +44,6 @@ from perfc.tools.models.torch_source import is_factory, read_torch
 from perfc.tools.request import (
     INFERENCE,
     TRAINING,
-    Again,
     LoadOptions,
     Request,
     SizeOptions,
@@ -263,7 +265,7 @@ def load_request(request: Request) -> Request:
     made = _made(request, transforms)
     check_ranks(request.ranks, made.ranks)
     made = attrs.evolve(made, again=Again(load_model, request))
-    return request.of_loaded(made, others)
+    return request.of_loaded(made, others, timing_of(request.pipeline))
 
 
 def _made(request: Request, transforms: Sequence[Pass]) -> Model:
@@ -277,7 +279,7 @@ def _made(request: Request, transforms: Sequence[Pass]) -> Model:
         program = read_onnx(model)
     else:
         check_mode(mode, optimizer)
-        dtype = _dtype_of(transforms)
+        dtype = _dtype_of((*transforms, *conversions(request.dtype)))
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)
@@ -291,7 +293,8 @@ def _made(request: Request, transforms: Sequence[Pass]) -> Model:
         program = remarked(program)
     source = Path(text) if text and program.sha256 else None
     made = prepare(program, wanted, source, transforms, request.instruments)
-    recipe = _Recipe(text, source, tuple(transforms)) if text else None
+    again = text and not is_whole(transforms)
+    recipe = _Recipe(text, source, tuple(transforms)) if again else None
     return attrs.evolve(made, recipe=recipe)
 
 

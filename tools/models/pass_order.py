@@ -11,8 +11,13 @@ from perfc.ir.support import Level
 from perfc.passes import Pass, Transform, embeddings, parallel, precision, training
 from perfc.passes.graphs import has_optimizer, is_training_step
 from perfc.passes.kinds import is_a
-from perfc.passes.pipeline_spec import read_pipeline
-from perfc.passes.pipelines import completed, with_backward
+from perfc.passes.pipeline_spec import format_pipeline, read_pipeline
+from perfc.passes.pipelines import (
+    completed,
+    is_whole,
+    split_pipeline,
+    with_backward,
+)
 from perfc.passes.precision import LOW_DTYPES
 from perfc.tools.given import check_known
 from perfc.tools.models.rank_options import check_shared, made_passes
@@ -23,14 +28,46 @@ def asked_passes(request: Request) -> tuple[list[Pass], list[str]]:
     """Return what a request does to its model: passes that change it, and the others.
 
     Raises:
-        UsageError: a pass or an option is unknown.
+        UsageError: a pass or an option is unknown, or options contradict.
 
     """
     texts = sorted(request.popularity.items(), key=lambda item: not item[0])
     popular = [embeddings.SetPopularity(text, table) for table, text in texts]
+    written, _ = split_pipeline(request.pipeline or "")
+    if written is not None:
+        check_written(request, written, popular)
+        return written, list(request.passes)
     transforms, others = split_passes(request.passes, request.ranks)
     asked = [*conversions(request.dtype), *transforms, *request.transforms]
     return [*popular, *asked], others
+
+
+def timing_of(pipeline: str | None) -> str | None:
+    """Return the part of a pipeline that times a model; None for the default one."""
+    return None if pipeline is None else split_pipeline(pipeline)[1]
+
+
+def check_written(
+    request: Request, written: Sequence[Pass], popular: Sequence[Pass]
+) -> None:
+    """Refuse a pipeline that lacks what other options ask for.
+
+    Raises:
+        UsageError: it does.
+
+    """
+    asked = [*popular, *conversions(request.dtype), *request.transforms]
+    wanted = [format_pipeline([p]) for p in asked if p not in written]
+    step = [p for p in written if is_a(p, "training")]
+    if request.mode == TRAINING and not step:
+        wanted.append("training")
+    if request.optimizer is not None and all(
+        p.optimizer != request.optimizer for p in step
+    ):
+        wanted.append(f"training{{optimizer={request.optimizer}}}")
+    if wanted:
+        msg = f"--pipeline has no {wanted[0]}, which another option asks for"
+        raise UsageError(msg)
 
 
 def conversions(dtype: str) -> list[precision.ConvertDtype]:
@@ -88,6 +125,8 @@ def training_passes(
 
     """
     check_mode(mode, optimizer)
+    if is_whole(transforms):
+        return transforms
     if mode == TRAINING and not any(is_a(p, "training") for p in transforms):
         transforms = with_backward(transforms, training.Training())
     if optimizer is not None:
@@ -108,6 +147,8 @@ def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[P
         PipelineError: passes want to stand before each other.
 
     """
+    if is_whole(transforms):
+        return transforms
     return completed(_replicated(ranks, transforms))
 
 

@@ -63,6 +63,11 @@ class Report:
         return self.run.model
 
     @property
+    def pipeline(self) -> str:
+        """The passes that ran, as `--pipeline` takes them."""
+        return self.run.pipeline
+
+    @property
     def target(self) -> Target:
         """The target."""
         return self.run.target

@@ -199,7 +199,7 @@ class Pricer:
 
     def _report(self, model: Model) -> Report:
         asked = self.models.request
-        left = asked.of_loaded(model, asked.passes)
+        left = asked.of_loaded(model, asked.passes, asked.pipeline)
         return report_on(attrs.evolve(left, target=self.target, overrides={}))
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from perfc.passes.lowering.eager.movement import memcpy_launch
     from perfc.passes.lowering.eager.rules import FREE, eager_launches
     from perfc.passes.lowering.eager.site import (
-        ATTENTION_KERNELS,
         DEVICE_SYNC,
         MEMSET,
         PARTS,
@@ -44,7 +43,6 @@ else:
             "movement": ("memcpy_launch",),
             "rules": ("FREE", "eager_launches"),
             "site": (
-                "ATTENTION_KERNELS",
                 "DEVICE_SYNC",
                 "Eager",
                 "Launch",
@@ -65,7 +63,6 @@ else:
     )
 
 __all__ = [
-    "ATTENTION_KERNELS",
     "DEVICE_SYNC",
     "EVENT_RECORD",
     "FREE",

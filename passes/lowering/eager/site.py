@@ -21,6 +21,7 @@ from perfc.ir import AttrValue, DType, Kernel, Record, TaskKind, TensorType, Wor
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import OpDef
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.record import EMPTY
 from perfc.ir.support import UnboundSymbolError
 
@@ -134,13 +135,6 @@ class Tensor:
 def _digest(gpu: Target | None) -> str:
     """Return what tells a GPU from others: its sheet has a hundred fields."""
     return "" if gpu is None else gpu.spec_sha256
-
-
-ATTENTION_KERNELS = (
-    *("auto", "flash-1", "flash-2", "flash-3", "cudnn", "efficient", "math"),
-)
-"""Which kernels attention may be asked to run by. Unasked, PyTorch takes its own flash
-attention, which is version 2, where it can, else the memory-efficient kernel."""
 
 
 @attrs.frozen(cache_hash=True)

@@ -17,9 +17,8 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.ir import AttrValue, Kernel, Record, TensorType
-from perfc.ir.ops.attention import full_mask
+from perfc.ir.ops.attention import ATTENTION_KERNELS, full_mask
 from perfc.passes.lowering.eager.site import (
-    ATTENTION_KERNELS,
     Eager,
     Launch,
     Layout,
