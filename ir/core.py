@@ -9,7 +9,7 @@ program order; it is also a topological order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import attrs
@@ -193,6 +193,10 @@ class Graph:
             if operand is value
         )
 
+    def readers(self, value: Value) -> Collection[Node]:
+        """Every node that reads *value*, once each, regions included."""
+        return self.nest.readers.get(value, {}).keys()
+
     def has_use(self, value: Value, node: Node, index: int) -> bool:
         """Whether operand *index* of *node* is on the use list of *value*."""
         reads = node in self.nest.readers.get(value, ())
@@ -269,6 +273,7 @@ class Graph:
         """
         order: list[Node] = []
         moved: dict[Value, Value] = {}
+        stale: dict[Node, None] = {}  # they still name what has moved
         returned = self._returned()
         for node in self._nodes:
             new = replacements.get(node)
@@ -282,14 +287,16 @@ class Graph:
             )
             made.results[0].type = new.result.type
             order.append(made)
-            self._move_readers(new.result, made.results[0])
+            stale |= self._hand_over(new.result, made.results[0])
             moved[new.result] = made.results[0]
             returned.pop(new.result, None)
             if self._is_read(node, returned):
                 order.append(node)
             else:
+                _rename_operands(stale if node.regions else (node,), moved)
                 self._forget(node)
                 self._rename(made.results[0], new.result.name)
+        _rename_operands(stale, moved)
         self._nodes = order
         self._move_outputs(moved)
 
@@ -410,8 +417,17 @@ class Graph:
         return removed
 
     def _move_readers(self, old: Value, new: Value) -> None:
-        for use in self.uses(old):
-            self.set_operand(use.node, use.index, new)
+        _rename_operands(self._hand_over(old, new), {old: new})
+
+    def _hand_over(self, old: Value, new: Value) -> Mapping[Node, None]:
+        """Put the readers of *old* on the list of *new*; they still have *old*."""
+        handed = self.nest.readers.get(old)
+        if not handed or old is new:
+            return {}
+        for node in handed:
+            self._add_reader(node, new)
+        self.nest.readers[old] = {}
+        return handed
 
     def _move_outputs(self, moved: Mapping[Value, Value]) -> None:
         for graph in (self, *self.nest.regions):
@@ -473,6 +489,15 @@ class Graph:
             del self.nest.readers[value]
             if self._by_name.get(value.name) is value:
                 del self._by_name[value.name]
+
+
+def _rename_operands(nodes: Iterable[Node], moved: Mapping[Value, Value]) -> None:
+    """Let *nodes* read what their operands have become, each in one go.
+
+    Operand by operand takes the square of their number.
+    """
+    for node in nodes:
+        node.operands = tuple([moved.get(value, value) for value in node.operands])
 
 
 def _regions_within(node: Node) -> Iterator[Graph]:

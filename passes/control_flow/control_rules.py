@@ -151,7 +151,7 @@ def _loop(unroller: Unroller, site: Site) -> Sequence[Item] | None:
 
 def _is_read(body: Graph, index: int) -> bool:
     value = body.inputs[index] if index < len(body.inputs) else None
-    return value is not None and bool(body.uses(value) or value in body.outputs)
+    return value is not None and bool(body.readers(value) or value in body.outputs)
 
 
 def _condition(site: Site, going: Item) -> Value:

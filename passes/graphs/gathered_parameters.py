@@ -37,7 +37,7 @@ def _casts(part: Value) -> Iterator[Node]:
 
 def _views(graph: Graph, values: Iterable[Value], phase: str) -> Iterator[Node]:
     """Yield the views that a phase makes of *values*, and of these views."""
-    for node in dict.fromkeys(use.node for v in values for use in graph.uses(v)):
+    for node in dict.fromkeys(node for v in values for node in graph.readers(v)):
         is_view = BUILTIN_OPS[node.op].view is not None
         if is_view and node.location.phase == phase:
             yield node

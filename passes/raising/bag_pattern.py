@@ -123,7 +123,7 @@ def _result(
     read = [
         (index, value)
         for index, value in enumerate(loop.results)
-        if graph.uses(value) or value in graph.outputs
+        if graph.readers(value) or value in graph.outputs
     ]
     if len(read) != 1 or carried < 0 or len(region.outputs) != len(loop.results) + 1:
         return None

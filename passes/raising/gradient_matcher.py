@@ -155,7 +155,7 @@ class _Matcher:
         returned = frozenset(self.graph.outputs)
         return lambda value: (
             value.type == scale.type
-            and (value in returned or bool(self.graph.uses(value)))
+            and (value in returned or bool(self.graph.readers(value)))
         )
 
     def _write_in_place(self, node: Node) -> None:

@@ -252,7 +252,7 @@ def _is_read_elsewhere(
         for value in node.results:
             if value in returned:
                 return True
-            if any(use.node not in within for use in graph.uses(value)):
+            if not within.issuperset(graph.readers(value)):
                 return True
     return False
 

@@ -138,6 +138,34 @@ def test_replace_a_loop() -> None:
     assert (Use(_node(graph, "y"), 0),) == graph.uses(graph.value("a"))
 
 
+def test_replace_what_many_read() -> None:
+    """Who reads several replaced values, twice or in a region, reads all new ones."""
+    text = LOOPED.replace("  %y =", "  %b = relu(%x) : f32[8]\n  %y =")
+    graph = parse_graph(
+        text.replace("loop(%n, %c, %x)", "loop(%n, %c, %b)")
+        .replace("add(%s, %a)", "add(%b, %a)")
+        .replace("  return %y", "  %z = add(%a, %a) : f32[8]\n  return %y, %z")
+    )
+    graph.replace({_node(graph, name): _identity(graph, name, "x") for name in "ab"})
+
+    verify(graph, BUILTIN_OPS)
+    a, b = graph.value("a"), graph.value("b")
+    y = _node(graph, "y")
+    assert ["identity", "identity", "loop", "add"] == [node.op for node in graph]
+    assert (graph.value("n"), graph.value("c"), b) == y.operands
+    assert (b, a) == _node(y.regions[0], "t").operands
+    assert (a, a) == _node(graph, "z").operands
+
+
+def test_readers() -> None:
+    """A node that reads a value twice, or in a region, is one reader."""
+    graph = parse_graph(LOOPED)
+    (region,) = _node(graph, "y").regions
+
+    assert [_node(region, "t")] == list(graph.readers(graph.value("a")))
+    assert [] == list(graph.readers(_node(graph, "y").results[0]))
+
+
 def test_erase_dead() -> None:
     """Nodes nobody reads go, from the end, unless they are kept."""
     graph = parse_graph(CHAIN)

@@ -212,12 +212,12 @@ class _Compiling:
         here, returned = frozenset(nodes), frozenset(self.ops.outputs)
         found: set[Value] = set()
         for node in nodes:
-            readers = {v: {u.node for u in self.ops.uses(v)} for v in node.results}
+            readers = {v: self.ops.readers(v) for v in node.results}
             unread = not any(readers.values())
             found |= {
                 value
                 for value, users in readers.items()
-                if unread or value in returned or not users <= here
+                if unread or value in returned or not here.issuperset(users)
             }
         return frozenset(found)
 

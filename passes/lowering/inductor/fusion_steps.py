@@ -295,7 +295,7 @@ class Stepping:
         operands = [v for v in node.operands if math.prod(self._shape(v))]
         tensors = [self._view(value).tensor for value in operands]
         lowered = [t.buffer is None or _has_own_memory(t) for t in tensors]
-        users = {use.node for use in self.graph.uses(node.results[0])}
+        users = self.graph.readers(node.results[0])
         as_loop = all(lowered) or (any(lowered) and all(map(is_loop, users)))
         if len(operands) <= _MAX_CAT and as_loop:
             self._join_in_loop(node, operands)
@@ -375,7 +375,7 @@ class Stepping:
         return self._only_loops_read(node.results[0])
 
     def _only_loops_read(self, value: Value) -> bool:
-        users = [use.node for use in self.graph.uses(value)]
+        users = self.graph.readers(value)
         looks = [node for node in users if node.op in VIEWS]
         if value in self.outputs or not all(n.op in VIEWS or is_loop(n) for n in users):
             return False

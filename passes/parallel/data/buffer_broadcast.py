@@ -41,7 +41,7 @@ def buffers_of(graph: Graph) -> list[Value]:
 
 
 def _in_forward(graph: Graph, value: Value) -> bool:
-    phases = {use.node.location.phase for use in graph.uses(value)}
+    phases = {node.location.phase for node in graph.readers(value)}
     return bool(phases - {BACKWARD, OPTIMIZER})
 
 

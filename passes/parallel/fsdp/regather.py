@@ -163,7 +163,7 @@ def _gather_of(nodes: Sequence[Node]) -> Node:
 def _readers(graph: Graph, nodes: Sequence[Node]) -> Iterable[Node]:
     """Return who reads what is gathered, or views of it."""
     values = [value for made in nodes for value in made.results]
-    return dict.fromkeys(use.node for v in values for use in graph.uses(v))
+    return dict.fromkeys(node for v in values for node in graph.readers(v))
 
 
 def _is_again(reader: Node, forward: Container[tuple[str, Location]]) -> bool:

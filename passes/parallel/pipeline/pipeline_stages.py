@@ -88,7 +88,7 @@ class Stages:
             if source is None or node in left_out:
                 continue
             for value in node.results:
-                users = [use.node for use in self.graph.uses(value)]
+                users = self.graph.readers(value)
                 readers = [self.of.get(n) for n in users if n not in left_out]
                 stages = {s for s in readers if s is not None}
                 for stage in sorted(_first_of_places(source, stages, places)):

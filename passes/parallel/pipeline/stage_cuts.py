@@ -133,7 +133,7 @@ def _crossing(
     found = [0] * len(layers)
     for number, layer in enumerate(layers):
         for value in (value for node in layer for value in node.results):
-            readers = [layer_of.get(use.node, number) for use in graph.uses(value)]
+            readers = [layer_of.get(node, number) for node in graph.readers(value)]
             for place in range(number + 1, max(readers, default=number) + 1):
                 found[place] += int(_bound(value, numbers).nbytes)
     return found

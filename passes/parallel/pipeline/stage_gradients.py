@@ -114,7 +114,7 @@ def holders_of(
     graph = stages.graph
     held: dict[Value, frozenset[int]] = {}
     for parameter in graph.parameters:
-        users = [use.node for use in graph.uses(parameter)]
+        users = graph.readers(parameter)
         held[parameter] = frozenset(stages.of[n] for n in users if n in stages.of)
     for gradient in gradients:
         for parameter in _updated_by(graph, gradient.value):
