@@ -84,12 +84,13 @@ class _Sizes:
         """Return number and depth of *nodes*, which the *callers* call."""
         total, depth = 0, 0
         for node in nodes:
-            key = call_key(node)
-            is_call = key in self.functions
-            found = [self._call(key, callers) if is_call else (1, 0)]
-            found += [self.of(graph.node, callers) for graph in graphs_of(node)]
-            total += sum(size for size, _ in found)
-            depth = max(depth, *(inner for _, inner in found))
+            size, inner = 1, 0
+            if self.functions and (key := call_key(node)) in self.functions:
+                size, inner = self._call(key, callers)
+            total, depth = total + size, max(depth, inner)
+            for graph in graphs_of(node):
+                size, inner = self.of(graph.node, callers)
+                total, depth = total + size, max(depth, inner)
         return total, depth
 
     def _call(

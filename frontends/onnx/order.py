@@ -26,12 +26,16 @@ def in_dependency_order(
     """
     nodes = list(protos)
     producer = _producers(nodes, given)
+    if all(
+        producer.get(name, -1) < index
+        for index, node in enumerate(nodes)
+        for name in _names_read(node)
+    ):
+        return nodes
     reads = [
         {producer[name] for name in _names_read(node) if name in producer}
         for node in nodes
     ]
-    if all(not before or max(before) < i for i, before in enumerate(reads)):
-        return nodes
     return [nodes[i] for i in _sorted(nodes, reads)]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -65,9 +65,13 @@ class Block:
     after: Block | None = attrs.field(default=None, repr=False)
 
     @property
-    def key(self) -> tuple[int, int]:
-        """Order of best fit."""
-        return self.size, self.address
+    def entry(self) -> _Entry:
+        """What its pool holds of it."""
+        return self.size, self.address, self
+
+
+_Entry: TypeAlias = tuple[int, int, Block]
+"""Size, address, block, in the order of best fit; no two addresses are the same."""
 
 
 @attrs.define(eq=False)
@@ -80,8 +84,8 @@ class CachingAllocator:
     """
 
     reserved_bytes: int = 0
-    _free: dict[bool, list[Block]] = attrs.field(
-        factory=lambda: {True: list[Block](), False: list[Block]()}
+    _free: dict[bool, list[_Entry]] = attrs.field(
+        factory=lambda: {True: list[_Entry](), False: list[_Entry]()}
     )
 
     def allocate(self, nbytes: int) -> Block | None:
@@ -91,8 +95,8 @@ class CachingAllocator:
         size = rounded(nbytes)
         small = size <= _SMALL
         pool = self._free[small]
-        place = bisect.bisect_left(pool, (size, -1), key=_key)
-        block = pool.pop(place) if place < len(pool) else self._segment(size, small)
+        place = bisect.bisect_left(pool, (size,))
+        block = pool.pop(place)[2] if place < len(pool) else self._segment(size, small)
         rest = block.size - size
         if rest >= BLOCK_BYTES if small else rest > _SMALL:
             self._split(block, size)
@@ -110,7 +114,7 @@ class CachingAllocator:
         if block.before is not None and block.before.free:
             self._drop(block.before)
             block = _join(block.before, block)
-        bisect.insort(self._free[block.small], block, key=_key)
+        bisect.insort(self._free[block.small], block.entry)
 
     def _segment(self, size: int, small: bool) -> Block:  # noqa: FBT001 - which pool
         segment = Block(2 * self.reserved_bytes, _segment_bytes(size), small)
@@ -123,11 +127,11 @@ class CachingAllocator:
         if block.after is not None:
             block.after.before = rest
         block.after, block.size = rest, size
-        bisect.insort(self._free[rest.small], rest, key=_key)
+        bisect.insort(self._free[rest.small], rest.entry)
 
     def _drop(self, block: Block) -> None:
         pool = self._free[block.small]
-        del pool[bisect.bisect_left(pool, block.key, key=_key)]
+        del pool[bisect.bisect_left(pool, block.entry)]
 
 
 def _join(low: Block, high: Block) -> Block:
@@ -137,10 +141,6 @@ def _join(low: Block, high: Block) -> Block:
     if high.after is not None:
         high.after.before = low
     return low
-
-
-def _key(block: Block) -> tuple[int, int]:
-    return block.key
 
 
 def reserved_bytes(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TimeConstants,
         Timeline,
         arrival,
+        finish_s,
         link_graphs,
         solve,
     )
@@ -62,6 +63,7 @@ else:
                 "TimeConstants",
                 "Timeline",
                 "arrival",
+                "finish_s",
                 "link_graphs",
                 "solve",
             ),
@@ -84,6 +86,7 @@ __all__ = [
     "arrivals",
     "demands_of",
     "detail_mask",
+    "finish_s",
     "host_launches",
     "interval_of",
     "kernel_numbers",

@@ -23,7 +23,7 @@ from perfc.passes.facts import (
     Interval,
 )
 from perfc.passes.timing.task_durations import Sources, sources
-from perfc.passes.timing.timeline import TIMELINE, Timeline, solve
+from perfc.passes.timing.timeline import TIMELINE, Timeline, finish_s
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
@@ -198,7 +198,7 @@ def _moved_timeline(
         if not sigma.any():
             return 0.0
         moved_s: list[float] = (duration_s * np.exp(sigma)).tolist()
-        return max(solve(timeline, moved_s)[1]) - time_s
+        return finish_s(timeline, moved_s) - time_s
 
     return shared_effects(moved)
 

@@ -381,6 +381,35 @@ def solve(
     return start, end, cause
 
 
+def finish_s(timeline: Timeline, duration_s: Sequence[float]) -> float:
+    """Return when the last task ends, as `solve` has it; 0 where there is none.
+
+    Args:
+        timeline: Who waits for whom.
+        duration_s: Seconds of each task.
+
+    """
+    previous, gap_s, issue = timeline.previous, timeline.gap_s, timeline.issue
+    latency_s, after = timeline.latency_s, timeline.after
+    end = [0.0] * (len(timeline) + 1)
+    for tasks, group in timeline.stages:
+        # The body is `solve` without starts and causes, whose lists take longer.
+        for i in tasks:
+            s = end[previous[i]] + gap_s[i]
+            q = issue[i]
+            if q >= 0:
+                t = end[q] + latency_s
+                s = t if t > s else s  # noqa: FURB136 - `max` takes twice as long
+            if after[i]:
+                s = max(s, *[end[j] for j in after[i]])
+            end[i] = s + duration_s[i]
+        if group:
+            last_s = max(arrival(timeline, end, i)[0] for i in group)
+            for i in group:
+                end[i] = last_s + duration_s[i]
+    return max(end)
+
+
 def _first(arrival: tuple[float, int]) -> float:
     return arrival[0]
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.costmodels import KernelTable, Target, lower_bound
 from perfc.ir import AnnotationKey, AnyKey, Kernel, LaunchGraph, Program, TaskKind
@@ -24,7 +25,7 @@ from perfc.passes.facts import (
     Path,
     Schedule,
 )
-from perfc.passes.timing import TIMELINE, Change, Timeline, solve
+from perfc.passes.timing import TIMELINE, Change, Timeline, finish_s
 from perfc.passes.what_if.faster_host import host_work
 from perfc.passes.what_if.op_times import solve_in_batches, times_of_ops
 
@@ -256,30 +257,29 @@ class _Asker:
 
     def host_savings(self) -> list[HostSaving]:
         """Time the classes of host times, and all of them together."""
+        tasks = self._host_tasks.tolist()
+        details = list(chain.from_iterable(graph.detail for graph in self.graphs))
         classes: defaultdict[str, list[int]] = defaultdict(list)
-        details = chain.from_iterable(graph.detail for graph in self.graphs)
-        for task, (kind, detail) in enumerate(zip(self._kinds, details, strict=True)):
-            if task in self._host_work:
-                name = _CALLS if kind is TaskKind.CALL else detail or "other"
-                classes[name].append(task)
-                classes["all"].append(task)
-        names = sorted(classes)
+        for task in tasks:
+            is_call = self._kinds[task] is TaskKind.CALL
+            classes[_CALLS if is_call else details[task] or "other"].append(task)
+        if tasks:
+            classes["all"] = tasks
         found: list[HostSaving] = []
-        for name in names:  # one by one: each is as long as the timeline
+        for name in sorted(classes):  # one by one: each is as long as the timeline
             twice_s, none_s = (
-                self._saved_s(self._time_s(self.host(classes[name], share)))
+                self._saved_s(self._time_s(classes[name], share))
                 for share in (HALF, 0.0)
             )
             if twice_s or none_s:
                 found.append(HostSaving(name, twice_s, none_s))
         return sorted(found, key=lambda saving: (-saving.twice_s, saving.detail))
 
-    def _time_s(self, change: Change) -> float:
-        """Return when the last task ends under a change of many tasks."""
-        seconds = list(self.schedule.duration_s)
-        for task, seconds_then in change.items():
-            seconds[task] = seconds_then
-        return max(solve(self.timeline, seconds)[1], default=0.0)
+    def _time_s(self, tasks: Sequence[int], share: float) -> float:
+        """Return when the last task ends if *tasks* take a share of their time."""
+        seconds = self.schedule.durations_s.copy()
+        seconds[np.array(tasks)] *= share
+        return finish_s(self.timeline, seconds.tolist())
 
     def twice(self, tasks: Sequence[int]) -> Change:
         """Run device tasks twice as fast."""
@@ -345,9 +345,12 @@ class _Asker:
         return list(chain.from_iterable(graph.kind for graph in self.graphs))
 
     @functools.cached_property
+    def _host_tasks(self) -> NDArray[np.intp]:
+        return np.flatnonzero(np.concatenate([host_work(g) for g in self.graphs]))
+
+    @functools.cached_property
     def _host_work(self) -> frozenset[int]:
-        work = np.concatenate([host_work(graph) for graph in self.graphs])
-        return frozenset(np.flatnonzero(work).tolist())
+        return frozenset(self._host_tasks.tolist())
 
     @functools.cached_property
     def _busy(self) -> frozenset[int]:

@@ -26,7 +26,13 @@ from perfc.passes.facts import (
     Path,
     Schedule,
 )
-from perfc.passes.timing import CriticalPath, StreamSchedule, TimeInterval
+from perfc.passes.timing import (
+    TIMELINE,
+    CriticalPath,
+    StreamSchedule,
+    TimeInterval,
+    Timeline,
+)
 
 LATENCY_S = 3e-6
 GAP_S = 1e-6
@@ -100,6 +106,7 @@ class Result:
     schedule: Schedule
     path: Path
     interval: Interval
+    timeline: Timeline
 
 
 def analyse(case: Case, target: Target = TARGET) -> Result:
@@ -116,6 +123,7 @@ def analyse(case: Case, target: Target = TARGET) -> Result:
         facts.get(SCHEDULE, program, None),
         facts.get(CRITICAL_PATH, program, None),
         facts.get(INTERVAL, program, None),
+        facts.get(TIMELINE, program, None),
     )
 
 

@@ -134,21 +134,39 @@ class Results:
 
     def price(self, rank: int, task: int) -> Price:
         """Return where the duration of a task of a rank class comes from."""
-        hosted, costs = self.hosted[rank], self.costs[rank]
-        graph = hosted.graph
+        graph = self.hosted[rank].graph
         on_host = graph.kind[task] in HOST_KINDS
         # The pass `overhead` states the times that it takes from a profile.
         from_profile = on_host and self.program.classes[rank].launches is None
         if not from_profile and not math.isnan(graph.stated_s[task]):
             return STATED
         if on_host:
-            sigma = math.hypot(hosted.sigma_shared, hosted.sigma_independent)
-            return Price("host-profile", Provenance.FITTED, sigma)
+            return self._host_prices[rank]
         kernel = graph.kernel[task]
-        if kernel < 0:
-            return STATED
-        sigma = math.hypot(costs.sigma_shared[kernel], costs.sigma_independent[kernel])
-        return Price(costs.model[kernel], costs.provenance[kernel], sigma)
+        return STATED if kernel < 0 else self._kernel_prices[rank][kernel]
+
+    @functools.cached_property
+    def _host_prices(self) -> list[Price]:
+        """What the host's own tasks cost, by rank class."""
+        sigmas = [math.hypot(h.sigma_shared, h.sigma_independent) for h in self.hosted]
+        return [Price("host-profile", Provenance.FITTED, sigma) for sigma in sigmas]
+
+    @functools.cached_property
+    def _kernel_prices(self) -> list[list[Price]]:
+        """What kernels cost, by rank class and number."""
+        return [
+            [
+                Price(model, provenance, math.hypot(shared, independent))
+                for model, provenance, shared, independent in zip(
+                    costs.model,
+                    costs.provenance,
+                    costs.sigma_shared.tolist(),
+                    costs.sigma_independent.tolist(),
+                    strict=True,
+                )
+            ]
+            for costs in self.costs
+        ]
 
     def node_id(self, rank: int, op: int) -> str:
         """Return the name of an op in a report, the same wherever it stands."""

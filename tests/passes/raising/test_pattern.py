@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from _typeshed import TraceFunction
 
 
-def gates(count: int, *, shared: bool) -> Graph:
+def gated(count: int, *, shared: bool) -> Graph:
     """Return products of an input and its sigmoid, or of its one, joined by a node."""
     graph = Graph("gates")
     x = graph.add_input("x", TensorType(DTYPES["f32"], (8, 4)))
     made: list[Value] = []
+    gates: list[Value] = []
     for number in range(count):
-        if not (shared and number):
-            (gate,) = graph.add("sigmoid", (x,), [f"gate{number}"]).results
-        made += graph.add("mul", (x, gate), [f"y{number}"]).results
+        if not (shared and gates):
+            gates += graph.add("sigmoid", (x,), [f"gate{number}"]).results
+        made += graph.add("mul", (x, gates[-1]), [f"y{number}"]).results
     graph.outputs += graph.add("concat", made, ["y"], {"axis": 1}).results
     return graph
 
@@ -54,9 +55,9 @@ def raised(graph: Graph) -> tuple[Counter[str], int]:
 )
 def test_patterns_beside_one_another_take_linear_time(*, shared: bool, op: str) -> None:
     """Twice as many patterns that read one value, all read by one node, take twice."""
-    raised(gates(2, shared=shared))  # what is imported and opened once
-    few, few_lines = raised(gates(200, shared=shared))
-    many, many_lines = raised(gates(400, shared=shared))
+    raised(gated(2, shared=shared))  # what is imported and opened once
+    few, few_lines = raised(gated(200, shared=shared))
+    many, many_lines = raised(gated(400, shared=shared))
 
     assert (200, 400) == (few[op], many[op])
     assert many_lines < 2.2 * few_lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -24,7 +25,7 @@ from tests.passes.simulator import DeadlockError, Simulator
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import HOST_KINDS
 from perfc.passes.facts import Interval, SegmentKind
-from perfc.passes.timing.timeline import ScheduleError
+from perfc.passes.timing.timeline import ScheduleError, finish_s, solve
 
 BATCH = 100
 BATCHES = range(0, 1000, BATCH)
@@ -72,6 +73,16 @@ def test_every_task_runs_when_the_simulator_runs_it(first: int) -> None:
         assert close(starts) == result.schedule.start_s
         assert close(ends) == result.schedule.end_s
         assert close(max(ends, default=0.0)) == result.path.time_s
+
+
+@pytest.mark.parametrize("first", BATCHES)
+def test_the_last_end_alone_is_that_of_all_ends(first: int) -> None:
+    """`finish_s` is the latest end of `solve` to the last bit, of any durations."""
+    for seed, (_, _, result) in enumerate(solved(first)):
+        draw = random.Random(first + seed)
+        duration_s = [s * draw.uniform(0, 2) for s in result.schedule.duration_s]
+        _, end_s, _ = solve(result.timeline, duration_s)
+        assert max(end_s, default=0.0) == finish_s(result.timeline, duration_s)
 
 
 @pytest.mark.slow
