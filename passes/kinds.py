@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, overload
 
 from perfc.passes.base import Pass
@@ -42,5 +43,9 @@ def is_a(p: Pass | type[Pass], /, *names: str) -> bool:
 
     As `isinstance` and `issubclass` of their classes answer, which would load them.
     """
-    cls = p if isinstance(p, type) else type(p)
-    return any(vars(base).get("name") in names for base in cls.__mro__)
+    return not _names_of(p if isinstance(p, type) else type(p)).isdisjoint(names)
+
+
+@functools.cache
+def _names_of(cls: type[Pass]) -> frozenset[object]:
+    return frozenset(vars(base).get("name") for base in cls.__mro__)

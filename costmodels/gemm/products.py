@@ -145,6 +145,7 @@ def simt_seconds(
     across the matrix's lines is one of parts, which a second kernel adds up. *fastest*
     asks for the kernel that takes least (`fastest_of_many`).
     """
+    shipped = not fastest and p is simt_parameters(wide=is_wide(target))
     seconds = np.empty(len(products))
     kinds = np.stack(
         [
@@ -159,17 +160,15 @@ def simt_seconds(
         if not rows.any():
             continue
         part = products if rows.all() else products.part(rows)
-        seconds[rows] = np.max(
-            [
-                _seconds(
-                    part,
-                    _simt_machine(target, p, each, fastest=fastest),
-                    splits=not kind.batched,
-                )
-                for each in _beside(kind, p)
-            ],
-            axis=0,
-        )
+        machines = [
+            target.once(_SIMT[each])
+            if shipped
+            else _simt_machine(target, p, each, fastest=fastest)
+            for each in _beside(kind, p)
+        ]
+        splits = not kind.batched
+        found = [_seconds(part, machine, splits=splits) for machine in machines]
+        seconds[rows] = np.max(found, axis=0)
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
         machine = _simt_machine(target, p, _Kind())

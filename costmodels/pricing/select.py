@@ -50,6 +50,25 @@ def price_table(
     """
     todo = _Todo.of(table)
     result = _Result.of(len(table))
+    for row in todo.few():
+        if found := pricing.price_one(table.kernels[row], target, models):
+            rows = np.array([row])
+            result.put(rows, found)
+            todo.done(rows)
+    if todo.pending.any():
+        _price_in_arrays(table, target, models, todo, result)
+        result.seconds = at_least_bound(result.seconds, table, target)
+    return result.estimate()
+
+
+def _price_in_arrays(
+    table: KernelTable,
+    target: Target,
+    models: Sequence[CostModel],
+    todo: _Todo,
+    result: _Result,
+) -> None:
+    """Price the rows that are left, all that a model claims at once."""
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         rows = todo.for_ops(model.ops)
         if not len(rows):
@@ -76,9 +95,10 @@ def price_table(
             f"asked: {', '.join(model.name for model in models) or 'none'}"
         )
         raise PerfcError(message)
-    result.seconds = at_least_bound(result.seconds, table, target)
-    return result.estimate()
 
+
+FEW = 8
+"""Kernels of one op that are priced one by one, which takes them less than arrays."""
 
 _NO_ROWS: Indices = np.empty(0, dtype=np.intp)
 
@@ -103,6 +123,12 @@ class _Todo:
                 for number, op in enumerate(listed)
             }
         return cls(np.ones(len(table), dtype=np.bool_), by_op)
+
+    def few(self) -> list[int]:
+        """Return the rows of ops that have few."""
+        short = [rows for rows in self.by_op.values() if len(rows) <= FEW]
+        found: list[int] = np.concatenate([_NO_ROWS, *short]).tolist()
+        return found
 
     def for_ops(self, ops: frozenset[str] | None) -> Indices:
         if ops is None:

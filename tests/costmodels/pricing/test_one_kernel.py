@@ -28,6 +28,7 @@ from perfc.costmodels import (
 from perfc.costmodels.machine import Family, KernelFit, fits_of
 from perfc.costmodels.pricing import price_table
 from perfc.costmodels.pricing.one_kernel import price_one
+from perfc.costmodels.pricing.select import FEW
 from perfc.costmodels.streaming import IDLE, REPEATED, STREAMING
 from perfc.ir import AttrValue, Kernel, Record, Work
 
@@ -60,6 +61,18 @@ def _said(estimate: Estimate) -> list[object]:
     return [*(float(each[0]) for each in numbers), *(each[0] for each in words)]
 
 
+def _in_a_table(kernel: Kernel, target: Target) -> Estimate:
+    """Return what a kernel costs in a table of too many to price them one by one."""
+    found = price_table(KernelTable([kernel] * (FEW + 1)), target, MODELS)
+    return Estimate(
+        found.seconds[:1],
+        found.sigma_shared[:1],
+        found.sigma_independent[:1],
+        found.model[:1],
+        found.provenance[:1],
+    )
+
+
 @settings(deadline=None, max_examples=200)
 @given(products(), st.sampled_from(TARGETS))
 def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
@@ -69,7 +82,7 @@ def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
     if kernel.math not in target.device.flops_per_s:
         assert alone is None
         return
-    table = price_table(KernelTable([kernel]), target, MODELS)
+    table = _in_a_table(kernel, target)
     assert alone is not None
     assert _said(table) == _said(alone)
 
@@ -101,7 +114,7 @@ def test_a_stream_alone_as_in_a_table(
     alone = price_one(kernel, target, MODELS)
 
     assert alone is not None
-    table = price_table(KernelTable([kernel]), target, MODELS)
+    table = _in_a_table(kernel, target)
     assert _said(table) == _said(alone)
 
 
@@ -122,7 +135,7 @@ def test_a_copy_alone_as_in_a_table(kernel: Kernel, changed: dict[str, str]) -> 
     alone = price_one(kernel, target, MODELS)
 
     assert alone is not None
-    table = price_table(KernelTable([kernel]), target, MODELS)
+    table = _in_a_table(kernel, target)
     assert (table.seconds, table.model) == (alone.seconds, alone.model)
     assert table.sigma_independent == alone.sigma_independent
 
@@ -139,7 +152,7 @@ def test_a_list_of_tensors_alone_as_in_a_table(
     alone = price_one(kernel, target, MODELS)
 
     assert alone is not None
-    table = price_table(KernelTable([kernel]), target, MODELS)
+    table = _in_a_table(kernel, target)
     assert (table.seconds, table.model) == (alone.seconds, alone.model)
     assert table.sigma_shared == alone.sigma_shared
 
@@ -278,7 +291,7 @@ def test_the_formula_of_one_is_that_of_many(kernel: Kernel, target: Target) -> N
     alone = price_one(kernel, target, MODELS)
 
     assert alone is not None
-    table = price_table(KernelTable([kernel]), target, MODELS)
+    table = _in_a_table(kernel, target)
     assert _said(table) == _said(alone)
 
 
@@ -312,7 +325,7 @@ def test_a_table_prices_what_has_no_other_way() -> None:
 
     for target in (processor, mine):
         assert price_one(kernel, target, MODELS) is None
-        table = price_table(KernelTable([kernel]), target, MODELS)
+        table = _in_a_table(kernel, target)
         assert table.seconds == price([kernel], target, MODELS).seconds
 
 
@@ -322,7 +335,7 @@ def test_a_table_prices_what_numbers_cannot_say() -> None:
 
     assert price_one(kernel, gpu, MODELS) is None
     with np.errstate(divide="ignore", invalid="ignore"):
-        table = price_table(KernelTable([kernel]), gpu, MODELS)
+        table = _in_a_table(kernel, gpu)
         assert table.seconds == price([kernel], gpu, MODELS).seconds
 
 
