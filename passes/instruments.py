@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from perfc.ir import PerfcError, Program, text
+from perfc.ir import PerfcError, Program, text, verification
 from perfc.ir.launch import verify_launches
 from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.verification import verify, verify_types
 from perfc.passes.facts import HOSTED, LAUNCHES, TYPED
 
 if TYPE_CHECKING:
@@ -76,9 +75,9 @@ class VerifyEach(Instrument):
             if rank.launches is not None:
                 verify_launches(rank.launches)
             if rank.ops is not None:
-                verify(rank.ops, self.ops)
+                verification.verify(rank.ops, self.ops)
                 if rank.ops in typed:
-                    verify_types(rank.ops, self.ops)
+                    verification.verify_types(rank.ops, self.ops)
         for graph in ctx.annotations.table(LAUNCHES, ctx.scenario).get(program, ()):
             verify_launches(graph)
         for hosted in ctx.annotations.table(HOSTED, ctx.scenario).get(program, ()):

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from perfc.ir import PerfcError
-from perfc.ir.support import printable, write_file
+from perfc.ir import PerfcError, support
+from perfc.ir.support import printable
 
 _PLAIN = {
     "·": "-",
@@ -50,7 +50,7 @@ def write_result(
 
     """
     if path is not None:
-        write_file(path, content)
+        support.write_file(path, content)
         return
     stream = _stdout()
     if isinstance(content, str):

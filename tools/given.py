@@ -28,7 +28,8 @@ _OTHER_DTYPES = {
 _SHOWN = 60
 """Characters of a value that an error repeats."""
 
-DTYPES = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
+WIDE_DTYPES = ("fp32", "tf32")
+DTYPES = (*WIDE_DTYPES, "bf16", "fp16", "amp-bf16", "amp-fp16")
 MAX_DIM = 2**40
 """No dimension is larger."""
 

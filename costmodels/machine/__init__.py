@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.machine.gemm_sizes import product_sizes
     from perfc.costmodels.machine.kernel_fit import (
+        NEAR_ROWS,
         SCALE,
         START,
         KernelFit,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.machine.near_rows import (
         MOST,
-        NEAR_ROWS,
         NO_WORD,
         NearRows,
         Place,
@@ -81,7 +81,14 @@ else:
                 "is_down",
             ),
             "gemm_sizes": ("product_sizes",),
-            "kernel_fit": ("KernelFit", "KernelFits", "SCALE", "START", "fits_of"),
+            "kernel_fit": (
+                "KernelFit",
+                "KernelFits",
+                "NEAR_ROWS",
+                "SCALE",
+                "START",
+                "fits_of",
+            ),
             "measured_collectives": ("COLLECTIVES", "MeasuredCollective", "RING"),
             "measured_rows": (
                 "ANOTHER_DAY",
@@ -90,7 +97,7 @@ else:
                 "Signature",
                 "signature_of",
             ),
-            "near_rows": ("MOST", "NEAR_ROWS", "NO_WORD", "NearRows", "Place"),
+            "near_rows": ("MOST", "NO_WORD", "NearRows", "Place"),
             "system": (
                 "CUBE_MESH",
                 "FABRICS",

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from perfc.costmodels.machine.family import Family, family_of
+from perfc.costmodels import machine
 
 if TYPE_CHECKING:
+    from perfc.costmodels.machine.family import Family
     from perfc.costmodels.machine.near_rows import NearRows
     from perfc.ir import Kernel
 
 START = "start_us"
 SCALE = "scale"
 """Coefficients of a correction: microseconds added, and a factor."""
+
+NEAR_ROWS = ", near "
+"""Between the name of a model and those of the rows that correct it."""
 
 
 def _values(value: Mapping[str, float]) -> Mapping[str, float]:
@@ -64,7 +68,7 @@ class KernelFits:
     """All families of one profile."""
 
     by_family: Mapping[Family, KernelFit] = attrs.field(
-        factory=dict[Family, KernelFit], hash=False
+        factory=dict["Family", KernelFit], hash=False
     )
 
     def __bool__(self) -> bool:
@@ -72,14 +76,14 @@ class KernelFits:
 
     def of(self, kernel: Kernel) -> KernelFit | None:
         """Return the fit for a kernel: of its kind, or of all kinds of its op."""
-        known = map(self.by_family.get, family_of(kernel).wider)
+        known = map(self.by_family.get, machine.family_of(kernel).wider)
         return next((fit for fit in known if fit is not None), None)
 
     def wholes(
         self, kernels: Sequence[Kernel]
     ) -> Iterator[tuple[KernelFit, list[int]]]:
         """Yield the fit of all kinds of each op that has one, and its kernels."""
-        wholes = [family_of(kernel).whole for kernel in kernels]
+        wholes = [machine.family_of(kernel).whole for kernel in kernels]
         for family in dict.fromkeys(wholes):
             fit = self.by_family.get(family)
             if fit is not None:

@@ -30,9 +30,6 @@ MOST = 1.5
 """Logarithm of the largest factor."""
 
 
-NEAR_ROWS = ", near "
-"""Between the name of a model and those of the rows that correct it."""
-
 _NEAR = 0.5
 """Likeness from which on a kernel is said to lie near a row."""
 

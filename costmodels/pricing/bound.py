@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from perfc.costmodels import attention
+from perfc.costmodels import kernels as tables
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -18,7 +19,6 @@ from perfc.costmodels.kernels import (
     Number,
     OneSignature,
     Signatures,
-    executed_share,
 )
 from perfc.costmodels.locality import (
     Each,
@@ -158,7 +158,7 @@ def _unavoidable_flops(kernels: Signatures[Number], maths: Maths[Number]) -> Num
     flops, op = kernels.flops, kernels.op
     masked, convolves = op == "attention", op == "conv2d"
     if maths.any(masked):
-        flops = flops * maths.where(masked, executed_share(kernels, maths), 1.0)
+        flops = flops * maths.where(masked, tables.executed_share(kernels, maths), 1.0)
     if not maths.any(convolves):
         return flops
     algorithm = kernels.text("algorithm")

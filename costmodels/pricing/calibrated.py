@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import cpu
+from perfc.costmodels import machine
 from perfc.costmodels.kernels import Estimate, KernelTable, Provenance
-from perfc.costmodels.machine import MOST, NEAR_ROWS, SCALE, START, KernelFits, Target
+from perfc.costmodels.machine import NEAR_ROWS, SCALE, START, KernelFits, Target
 from perfc.ir import Kernel
 
 
@@ -50,9 +50,11 @@ def log_factors(fits: KernelFits, kernels: Sequence[Kernel]) -> NDArray[np.float
         if fit.near is not None:
             found[rows] += fit.near.log_factor(part)
         if fit.shipped:
+            from perfc.costmodels import cpu  # noqa: PLC0415 - of CPUs alone
+
             known = cpu.shipped_rows()[fit.family]
             found[rows] += fit.shipped * known.log_factor(part)
-    return np.clip(found, -MOST, MOST)
+    return np.clip(found, -machine.MOST, machine.MOST)
 
 
 def _near_names(fits: KernelFits, kernels: Sequence[Kernel]) -> list[str]:

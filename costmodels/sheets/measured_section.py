@@ -20,7 +20,7 @@ from typing import cast
 
 from perfc.costmodels.machine import MeasuredKernel, Signature
 from perfc.costmodels.sheets.sheet_fields import quoted, shown
-from perfc.ir import record_of
+from perfc.ir import text as ir_text
 
 _TEXTS = ("op", "dtype", "math", "timing", "source")
 _KEYS = frozenset({*_TEXTS, "repeated", "params", "rows"})
@@ -46,7 +46,7 @@ def measured_kernels(section: object) -> Iterator[MeasuredKernel]:
         names = cast("Sequence[str]", entry["params"])
         for row in cast("Sequence[str]", entry["rows"]):
             microseconds, sigma, n, *values = json.loads(row)
-            params = record_of(dict(zip(names, values, strict=True)))
+            params = ir_text.record_of(dict(zip(names, values, strict=True)))
             yield MeasuredKernel(
                 Signature(op, dtype, mode, params),
                 microseconds * 1e-6,

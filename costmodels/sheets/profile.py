@@ -33,14 +33,10 @@ from typing import cast
 
 import attrs
 
+from perfc.costmodels import machine
 from perfc.costmodels.machine import (
-    FORWARD,
-    NO_WORD,
-    Family,
     KernelFit,
-    MeasuredCollective,
     MeasuredKernels,
-    NearRows,
     TargetError,
 )
 from perfc.costmodels.sheets.measured_section import measured_kernels, measured_problems
@@ -85,7 +81,7 @@ class Calibration:
     fields: Mapping[str, FieldValue] = attrs.field(hash=False)
     fits: tuple[KernelFit, ...]
     measured: MeasuredKernels
-    collectives: tuple[MeasuredCollective, ...]
+    collectives: tuple[machine.MeasuredCollective, ...]
     source: str
     has_host: bool
 
@@ -186,7 +182,7 @@ def _collective_problems(entry: object) -> Iterator[str]:
         return
     try:
         for row in listed:
-            MeasuredCollective.parse(str(row))
+            machine.MeasuredCollective.parse(str(row))
     except ValueError as error:
         yield (
             f"collectives.rows has {shown(str(error))}, expected 'op dtype bytes ranks "
@@ -194,9 +190,9 @@ def _collective_problems(entry: object) -> Iterator[str]:
         )
 
 
-def _collectives(entry: object) -> tuple[MeasuredCollective, ...]:
+def _collectives(entry: object) -> tuple[machine.MeasuredCollective, ...]:
     rows = cast("Mapping[str, list[str]]", entry)["rows"] if entry is not None else []
-    return tuple(map(MeasuredCollective.parse, rows))
+    return tuple(map(machine.MeasuredCollective.parse, rows))
 
 
 def _shown(value: object) -> str:
@@ -301,7 +297,7 @@ def _near_row(row: object) -> tuple[float, tuple[float, ...], tuple[str, ...]]:
 
 def _read_words(text: str) -> Iterator[str]:
     for word in text.split():
-        yield "" if word == NO_WORD else word
+        yield "" if word == machine.NO_WORD else word
 
 
 def _is_amount(value: object, most: float = 10.0) -> bool:
@@ -311,10 +307,10 @@ def _is_amount(value: object, most: float = 10.0) -> bool:
 
 
 def _fit(entry: _Table) -> KernelFit:
-    family = Family(
+    family = machine.Family(
         op=str(entry["op"]),
         dtype=str(entry["dtype"]),
-        phase=str(entry.get("phase", FORWARD)),
+        phase=str(entry.get("phase", machine.FORWARD)),
         kind=str(entry.get("kind", "")),
     )
     shared, own = (float(cast("float", entry[key])) for key in _NUMBERS)
@@ -332,8 +328,8 @@ def _fit(entry: _Table) -> KernelFit:
     )
 
 
-def _near(table: _Table) -> NearRows:
+def _near(table: _Table) -> machine.NearRows:
     rows = [_near_row(row) for row in cast("list[object]", table["rows"])]
     weights, sizes, words = zip(*rows, strict=True)
     octaves, unlike = (float(cast("float", table[key])) for key in _NEAR_KEYS[:2])
-    return NearRows(octaves, unlike, weights, sizes, words)
+    return machine.NearRows(octaves, unlike, weights, sizes, words)

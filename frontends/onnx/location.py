@@ -8,7 +8,6 @@ import attrs
 
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import utf8
-from perfc.frontends.source import source_line
 from perfc.ir.location import Location
 
 _LEGACY_SCOPE = re.compile(r"/(?:[^/]+/)*")
@@ -39,6 +38,8 @@ def _own_location(proto: onnx.NodeProto) -> Location:
     if not metadata:
         name = utf8(proto.name)
         return Location(name=name, module=_legacy_module(name))
+    from perfc.frontends.source import source_line  # noqa: PLC0415 - few files have it
+
     return Location(
         name=utf8(proto.name),
         module=_scopes(metadata.get("pkg.torch.onnx.name_scopes", "")),

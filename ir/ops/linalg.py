@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -153,7 +152,7 @@ def _infer_det_backward(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract | None]:
     _infer_det(attributes, operands[1:2])
-    return first_saved(attributes, operands)
+    return [Abstract(operands[1].type)]
 
 
 def _work_det_backward(

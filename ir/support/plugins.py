@@ -18,8 +18,8 @@ from pathlib import Path
 
 from perfc.installed import EntryPoint
 from perfc.installed import entry_points as installed_points
+from perfc.ir import support
 from perfc.ir.support.errors import PerfcError, UsageError
-from perfc.ir.support.moved import moved_to
 
 FRONTENDS = "perfc.frontends"
 """Classes with `load(path)`, named for the suffix that they read."""
@@ -121,7 +121,7 @@ def load_plugin(group: str, name: str) -> object:
         loaded = points[name].load()
     except Exception as error:
         msg = f"{group} {name!r} of {_owner(points[name])} cannot be loaded: {error!r}"
-        raise PerfcError(msg + moved_to(error)) from error
+        raise PerfcError(msg + support.moved_to(error)) from error
     return loaded
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perfc.ir import text
 from perfc.ir.core import Graph, Node, Value
 from perfc.ir.opdef import OpDef, OpRegistry
 from perfc.ir.support import UnknownOpError, VerifyError
-from perfc.ir.text import print_window
 
 
 def verify(graph: Graph, ops: OpRegistry) -> None:
@@ -41,7 +41,7 @@ class _Scope:
             )
             if problem is not None:
                 error = VerifyError(f"{node}: {problem}")
-                error.add_note(print_window(graph, node))
+                error.add_note(text.print_window(graph, node))
                 raise error
             readers += len(set(node.operands))
             readers += sum(map(self.verify, node.regions))

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Mapping
 
 from perfc.ir import Node, Value
-from perfc.passes.embeddings import DATA_PARALLEL
 
 _ORIGIN = re.compile(r"(\w+Backward\d|torch::autograd::CppNode<\w+>)\(%")
 _MATRIX = 2
@@ -117,7 +116,11 @@ def is_split_lookup(node: Node) -> bool:
     """
     tables = node.attributes.records("tables")
     sharding = tables[0].get("sharding")
-    return len(tables) > 1 if sharding is None else sharding != DATA_PARALLEL
+    if sharding is None:
+        return len(tables) > 1
+    from perfc.passes.embeddings import DATA_PARALLEL  # noqa: PLC0415 - for plans only
+
+    return bool(sharding != DATA_PARALLEL)
 
 
 def _reduce(node: Node) -> str:

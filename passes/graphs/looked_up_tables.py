@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Sequence
 
 from perfc.costmodels.embedding import UVM
 from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
-from perfc.ir.ops.embedding_backward import inputs_of_backward
 
 _FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
 
@@ -97,7 +96,7 @@ def tables_off_device(graph: Graph) -> dict[Value, Record]:
         if node.op == _FORWARD:
             placed.update((node.operands[i], table) for i, table in hosted)
             continue
-        states = node.operands[inputs_of_backward(node.attributes) + len(tables) :]
+        states = node.operands[_inputs_of_backward(node) + len(tables) :]
         for number, table in hosted:
             own = states[number :: len(tables)]
             wide = (value for value in own if value.type and value.type.rank > 1)
@@ -117,6 +116,12 @@ def _names(node: Node) -> list[str]:
     if node.op == _BACKWARD:
         if not node.attributes.text("optimizer", ""):
             return []
-        first = inputs_of_backward(node.attributes)
+        first = _inputs_of_backward(node)
     weights = node.operands[first : first + count]
     return [value.name.removesuffix(".weight") for value in weights]
+
+
+def _inputs_of_backward(node: Node) -> int:
+    from perfc.ir.ops.embedding_backward import inputs_of_backward  # noqa: PLC0415 - lazy
+
+    return inputs_of_backward(node.attributes)

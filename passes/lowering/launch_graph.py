@@ -17,7 +17,8 @@ from perfc.ir import (
 from perfc.ir.launch import BUSY_KINDS, ResourceKind
 from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.ir.support import VerifyError, budget
-from perfc.passes.graphs import is_issued_in_order, stated_host_s
+from perfc.passes import graphs
+from perfc.passes.graphs import stated_host_s
 from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, FREE, STREAM_SYNC, Launch, Layout
 from perfc.passes.lowering.recipe import Binding, Lowered, Recipe, SiteKey, Slot
@@ -144,7 +145,7 @@ class Lowering:
         self, communication: Communication, node: Node, lowered: Lowered
     ) -> None:
         """Emit a node between collectives, or one of them."""
-        if is_issued_in_order(node):
+        if graphs.is_issued_in_order(node):
             communication.launch(node, lowered)
             return
         if lowered.launches:

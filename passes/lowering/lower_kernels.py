@@ -11,7 +11,15 @@ import attrs
 from perfc.costmodels import Target, assumed_system
 from perfc.costmodels.machine import System
 from perfc.costmodels.sheets import as_known
-from perfc.ir import AnyKey, Graph, LaunchGraph, Program, UsageError, Value
+from perfc.ir import (
+    AnyKey,
+    Graph,
+    LaunchGraph,
+    Program,
+    UsageError,
+    Value,
+    verification,
+)
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.program import RankClass
@@ -20,7 +28,6 @@ from perfc.ir.support import (
     UnsupportedModelError,
     VerifyError,
 )
-from perfc.ir.verification import verify_communicators
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering.communication import communicates
@@ -102,7 +109,7 @@ class LowerKernels(Pass):
         if any(
             rank.ops is not None and communicates(rank.ops) for rank in program.classes
         ):
-            verify_communicators(program)
+            verification.verify_communicators(program)
             settings = attrs.evolve(settings, system=_system(ctx))
         shared = len(program.classes) > 1
         binding = Binding(program.bindings, settings, shared=shared)

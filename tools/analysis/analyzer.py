@@ -10,9 +10,9 @@ import attrs
 from perfc.costmodels import Target, assumed_system, load_target
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
-from perfc.passes.precision import LOW_DTYPES
 from perfc.tools.models import Model, OnnxModel, conversions, load_request
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request, shows
@@ -143,7 +143,7 @@ def _check_rate(model: Model, target: Target) -> None:
     wanted = model.dtype.removeprefix("amp-")
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
-        others = [name for name in LOW_DTYPES if name in rates]
+        others = [name for name in precision.LOW_DTYPES if name in rates]
         advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "

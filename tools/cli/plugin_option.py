@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from perfc.ir import PerfcError
-from perfc.ir.support import moved_to
+from perfc.ir import PerfcError, support
 
 
 def _import_all(
@@ -39,7 +38,9 @@ def _import(text: str) -> None:
     except PerfcError:
         raise
     except Exception as error:
-        msg = f"--plugin {text}: {type(error).__name__}: {error}{moved_to(error)}"
+        msg = (
+            f"--plugin {text}: {type(error).__name__}: {error}{support.moved_to(error)}"
+        )
         raise PerfcError(msg) from error
     source: str | None = getattr(module, "__file__", None)
     if source is None:

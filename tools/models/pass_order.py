@@ -8,18 +8,17 @@ import attrs
 
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.support import Level
-from perfc.passes import Pass, Transform, embeddings, parallel, precision, training
+from perfc.passes import Pass, Transform, embeddings, precision
 from perfc.passes.graphs import has_optimizer, is_training_step
 from perfc.passes.kinds import is_a
-from perfc.passes.pipeline_spec import format_pipeline, read_pipeline
+from perfc.passes.pipeline_spec import format_pipeline, make_pass, read_pipeline
 from perfc.passes.pipelines import (
     completed,
     is_whole,
     split_pipeline,
     with_backward,
 )
-from perfc.passes.precision import LOW_DTYPES
-from perfc.tools.given import check_known
+from perfc.tools.given import WIDE_DTYPES, check_known
 from perfc.tools.models.rank_options import check_shared, made_passes
 from perfc.tools.request import INFERENCE, MODES, TRAINING, Request
 
@@ -73,7 +72,7 @@ def check_written(
 def conversions(dtype: str) -> list[precision.ConvertDtype]:
     """Return the passes that make a model compute in *dtype*: none for 32 bits."""
     to = dtype.removeprefix("amp-")
-    if to not in LOW_DTYPES:
+    if dtype in WIDE_DTYPES or to not in precision.LOW_DTYPES:
         return []
     return [precision.ConvertDtype(to, autocast=to != dtype)]
 
@@ -128,7 +127,7 @@ def training_passes(
     if is_whole(transforms):
         return transforms
     if mode == TRAINING and not any(is_a(p, "training") for p in transforms):
-        transforms = with_backward(transforms, training.Training())
+        transforms = with_backward(transforms, make_pass("training"))
     if optimizer is not None:
         transforms = [
             attrs.evolve(p, optimizer=optimizer) if is_a(p, "training") else p
@@ -167,7 +166,9 @@ def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]
     ]
     if any(is_a(p, "data-parallel") for p in told):
         return told
-    return [*told, parallel.DataParallel(world=ranks)]
+    from perfc.passes.parallel import DataParallel  # noqa: PLC0415 - lazy
+
+    return [*told, DataParallel(world=ranks)]
 
 
 def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast, runtime_checkable
 
-from perfc.frontends import find_workload
-from perfc.frontends.workloads import build_workload
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import (
     FRONTENDS,
@@ -48,8 +46,12 @@ def read_program(text: str) -> Program:
         msg = f"{text}: is a folder, not a model file" if text else "no model is named"
         raise UnsupportedModelError(msg) if text else UsageError(msg)
     suffix = path.suffix.removeprefix(".")
-    if find_workload(text) is not None or not (suffix or path.exists()):
-        return build_workload(text)
+    is_file = suffix in plugin_names(FRONTENDS) and path.is_file()
+    if not is_file:
+        from perfc.frontends import workloads  # noqa: PLC0415 - files have no need
+
+        if workloads.find_workload(text) is not None or not (suffix or path.exists()):
+            return workloads.build_workload(text)
     if suffix not in plugin_names(FRONTENDS):
         known = ", ".join(f".{name}" for name in plugin_names(FRONTENDS))
         what = f"{path.suffix} files" if suffix else "files without a suffix"

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfc.frontends import find_workload
+from perfc import frontends
 from perfc.installed import version
 from perfc.ir import PerfcError, Program
 
@@ -29,7 +29,9 @@ _FACTORY = re.compile(r"(.+\.py|[^\W\d][\w.]*):([^\W\d]\w*)")
 
 def is_factory(text: str) -> bool:
     """Whether *text* names a function: `file.py:factory` or `pkg.mod:factory`."""
-    return _FACTORY.fullmatch(text) is not None and find_workload(text) is None
+    return (
+        _FACTORY.fullmatch(text) is not None and frontends.find_workload(text) is None
+    )
 
 
 def read_torch(

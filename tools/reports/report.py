@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from perfc.costmodels import Device, Target
-from perfc.ir import Diagnostic, PerfcError
-from perfc.ir.support import Level, paused_collector, printable, write_file
+from perfc.ir import Diagnostic, PerfcError, support
+from perfc.ir.support import Level, paused_collector, printable
 from perfc.passes import MemoryUse
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
@@ -313,7 +313,7 @@ class Report:
         """
         text = format_json(self.to_dict())
         if path is not None:
-            write_file(Path(path), text)
+            support.write_file(Path(path), text)
         return text
 
     def to_trace(self, path: str | Path | None = None) -> str:
@@ -352,7 +352,7 @@ class Report:
         if isinstance(document, str):
             document = printable(document)
         if file is not None:
-            write_file(file, document)
+            support.write_file(file, document)
         return document
 
     def to_pandas(self) -> DataFrame:

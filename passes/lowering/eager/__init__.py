@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.lowering.eager.collective import (
-        EVENT_RECORD,
-        STREAM_WAIT,
-        WORK_WAIT,
-    )
     from perfc.passes.lowering.eager.cpu import on_cpu
     from perfc.passes.lowering.eager.memory import SCRATCH, blas_workspace_bytes
     from perfc.passes.lowering.eager.movement import memcpy_launch
     from perfc.passes.lowering.eager.rules import FREE, eager_launches
     from perfc.passes.lowering.eager.site import (
         DEVICE_SYNC,
+        EVENT_RECORD,
         MEMSET,
         PARTS,
         SCRATCHES,
         STREAM_SYNC,
+        STREAM_WAIT,
+        WORK_WAIT,
         Eager,
         Launch,
         Layout,
@@ -37,13 +35,13 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "collective": ("EVENT_RECORD", "STREAM_WAIT", "WORK_WAIT"),
             "cpu": ("on_cpu",),
             "memory": ("SCRATCH", "blas_workspace_bytes"),
             "movement": ("memcpy_launch",),
             "rules": ("FREE", "eager_launches"),
             "site": (
                 "DEVICE_SYNC",
+                "EVENT_RECORD",
                 "Eager",
                 "Launch",
                 "Layout",
@@ -51,9 +49,11 @@ else:
                 "PARTS",
                 "SCRATCHES",
                 "STREAM_SYNC",
+                "STREAM_WAIT",
                 "Settings",
                 "Site",
                 "Tensor",
+                "WORK_WAIT",
                 "bound",
                 "dtype_name",
                 "scratch_bytes",

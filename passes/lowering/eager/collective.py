@@ -27,10 +27,6 @@ from perfc.passes.lowering.eager.site import (
 )
 
 LAUNCH_COLLECTIVE = "cudaLaunchKernelExC"
-EVENT_RECORD = "cudaEventRecord"
-STREAM_WAIT = "cudaStreamWaitEvent"
-WORK_WAIT = "Work::wait"
-"""Waiting for a collective; no op of PyTorch."""
 
 _CALLS: Mapping[str, str] = {
     "all_reduce": "c10d::allreduce_",

@@ -22,7 +22,6 @@ from perfc.passes.lowering.eager.site import (
     made_contiguous,
     vector_launch,
 )
-from perfc.passes.lowering.eager.spelled_out import calls_of, spelled_out
 
 _ATEN_NAMES = {
     "clip": "aten::clamp",
@@ -83,8 +82,11 @@ def kept_layout(site: Site) -> Layout:
 
 
 def _activation(site: Site) -> Eager:
-    if calls_of(site):
-        return spelled_out(site, {"x": site.operands[0]})
+    if "spelled_out" in site.attributes:
+        from perfc.passes.lowering.eager.spelled_out import calls_of, spelled_out  # noqa: PLC0415 - lazy
+
+        if calls_of(site):
+            return spelled_out(site, {"x": site.operands[0]})
     return _elementwise(site)
 
 

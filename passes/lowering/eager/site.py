@@ -32,6 +32,11 @@ MEMSET = "cudaMemsetAsync"
 
 STREAM_SYNC = "cudaStreamSynchronize"
 DEVICE_SYNC = "cudaDeviceSynchronize"
+EVENT_RECORD = "cudaEventRecord"
+STREAM_WAIT = "cudaStreamWaitEvent"
+
+WORK_WAIT = "Work::wait"
+"""Waiting for a collective; no op of PyTorch."""
 
 SCRATCH = "scratch"
 """Detail of a kernel whose result is a buffer that its op frees at its end."""

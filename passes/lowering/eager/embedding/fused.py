@@ -34,8 +34,6 @@ from perfc.passes.lowering.eager.site import (
     vector_launch,
 )
 
-FORWARD = "fbgemm::split_embedding_codegen_lookup"
-
 INFO_BYTES = 4
 """Which bag of which table a lookup is of."""
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from perfc.ir import DTYPES, AttrValue, DType, Record, TensorType, Work
 from perfc.ir.ops.embedding import bags
-from perfc.passes.lowering.eager.embedding.fused import FORWARD, fused_backward
 from perfc.passes.lowering.eager.embedding.row_cache import filled_caches
 from perfc.passes.lowering.eager.embedding.rows import (
     PADDING,
@@ -47,6 +46,9 @@ from perfc.passes.lowering.eager.site import (
     vector_launch,
 )
 
+FUSED = "fbgemm::split_embedding_codegen_lookup"
+"""What looks several tables up at once."""
+
 FEW_INDICES = 3072
 """`embedding_dense_backward` does not sort so many indices (cuda/Embedding.cu)."""
 
@@ -69,7 +71,7 @@ def _embedding_bag(site: Site) -> Eager:
     dtype = site.operands[0].type.dtype
     launches += filled_caches(lookup, dtype)
     launches.append(vector_launch("embedding_bag", dtype, params, site.work))
-    return Eager(FORWARD if tables > 1 else "aten::embedding_bag", tuple(launches))
+    return Eager(FUSED if tables > 1 else "aten::embedding_bag", tuple(launches))
 
 
 def _bag_backward(site: Site) -> Eager:
@@ -78,6 +80,8 @@ def _bag_backward(site: Site) -> Eager:
     lookup = Lookup.of(site, indices, grad.shape[0])
     several = len(lookup.tables) > 1
     if several or site.attributes.text("optimizer", ""):
+        from perfc.passes.lowering.eager.embedding.fused import fused_backward  # noqa: PLC0415 - lazy
+
         return fused_backward(site, lookup)
     if site.attributes.flag("sparse"):
         return Eager("aten::_embedding_bag_sparse_backward", _sparse(site, lookup))
