@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -125,7 +126,7 @@ class HostSegments:
     profile: HostProfile
     phases: Sequence[str]
     nodes: Sequence[str]
-    order: list[int] = attrs.field(factory=list[int], init=False)
+    order: array[int] = attrs.field(factory=lambda: array("q"), init=False)
     details: list[str] = attrs.field(factory=list[str], init=False)
     seconds: list[float] = attrs.field(factory=list[float], init=False)
     owners: list[int] = attrs.field(factory=list[int], init=False)
@@ -192,13 +193,13 @@ class HostSegments:
         if hosts:
             self._thread = self.source.resource[hosts[0]]
         elif start < end and self.source.issue[start] >= 0:
-            self.order += range(start, end)
+            self.order.extend(range(start, end))
             return
         self._segment(op, "T1", self._t1_s(op))
         if not hosts:
             self._segment(op, "T5", times.t0_s)
         if not hosts or all(map(self._is_bare, hosts)):
-            self.order += range(start, end)
+            self.order.extend(range(start, end))
             return
         self._launches(times, range(start, end), hosts[0])
         self._segment(self.source.op[hosts[-1]], "T3", times.t3_s)
@@ -215,12 +216,12 @@ class HostSegments:
         """
         issued = not tasks or self.source.issue[tasks[0]] < 0
         if not issued:  # by a CUDA graph
-            self.order += tasks
+            self.order.extend(tasks)
             return
         self._segment(op, "T1", self.profile.compiled_s[role])
         hosts = [task for task in tasks if self.source.kind[task] in HOST_KINDS]
         if role != "call" or not hosts or all(map(self._is_bare, hosts)):
-            self.order += tasks
+            self.order.extend(tasks)
             return
         self._launches(times, tasks, hosts[0])
         self._segment(op, "T3", times.t3_s)
@@ -229,7 +230,7 @@ class HostSegments:
         """Add an op of one kernel, which is what most ops are."""
         thread = self._thread = self.source.resource[call]
         first = len(self.source) + len(self.details)
-        self.order += (first, first + 1, call, call + 1, first + 2)
+        self.order.extend((first, first + 1, call, call + 1, first + 2))
         self.details += ("T1", "T2", "T3")
         self.seconds += (self._t1_s(op), times.t2_s, times.t3_s)
         self.owners += (op, op, op)
@@ -278,19 +279,18 @@ class HostSegments:
     def result(self) -> LaunchGraph:
         """Gather the columns: of the old tasks, then of the segments, reordered."""
         source, count = self.source, len(self.details)
-        moved = [-1] * (len(source) + count + 1)  # an issue of -1 stays -1
-        for number, task in enumerate(self.order):
-            moved[task] = number
+        moved = np.full(len(source) + count + 1, -1)  # an issue of -1 stays -1
+        moved[np.array(self.order)] = np.arange(len(self.order))
         result = source.emptied()
         result.kind += self._ordered(source.kind, [TaskKind.HOST] * count)
         result.resource += self._ordered(source.resource, self.threads)
         result.op += self._ordered(source.op, self.owners)
         result.kernel += self._ordered(source.kernel, [-1] * count)
-        issues = self._ordered(source.issue, [-1] * count)
-        result.issue += map(moved.__getitem__, issues)
+        issues = np.fromiter(self._ordered(source.issue, [-1] * count), np.int64)
+        result.issue += moved[issues].tolist()
         nothing: list[tuple[int, ...]] = [()] * count
         afters = self._ordered(source.after, nothing)
-        result.after += [tuple([moved[t] for t in a]) if a else a for a in afters]
+        result.after += [tuple(moved[list(a)].tolist()) if a else a for a in afters]
         result.detail += self._ordered(source.detail, self.details)
         result.group += self._ordered(source.group, [""] * count)
         result.stated_s += self._ordered(source.stated_s, [math.nan] * count)
@@ -299,7 +299,8 @@ class HostSegments:
     def host_s(self) -> NDArray[np.float64]:
         """Seconds of each task of the new graph; NaN for device tasks."""
         old_s = host_seconds(self.source, self.profile)
-        return np.array(old_s + self.seconds)[np.array(self.order, dtype=np.intp)]
+        seconds: NDArray[np.float64] = np.array(old_s + self.seconds)
+        return seconds[np.array(self.order, dtype=np.intp)]
 
     def _ordered(self, tasks: list[T], segments: list[T]) -> Iterator[T]:
         return map([*tasks, *segments].__getitem__, self.order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -82,7 +83,7 @@ class TimeInterval(Pass):
         device = _device(timeline, costs, found)
         shared = _moved_timeline(timeline, path.time_s, duration_s, host, device)
         on_path = np.zeros(len(duration_s), dtype=np.bool_)
-        on_path[list(path.tasks)] = True
+        on_path[path.task_numbers] = True
         host_own = _own_effects(host, duration_s, on_path)
         device_own = _own_effects(device, duration_s, on_path)
         interval = interval_of(path.time_s, shared, host_own, device_own)
@@ -145,9 +146,9 @@ def _host(
     return _Estimated(
         task,
         np.zeros(len(task), dtype=np.intp),
-        np.repeat([h.sigma_shared for h in hosted], counts),
+        _repeated([h.sigma_shared for h in hosted], counts),
         np.arange(len(task)),
-        np.repeat([h.sigma_independent for h in hosted], counts),
+        _repeated([h.sigma_independent for h in hosted], counts),
     )
 
 
@@ -174,6 +175,13 @@ def _device(
     )
 
 
+def _repeated(values: Sequence[float], counts: Sequence[int]) -> Floats:
+    """Repeat each of *values* so often; of one value no copies are made."""
+    if len(values) == 1:
+        return np.broadcast_to(np.float64(values[0]), counts[0])
+    return np.repeat(values, counts)
+
+
 def _joined(columns: Sequence[Indices]) -> Indices:
     return np.concatenate(columns)
 
@@ -194,11 +202,13 @@ def _moved_timeline(
     device_sigma = _design_point(device, duration_s)
 
     def moved(host_z: float, device_z: float) -> float:
-        sigma = host_z * host_sigma + device_z * device_sigma
-        if not sigma.any():
+        moved_s = host_z * host_sigma
+        moved_s += device_z * device_sigma
+        if not moved_s.any():
             return 0.0
-        moved_s: list[float] = (duration_s * np.exp(sigma)).tolist()
-        return finish_s(timeline, moved_s) - time_s
+        np.exp(moved_s, out=moved_s)
+        moved_s *= duration_s
+        return finish_s(timeline, array("d", moved_s.tobytes())) - time_s
 
     return shared_effects(moved)
 

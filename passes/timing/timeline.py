@@ -155,7 +155,7 @@ def link_graphs(graphs: tuple[LaunchGraph, ...], constants: TimeConstants) -> Ti
         after = _after_issued(graph, before) if constants.synchronous else graph.after
         afters.append(_moved(after, offset))
         previous += np.where(before < 0, -1, before + offset).tolist()
-        gaps += _gaps_s(graph, before, constants).tolist()
+        gaps += _gaps_s(graph, before, constants)
     timeline = Timeline(
         graphs,
         offsets,
@@ -201,14 +201,16 @@ def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
 
 def _gaps_s(
     graph: LaunchGraph, before: NDArray[np.intp], constants: TimeConstants
-) -> NDArray[np.float64]:
+) -> list[float]:
     """Return the gap behind the task *before* each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)
     behind_busy = busy & (before >= 0) & busy[before]
     issue = integers(graph.issue)
     of_one_call = (issue >= 0) & (issue == issue[before])
-    gap_s = np.where(of_one_call, constants.graph_gap_s, constants.stream_gap_s)
-    return np.where(behind_busy, gap_s, 0.0)
+    which = np.where(behind_busy, np.where(of_one_call, 2, 1), 0)
+    gaps_s = (0.0, constants.stream_gap_s, constants.graph_gap_s)
+    # The same three numbers again and again, not as many as there are tasks.
+    return [*map(gaps_s.__getitem__, which.tolist())]
 
 
 def _joined(columns: Sequence[list[T]]) -> list[T]:
@@ -338,7 +340,7 @@ def _deadlock(
     )
 
 
-def solve(
+def solve(  # noqa: C901 - one loop, in which a call would double the time
     timeline: Timeline, duration_s: Sequence[float]
 ) -> tuple[list[float], list[float], list[int]]:
     """Return start, end and cause of every task when each starts as soon as it can.
@@ -357,7 +359,9 @@ def solve(
         # The body is `arrival`, written out: a call would double the time.
         for i in tasks:
             c = previous[i]
-            s = end[c] + gap_s[i]
+            s = end[c]
+            if gap_s[i]:  # a start is mostly an end, one number for both
+                s += gap_s[i]
             q = issue[i]
             if q >= 0:
                 t = end[q] + latency_s
@@ -395,7 +399,9 @@ def finish_s(timeline: Timeline, duration_s: Sequence[float]) -> float:
     for tasks, group in timeline.stages:
         # The body is `solve` without starts and causes, whose lists take longer.
         for i in tasks:
-            s = end[previous[i]] + gap_s[i]
+            s = end[previous[i]]
+            if gap_s[i]:
+                s += gap_s[i]
             q = issue[i]
             if q >= 0:
                 t = end[q] + latency_s
