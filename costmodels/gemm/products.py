@@ -168,7 +168,7 @@ def simt_seconds(
         ]
         splits = not kind.batched
         found = [_seconds(part, machine, splits=splits) for machine in machines]
-        seconds[rows] = np.max(found, axis=0)
+        seconds[rows] = functools.reduce(np.maximum, found)
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
         machine = _simt_machine(target, p, _Kind())
@@ -194,7 +194,7 @@ def tensor_seconds(
                 for each in ((False, True) if cut else (False,))
             ]
             found = [_seconds(part, machine, splits=True) for machine in machines]
-            seconds[rows] = np.max(found, axis=0)
+            seconds[rows] = functools.reduce(np.maximum, found)
     return seconds
 
 

@@ -87,7 +87,7 @@ TIMING = (
         (
             f"fold-shapes,{TIMING}",
             (),
-            "pass 'fold-shapes' changes the graph, and shape-inference is not in --pipe",
+            "shape-inference is not in --pipeline: write all of it, as --print-pipeline",
         ),
         (
             f"shape-inference,lower-kernels,fold-shapes,{TIMING}",
