@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import operator
 import os
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from perfc.ir import UsageError
-from perfc.ir.support import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError, path_text
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
@@ -106,7 +107,7 @@ def _index(value: Any) -> int | None:  # noqa: ANN401 - whatever was given
 
 def _near_integer(value: object) -> int | None:
     """Return the number that a text or a float stands for, if it is whole."""
-    if isinstance(value, bool) or not isinstance(value, str | float):
+    if isinstance(value, bool) or not isinstance(value, str | numbers.Real):
         return None
     try:
         number = float(value)
@@ -150,22 +151,6 @@ def read_dtype(name: str, value: Any) -> str:  # noqa: ANN401 - whatever was giv
         msg = f"{name} {_shown(value)} is none of {', '.join(DTYPES)}"
         raise UsageError(msg)
     return found
-
-
-def read_text(name: str, value: object) -> str:
-    """Read a text or a path."""
-    text = _path(value)
-    if text is None:
-        msg = f"{name}={_shown(value)} is {_kind(value)}: expected a name or a path"
-        raise UsageError(msg)
-    return text
-
-
-def _path(value: object) -> str | None:
-    """Return a text, or a path as text; None for anything else."""
-    if isinstance(value, str | os.PathLike):
-        return os.fspath(cast("os.PathLike[str]", value))
-    return None
 
 
 def read_texts(name: str, value: object) -> tuple[str, ...]:
@@ -231,12 +216,36 @@ def read_field(name: str, value: object) -> str:
     raise UsageError(msg)
 
 
+def _is_text(value: object) -> bool:
+    """Whether a value names something: a text or a path."""
+    return isinstance(value, str | os.PathLike)
+
+
+def check_options(call: str, options: Iterable[str], known: type) -> None:
+    """Refuse options that a call does not take.
+
+    Args:
+        call: The call, as errors name it.
+        options: Names of the options that it was given.
+        known: The options that it takes: a `TypedDict`.
+
+    Raises:
+        UsageError: there is one, perhaps misspelled.
+
+    """
+    names = sorted(cast("Any", known).__optional_keys__)
+    for name in options:
+        if name not in names:
+            hint = closest(name, names) or f"; it takes {', '.join(names)}"
+            msg = f"{call} takes no option {name!r}{hint}"
+            raise UsageError(msg)
+
+
 def read_popularity(name: str, value: object) -> dict[str, str]:
     """Read how look-ups spread: over all tables, or by the name of the table."""
-    text = _path(value)
-    if text is not None:
-        return {"": text}
-    found: dict[str, str] = pairs_of(read_text, "{'table': 'zipf(1.05)'}")(name, value)
+    if _is_text(value):
+        return {"": path_text(name, value)}
+    found: dict[str, str] = pairs_of(path_text, "{'table': 'zipf(1.05)'}")(name, value)
     return found
 
 
@@ -251,9 +260,8 @@ _NO_MODELS = {
 
 def read_model(name: str, value: object) -> Any:  # noqa: ANN401 - of any frontend
     """Read which model is meant: a path becomes text, what has one name a hint."""
-    text = _path(value)
-    if text is not None:
-        return text
+    if _is_text(value):
+        return path_text(name, value)
     own = type(value).__module__.startswith("perfc.")
     if own and type(value).__name__ in _NO_MODELS:
         advice = _NO_MODELS[type(value).__name__]
@@ -279,9 +287,8 @@ def _is_of(package: str, value: object) -> bool:
 
 def read_target(name: str, value: object) -> Target | str:
     """Read which target is meant."""
-    text = _path(value)
-    if text is not None:
-        return text
+    if _is_text(value):
+        return path_text(name, value)
     from perfc.costmodels import Target  # noqa: PLC0415 - loads no more than an analysis
 
     if isinstance(value, Target):

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import attrs
 
-from perfc.ir import UsageError
 from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.program import MAX_RANKS
-from perfc.ir.support import brief
+from perfc.ir.support import brief, path_text
 from perfc.tools.given import (
     DTYPES,
     MAX_DIM,
     Read,
+    check_options,
     choice_of,
-    closest,
     objects_with,
     pairs_of,
     read_anything,
@@ -33,7 +32,6 @@ from perfc.tools.given import (
     read_model,
     read_popularity,
     read_target,
-    read_text,
     read_texts,
     whole,
 )
@@ -54,12 +52,17 @@ RUNTIMES = ("eager", "cudagraph", "compiled")
 INPUTS = ("host-pinned", "host-pageable", "device")
 
 
-class SizeOptions(TypedDict, total=False):
+class DimOptions(TypedDict, total=False):
+    """Sizes that a model leaves open, but for the batch."""
+
+    pooling: int | None
+    dims: Mapping[str, int] | None
+
+
+class SizeOptions(DimOptions, total=False):
     """Sizes that a model leaves open."""
 
     batch: int | None
-    pooling: int | None
-    dims: Mapping[str, int] | None
 
 
 class SettingOptions(SizeOptions, total=False):
@@ -322,7 +325,7 @@ class Request:
     overheads: str | None = attrs.field(
         default=None,
         metadata=_told(
-            read_text,
+            path_text,
             Option(
                 flag="--overheads",
                 metavar="NAME|FILE.toml",
@@ -345,7 +348,7 @@ class Request:
     pipeline: str | None = attrs.field(
         default=None,
         metadata=_told(
-            read_text,
+            path_text,
             Option(
                 flag="--pipeline", metavar="STRING", help="Run exactly these passes."
             ),
@@ -379,7 +382,7 @@ class Request:
     )
     loss: Any = attrs.field(default=None, metadata=_told(read_anything))
     step: Any = attrs.field(default=None, metadata=_told(read_anything))
-    name: str | None = attrs.field(default=None, metadata=_told(read_text))
+    name: str | None = attrs.field(default=None, metadata=_told(path_text))
 
     @classmethod
     def of(
@@ -401,12 +404,7 @@ class Request:
             UsageError: it takes no such option, or a value means nothing.
 
         """
-        names = sorted(cast("Any", known).__optional_keys__)
-        for name in options:
-            if name not in names:
-                hint = closest(name, names) or f"; it takes {', '.join(names)}"
-                msg = f"{call} takes no option {name!r}{hint}"
-                raise UsageError(msg)
+        check_options(call, options, known)
         fields, given = attrs.fields_dict(cls), {**named, **options}
         return cls(
             **{

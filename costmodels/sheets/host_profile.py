@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ import attrs
 from perfc.costmodels.sheets.profile import PROFILE_TEXTS, check_profile, is_profile
 from perfc.costmodels.sheets.sheet_file import read_sheet
 from perfc.ir import PerfcError, UsageError
-from perfc.ir.support import brief, parse_toml
+from perfc.ir.support import brief, parse_toml, path_text
 
 FOLDER = Path(__file__).parents[1] / "profiles"
 
@@ -209,7 +210,7 @@ def _builtin_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob(f"*{_SUFFIX}")))
 
 
-def load_profile(name_or_path: str) -> HostProfile:
+def load_profile(name_or_path: str | os.PathLike[str]) -> HostProfile:
     """Read a built-in profile by name, or a TOML file by path.
 
     Raises:
@@ -218,6 +219,7 @@ def load_profile(name_or_path: str) -> HostProfile:
             or not physical.
 
     """
+    name_or_path = path_text("host profile", name_or_path)
     if name_or_path.lower().endswith(_SUFFIX) or "/" in name_or_path:
         return parse_profile(
             _read(Path(name_or_path)),

@@ -6,6 +6,7 @@ import difflib
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -50,6 +51,7 @@ from perfc.costmodels.sheets.sheet_lint import (
 from perfc.costmodels.sheets.sheet_physics import Fields
 from perfc.costmodels.sheets.system_sheet import is_system, system_of, with_target
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import path_text
 
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
@@ -60,7 +62,7 @@ _NO_OVERRIDES: Mapping[str, str] = {}
 
 
 def load_target(
-    name_or_path: str, overrides: Mapping[str, str] = _NO_OVERRIDES
+    name_or_path: str | os.PathLike[str], overrides: Mapping[str, str] = _NO_OVERRIDES
 ) -> Target:
     """Return the target of that name, alias, sheet file or profile.
 
@@ -70,6 +72,7 @@ def load_target(
     Raises `UsageError` for an unknown target or a bad override, `TargetError`
     for a sheet that cannot be read or fails the linter.
     """
+    name_or_path = path_text("target", name_or_path)
     if overrides:
         found = _read(name_or_path, overrides)
         return attrs.evolve(found, unset=load_target(name_or_path))

@@ -88,6 +88,9 @@ class Recording:
             problem = f"dtype {self.dtype!r} is none of {', '.join(DTYPES)}"
         elif inference and self.optimizer is not None:
             problem = "an optimizer needs mode 'training'"
+        elif self.step is not None and not callable(self.step):
+            problem = f"step={self.step!r:.60}: expected a function of the module, "
+            problem += "its optimizer and the arguments"
         elif inference and self.step is not None:
             problem = "a step of your own needs mode 'training'"
         elif self.step is not None and self.loss is not None:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx_ir
@@ -19,6 +19,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from perfc.frontends.torch.embedding_bag_op import TRANSLATION
+from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.weightless import Copier
 from perfc.ir.support import UnsupportedModelError
 
@@ -56,6 +57,11 @@ def weightless_onnx(
         UnsupportedModelError: PyTorch cannot export the module.
 
     """
+    if not isinstance(cast("object", module), torch.nn.Module):
+        msg = f"expected a torch.nn.Module to export, got {module!r:.60}"
+        raise UnsupportedModelError(msg)
+    if not is_list(args):
+        args = (args,)
     copied = Copier().copy(module, type(module).__name__).eval()
     _give_elements(copied)
     tensors = pytree.tree_map_only(

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 
@@ -58,6 +58,12 @@ def make_optimizer(
         return None
     if isinstance(what, str) and what not in OPTIMIZERS:
         msg = f"optimizer {what!r} is none of {', '.join(OPTIMIZERS)}"
+        raise UsageError(msg)
+    if not (isinstance(what, str) or callable(cast("object", what))):
+        msg = (
+            f"optimizer is a {type(what).__name__}: expected a name, a class or what "
+            "makes one of parameters, as functools.partial(torch.optim.Adam, lr=0.1)"
+        )
         raise UsageError(msg)
     make = OPTIMIZERS[what] if isinstance(what, str) else what
     made: Any = make([p for p in model.parameters() if p.requires_grad])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from perfc.ir.support.budgets import budget, spend
-from perfc.ir.support.errors import PerfcError
+from perfc.ir.support.errors import PerfcError, UsageError
 
 _CHUNK = 2**20
 
@@ -20,6 +21,22 @@ _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(
     rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}"
 )
+
+
+def path_text(what: str, value: object) -> str:
+    """Return the text of what names a file: a text or a path.
+
+    Raises:
+        UsageError: it is something else; *what* names it.
+
+    """
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeioAEIO" else "a"
+    shown = " ".join(repr(value)[:60].split())
+    msg = f"{what}={shown} is {article} {kind}: expected a name or a path"
+    raise UsageError(msg)
 
 
 def _damaged() -> tuple[type[Exception], ...]:

@@ -47,9 +47,13 @@ def register_plugin(group: str, name: str, plugin: object) -> None:
     """Register *plugin* for this process, as `--plugin MODULE` modules do.
 
     Raises:
+        UsageError: there is no such group.
         PerfcError: the name is taken.
 
     """
+    if group not in _NOUNS:
+        msg = f"no plugins are of group {group!r}: expected {', '.join(_NOUNS)}"
+        raise UsageError(msg)
     if name in plugin_names(group) and _registered.get((group, name)) is not plugin:
         msg = f"{group} {name!r} is registered already; choose another name"
         raise PerfcError(msg)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import perfc
-from perfc.costmodels import load_target
+from perfc.costmodels import load_profile, load_target
 from perfc.passes.embeddings import BatchEmbeddings
 from perfc.tools.cli import perfc_command
 from perfc.tools.models.model import Model
@@ -182,6 +182,73 @@ def test_no_modules(module: Any, message: str) -> None:  # noqa: ANN401 - wrong
     """What is no module is refused before anything is recorded."""
     with pytest.raises(perfc.PerfcError, match=message):
         perfc.from_torch(module, _VALUES)
+
+
+@pytest.mark.parametrize(
+    ("call", "args", "options", "message"),
+    [
+        ("bind", (8,), {"pooled": 3}, "Model.bind takes no option 'pooled'; did you"),
+        ("bind", (np.float32(8),), {}, "is a float32: .*; write batch=8"),
+        ("target", (["a100"],), {}, r"target=\['a100'\] is a list: expected a name"),
+        ("profile", (None,), {}, "host profile=None is a NoneType: expected a name"),
+        ("json", (3.5,), {}, "path=3.5 is a float: expected a name or a path"),
+        ("html", (3.5,), {}, "path=3.5 is a float: expected a name or a path"),
+        ("export", (3,), {}, "format=3 is an int: expected a name or a path"),
+        ("export", ("jsn",), {}, "unknown exporter 'jsn'; did you mean 'json'?"),
+        ("plugin", ("perfc.pass", "x", 3), {}, "no plugins are of group 'perfc.pass'"),
+        (
+            "onnx",
+            (_Two(), _VALUES, _VALUES),
+            {},
+            "path=.* is a Tensor: expected a name",
+        ),
+        ("onnx", (_Two(), _VALUES, _VALUES, "x"), {}, r"export_onnx\(module, \(a, b\)"),
+        ("onnx", (_Two(), (), "x"), {"opsets": 3}, "no option 'opsets'; did you mean"),
+        (
+            "onnx",
+            ("resnet50", (), "x"),
+            {},
+            "expected a torch.nn.Module to export, got",
+        ),
+        ("onnx", (_Two, (), "x"), {}, "expected a torch.nn.Module to export, got <cl"),
+    ],
+)
+def test_what_other_calls_refuse(
+    call: str, args: tuple[Any, ...], options: dict[str, Any], message: str
+) -> None:
+    """Whatever is public says in a line what it expects instead."""
+    report = _report()
+    calls: dict[str, Any] = {
+        "bind": report.model.bind,
+        "target": load_target,
+        "profile": load_profile,
+        "json": report.to_json,
+        "html": report.to_html,
+        "export": report.export,
+        "plugin": perfc.register_plugin,
+        "onnx": perfc.export_onnx,
+    }
+
+    with pytest.raises(perfc.PerfcError, match=message) as error:
+        calls[call](*args, **options)
+
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": torch.optim.SGD([_VALUES])}, "optimizer is a SGD: expected a n"),
+        ({"optimizer": 3}, "optimizer is a int: expected a name, a class or what"),
+        ({"step": 3}, "step=3: expected a function of the module, its optimizer and"),
+        ({"losses": "mse"}, "perfc.from_torch takes no option 'losses'; did you mean"),
+        ({"name": 3}, "name=3 is an int: expected a name or a path"),
+    ],
+)
+def test_what_recordings_refuse(options: dict[str, Any], message: str) -> None:
+    """Of what a step has, too."""
+    with pytest.raises(perfc.PerfcError, match=message):
+        perfc.from_torch(torch.nn.Linear(8, 8), _VALUES, mode="training", **options)
 
 
 def test_sizes_of_a_loaded_model(model: Model) -> None:

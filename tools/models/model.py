@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
@@ -44,6 +44,7 @@ from perfc.tools.models.torch_source import is_factory, read_torch
 from perfc.tools.request import (
     INFERENCE,
     TRAINING,
+    DimOptions,
     LoadOptions,
     Request,
     SizeOptions,
@@ -152,14 +153,13 @@ class Model:
         trains = any(is_training_step(graph) for graph in graphs)
         return TRAINING if trains else INFERENCE
 
-    def bind(
-        self,
-        batch: int | None = None,
-        *,
-        pooling: int | None = None,
-        dims: Mapping[str, int] | None = None,
-    ) -> Model:
+    def bind(self, batch: int | None = None, **options: Unpack[DimOptions]) -> Model:
         """Return the same model at another batch, without loading it again.
+
+        Args:
+            batch: Samples in the batch.
+            pooling: Lookups per embedding bag, where the model leaves it open.
+            dims: Other symbols and their numbers.
 
         Raises:
             UsageError: a size is no whole number.
@@ -168,8 +168,9 @@ class Model:
             PerfcError: the model fixes that size, or has no such dimension.
 
         """
-        sizes: SizeOptions = {"batch": batch, "pooling": pooling, "dims": dims}
-        asked = Request.of("Model.bind", SizeOptions, sizes)
+        asked = Request.of("Model.bind", DimOptions, options)
+        if batch is not None:
+            asked = Request.of("Model.bind", SizeOptions, {**options, "batch": batch})
         wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
         if self.late is not None:
             bound = self.late.bind(self.unbound, wanted)

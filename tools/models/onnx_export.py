@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast
 
-from perfc.ir.support import write_file
+from perfc.ir import UsageError
+from perfc.ir.support import path_text, write_file
+from perfc.tools.given import check_options
 from perfc.tools.models.torch_source import require_torch
 
 
-def export_onnx(  # noqa: PLR0913 - the public call; all but three have defaults
+class ExportOptions(TypedDict, total=False):
+    """What `perfc.export_onnx` takes by name."""
+
+    dynamic_shapes: Any
+    opset: int | None
+
+
+def export_onnx(
     module: Any,  # noqa: ANN401 - a torch.nn.Module
     args: Sequence[Any],
-    path: str | Path,
+    path: str | os.PathLike[str],
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    dynamic_shapes: Any = None,  # noqa: ANN401 - what torch.export takes
-    opset: int | None = None,
+    **options: Unpack[ExportOptions],
 ) -> None:
     """Write an ONNX file of a module's forward pass, without its weights.
 
@@ -38,10 +46,16 @@ def export_onnx(  # noqa: PLR0913 - the public call; all but three have defaults
         PerfcError: the file cannot be written.
 
     """
+    check_options("perfc.export_onnx", options, ExportOptions)
+    if not isinstance(cast("object", kwargs), Mapping | None):
+        msg = (
+            "perfc.export_onnx takes the arguments of forward as one tuple: write "
+            "perfc.export_onnx(module, (a, b), path)"
+        )
+        raise UsageError(msg)
+    file = Path(path_text("path", path))
     require_torch()
     from perfc.frontends.torch import weightless_onnx  # noqa: PLC0415 - imports PyTorch
 
-    content = weightless_onnx(
-        module, args, kwargs, dynamic_shapes=dynamic_shapes, opset=opset
-    )
-    write_file(Path(path), content)
+    content = weightless_onnx(module, args, kwargs, **options)
+    write_file(file, content)

@@ -11,7 +11,7 @@ import attrs
 
 from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
-from perfc.ir.support import Level, paused_collector, printable
+from perfc.ir.support import Level, path_text, paused_collector, printable
 from perfc.passes import MemoryUse
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
@@ -313,7 +313,7 @@ class Report:
         """
         text = format_json(self.to_dict())
         if path is not None:
-            support.write_file(Path(path), text)
+            support.write_file(Path(path_text("path", path)), text)
         return text
 
     def to_trace(self, path: str | Path | None = None) -> str:
@@ -346,9 +346,10 @@ class Report:
             PerfcError: it cannot be exported, or the file cannot be written.
 
         """
-        file = None if path is None else Path(path)
+        file = None if path is None else Path(path_text("path", path))
         alone: list[Any] = [self]  # pyright knows this module by two names
-        document = find_exporter(format, path=file).export(alone, file)
+        exporter = find_exporter(path_text("format", format), path=file)
+        document = exporter.export(alone, file)
         if isinstance(document, str):
             document = printable(document)
         if file is not None:

@@ -87,7 +87,7 @@ TIMING = (
         (
             f"fold-shapes,{TIMING}",
             (),
-            "shape-inference is not in --pipeline: write all of it, as --print-pipeline",
+            "shape-inference is not in --pipeline: write all of it, as --print-",
         ),
         (
             f"shape-inference,lower-kernels,fold-shapes,{TIMING}",
