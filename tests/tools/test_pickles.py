@@ -18,8 +18,7 @@ from perfc.costmodels import load_profile, load_target
 from perfc.planning.plans import Tiers
 from perfc.tools.replay import read_recorded, replay_alone
 from perfc.tools.request import Request
-from perfc.tools.sharding import COSTS, ShardModel, shard, world_of
-from perfc.tools.sharding import Request as Search
+from perfc.tools.sharding import COSTS, PlanSearch, ShardModel, shard, world_of
 from perfc.tools.strategies import Question, StrategyModels, compare
 
 _MOST = 500
@@ -130,7 +129,7 @@ def _objects(folder: Path) -> dict[str, object]:
     recorded = read_recorded([folder / "step.json"])
     asked = Request(model="dlrm-ddp:tables=26,rows=1000", batch=64, mode="training")
     model = ShardModel(request=asked, target=target, world=world_of(target, 2))
-    search = Search(
+    search = PlanSearch(
         types=("table_wise",),
         memory_bytes=None,
         tiers=Tiers(("hbm",)),

@@ -199,7 +199,7 @@ def _plan(found: Sharding) -> str:
 def _found(model: str, options: dict[str, Any]) -> Sharding:
     from perfc.tools.sharding import (  # noqa: PLC0415
         COSTS,
-        Request,
+        PlanSearch,
     )
     from perfc.tools.sharding import shard as run  # noqa: PLC0415
 
@@ -211,7 +211,7 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
     sharded = _model(model, options)
     ranks = options["ranks"]
     full = options["full"]
-    request = Request(
+    request = PlanSearch(
         types=types,
         memory_bytes=room,
         tiers=tiers,

@@ -143,7 +143,7 @@ class Model:
             unbound=unbound,
             late=late,
             dtype=conversion.dtype_name,
-            recipe=None,
+            recipe=None if self.recipe is None else self.recipe.after(conversion),
         )
 
     @property
@@ -174,7 +174,13 @@ class Model:
         wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
         if self.late is not None:
             bound = self.late.bind(self.unbound, wanted)
-            return attrs.evolve(bound, source=self.source, dtype=self.dtype)
+            return attrs.evolve(
+                bound,
+                source=self.source,
+                dtype=self.dtype,
+                recipe=self.recipe,
+                again=self.again,
+            )
         program = bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
 
@@ -313,6 +319,10 @@ class _Recipe:
     name: str
     source: Path | None
     transforms: tuple[Pass, ...]
+
+    def after(self, conversion: Pass) -> _Recipe:
+        """Return the recipe of the model in another type."""
+        return attrs.evolve(self, transforms=(conversion, *self.transforms))
 
     def changed(self, change: Change, model: Model) -> Model | None:
         """Return *model*, which was loaded so, with other transforms.

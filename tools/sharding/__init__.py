@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perfc.tools.sharding.model import ShardModel, world_of
     from perfc.tools.sharding.page import shard_page
     from perfc.tools.sharding.report import shard_json, shard_text
-    from perfc.tools.sharding.search import Request, Sharding, shard
+    from perfc.tools.sharding.search import PlanSearch, Sharding, shard
 else:
     __getattr__ = door(
         __name__,
@@ -20,13 +20,13 @@ else:
             "model": ("ShardModel", "world_of"),
             "page": ("shard_page",),
             "report": ("shard_json", "shard_text"),
-            "search": ("Request", "Sharding", "shard"),
+            "search": ("PlanSearch", "Sharding", "shard"),
         },
     )
 
 __all__ = [
     "COSTS",
-    "Request",
+    "PlanSearch",
     "ShardModel",
     "Sharding",
     "shard",

@@ -49,7 +49,7 @@ _NOTICED_S = 1e-9
 
 
 @attrs.frozen(kw_only=True)
-class Request:
+class PlanSearch:
     """What to search for.
 
     Attributes:
@@ -256,7 +256,7 @@ class Sharding:
     __repr__ = brief
 
     model: ShardModel
-    request: Request
+    request: PlanSearch
     plans: tuple[RankedPlan, ...]
     room_bytes: Floats
     dense_bytes: float | None
@@ -270,7 +270,7 @@ class Sharding:
 
 def shard(
     model: ShardModel,
-    request: Request,
+    request: PlanSearch,
     *,
     say: Callable[[str], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
