@@ -74,9 +74,8 @@ def whole(most: int) -> Read:
     def read(name: str, value: Any) -> int:  # noqa: ANN401 - whatever was given
         if getattr(value, "ndim", 0):
             msg = (
-                f"{name} is an array of {len(value)}: expected one number; ask for one "
-                f"after the other, as [perfc.analyze(model.bind({name}=n), target) "
-                "for n in array]"
+                f"{name} is an array of {len(value)}: expected one number; call once "
+                f"for each, with {name}=n for n in the array"
             )
             raise UsageError(msg)
         number = _index(value)
@@ -111,7 +110,7 @@ def _near_integer(value: object) -> int | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return int(number) if math.isfinite(number) and number.is_integer() else None
 

@@ -112,18 +112,18 @@ def _of_loaded(request: Request, model: Model) -> Request:
         UsageError: it asks for what can only be done on loading.
 
     """
-    asked: str | None = None
+    late: str | None = None
     if request.optimizer is not None or request.mode not in (INFERENCE, model.mode):
-        asked = f"{model.mode}; give mode and optimizer"
+        late = f"for {model.mode}; give mode and optimizer"
     elif request.ranks not in (None, model.ranks):
-        asked = f"{model.ranks} ranks; give ranks"
-    if asked is not None:
-        msg = f"{model.name} is loaded for {asked} to perfc.load"
+        late = f"for {model.ranks} ranks; give ranks"
+    elif request.popularity:
+        late = "already; give popularity"
+    elif request.transforms:
+        late = "already; give transforms"
+    if late is not None:
+        msg = f"{model.name} is loaded {late} to perfc.load"
         raise UsageError(msg)
-    for name in ("popularity", "transforms"):
-        if getattr(request, name):
-            msg = f"{model.name} is loaded already; give {name} to perfc.load"
-            raise UsageError(msg)
     loading, timing = split_pipeline(request.pipeline or "")
     ran = f"{format_pipeline(model.passes)},{timing}"
     if loading is not None and request.pipeline != ran:

@@ -168,9 +168,8 @@ class Model:
             PerfcError: the model fixes that size, or has no such dimension.
 
         """
-        asked = Request.of("Model.bind", DimOptions, options)
-        if batch is not None:
-            asked = Request.of("Model.bind", SizeOptions, {**options, "batch": batch})
+        sizes: SizeOptions = {"batch": batch, **options}
+        asked = Request.of("Model.bind", SizeOptions, sizes)
         wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
         if self.late is not None:
             bound = self.late.bind(self.unbound, wanted)
