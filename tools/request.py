@@ -38,6 +38,8 @@ from perfc.tools.given import (
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
+    from perfc.frontends import Optimizer
+    from perfc.frontends.torch import CustomStep, Loss
     from perfc.passes import Pass
     from perfc.passes.instruments import Instrument
 
@@ -97,9 +99,9 @@ class AnalyzeOptions(LoadOptions, total=False):
 class TorchOptions(SettingOptions, total=False):
     """What `perfc.from_torch` takes by name, apart from what it records."""
 
-    optimizer: Any
-    loss: Any
-    step: Any
+    optimizer: Optimizer
+    loss: Loss
+    step: CustomStep
     name: str | None
 
 
