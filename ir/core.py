@@ -129,10 +129,9 @@ class Graph:
             raise VerifyError(msg)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled or copied: nodes in order, before what names them.
+        """Return what is pickled: nodes in order, so that it does not recurse deeply.
 
-        So each operand is there when a node names it, and the depth of the recursion
-        does not grow with the graph. The table of uses is the outermost graph's.
+        The table of uses is the outermost graph's.
         """
         names = [f.name for f in attrs.fields(Graph) if f.name != "_nodes"]
         first = ["name", "parent", "inputs", "parameters", "states", "_nodes"]
@@ -196,15 +195,6 @@ class Graph:
     def readers(self, value: Value) -> Collection[Node]:
         """Every node that reads *value*, once each, regions included."""
         return self.nest.readers.get(value, {}).keys()
-
-    def has_use(self, value: Value, node: Node, index: int) -> bool:
-        """Whether operand *index* of *node* is on the use list of *value*."""
-        reads = node in self.nest.readers.get(value, ())
-        return reads and node.operands[index] is value
-
-    def count_readers(self) -> int:
-        """Return how often a node is on a value's use list, regions included."""
-        return sum(map(len, self.nest.readers.values()))
 
     @property
     def version(self) -> int:
@@ -333,7 +323,7 @@ class Graph:
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make every reader of *old*, and every graph that returns it, use *new*."""
-        self._move_readers(old, new)
+        _rename_operands(self._hand_over(old, new), {old: new})
         self._move_outputs({old: new})
 
     def set_operand(self, node: Node, index: int, value: Value) -> None:
@@ -380,28 +370,25 @@ class Graph:
 
     def erase_unused_parameters(self) -> None:
         """Remove parameters that nobody reads or returns."""
-        returned = self._returned()
-        kept: list[Value] = []
-        for parameter in self.parameters:
-            if self.nest.readers[parameter] or returned[parameter]:
-                kept.append(parameter)
-            else:
-                del self.nest.readers[parameter], self._by_name[parameter.name]
-        self.parameters = kept
+        unused = self._forget_unused(self.parameters)
+        self.parameters = [value for value in self.parameters if value not in unused]
 
     def erase_unused_inputs(self, inputs: Iterable[Value]) -> None:
         """Remove those of *inputs* that nobody reads or returns."""
-        returned = self._returned()
-        unused = {v for v in inputs if not self.nest.readers[v] and not returned[v]}
-        for value in unused:
-            del self.nest.readers[value], self._by_name[value.name]
+        unused = self._forget_unused(inputs)
         self.inputs = [value for value in self.inputs if value not in unused]
+
+    def _forget_unused(self, values: Iterable[Value]) -> set[Value]:
+        returned, readers = self._returned(), self.nest.readers
+        unused = {v for v in values if not readers[v] and not returned[v]}
+        for value in unused:
+            del readers[value], self._by_name[value.name]
+        return unused
 
     def erase_dead(self, keep: Callable[[Node], bool]) -> int:
         """Remove, from the end, nodes nobody reads unless *keep* says so.
 
-        Nodes inside the regions of others are left alone. Returns the number of
-        nodes removed.
+        Nodes inside the regions of others stay. Return how many are removed.
         """
         returned = self._returned()
         alive: list[Node] = []
@@ -415,9 +402,6 @@ class Graph:
         removed = len(self._nodes) - len(alive)
         self._nodes = alive[::-1]
         return removed
-
-    def _move_readers(self, old: Value, new: Value) -> None:
-        _rename_operands(self._hand_over(old, new), {old: new})
 
     def _hand_over(self, old: Value, new: Value) -> Mapping[Node, None]:
         """Put the readers of *old* on the list of *new*; they still have *old*."""
@@ -492,10 +476,7 @@ class Graph:
 
 
 def _rename_operands(nodes: Iterable[Node], moved: Mapping[Value, Value]) -> None:
-    """Let *nodes* read what their operands have become, each in one go.
-
-    Operand by operand takes the square of their number.
-    """
+    """Let *nodes* read what their operands have become, each in one go."""
     for node in nodes:
         node.operands = tuple([moved.get(value, value) for value in node.operands])
 

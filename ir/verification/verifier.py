@@ -19,7 +19,7 @@ def verify(graph: Graph, ops: OpRegistry) -> None:
 
     """
     readers = _Scope(ops, {}).verify(graph)
-    if graph.parent is None and readers != graph.count_readers():
+    if graph.parent is None and readers != sum(map(len, graph.nest.readers.values())):
         msg = f"use lists of @{graph.name} name nodes that are not in it"
         raise VerifyError(msg)
 
@@ -82,10 +82,10 @@ class _Scope:
         return _attribute_problem(node, opdef)
 
     def _edge_problem(self, node: Node, graph: Graph) -> str | None:
-        for index, operand in enumerate(node.operands):
+        for operand in node.operands:
             if self._visible.get(operand.name) is not operand:
                 return f"operand {operand} is used before it is defined"
-            if not graph.has_use(operand, node, index):
+            if node not in graph.readers(operand):
                 return f"missing from the use list of {operand}"
         for result in node.results:
             if result.producer is not node:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from perfc.ir import Graph, Program
-from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.lazy_table import LazyTable
 from perfc.passes.base import PassContext, Phase, Transform
@@ -54,8 +53,6 @@ class ResolveControlFlow(Transform):
     name: ClassVar[str] = "resolve-control-flow"
     phase: ClassVar[Phase] = Phase.SOURCE
 
-    ops: OpRegistry = BUILTIN_OPS
-
     def run(self, program: Program, ctx: PassContext) -> None:
         """Rewrite every op graph that has any of this."""
         for rank in program.classes:
@@ -63,7 +60,7 @@ class ResolveControlFlow(Transform):
                 continue
             from perfc.passes.control_flow.unrolling import Unroller  # noqa: PLC0415 - rare
 
-            inference = Inference(rank.ops, self.ops, hints=program.types_are_hints)
+            inference = Inference(rank.ops, BUILTIN_OPS, hints=program.types_are_hints)
             Unroller(rank.ops, inference, RULES, ctx.warn).run()
             remark_misfits(inference, ctx)
 

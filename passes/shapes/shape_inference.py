@@ -7,7 +7,6 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, Program
-from perfc.ir.opdef import OpRegistry
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -36,14 +35,12 @@ class ShapeInference(Pass):
     name: ClassVar[str] = "shape-inference"
     provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
-    ops: OpRegistry = BUILTIN_OPS
-
     def run(self, program: Program, ctx: PassContext) -> None:
         """Fill in types and check the ones that are already there."""
         for rank in program.classes:
             if rank.ops is None:
                 continue
-            worker = Inference(rank.ops, self.ops, hints=program.types_are_hints)
+            worker = Inference(rank.ops, BUILTIN_OPS, hints=program.types_are_hints)
             for node in rank.ops:
                 worker.infer(node)
             remark_assumed(worker, ctx)
