@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from perfc.ir.kernels import check_params
 from perfc.ir.record import EMPTY, Record
 from perfc.ir.support import VerifyError, brief
 
@@ -111,9 +112,10 @@ class Kernel:
         op: Canonical name, as in measured rows (`gemm`, `elementwise`, …).
         dtype: What its tensors are stored in, `fp32`, `bf16`, …
         math: Math mode, a key of the target's rates.
-        params: Sizes, as in measured rows.
+        params: What its declaration (`perfc.ir.kernels`) has, as in measured rows.
         work: Flops and bytes.
-        known: False for an op without a model, costed by its bytes.
+        known: False for an op without a model, costed by its bytes: nothing is
+            declared of it.
 
     """
 
@@ -125,6 +127,16 @@ class Kernel:
     params: Record
     work: Work
     known: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        """Hold the parameters against the kernel's declaration.
+
+        Raises:
+            VerifyError: as `check_params`.
+
+        """
+        if self.known:
+            check_params(self.op, self.params)
 
 
 @attrs.frozen

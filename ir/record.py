@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping
 from typing import Any, TypeAlias, TypeGuard, TypeVar, overload
 
 from perfc.ir.dims import Dim, Expr
@@ -23,10 +23,13 @@ class Record(Mapping[str, AttrValue]):
     records. Two records are equal when their items are, in any order.
     """
 
-    __slots__ = ("_hash", "_items", "_lists", "_symbolic", "reader")
+    __slots__ = ("_hash", "_items", "_lists", "_symbolic", "checked_for", "reader")
 
     reader: Callable[..., Any]
     """What `get` does, three times as soon: for who reads many items."""
+
+    checked_for: str
+    """Whose declaration (`perfc.ir.kernels`) it was found to keep to; "" for none."""
 
     def __init__(self, items: Mapping[str, AttrValue] | None = None) -> None:
         """Copy *items*."""
@@ -34,6 +37,7 @@ class Record(Mapping[str, AttrValue]):
         self.reader = self._items.get
         self._hash: int | None = None
         self._symbolic: bool | None = None
+        self.checked_for = ""
         self._lists: dict[str, tuple[Record, ...]] = {}
 
     def __getitem__(self, name: str) -> AttrValue:
@@ -51,6 +55,14 @@ class Record(Mapping[str, AttrValue]):
     def get(self, key: str, default: object = None, /) -> object:
         """Return an item, or *default*; quicker than what `Mapping` has."""
         return self._items.get(key, default)
+
+    def items(self) -> ItemsView[str, AttrValue]:
+        """Return names with values; quicker than what `Mapping` has, as is `keys`."""
+        return self._items.items()
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._items.keys()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

@@ -12,11 +12,13 @@ import numpy as np
 from perfc.costmodels import COLLECTIVES, KernelTable
 from perfc.costmodels.kernels import ColumnTable, KernelColumns
 from perfc.ir import Kernel, PerfcError, Record, Work, record_of
+from perfc.ir.kernels import check_params
+from perfc.ir.support import VerifyError
 from perfc.measurements.flat_work import FLAT_WORK
 from perfc.measurements.nested_work import NESTED_WORK
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MeasurementError
-from perfc.measurements.sizes import Indices, Sizes
+from perfc.measurements.sizes import Column, Indices, Sizes
 
 BYTES: Mapping[str, float] = {
     "fp64": 8,
@@ -63,7 +65,8 @@ def kernel_of(row: Measurement) -> Kernel:
     """Return the signature of a measured row, with its compulsory work.
 
     Raises:
-        MeasurementError: the op or the dtype is unknown, or a size is missing.
+        MeasurementError: the op or the dtype is unknown, or a parameter is not
+            declared, missing, or of another type.
 
     """
     return _signature(row.op, row.dtype, row.params)
@@ -71,21 +74,49 @@ def kernel_of(row: Measurement) -> Kernel:
 
 def _signature(op: str, dtype: str, params: Record) -> Kernel:
     _check_amounts(op, params)
+    if op not in KERNEL_OPS:
+        msg = f"unknown op {op!r}; known: {', '.join(KERNEL_OPS)}"
+        raise MeasurementError(msg)
+    size = bytes_of(dtype)
+    _check_declared(op, params)
     if op in FLAT_WORK:
         return Kernel(
             op, _stored(dtype), _mode(op, dtype), params, _flat_work(op, dtype, params)
         )
-    work_of = NESTED_WORK.get(op)
-    if work_of is None:
-        msg = f"unknown op {op!r}; known: {', '.join(KERNEL_OPS)}"
-        raise MeasurementError(msg)
-    size = bytes_of(dtype)
     try:
-        work = work_of(params, size, dtype)
+        work = NESTED_WORK[op](params, size, dtype)
     except (PerfcError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         msg = f"{op} {params}: {error}"
         raise MeasurementError(msg) from None
     return Kernel(op, _stored(dtype), _mode(op, dtype), params, work)
+
+
+def _check_declared(op: str, params: Record) -> None:
+    """Refuse what a kernel of *op* would refuse, as a fault of the row."""
+    try:
+        check_params(op, params)
+    except VerifyError as error:
+        raise MeasurementError(str(error)) from None
+
+
+def _check_columns(op: str, sizes: Sizes) -> None:
+    """Refuse the same of many rows: each different word, fraction or list once.
+
+    Whole numbers and flags of a column are alike in type: the first stands for all.
+    """
+    different = {name: _different(column) for name, column in sizes.columns.items()}
+    for at in range(max(map(len, different.values()), default=0)):
+        row = {
+            name: found[min(at, len(found) - 1)] for name, found in different.items()
+        }
+        _check_declared(op, record_of(row))
+
+
+def _different(column: Column) -> list[Any]:
+    if column.dtype.kind in "bi":
+        column = column[:1]
+    values = column.tolist()
+    return values if column.dtype.kind == "O" else [*dict.fromkeys(values)]
 
 
 def _check_amounts(op: str, value: object, name: str = "") -> None:
@@ -127,10 +158,11 @@ def kernel_columns(
         params: Parsed JSON, each with the keys of the first.
 
     Raises:
-        MeasurementError: the dtype is unknown, or a size of some row cannot be.
+        MeasurementError: the dtype is unknown, or a parameter of some row cannot be.
 
     """
     sizes = Sizes.of(params)
+    _check_columns(op, sizes)
     flops, read, written = FLAT_WORK[op](sizes, bytes_of(dtype), dtype)
     return KernelColumns(
         op=op,

@@ -13,6 +13,7 @@ import pytest
 
 from perfc.frontends.aten.op_map import registry as aten
 from perfc.frontends.onnx.op_map import registry as onnx
+from perfc.ir.kernels import BUILTIN_KERNELS
 from perfc.ir.ops import BUILTIN_OPS, FAMILIES
 from perfc.lazy_table import LazyTable
 from perfc.passes.autodiff import GRADIENT_RULES
@@ -22,6 +23,7 @@ from perfc.passes.lowering.eager.rule_table import RULES
 AnyTable = LazyTable[Any]
 TABLES: Mapping[str, tuple[AnyTable, str]] = {
     "ops": (FAMILIES, "OPS"),
+    "kernels": (BUILTIN_KERNELS, "KERNELS"),
     "eager rules": (RULES, "RULES"),
     "gradient rules": (GRADIENT_RULES, "RULES"),
     "rules of control flow": (CONTROL, "[A-Z]+_RULES"),

@@ -12,6 +12,7 @@ from typing import Any, cast
 import attrs
 
 from perfc.ir import Kernel, Record, Work, record_of
+from perfc.ir.support import VerifyError
 from perfc.ir.text import json_of
 
 SIGNATURE = "perfc kernel"
@@ -32,12 +33,15 @@ class StatedKernels:
     )
 
     def of(self, stated: object) -> Kernel | None:
-        """Return the kernel of a signature; None if it is damaged."""
+        """Return the kernel of a signature; None if it is damaged, or not declared."""
         try:
             key = marshal.dumps(cast("Any", stated), 2)
             if key not in self._known:
+                self._known[key] = None
                 self._known[key] = _kernel(stated)
         except (ValueError, RecursionError):  # nested too deeply
+            return None
+        except VerifyError:  # another version, or a plugin, declares it otherwise
             return None
         return self._known[key]
 

@@ -175,7 +175,9 @@ def make_graph(ops: Sequence[Op], counts: Sequence[int]) -> LaunchGraph:
     """Build the launch graph of the iteration; its kernels are not of interest."""
     graph = LaunchGraph(MODEL)
     thread, stream = graph.thread(), graph.stream()
-    kernel = graph.intern(Kernel("unknown", "fp32", "fp32", EMPTY, NO_WORK))
+    kernel = graph.intern(
+        Kernel("unknown", "fp32", "fp32", EMPTY, NO_WORK, known=False)
+    )
     for op, count in zip(ops, counts, strict=True):
         index = graph.add_op(LaunchOp(op.name))
         for _ in range(count):

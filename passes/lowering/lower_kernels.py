@@ -21,6 +21,7 @@ from perfc.ir import (
     verification,
 )
 from perfc.ir.dims import Expr, symbols_of
+from perfc.ir.kernels import TABLE_FIELDS
 from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.program import RankClass
 from perfc.ir.support import (
@@ -257,9 +258,7 @@ def _check_attention(settings: Settings, target: Target) -> None:
 _FLASH_KERNELS = frozenset({"flash-1", "flash-2", "flash-3", "cudnn"})
 _HOPPER = "9"
 
-_MODELLED = frozenset(
-    {"rows", "dim", "pooling", "popularity", "sharding", "tier", "cache"}
-)
+_MODELLED = frozenset(field.name for field in TABLE_FIELDS)
 """What of a table is priced: of a sharded one a rank has its part, as it is given."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perfc.costmodels.conv import CONV
 from perfc.costmodels.embedding import EMBEDDING_BAG, EMBEDDING_TIERS, EMBEDDING_UPDATE
 from perfc.costmodels.gemm import GEMM
@@ -10,6 +12,7 @@ from perfc.costmodels.memcpy import MEMCPY
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.costmodels.streaming import STREAMING
 from perfc.ir import AttrValue, Kernel, Record, Work
+from perfc.ir.kernels import ParamType, kernel_def
 
 ALL_MODELS: tuple[CostModel, ...] = (
     GEMM,
@@ -51,7 +54,30 @@ def over_rows(
     if op == "elementwise":
         params |= {"kind": "add", "tensor_inputs": inputs}
     work = Work(count, inputs * size * count, size * count)
-    return Kernel(op, dtype, "fp32", Record(params), work)
+    return Kernel(op, dtype, "fp32", declared(op, params), work)
+
+
+def declared(op: str, params: Mapping[str, AttrValue]) -> Record:
+    """Return what a kernel may have of *params*, and small sizes that it needs."""
+    declaration = kernel_def(op).declared
+    needed = {
+        p.name: p.choices[0] if p.choices else _LEAST[p.type]
+        for p in declaration.params
+        if p.is_required
+    }
+    given = {k: v for k, v in params.items() if k in declaration.by_name}
+    return Record({**needed, **given})
+
+
+_LEAST: Mapping[ParamType, AttrValue] = {
+    ParamType.COUNT: 1,
+    ParamType.NUMBER: 1,
+    ParamType.WORD: "",
+    ParamType.SIZES: (1, 1),
+    ParamType.PER_AXIS: 1,
+    ParamType.SHAPES: ((1, 1),),
+    ParamType.RECORDS: (Record({"rows": 1, "dim": 1, "pooling": 1}),),
+}
 
 
 def conv(

@@ -223,17 +223,10 @@ def test_skewed_lookups_are_less_certain() -> None:
 def test_a_table_without_pooling_is_refused() -> None:
     """A table that does not say its pooling cannot be priced."""
     kernel = bag(64, 1, 1000, 2, 64)
-    table = Record({"rows": 10, "dim": 4})
-    broken = Kernel(
-        kernel.op,
-        kernel.dtype,
-        "fp32",
-        kernel.params.updated(tables=(table,)),
-        kernel.work,
-    )
+    params = kernel.params.updated(tables=(Record({"rows": 10, "dim": 4}),))
 
-    with pytest.raises(PerfcError, match="has no 'pooling'"):
-        price([broken], V100, ALL_MODELS)
+    with pytest.raises(PerfcError, match="a record of 'tables' lacks pooling"):
+        Kernel(kernel.op, kernel.dtype, "fp32", params, kernel.work)
 
 
 def test_copies_take_latency_and_rate() -> None:

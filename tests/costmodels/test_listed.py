@@ -36,7 +36,8 @@ def test_models_of_other_kernels_and_targets_stay_unloaded() -> None:
 import sys
 from perfc.costmodels import cost_models, load_target, price
 from perfc.ir import Kernel, Record, Work
-kernel = Kernel("memcpy", "u8", "none", Record({"kind": "h2d"}), Work(0, 64, 64))
+params = Record({"kind": "h2d", "bytes": 64})
+kernel = Kernel("memcpy", "u8", "none", params, Work(0, 64, 64))
 price([kernel, kernel], load_target("a100"), cost_models())
 price([kernel], load_target("a100"), cost_models())
 models = ("attention.attention", "conv.conv", "cpu.cpu", "gemm.gemm", "memcpy", "walk")

@@ -146,15 +146,23 @@ def _choice(draw: st.DrawFn, graph: Graph) -> list[Value]:
 
 
 COUNTS = st.integers(0, 2**40)
-KERNELS = st.builds(
-    Kernel,
-    NAMES,
-    NAMES,
-    NAMES,
-    st.dictionaries(NAMES, st.integers() | st.text(max_size=4), max_size=2).map(Record),
-    st.builds(Work, COUNTS, COUNTS, COUNTS),
-    st.booleans(),
+_PARAMS = st.dictionaries(NAMES, st.integers() | st.text(max_size=4), max_size=2)
+_DECLARED = {"m": COUNTS, "n": COUNTS, "k": COUNTS, "bias": st.booleans()}
+KERNELS = st.one_of(
+    st.builds(
+        Kernel,
+        *(NAMES, NAMES, NAMES, _PARAMS.map(Record)),
+        st.builds(Work, COUNTS, COUNTS, COUNTS),
+        st.just(value=False),
+    ),
+    st.builds(
+        Kernel,
+        *(st.just("gemm"), NAMES, NAMES, st.fixed_dictionaries(_DECLARED).map(Record)),
+        st.builds(Work, COUNTS, COUNTS, COUNTS),
+    ),
 )
+"""Kernels of no model with any parameters, and declared ones with theirs."""
+
 DURATIONS = st.just(float("nan")) | st.floats(0, 1e6)
 
 

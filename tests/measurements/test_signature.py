@@ -16,6 +16,7 @@ from perfc.measurements import (
     MeasurementError,
     bytes_of,
     kernel_of,
+    kernel_tables,
 )
 
 TABLE = Record({"rows": 1000, "dim": 64, "pooling": 20})
@@ -161,8 +162,8 @@ _HEADS = {
     [
         (measured("all_shrink", bytes=8), "unknown op 'all_shrink'; known: gemm, con"),
         (measured("gemm", "fp3", m=1), "unknown dtype 'fp3'; known: fp64, fp32"),
-        (measured("gemm", m=1), r"gemm \{m = 1\}: b is missing, expected a whole"),
-        (measured("softmax", rows="4", cols=1), "rows is '4', expected a whole number"),
+        (measured("gemm", m=1), "kernel 'gemm' lacks n, k; expected n, a whole number"),
+        (measured("softmax", rows="4", cols=1), 'rows is "4", expected a whole number'),
         (measured("conv2d", n=1, phase="sideways"), "conv2d"),
         (
             measured("conv2d", **_IMAGE, kernel=7, groups=1),
@@ -180,7 +181,7 @@ _HEADS = {
             measured("attention", **_HEADS, kv_heads=3),
             "kv_heads is 3, heads is 8: heads are no multiple of kv_heads",
         ),
-        (measured("memcpy", bytes=8, kind="h2x"), "kind is 'h2x', expected one of h2d"),
+        (measured("memcpy", bytes=8, kind="h2x"), 'kind is "h2x", expected one of h2d'),
         (
             measured("all_reduce", bytes=8, ranks=8, nodes=2, gpus_per_node=3),
             "ranks is 8, nodes is 2, gpus_per_node is 3: expected as many ranks",
@@ -191,6 +192,42 @@ def test_rows_that_are_no_kernel(row: Measurement, message: str) -> None:
     """The error names the op and what is missing."""
     with pytest.raises(MeasurementError, match=message):
         kernel_of(row)
+
+
+_SIZES: dict[str, AttrValue] = {"kind": "add", "rows": 4, "cols": 8}
+
+
+@pytest.mark.parametrize(
+    ("given_", "line"),
+    [
+        (
+            {"scatered": True},
+            "kernel 'elementwise' has no parameter 'scatered'; did you mean 'scat",
+        ),
+        (
+            {"scattered": "yes"},
+            "kernel 'elementwise': scattered is \"yes\", expected true or false",
+        ),
+        (
+            {"phase": "backwards"},
+            "kernel 'elementwise': phase is \"backwards\", expected one of forward, ",
+        ),
+    ],
+)
+def test_a_parameter_that_is_not_declared_is_a_fault_of_its_row(
+    given_: dict[str, AttrValue], line: str
+) -> None:
+    """Alone it is refused; among others it is left out, for the same reason."""
+    row = measured("elementwise", **_SIZES, **given_)
+    with pytest.raises(MeasurementError) as caught:
+        kernel_of(row)
+    whole = {**_SIZES, "scattered": False, "phase": "forward"}
+    rows = [whole, {**_SIZES, **given_}, {**whole, **given_}, whole]
+    ((found, table),), faults = kernel_tables("elementwise", "fp32", rows)
+
+    assert str(caught.value).startswith(line)
+    assert ([0, 3], 2) == (found.tolist(), len(table))
+    assert {1: str(caught.value), 2: str(caught.value)} == faults
 
 
 @given(params=PARAMS)

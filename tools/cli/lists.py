@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
@@ -15,6 +16,8 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import Transform
 from perfc.passes.pipeline_spec import pass_class, pass_names
 from perfc.tools.cli.arguments import debug_option
+from perfc.tools.cli.kernel_list import kernels_json, kernels_table
+from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import print_line, tell
 from perfc.tools.reports import columns_text
@@ -91,15 +94,25 @@ def show(target: str) -> None:
     print_line(columns_text([[str(cell) for cell in row] for row in describe(loaded)]))
 
 
-@click.command(epilog="Example: perfc ops", context_settings=_HELP)
+@click.command(epilog="Example: perfc ops --kernels", context_settings=_HELP)
+@click.option(
+    "--kernels",
+    is_flag=True,
+    help="List the kernels that ops are lowered to, with their parameters.",
+)
+@format_option
+@plugin_option
 @debug_option
-def ops() -> None:
-    """List the ops of perfc's vocabulary."""
-    print_line(
-        columns_text(
-            (op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)
-        )
-    )
+def ops(*, kernels: bool, format_: str) -> None:
+    """List the ops of perfc's vocabulary, or the kernels."""
+    as_json = format_ == "json"
+    if kernels:
+        print_line(kernels_json() if as_json else kernels_table())
+        return
+    rows = [(op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)]
+    listed = [{"name": name, "summary": summary} for name, summary in rows]
+    document = {"schema": "perfc.ops/1", "ops": listed}
+    print_line(json.dumps(document, indent=2) if as_json else columns_text(rows))
 
 
 @click.command(epilog="Example: perfc passes", context_settings=_HELP)

@@ -22,9 +22,9 @@ def _pages(op: str, written: int, **params: AttrValue) -> list[float]:
 @pytest.mark.parametrize(
     ("op", "params"),
     [
-        ("elementwise", {"kind": "add", "in_place": True}),
-        ("elementwise", {"kind": "fill"}),
-        ("optimizer_step", {"kind": "sgd"}),
+        ("elementwise", {"kind": "add", "rows": 1, "cols": 1, "in_place": True}),
+        ("elementwise", {"kind": "fill", "rows": 1, "cols": 1}),
+        ("optimizer_step", {"kind": "sgd", "elements": 1}),
     ],
 )
 def test_what_is_written_over_has_its_pages(
@@ -42,8 +42,9 @@ def test_results_of_some_size_lie_in_new_pages(
     mib: int, mapped: int, grown: int, heap: int
 ) -> None:
     """New from 32 MiB on mapped for each call; others from 4 MiB on atop the heap."""
-    new = _pages("elementwise", mib << 20, kind="relu", new_pages=True)
-    held = _pages("elementwise", mib << 20, kind="relu")
+    sizes: dict[str, AttrValue] = {"kind": "relu", "rows": 1, "cols": mib << 18}
+    new = _pages("elementwise", mib << 20, **sizes, new_pages=True)
+    held = _pages("elementwise", mib << 20, **sizes)
 
     assert [mapped, grown, 0] == pytest.approx(new)
     assert [0, 0, heap] == pytest.approx(held)

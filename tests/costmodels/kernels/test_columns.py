@@ -21,7 +21,7 @@ def _columns() -> KernelColumns:
             "kind": np.array(["add", "mul", "relu"]),
             "rows": rows,
             "cols": cols,
-            "inplace": np.array([True, False, False]),
+            "in_place": np.array([True, False, False]),
         },
         flops=size / 4,
         bytes_read=2 * size,
@@ -37,7 +37,7 @@ def test_columns_are_the_kernels_they_make() -> None:
 
     for name in ("op", "dtype", "math", "known", "flops", "bytes", "bytes_read"):
         np.testing.assert_array_equal(getattr(made, name), getattr(table, name))
-    for name in ("rows", "kind", "inplace", "absent"):
+    for name in ("rows", "kind", "in_place", "absent"):
         np.testing.assert_array_equal(made.param(name, 7), table.param(name, 7))
         np.testing.assert_array_equal(made.text(name, "-"), table.text(name, "-"))
         np.testing.assert_array_equal(made.given(name), table.given(name))

@@ -11,6 +11,7 @@ from tests.costmodels.signatures import (
     bag,
     conv,
     copy,
+    declared,
     gemm,
     over_rows,
     unknown,
@@ -109,7 +110,8 @@ def test_a_stream_alone_as_in_a_table(
 ) -> None:
     """Bit for bit, of every op and all that its formula reads."""
     kernel = over_rows(op, rows, cols)
-    kernel = attrs.evolve(kernel, params=kernel.params.updated(**flags))
+    params = declared(op, {**kernel.params, **flags})
+    kernel = attrs.evolve(kernel, params=params)
 
     alone = price_one(kernel, target, MODELS)
 

@@ -83,7 +83,7 @@ def test_a_kernel_takes_on_a_system_what_it_takes_on_its_gpu(name: str) -> None:
             "elementwise",
             "fp32",
             "fp32",
-            record_of({"kind": "add"}),
+            record_of({"kind": "add", "rows": 1, "cols": 1}),
             Work(1, 2**22, 8),
         ),
     ]

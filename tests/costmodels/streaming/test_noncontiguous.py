@@ -32,7 +32,8 @@ def test_elements_that_do_not_lie_alike_take_longer() -> None:
 def test_tensors_with_holes_take_longer_to_join() -> None:
     """Two places are worked out for each element, which narrow ones wait for most."""
     elements = 1 << 24
-    params: dict[str, AttrValue] = {"rows": elements, "cols": 1}
+    params: dict[str, AttrValue] = {"axis": 0, "shapes": ((elements,),)}
+    params |= {"rows": elements, "cols": 1}
 
     def joined(size: int, **extra: AttrValue) -> Kernel:
         moved = Work(0, size * elements, size * elements)

@@ -190,7 +190,7 @@ def test_errors(text: str, problem: str) -> None:
 def test_equal_signatures() -> None:
     """A signature that stands twice would shift the numbers of the others."""
     line = 'signature "a" {dtype = "f", math = "f", flops = 0, bytes_read = 0, '
-    line += "bytes_written = 0}\n"
+    line += "bytes_written = 0, known = false}\n"
     with pytest.raises(ParseError, match="line 3: the same signature stands twice"):
         parse_program("launches @t {\n" + line + line + "}")
 

@@ -46,7 +46,7 @@ PROFILE = HostProfile(
     date="2026-01-01",
     software="none",
 )
-KERNEL = Kernel("elementwise", "fp32", "fp32", EMPTY, NO_WORK)
+KERNEL = Kernel("test.op", "fp32", "fp32", EMPTY, NO_WORK)
 
 
 def graph_of(*ops: tuple[str, int]) -> LaunchGraph:
@@ -150,7 +150,7 @@ def test_segments_belong_to_their_op() -> None:
 def test_kernels_are_those_of_the_launches() -> None:
     """Signatures keep their numbers, device tasks their calls; they cost no host."""
     graph = graph_of(("a", 2), ("b", 1))
-    graph.intern(Kernel("gemm", "fp32", "fp32", EMPTY, NO_WORK))
+    graph.intern(Kernel("test.op", "bf16", "fp32", EMPTY, NO_WORK))
     hosted = host_launches(graph, PROFILE)
 
     assert graph.kernels == hosted.graph.kernels
@@ -260,7 +260,7 @@ def test_missing_profile_file(tmp_path: Path) -> None:
 
 GIVEN = """launches @t {
   thread "main" stream "s0"
-  signature "elementwise" {dtype = "fp32", math = "fp32", flops = 0, bytes_read = 4,
+  signature "test.op" {dtype = "fp32", math = "fp32", flops = 0, bytes_read = 4,
     bytes_written = 4}
   host {on = 0, detail = "T1", seconds = 0.001}
   call {on = 0, detail = "cudaLaunchKernel"}

@@ -21,7 +21,7 @@ def _graph(seed: int, count: int, most: int = 2) -> tuple[LaunchGraph, list[floa
     chance, graph = random.Random(seed), LaunchGraph("step")
     thread = graph.thread()
     streams = [graph.stream(f"s{number}") for number in range(most)]
-    kernel = graph.intern(Kernel("k", "fp32", "fp32", Record({}), Work(0, 0, 0)))
+    kernel = graph.intern(Kernel("test.op", "fp32", "fp32", Record({}), Work(0, 0, 0)))
     seconds: list[float] = []
     kernels: list[int] = []
     for _ in range(count):

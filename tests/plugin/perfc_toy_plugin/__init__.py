@@ -30,13 +30,22 @@ from perfc.ir import (
     TaskKind,
     single,
 )
+from perfc.ir.kernels import KernelDef, KernelParam, ParamType
 from perfc.passes import Pass, PassContext
 from perfc.tools import Exporter, Report
 
 TARGET = Path(__file__).with_name("toy_gpu.toml")
 """The sheet of a target: a path, as `perfc.targets` takes it."""
 
-TOY_KERNEL = "toy.kernel"
+TOY_KERNEL = KernelDef(
+    name="toy.kernel",
+    summary="a kernel that says how long it takes",
+    params=(
+        KernelParam(
+            name="us", type=ParamType.NUMBER, summary="its time", unit="microseconds"
+        ),
+    ),
+)
 """What the toy's cost model prices: nothing else launches kernels of this name."""
 
 OP_COUNT: AnnotationKey[int] = AnnotationKey("toy.op_count", Program)
@@ -72,7 +81,8 @@ class ToyModel:
 
     name: str = "toy"
     priority: int = 1000
-    ops: frozenset[str] | None = frozenset({TOY_KERNEL})
+    ops: frozenset[str] | None = frozenset({TOY_KERNEL.name})
+    kernels: tuple[KernelDef, ...] = (TOY_KERNEL,)
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim kernels that say how long they take."""
@@ -110,7 +120,7 @@ class ToyFrontend:
                 raise ParseError(msg)
             op = graph.add_op(LaunchOp("toy::op", f"line{number}"))
             params = Record({"us": float(line)})
-            kernel = Kernel(TOY_KERNEL, "fp32", "fp32", params, NO_WORK)
+            kernel = Kernel(TOY_KERNEL.name, "fp32", "fp32", params, NO_WORK)
             call = graph.task(TaskKind.CALL, thread, op=op, detail="cudaLaunchKernel")
             graph.task(
                 TaskKind.KERNEL,

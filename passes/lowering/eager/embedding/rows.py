@@ -10,6 +10,7 @@ import numpy as np
 
 from perfc.costmodels import locality
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
+from perfc.ir.kernels import TABLE_FIELDS
 from perfc.passes.lowering.eager.reductions import INDEX_BYTES
 from perfc.passes.lowering.eager.site import (
     Launch,
@@ -67,7 +68,7 @@ class Lookup:
         """
         tables = site.attributes.records("tables")
         lookups = indices.numel // len(tables)
-        complete = tuple(_with_pooling(table, lookups, batch) for table in tables)
+        complete = tuple(_described(table, lookups, batch) for table in tables)
         for described in (site.attributes, *tables):
             if said := described.get("popularity"):
                 locality.parse_popularity(str(said))
@@ -102,11 +103,19 @@ class Lookup:
         return params | more
 
 
-def _with_pooling(table: Record, lookups: int, batch: int) -> Record:
-    """Complete a table: its mean pooling is known once the shapes are."""
-    if "pooling" in table or not batch:
+_FIELDS = frozenset(field.name for field in TABLE_FIELDS)
+
+
+def _described(table: Record, lookups: int, batch: int) -> Record:
+    """Return what kernels are told of a table: of all that a model says, what counts.
+
+    Its mean pooling is known once the shapes are.
+    """
+    if not table.keys() <= _FIELDS:
+        table = Record({k: v for k, v in table.items() if k in _FIELDS})
+    if "pooling" in table:
         return table
-    mean = lookups / batch
+    mean = lookups / batch if batch else 0.0
     return table.updated(pooling=int(mean) if mean.is_integer() else mean)
 
 

@@ -1,0 +1,124 @@
+"""The kernels that are declared: perfc's own, and those of plugins' cost models."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from perfc.ir.kernels.definition import Declared, KernelDef
+from perfc.ir.record import Record
+from perfc.ir.support import (
+    COST_MODELS,
+    PerfcError,
+    VerifyError,
+    is_perfcs_own,
+    load_plugin,
+    plugin_names,
+)
+from perfc.lazy_table import LazyTable
+
+BUILTIN_KERNELS: LazyTable[KernelDef] = LazyTable(
+    "perfc.ir.kernels",
+    {
+        "products:KERNELS": (
+            "gemm conv2d conv3d attention linear_attention causal_conv fft lu distances"
+        ),
+        "streams:KERNELS": (
+            "elementwise softmax layer_norm batch_norm reduction concat gather "
+            "transpose pool triton_poi triton_per triton_red foreach optimizer_step"
+        ),
+        "selection:KERNELS": (
+            "radix_sort run_length scan sort select histogram nms sample nll_loss "
+            "roi_pool col2im deformable_im2col interpolate resize grid_sample "
+            "affine_grid pad topk ctc_walk ctc_collect test.op"
+        ),
+        "tables:KERNELS": (
+            "embedding_bag row_cache_fill embedding_backward linearize_indices "
+            "index_add"
+        ),
+        "transfers:KERNELS": (
+            "memcpy all_reduce all_gather reduce_scatter all_to_all broadcast send_recv"
+        ),
+    },
+)
+"""perfc's own, in the order in which they are listed."""
+
+
+def declared_kernels() -> dict[str, KernelDef]:
+    """Return all declarations by name: perfc's own, then those of plugins.
+
+    Raises:
+        VerifyError: two declare the same name.
+
+    """
+    found = dict(BUILTIN_KERNELS)
+    owners = dict.fromkeys(found, "perfc")
+    for owner, definition in _of_plugins():
+        name = definition.name
+        if found.setdefault(name, definition) != definition:
+            msg = (
+                f"kernel {name!r} is declared twice: by {owners[name]} and by cost "
+                f"model {owner!r}; one of them has to choose another name"
+            )
+            raise VerifyError(msg)
+        owners[name] = f"cost model {owner!r}"
+    return found
+
+
+def kernel_def(name: str) -> KernelDef:
+    """Return the declaration of the kernel called *name*.
+
+    Raises:
+        VerifyError: nobody declares it; or as `declared_kernels`.
+
+    """
+    found = BUILTIN_KERNELS.get(name) or declared_kernels().get(name)
+    if found is not None:
+        return found
+    known = declared_kernels()
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    msg = (
+        f"kernel {name!r} is not declared; {hint}declared: {', '.join(known)}; a cost "
+        "model declares others in `kernels`, and one that no model knows has known = "
+        "false"
+    )
+    raise VerifyError(msg)
+
+
+def check_params(name: str, params: Record) -> None:
+    """Hold the parameters of a kernel against its declaration.
+
+    Raises:
+        VerifyError: the kernel is not declared; or a parameter of it is not, is
+            missing, or of another type.
+
+    """
+    declared = _BUILTIN.get(name)
+    if declared is None:
+        declared = kernel_def(name).declared
+        if name in BUILTIN_KERNELS:
+            _BUILTIN[name] = declared
+    declared.check(params)
+
+
+_BUILTIN: dict[str, Declared] = {}
+"""Of kernels that were met: a look-up is on the way of every kernel."""
+
+
+def _of_plugins() -> Iterator[tuple[str, KernelDef]]:
+    """Yield what cost models of others declare; one that cannot be loaded says nothing.
+
+    Pricing names those, once.
+    """
+    for name in plugin_names(COST_MODELS):
+        if is_perfcs_own(COST_MODELS, name):
+            continue
+        try:
+            model = load_plugin(COST_MODELS, name)
+        except PerfcError:
+            continue
+        declared: Iterable[object] = getattr(model, "kernels", ())
+        for definition in declared:
+            if isinstance(definition, KernelDef):
+                yield name, definition

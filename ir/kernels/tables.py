@@ -1,0 +1,84 @@
+"""Kernels that look rows of embedding tables up, and that update them."""
+
+from __future__ import annotations
+
+from perfc.ir.kernels.definition import named
+from perfc.ir.kernels.spelling import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    RECORDS,
+    WORD,
+    kernel,
+    kind,
+    param,
+)
+
+TABLE_FIELDS = (
+    param("rows", COUNT, "rows of the table", unit="rows"),
+    param("dim", COUNT, "elements of a row", unit="elements"),
+    param("pooling", NUMBER, "rows of a bag, on average", unit="rows"),
+    param("popularity", WORD, "how often which rows are looked up", default=""),
+    param("tier", WORD, "the memory it lies in; empty: the device's", default=""),
+    param("cache", NUMBER, "share of its rows that are cached", default=0.0),
+    param("sharding", WORD, "how it is split over ranks", default=""),
+)
+"""What a kernel is told of each table."""
+
+_LOOKUP = (
+    param("batch", COUNT, "bags of a table", unit="bags"),
+    param("tables", RECORDS, "the tables", unit="tables", fields=TABLE_FIELDS),
+    param("mode", WORD, "how rows of a bag are pooled", default="sum"),
+    param("weighted", FLAG, "whether rows are weighted", default=False),
+    param("popularity", WORD, "of tables that say nothing of it", default=""),
+    param("index_bytes", COUNT, "size of an index", unit="bytes", default=8),
+)
+
+KERNELS = named(
+    kernel(
+        "embedding_bag",
+        "rows looked up and pooled; backward, their gradients, with an update or not",
+        *_LOOKUP,
+        param(
+            "exponent",
+            NUMBER,
+            "exponent of popularity zipf, as some rows give it",
+            default=0.0,
+            by="rows",
+        ),
+        param("optimizer", WORD, "what updates the rows; empty: nothing", default=""),
+        param("algorithm", WORD, "how gradients of rows are added up", default=""),
+        by="eager rows",
+    ),
+    kernel(
+        "row_cache_fill",
+        "rows copied from the host into the cache of a table",
+        *_LOOKUP,
+        by="eager",
+    ),
+    kernel(
+        "embedding_backward",
+        "gradients of rows added up, by blocks of columns",
+        param("rows", COUNT, "rows of the table", unit="rows"),
+        param("dim", COUNT, "elements of a row", unit="elements"),
+        param("lookups", COUNT, "rows that were looked up", unit="rows"),
+        by="eager",
+    ),
+    kernel(
+        "linearize_indices",
+        "indices of several tables numbered through",
+        param("bags", COUNT, "bags of all tables", unit="bags"),
+        param("items", COUNT, "indices of all bags", unit="indices"),
+        by="eager",
+    ),
+    kernel(
+        "index_add",
+        "rows added at indices, sorted before",
+        kind("the op, as index_put"),
+        param("indices", COUNT, "rows that are added", unit="rows"),
+        param("outer", COUNT, "times that all of them are", unit="times", default=1),
+        param("inner", COUNT, "elements of a row", unit="elements", default=1),
+        by="eager",
+    ),
+)
+"""By name."""
