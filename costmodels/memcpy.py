@@ -14,6 +14,7 @@ from perfc.costmodels.kernels import (
     PERFC_ROWS,
     Estimate,
     Flags,
+    Floats,
     KernelTable,
     Maths,
     Number,
@@ -22,6 +23,7 @@ from perfc.costmodels.kernels import (
     Provenance,
     Signatures,
     uniform_estimate,
+    work_bound_s,
 )
 from perfc.costmodels.machine import HostLink, Target
 from perfc.ir import Kernel
@@ -77,6 +79,14 @@ class MemcpyModel:
             sigma_shared=self.sigma_shared,
             sigma_independent=self.sigma_independent,
         )
+
+    def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
+        """Return what the bus takes at its nominal rate, or the memory, of each."""
+        return _bound_s(kernels.signatures, target, ARRAYS)
+
+    def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
+        """Return the same of one copy."""
+        return _bound_s(one, target, FLOATS)
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
@@ -134,6 +144,14 @@ def link_bytes(kernels: Signatures[Number], maths: Maths[Number]) -> Number:
     """Return the bytes that cross the link; work counts them read and written."""
     counted = maths.most(kernels.bytes_read, kernels.bytes_written)
     return maths.most(kernels.param("bytes"), counted)
+
+
+def _bound_s(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
+    crossing = kernels.text("kind") != "d2d"
+    crossed_s = link_bytes(kernels, maths) / target.host_link.peak_bytes_per_s
+    return maths.where(crossing, crossed_s, work_bound_s(kernels, target, maths))
 
 
 MEMCPY = MemcpyModel()

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
         ATTENTION_RESIDUAL_FILE,
         attention_features,
         attention_sizes,
-        is_measured,
-        measured_rows,
     )
-    from perfc.costmodels.attention.tiles import fp32_flops_per_s
 else:
     __getattr__ = door(
         __name__,
@@ -30,10 +27,7 @@ else:
                 "ATTENTION_RESIDUAL_FILE",
                 "attention_features",
                 "attention_sizes",
-                "is_measured",
-                "measured_rows",
             ),
-            "tiles": ("fp32_flops_per_s",),
         },
     )
 
@@ -44,7 +38,4 @@ __all__ = [
     "attention_features",
     "attention_seconds",
     "attention_sizes",
-    "fp32_flops_per_s",
-    "is_measured",
-    "measured_rows",
 ]

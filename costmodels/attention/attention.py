@@ -41,6 +41,7 @@ from perfc.costmodels.attention.efficient import (
     efficient_kinds,
     efficient_parameters,
 )
+from perfc.costmodels.attention.lower_bound import attention_bound_s
 from perfc.costmodels.attention.residual import (
     corrected_second,
     corrected_seconds,
@@ -69,9 +70,11 @@ from perfc.costmodels.kernels import (
     Estimate,
     Flags,
     Floats,
+    IntervalGroup,
     KernelTable,
     Maths,
     Number,
+    OneGroup,
     OneSignature,
     Priced,
     Provenance,
@@ -136,6 +139,26 @@ class AttentionModel:
     def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim attention with sizes, in any math mode that the target has."""
         return np.asarray(sized(kernels.signatures, target, _SIZES), dtype=np.bool_)
+
+    def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
+        """Return a lower bound of each kernel, without what a mask hides."""
+        return attention_bound_s(kernels.signatures, target, ARRAYS)
+
+    def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
+        """Return the same of one kernel."""
+        return attention_bound_s(one, target, FLOATS)
+
+    def interval_groups(
+        self, kernels: KernelTable, target: Target
+    ) -> Iterator[IntervalGroup]:
+        """Yield kernels of sizes that were measured; others are like none of them."""
+        yield IntervalGroup(("",), measured_rows(kernels, target))
+
+    def interval_group_of_one(
+        self, one: OneSignature, target: Target
+    ) -> OneGroup | None:
+        """Return the same of one kernel."""
+        return OneGroup(("",)) if is_measured(one, target) else None
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.conv.calls import SIGMA, call_seconds
+from perfc.costmodels.conv.lower_bound import convolution_bound_s
 from perfc.costmodels.conv.simt import (
     ALGORITHMS,
     DIRECT,
@@ -95,6 +96,14 @@ class ConvModel:
     def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim convolutions with sizes, in a math mode that the target has."""
         return np.asarray(sized(kernels.signatures, target, _SIZES), dtype=np.bool_)
+
+    def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
+        """Return a lower bound of each kernel over two axes."""
+        return convolution_bound_s(kernels.signatures, target, ARRAYS)
+
+    def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
+        """Return the same of one kernel."""
+        return convolution_bound_s(one, target, FLOATS)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""

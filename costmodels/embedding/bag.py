@@ -19,12 +19,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.embedding.lower_bound import bag_bound_s, bags_bound_s
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
     NOWHERE,
     PERFC_ROWS,
     Estimate,
+    Floats,
     KernelTable,
     Maths,
     Number,
@@ -101,6 +103,14 @@ class EmbeddingBagModel:
         """Claim forward lookups that say what they look up."""
         listed = kernels.once(listed_tables)
         return listed.forward & listed.usable
+
+    def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
+        """Return a lower bound of each kernel, which reads no row twice."""
+        return bags_bound_s(kernels, target)
+
+    def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
+        """Return the same of one kernel."""
+        return bag_bound_s(one, target)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""

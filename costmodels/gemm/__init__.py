@@ -36,15 +36,12 @@ if TYPE_CHECKING:
         tensor_seconds,
     )
     from perfc.costmodels.gemm.residual import (
-        BEYOND,
         LONGER,
         REACH,
         RESIDUAL_FILE,
         Known,
-        beyond_rows,
         features_of,
         has_network,
-        is_beyond,
         ranged,
     )
 else:
@@ -65,15 +62,12 @@ else:
             ),
             "products": ("Products", "simt_second", "simt_seconds", "tensor_seconds"),
             "residual": (
-                "BEYOND",
                 "Known",
                 "LONGER",
                 "REACH",
                 "RESIDUAL_FILE",
-                "beyond_rows",
                 "features_of",
                 "has_network",
-                "is_beyond",
                 "ranged",
             ),
         },
@@ -81,7 +75,6 @@ else:
 
 __all__ = [
     "BESIDE",
-    "BEYOND",
     "GEMM",
     "LONGER",
     "REACH",
@@ -93,10 +86,8 @@ __all__ = [
     "Known",
     "Products",
     "Size",
-    "beyond_rows",
     "features_of",
     "has_network",
-    "is_beyond",
     "is_wide",
     "math_second",
     "math_seconds",

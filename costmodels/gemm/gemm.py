@@ -5,6 +5,7 @@ Where products of a GPU were measured in thousands, `gemm_residual` corrects the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import attrs
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.gemm.companion_kernels import without_beside, without_beside_one
+from perfc.costmodels.gemm.intervals import gemm_group, gemm_groups
 from perfc.costmodels.gemm.layouts import across, is_across, tensor_kernels
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
@@ -45,8 +47,10 @@ from perfc.costmodels.kernels import (
     Flags,
     Floats,
     Indices,
+    IntervalGroup,
     KernelTable,
     Number,
+    OneGroup,
     OneSignature,
     Priced,
     Provenance,
@@ -74,6 +78,16 @@ class GemmModel:
         return np.asarray(
             sized(kernels.signatures, target, ("m", "n", "k")), dtype=np.bool_
         )
+
+    def interval_groups(
+        self, kernels: KernelTable, target: Target
+    ) -> Iterator[IntervalGroup]:
+        """Yield which products err alike."""
+        return gemm_groups(kernels, target)
+
+    def interval_group_of_one(self, one: OneSignature, target: Target) -> OneGroup:
+        """Return the group of one product."""
+        return gemm_group(one, target)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""

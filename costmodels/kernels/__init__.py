@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.kernels.maths import ARRAYS, FLOATS, Maths, Number
     from perfc.costmodels.kernels.one_signature import OneSignature
+    from perfc.costmodels.kernels.owner import (
+        BringsBound,
+        BringsIntervals,
+        BringsOneBound,
+        IntervalGroup,
+        OneGroup,
+    )
     from perfc.costmodels.kernels.protocol import (
         SOFTWARE,
         CostModel,
@@ -33,6 +40,11 @@ if TYPE_CHECKING:
         one_of,
         uniform_estimate,
     )
+    from perfc.costmodels.kernels.work_bound import (
+        memory_levels,
+        moved_s,
+        work_bound_s,
+    )
 else:
     __getattr__ = door(
         __name__,
@@ -47,6 +59,13 @@ else:
             ),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
             "one_signature": ("OneSignature",),
+            "owner": (
+                "BringsBound",
+                "BringsIntervals",
+                "BringsOneBound",
+                "IntervalGroup",
+                "OneGroup",
+            ),
             "protocol": (
                 "CostModel",
                 "Estimate",
@@ -63,6 +82,7 @@ else:
                 "one_of",
                 "uniform_estimate",
             ),
+            "work_bound": ("memory_levels", "moved_s", "work_bound_s"),
         },
     )
 
@@ -72,16 +92,21 @@ __all__ = [
     "NOWHERE",
     "PERFC_ROWS",
     "SOFTWARE",
+    "BringsBound",
+    "BringsIntervals",
+    "BringsOneBound",
     "ColumnTable",
     "CostModel",
     "Estimate",
     "Flags",
     "Floats",
     "Indices",
+    "IntervalGroup",
     "KernelColumns",
     "KernelTable",
     "Maths",
     "Number",
+    "OneGroup",
     "OneSignature",
     "Priced",
     "Provenance",
@@ -91,7 +116,10 @@ __all__ = [
     "executed_share",
     "extrapolation_remark",
     "keys_per_tile",
+    "memory_levels",
+    "moved_s",
     "one_of",
     "trust",
     "uniform_estimate",
+    "work_bound_s",
 ]

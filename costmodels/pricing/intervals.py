@@ -15,30 +15,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 import numpy as np
 
-from perfc.costmodels import attention, gemm
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import (
     FLOATS,
+    BringsIntervals,
     Estimate,
     Flags,
     Floats,
+    IntervalGroup,
     KernelTable,
+    OneGroup,
     OneSignature,
 )
 from perfc.costmodels.machine import Target
-
-BATCHED = " batched"
-"""In the names of batched products."""
-
-OLD = " before Volta"
-"""In the names of other products there, whose fp32 kernels are Maxwell's: of no fit."""
-
-_OLD = frozenset({"Maxwell", "Pascal"})
+from perfc.costmodels.pricing.listed import INTERVALS_BY, listed
 
 SIZE = 1e8
 """Bytes that memory moves in the time of a kernel which errs as the file says."""
@@ -62,14 +57,11 @@ def with_intervals(
     if not known or not len(kernels):
         return estimate
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
-    wider = np.ones(len(kernels))
-    if any(op == "gemm" for op, _, _ in kernels.kinds[0]):
-        wider[gemm.beyond_rows(kernels, target)] = gemm.BEYOND
-    for name, rows in interval_rows(kernels, target):
-        if (found := _of(known, name)) is not None:
+    for names, rows, widths in _named_groups(kernels, target):
+        if (found := _of(known, names)) is not None:
             sizes = interval_sizes(estimate.seconds[rows], target)
             factors = np.exp(np.log(sizes) * found[2])
-            factors *= wider[rows]
+            factors *= np.broadcast_to(widths, len(kernels))[rows]
             shared[rows], own[rows] = found[0] * factors, found[1] * factors
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
 
@@ -90,10 +82,9 @@ def _sizes_per_s(target: Target) -> float:
     return min(target.device.memory.bytes_per_s, FASTEST) / SIZE
 
 
-def _of(known: Mapping[str, Stated], name: str) -> Stated | None:
-    """Return what is stated of a name; of batched products else that of others."""
-    found = known.get(name)
-    return known.get(name.replace(BATCHED, "")) if found is None else found
+def _of(known: Mapping[str, Stated], names: tuple[str, ...]) -> Stated | None:
+    """Return what is stated of the first name of which anything is."""
+    return next((known[name] for name in names if name in known), None)
 
 
 def _known(target: Target) -> Mapping[str, Stated]:
@@ -110,40 +101,42 @@ def interval_of(
     """Return shared and own of one kernel that lasts *seconds*; None: by its model."""
     if one.text("phase", "forward") != "forward":
         return None
-    if one.op == "attention" and not attention.is_measured(one, target):
-        return None
+    group = _ALL_OF_ONE
+    if (owner := INTERVALS_BY.get(one.op)) is not None:
+        model = cast("BringsIntervals", listed(owner.model).model)
+        said = model.interval_group_of_one(one, target)
+        if said is None:
+            return None
+        group = said
     stored = one.math if one.math == "tf32" else one.kernel.dtype
-    batched = one.op == "gemm" and one.param("b", 1.0) != 1
     stated, sizes_per_s = target.once(_stated)
-    if (found := stated(one.op, stored, batched)) is None:
+    if (found := stated(one.op, stored, group.suffixes)) is None:
         return None
     shared, own, power = found
     size = min(max(seconds * sizes_per_s, _LEAST), _MOST)
     factor = FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
-    if one.op == "gemm" and gemm.is_beyond(one, target):
-        factor *= gemm.BEYOND
+    factor *= group.width
     return shared * factor, own * factor
 
 
-def _stated(
-    target: Target,
-) -> tuple[Callable[[str, str, bool], Stated | None], float]:
-    """Return what is stated of an op, a type, and of batches; and sizes per second."""
+_ALL_OF_ONE = OneGroup(("",))
+
+_Stated: TypeAlias = Callable[[str, str, tuple[str, ...]], Stated | None]
+
+
+def _stated(target: Target) -> tuple[_Stated, float]:
+    """Return what is stated of an op, a type, and a group; and sizes per second."""
     known = _known(target)
 
     @functools.cache
-    def stated(op: str, stored: str, batched: bool) -> Stated | None:  # noqa: FBT001
-        kind = ""
-        if op == "gemm":
-            kind = BATCHED if batched else _kind(target)
-        return _of(known, f"{op}{kind} {stored}")
+    def stated(op: str, stored: str, suffixes: tuple[str, ...]) -> Stated | None:
+        return _of(known, _names(op, stored, suffixes))
 
     return stated, _sizes_per_s(target)
 
 
-def _kind(target: Target) -> str:
-    """Return what tells products that are not batched from those on other GPUs."""
-    return OLD if target.device.architecture in _OLD else ""
+def _names(op: str, stored: str, suffixes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{op}{suffix} {stored}" for suffix in suffixes)
 
 
 def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
@@ -154,16 +147,33 @@ def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
 
 def interval_rows(kernels: KernelTable, target: Target) -> Iterator[tuple[str, Flags]]:
     """Yield the names of intervals, and which rows have each; some are like no row."""
+    for names, rows, _ in _named_groups(kernels, target):
+        yield names[0], rows
+
+
+def _named_groups(
+    kernels: KernelTable, target: Target
+) -> Iterator[tuple[tuple[str, ...], Flags, Floats | float]]:
+    """Yield the names that an interval may have, which rows have it, and their widths.
+
+    perfc's own models say which kernels of an op err alike: all, where none does.
+    """
     kinds, at = kernels.kinds
     like_rows = kernels.text("phase", "forward") == "forward"
+    groups: dict[str, list[IntervalGroup]] = {}
     for number, (op, dtype, math) in enumerate(kinds):
         stored = math if math == "tf32" else dtype
-        rows = like_rows & (at == number)
-        if op == "attention":
-            rows &= attention.measured_rows(kernels, target)
-        if op == "gemm":
-            batched = rows & (kernels.param("b", 1.0) != 1)
-            yield f"{op}{BATCHED} {stored}", batched
-            rows &= ~batched
-        kind = _kind(target) if op == "gemm" else ""
-        yield f"{op}{kind} {stored}", rows
+        if op not in groups:
+            groups[op] = list(_groups(op, kernels, target))
+        for suffixes, rows, widths in groups[op]:
+            chosen = like_rows & (at == number) & rows
+            yield _names(op, stored, suffixes), chosen, widths
+
+
+def _groups(op: str, kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]:
+    owner = INTERVALS_BY.get(op)
+    if owner is None:
+        yield IntervalGroup(("",), np.ones(len(kernels), dtype=np.bool_))
+        return
+    model = cast("BringsIntervals", listed(owner.model).model)
+    yield from model.interval_groups(kernels, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -53,32 +53,51 @@ class Entry:
         priority: As of the model.
         ops: As of the model.
         applies: Targets that it claims kernels of.
+        bounds: Kernels whose lower bound it says, whichever model prices them.
+        may_exceed: Whether that can be above the bound of all of a kernel's work.
+        intervals: Kernels of which it says which err alike.
 
     """
 
     priority: int
     ops: frozenset[str] | None
     applies: Callable[[Target], bool] = _anywhere
+    bounds: frozenset[str] = frozenset()
+    may_exceed: bool = False
+    intervals: frozenset[str] = frozenset()
 
 
-def _of(priority: int, ops: str) -> Entry:
-    return Entry(priority, frozenset(ops.split()))
+def _of(
+    priority: int,
+    ops: str,
+    *,
+    bounds: str = "",
+    may_exceed: bool = False,
+    intervals: str = "",
+) -> Entry:
+    return Entry(
+        priority,
+        frozenset(ops.split()),
+        bounds=frozenset(bounds.split()),
+        may_exceed=may_exceed,
+        intervals=frozenset(intervals.split()),
+    )
 
 
 ENTRIES: Mapping[str, Entry] = {
-    "attention": _of(50, "attention"),
+    "attention": _of(50, "attention", bounds="attention", intervals="attention"),
     "batch-norm": _of(60, "batch_norm"),
     "collective": Entry(60, frozenset(COLLECTIVES)),
-    "conv": _of(50, "conv2d conv3d"),
+    "conv": _of(50, "conv2d conv3d", bounds="conv2d"),
     "cpu": Entry(70, None, _is_cpu),
-    "embedding-bag": _of(60, "embedding_bag"),
+    "embedding-bag": _of(60, "embedding_bag", bounds="embedding_bag"),
     "embedding-tiers": _of(62, "embedding_bag row_cache_fill"),
     "embedding-update": _of(
         61, "embedding_backward embedding_bag index_add linearize_indices"
     ),
-    "gemm": _of(50, "gemm"),
+    "gemm": _of(50, "gemm", intervals="gemm"),
     MEASURED_NAME: Entry(90, None, _is_measured),
-    "memcpy": _of(60, "memcpy"),
+    "memcpy": _of(60, "memcpy", bounds="memcpy", may_exceed=True),
     "multi-tensor": _of(50, "foreach optimizer_step"),
     "roofline": Entry(0, None),
     "streaming": _of(
@@ -89,6 +108,26 @@ ENTRIES: Mapping[str, Entry] = {
     "walk": _of(50, "ctc_walk topk"),
 }
 """The models in perfc's own entry points, by name."""
+
+
+class Owner(NamedTuple):
+    """The model that says something of a kernel, and whether a bound may exceed."""
+
+    model: str
+    may_exceed: bool = False
+
+
+BOUND_BY: Mapping[str, Owner] = {
+    op: Owner(name, entry.may_exceed)
+    for name, entry in ENTRIES.items()
+    for op in entry.bounds
+}
+"""Who says the lower bound of a kernel."""
+
+INTERVALS_BY: Mapping[str, Owner] = {
+    op: Owner(name) for name, entry in ENTRIES.items() for op in entry.intervals
+}
+"""Who says which kernels of an op err alike."""
 
 
 @attrs.define(eq=False)

@@ -41,7 +41,7 @@ def price_table(
     """Price every row with the first model, by falling priority, that claims it.
 
     A kernel of an unknown op is offered only to models that take any op. No
-    estimate is below the kernel's lower bound.
+    estimate is below the kernel's lower bound, or the one that its model brings.
 
     Raises:
         PerfcError: no model claims a kernel, a model's answer cannot be used, or
@@ -57,7 +57,6 @@ def price_table(
             todo.done(rows)
     if todo.pending.any():
         _price_in_arrays(table, target, models, todo, result)
-        result.seconds = at_least_bound(result.seconds, table, target)
     return result.estimate()
 
 
@@ -86,7 +85,8 @@ def _price_in_arrays(
                 if is_built_in(model):
                     estimate = with_intervals(estimate, offered, target)
                 estimate = as_calibrated(estimate, offered, target)
-            result.put(rows, estimate)
+            seconds = at_least_bound(estimate.seconds, offered, target, model)
+            result.put(rows, attrs.evolve(estimate, seconds=seconds))
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]

@@ -14,13 +14,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import KernelTable, Target, lower_bound
+from perfc.costmodels import Estimate, KernelTable, Target, lower_bound
 from perfc.ir import AnnotationKey, AnyKey, Kernel, LaunchGraph, Program, TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import (
     CRITICAL_PATH,
     HOSTED,
+    KERNEL_COST,
     SCHEDULE,
     HostedLaunches,
     Path,
@@ -156,7 +157,7 @@ class WhatIf(Pass):
 
     name: ClassVar[str] = "what-if"
     requires: ClassVar[frozenset[AnyKey]] = frozenset(
-        {SCHEDULE, TIMELINE, HOSTED, CRITICAL_PATH}
+        {SCHEDULE, TIMELINE, HOSTED, CRITICAL_PATH, KERNEL_COST}
     )
     provides: ClassVar[frozenset[AnyKey]] = frozenset({WHAT_IF})
 
@@ -169,6 +170,7 @@ class WhatIf(Pass):
             ctx.get(SCHEDULE, program),
             ctx.get(HOSTED, program),
             ctx.get(CRITICAL_PATH, program),
+            ctx.get(KERNEL_COST, program),
             ctx.target,
         )
         find_sites = functools.partial(asker.site_savings, self.sites)
@@ -194,6 +196,7 @@ class _Asker:
     schedule: Schedule
     hosted: tuple[HostedLaunches, ...]
     path: Path
+    costs: tuple[Estimate, ...]
     target: Target
 
     def op_savings(self) -> list[OpSaving]:
@@ -333,8 +336,10 @@ class _Asker:
     def bound_s(self) -> Mapping[int, float]:
         """The bound of each task that has a price and no stated duration."""
         found: dict[int, float] = {}
-        for graph, offset in zip(self.graphs, self.schedule.offsets, strict=True):
-            bounds_s = lower_bound(KernelTable(graph.kernels), self.target).tolist()
+        offsets = self.schedule.offsets
+        for graph, cost, offset in zip(self.graphs, self.costs, offsets, strict=True):
+            table = KernelTable(graph.kernels)
+            bounds_s = lower_bound(table, self.target, cost.model).tolist()
             columns = zip(graph.kernel, graph.stated_s, strict=True)
             for task, (kernel, stated_s) in enumerate(columns, offset):
                 if kernel >= 0 and math.isnan(stated_s):

@@ -8,7 +8,13 @@ import sys
 import pytest
 
 from perfc.costmodels import cost_models
-from perfc.costmodels.pricing.listed import ENTRIES, ListedModel, listed
+from perfc.costmodels.pricing.listed import (
+    BOUND_BY,
+    ENTRIES,
+    INTERVALS_BY,
+    ListedModel,
+    listed,
+)
 from perfc.ir import COST_MODELS
 from perfc.ir.support import entry_points
 
@@ -48,3 +54,24 @@ print(*(m for m in models if f"perfc.costmodels.{m}" in sys.modules))
     )
 
     assert "memcpy\n" == done.stdout
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_says_whose_bound_and_interval_its_model_says(name: str) -> None:
+    """It says them of its own kernels, and has the methods if the entry names any."""
+    entry, model = ENTRIES[name], listed(name).model
+
+    assert (entry.bounds | entry.intervals) - (entry.ops or set()) == set()
+    assert hasattr(model, "lower_bound") == bool(entry.bounds)
+    assert hasattr(model, "lower_bound_of_one") == bool(entry.bounds)
+    assert hasattr(model, "interval_groups") == bool(entry.intervals)
+    assert hasattr(model, "interval_group_of_one") == bool(entry.intervals)
+
+
+def test_one_model_says_the_bound_of_a_kernel() -> None:
+    """No two entries name the same kernel, for bounds or for intervals."""
+    bounds = [op for entry in ENTRIES.values() for op in entry.bounds]
+    intervals = [op for entry in ENTRIES.values() for op in entry.intervals]
+
+    assert sorted(BOUND_BY) == sorted(bounds)
+    assert sorted(INTERVALS_BY) == sorted(intervals)
