@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -55,6 +57,62 @@ def test_frontend_cost_model_and_target(command: Command, toy_file: str) -> None
         (n["id"], n["op"], n["duration_us"], n["cost_model"], n["provenance"])
         for n in report["nodes"]
     ]
+
+
+@needs_toy
+def test_a_cost_model_brings_its_kernel_with_bound_and_interval(
+    command: Command, tmp_path: Path
+) -> None:
+    """Price, bound, interval and provenance of a kernel that perfc does not know.
+
+    A kernel is no faster than its model says that any can be, and the sum of the two
+    variances is that of the logarithm of its time.
+    """
+    path = tmp_path / "model.toy"
+    path.write_text("10 4\n10 16\n")
+    report = command("analyze", str(path), "--target", "toy-gpu", "--format", "json")
+    ninety = math.exp(1.6449 * math.hypot(0.1, 0.1))
+
+    free, bounded = report.report["nodes"]
+    for node, us in ((free, 10.0), (bounded, 16.0)):
+        assert (us, "toy", "assumed") == (
+            node["duration_us"],
+            node["cost_model"],
+            node["provenance"],
+        )
+        assert us / ninety == pytest.approx(node["duration_us_p05"], rel=1e-3)
+        assert us * ninety == pytest.approx(node["duration_us_p95"], rel=1e-3)
+
+
+@needs_toy
+def test_kernels_of_plugins_are_listed(command: Command) -> None:
+    """`perfc ops --kernels` has them with their parameters, as table and as data."""
+    table = command("ops", "--kernels").out
+    data = command("ops", "--kernels", "--format", "json").report
+    (toy,) = (k for k in data["kernels"] if k["name"] == "toy.kernel")
+
+    assert ["us", "least_us"] == [param["name"] for param in toy["params"]]
+    assert re.search(r"toy.kernel +us +number +microseconds +required +plugin ", table)
+
+
+@needs_toy
+def test_a_parameter_that_a_plugin_did_not_declare(
+    command: Command, tmp_path: Path
+) -> None:
+    """It is refused as one of perfc's own kernels would be."""
+    path = tmp_path / "model.perfc"
+    path.write_text(
+        'launches @t {\n  thread "main"\n  stream "s0"\n  signature "toy.kernel" '
+        '{dtype = "fp32", math = "fp32", flops = 0, bytes_read = 0, bytes_written = 0, '
+        "params = {us = 3.5, lest_us = 1.0}}\n}\n"
+    )
+
+    line = command.refused(["analyze", str(path), "--target", "t4"], 1)
+
+    assert (
+        "kernel 'toy.kernel' has no parameter 'lest_us'; did you mean 'least_us'? "
+        "declared: us, least_us, phase, "
+    ) in line
 
 
 @needs_toy

@@ -165,6 +165,61 @@ def test_an_optimistic_plugin_is_held_to_the_bound() -> None:
     assert kernel.work.flops / V100.peak("fp32") == pytest.approx(priced.seconds[0])
 
 
+@attrs.frozen
+class Bounded(Constant):
+    """A plugin that brings the bound of what it prices, and what it answers."""
+
+    least: object = 0.0
+
+    def lower_bound(self, kernels: KernelTable, target: Target) -> object:
+        """Say one number of every row, or whatever is no bound."""
+        least = self.least
+        return np.full(len(kernels), least) if isinstance(least, float) else least
+
+
+@pytest.mark.parametrize(("least_s", "priced_s"), [(1e-10, 1e-9), (2.0, 2.0)])
+def test_a_plugin_that_brings_a_bound_is_held_to_that(
+    least_s: float, priced_s: float
+) -> None:
+    """Its algorithm may need fewer flops, or more time, than perfc knows of."""
+    kernels, plugin = [gemm(4096, 4096, 4096)] * 2, Bounded(1e-9, least=least_s)
+
+    priced = price(kernels, V100, [plugin])
+
+    assert [priced_s, priced_s] == priced.seconds.tolist()
+
+
+def test_a_bound_is_of_what_its_model_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of kernels that others price it says nothing, whatever their op."""
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
+    register_plugin(COST_MODELS, "constant", Bounded(least=3.0))
+    table = KernelTable([gemm(64, 64, 64), gemm(64, 64, 64), copy(10**9)])
+
+    plain_s = lower_bound(table, V100)
+    bounds_s = lower_bound(table, V100, ["constant", "gemm", "memcpy"])
+
+    assert [3.0, *plain_s.tolist()[1:]] == bounds_s.tolist()
+    assert 3.0 > plain_s[0]
+
+
+@pytest.mark.parametrize(
+    ("least", "line"),
+    [
+        (-1.0, "answers lower_bound() with [-1.] of shape (1,), expected seconds >= 0"),
+        (np.inf, "answers lower_bound() with [inf] of shape (1,), expected seconds"),
+        (np.ones(2), "of shape (2,), expected seconds >= 0 of shape (1,)"),
+        ("x", "answers lower_bound() with 'x' of shape (), expected seconds >= 0"),
+    ],
+)
+def test_a_bound_that_cannot_be_is_refused(least: object, line: str) -> None:
+    """The model is named, with what it answers and what is expected."""
+    with pytest.raises(PerfcError) as caught:
+        price([gemm(8, 8, 8)], V100, [Bounded(least=least)])
+
+    assert line in str(caught.value)
+    assert "cost model 'constant'" in str(caught.value)
+
+
 def test_a_mode_the_target_has_not_is_an_error() -> None:
     """V100 has no bf16 tensor cores; nothing stands in for them."""
     with pytest.raises(PerfcError, match="no math mode 'bf16'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -44,6 +45,13 @@ TOY_KERNEL = KernelDef(
         KernelParam(
             name="us", type=ParamType.NUMBER, summary="its time", unit="microseconds"
         ),
+        KernelParam(
+            name="least_us",
+            type=ParamType.NUMBER,
+            summary="what it cannot be faster than",
+            unit="microseconds",
+            default=0,
+        ),
     ),
 )
 """What the toy's cost model prices: nothing else launches kernels of this name."""
@@ -77,7 +85,10 @@ class ToyCountOps(Pass):
 
 @attrs.frozen
 class ToyModel:
-    """A cost model that believes what the kernel says of itself."""
+    """A cost model that believes what the kernel says of itself.
+
+    It declares the kernel, and says how fast one can be; its sigmas make the interval.
+    """
 
     name: str = "toy"
     priority: int = 1000
@@ -87,6 +98,10 @@ class ToyModel:
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim kernels that say how long they take."""
         return kernels.param("us") > 0
+
+    def lower_bound(self, kernels: KernelTable, target: Target) -> NDArray[np.float64]:
+        """Return what they cannot be faster than, by what they say."""
+        return kernels.param("least_us") / 1e6
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Return what they say."""
@@ -102,24 +117,30 @@ class ToyModel:
 TOY_MODEL = ToyModel()
 
 
+_TIME = r"[0-9]+(?:\.[0-9]+)?"
+_LINE = re.compile(rf"(?P<us>{_TIME})(?: (?P<least_us>{_TIME}))?")
+
+
 class ToyFrontend:
-    """Reads `.toy` files: microseconds of one kernel a line."""
+    """Reads `.toy` files: microseconds of one kernel a line, and the least of it."""
 
     def load(self, path: Path) -> Program:
         """Read *path* into a launch graph.
 
         Raises:
-            ParseError: a line is not a number above 0.
+            ParseError: a line is not a number above 0, and perhaps another.
 
         """
         graph = LaunchGraph(path.stem)
         thread, stream = graph.thread(), graph.stream()
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if not line.replace(".", "", 1).isdecimal() or float(line) <= 0:
+            match = _LINE.fullmatch(line)
+            if match is None or float(match["us"]) <= 0:
                 msg = f"{path}: line {number}: expected microseconds, found {line!r}"
                 raise ParseError(msg)
             op = graph.add_op(LaunchOp("toy::op", f"line{number}"))
-            params = Record({"us": float(line)})
+            times = match.groupdict(default="0").items()
+            params = Record({name: float(us) for name, us in times})
             kernel = Kernel(TOY_KERNEL.name, "fp32", "fp32", params, NO_WORK)
             call = graph.task(TaskKind.CALL, thread, op=op, detail="cudaLaunchKernel")
             graph.task(
