@@ -1,20 +1,33 @@
-"""Every op is documented and tested."""
+"""Every op is documented and tested, every kernel launched, or measured, and priced."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.costmodels.signatures import declared
+from tests.passes.lowered import lower, one_op
+from tests.tools.command import Command
 
+from perfc.costmodels import COLLECTIVES, cost_models, load_target, price
+from perfc.frontends import WORKLOADS
+from perfc.ir import AttrValue, Kernel, PerfcError, Work
+from perfc.ir.kernels import BUILTIN_KERNELS
 from perfc.ir.opdef import OpDef
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.support import UnboundSymbolError
+from perfc.ir.text import parse_program
+from perfc.measurements import KERNEL_OPS
 
 GOLDEN = Path(__file__).parent / "golden"
 WITHOUT_GOLDEN: dict[str, str] = {}
 """Ops that need no golden file, and why."""
 
-_TEXT = "\n".join(path.read_text() for path in sorted(GOLDEN.rglob("*.perfc")))
+_TEXTS = [path.read_text() for path in sorted(GOLDEN.rglob("*.perfc"))]
+_TEXT = "\n".join(_TEXTS)
 _OPS = {op.name: op for op in BUILTIN_OPS}
 
 
@@ -36,3 +49,134 @@ def test_summary(op: OpDef) -> None:
 def test_exceptions_are_ops() -> None:
     """The list of exceptions names ops that exist."""
     assert set() == set(WITHOUT_GOLDEN) - set(_OPS)
+
+
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "attention": ("attention",),
+    "batch-norm": ("batch_norm",),
+    "collective": tuple(COLLECTIVES),
+    "conv": ("conv2d", "conv3d"),
+    "embedding-bag": ("embedding_bag",),
+    "embedding-tiers": ("row_cache_fill",),
+    "embedding-update": ("embedding_backward", "index_add", "linearize_indices"),
+    "gemm": ("gemm",),
+    "memcpy": ("memcpy",),
+    "multi-tensor": ("foreach", "optimizer_step"),
+    "streaming": (
+        *("concat", "elementwise", "gather", "layer_norm", "pool", "radix_sort"),
+        *("reduction", "run_length", "scan", "softmax", "transpose"),
+        *("triton_per", "triton_poi", "triton_red"),
+    ),
+    "walk": ("ctc_walk", "topk"),
+}
+"""The model that prices each kernel on a GPU."""
+
+WITHOUT_MODEL = frozenset(
+    {"affine_grid", "causal_conv", "col2im", "ctc_collect", "deformable_im2col"}
+    | {"distances", "fft", "grid_sample", "histogram", "interpolate"}
+    | {"linear_attention", "lu", "nll_loss", "nms", "pad", "resize", "roi_pool"}
+    | {"sample", "select", "sort", "test.op"}
+)
+"""Kernels that the roofline prices on a GPU: by their bytes, with a wide interval."""
+
+_SIZES = ("rows", "cols", "m", "n", "k", "steps")
+_GIVEN: Mapping[str, AttrValue] = {
+    **dict.fromkeys(_SIZES, 64),
+    "kind": "training",
+    "ranks": 2,
+}
+"""Parameters by which models tell what they price; a copy's kind is its own."""
+
+
+def _price(name: str, target: str) -> str:
+    """Return the model that prices a kernel."""
+    given = {**_GIVEN, **({"kind": "h2d"} if name == "memcpy" else {})}
+    math = "" if name in COLLECTIVES else "fp32"
+    work = Work(0, 1 << 20, 1 << 20)
+    kernel = Kernel(name, "fp32", math, declared(name, given), work)
+    (model,) = price([kernel], load_target(target), cost_models()).model
+    return model
+
+
+@pytest.mark.parametrize("name", BUILTIN_KERNELS)
+def test_a_model_prices_every_kernel(name: str) -> None:
+    """On a GPU its own, or the matrix says that there is none; the CPU's on a CPU."""
+    (expected,) = [model for model, priced in MODELS.items() if name in priced] or [
+        "roofline"
+    ]
+
+    assert (expected == "roofline") == (name in WITHOUT_MODEL)
+    assert expected == _price(name, "h100")
+    assert "cpu" == _price(name, "cpu")
+
+
+def test_the_matrix_names_kernels_that_are_declared() -> None:
+    """No model, and no exception, is of a kernel that there is not."""
+    named = [*WITHOUT_MODEL, *(name for priced in MODELS.values() for name in priced)]
+
+    assert sorted(BUILTIN_KERNELS) == sorted(named)
+
+
+_OTHER_TEXTS = (
+    one_op("%x: f32[1,4,8,8,8], param %w: f32[4,4,3,3,3]", "conv(%x, %w)"),
+    """graph @g(%i: i64[64,2], param %w: f32[1000,8]) {
+      %y = embedding_bag(%w, %i) {mode = "sum", tables = [{rows = 1000, dim = 8,
+        tier = "uvm-caching", cache = 0.5}]} : ?
+      return %y }""",
+)
+"""Graphs with kernels that no golden file launches."""
+
+
+def _launched() -> Iterator[str]:
+    """Yield the kernels that golden files show, and that their graphs launch."""
+    yield from re.findall(r'signature "([^"]+)"', _TEXT)
+    for text in (*_TEXTS, *_OTHER_TEXTS):
+        graph = re.sub(r"^//.*$", "", text.partition("// ----")[0], flags=re.MULTILINE)
+        with contextlib.suppress(PerfcError, ValueError):  # those of errors
+            yield from (kernel.op for kernel in _lowered(graph))
+
+
+def _lowered(text: str) -> list[Kernel]:
+    program = parse_program(text)
+    try:
+        return lower(program, target="h100").kernels
+    except UnboundSymbolError as error:
+        symbols = re.findall(r"--dim ([^=\s]+)=N", str(error))
+        return lower(program.bind(dict.fromkeys(symbols, 16)), target="h100").kernels
+
+
+def test_every_kernel_is_launched_or_measured() -> None:
+    """A declaration that nobody writes any more is none."""
+    compiled = {"triton_poi", "triton_per", "triton_red"}  # by the next test
+    written = {*_launched(), *KERNEL_OPS, *compiled}
+
+    assert [] == [name for name in BUILTIN_KERNELS if name not in written]
+
+
+_SMALL = {"layers": "1", "max_rows": "100000"}
+_BACKWARD = "training,"
+
+
+def _small(name: str) -> str:
+    """Return a workload with few layers, or small tables, where it has such."""
+    usage = WORKLOADS[name].usage
+    given = ",".join(f"{k}={v}" for k, v in _SMALL.items() if f"{k}=" in usage)
+    return f"{name}:{given}" if given else name
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_workloads_launch_declared_kernels(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Forward and training, eager and compiled: none is refused, or of no model."""
+    command, small = Command(capsys), _small(name)
+    found: set[str] = set()
+    for backward, fused in (("", ""), (_BACKWARD, ""), (_BACKWARD, ",fuse-kernels")):
+        passes = f"shape-inference,fold-shapes,{backward}lower-kernels{fused}"
+        arguments = ("-p", passes, "--target", "a100", "--dim", "batch=8", small)
+        outcome = command("opt", *arguments)
+        assert (0, "") == (outcome.code, outcome.err)
+        assert "known = false" not in outcome.out
+        found |= set(re.findall(r'signature "([^"]+)"', outcome.out))
+
+    assert {"gemm", "triton_poi"} <= found <= set(BUILTIN_KERNELS)
