@@ -7,6 +7,7 @@ from typing import cast
 from perfc.costmodels.kernels import CostModel
 from perfc.costmodels.pricing.listed import ENTRIES, listed
 from perfc.ir import COST_MODELS, PerfcError
+from perfc.ir.kernels import check_declarations
 from perfc.ir.support import is_perfcs_own, is_somebody_elses, load_plugin, plugin_names
 
 _MEMBERS = ("name", "priority", "ops", "claims", "estimate")
@@ -72,4 +73,5 @@ def _load(name: str) -> CostModel:
             "kernel names, or None for any"
         )
         raise PerfcError(message)
+    check_declarations(name, getattr(plugin, "kernels", ()))
     return cast("CostModel", plugin)

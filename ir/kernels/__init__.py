@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from perfc.ir.kernels.registry import (
         BUILTIN_KERNELS,
+        check_declarations,
         check_params,
         declared_kernels,
         kernel_def,
@@ -36,6 +37,7 @@ else:
             ),
             "registry": (
                 "BUILTIN_KERNELS",
+                "check_declarations",
                 "check_params",
                 "declared_kernels",
                 "kernel_def",
@@ -53,6 +55,7 @@ __all__ = [
     "KernelDef",
     "KernelParam",
     "ParamType",
+    "check_declarations",
     "check_params",
     "declared_kernels",
     "kernel_def",

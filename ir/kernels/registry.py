@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from perfc.ir.kernels.definition import Declared, KernelDef
 from perfc.ir.record import Record
@@ -45,31 +46,50 @@ BUILTIN_KERNELS: LazyTable[KernelDef] = LazyTable(
 
 
 def declared_kernels() -> dict[str, KernelDef]:
-    """Return all declarations by name: perfc's own, then those of plugins.
+    """Return all declarations by name: perfc's own, then those of plugins."""
+    found = dict(BUILTIN_KERNELS)
+    for _, definition in _of_plugins():
+        found.setdefault(definition.name, definition)
+    return found
+
+
+def check_declarations(owner: str, declared: object) -> None:
+    """Refuse what a plugin's cost model declares if it cannot be.
+
+    Args:
+        owner: Name of the model's plugin.
+        declared: Its `kernels`.
 
     Raises:
-        VerifyError: two declare the same name.
+        VerifyError: they are no declarations, or somebody else declares such a kernel
+            in another way.
 
     """
-    found = dict(BUILTIN_KERNELS)
-    owners = dict.fromkeys(found, "perfc")
-    for owner, definition in _of_plugins():
+    listed = [item for item in _items(declared) if isinstance(item, KernelDef)]
+    if not isinstance(declared, tuple) or len(listed) < len(_items(declared)):
+        msg = (
+            f"cost model {owner!r} says kernels = {declared!r}, expected a tuple of "
+            "KernelDef (perfc.ir.kernels)"
+        )
+        raise VerifyError(msg)
+    others = [(f"cost model {n!r}", d) for n, d in _of_plugins() if n != owner]
+    for definition in listed:
         name = definition.name
-        if found.setdefault(name, definition) != definition:
-            msg = (
-                f"kernel {name!r} is declared twice: by {owners[name]} and by cost "
-                f"model {owner!r}; one of them has to choose another name"
-            )
-            raise VerifyError(msg)
-        owners[name] = f"cost model {owner!r}"
-    return found
+        own = [("perfc", BUILTIN_KERNELS[name])] if name in BUILTIN_KERNELS else []
+        for other, theirs in (*own, *others):
+            if theirs.name == name and theirs != definition:
+                msg = (
+                    f"kernel {name!r} of cost model {owner!r} is declared by {other} "
+                    "already; choose another name"
+                )
+                raise VerifyError(msg)
 
 
 def kernel_def(name: str) -> KernelDef:
     """Return the declaration of the kernel called *name*.
 
     Raises:
-        VerifyError: nobody declares it; or as `declared_kernels`.
+        VerifyError: nobody declares it.
 
     """
     found = BUILTIN_KERNELS.get(name) or declared_kernels().get(name)
@@ -118,7 +138,10 @@ def _of_plugins() -> Iterator[tuple[str, KernelDef]]:
             model = load_plugin(COST_MODELS, name)
         except PerfcError:
             continue
-        declared: Iterable[object] = getattr(model, "kernels", ())
-        for definition in declared:
-            if isinstance(definition, KernelDef):
-                yield name, definition
+        for item in _items(getattr(model, "kernels", ())):
+            if isinstance(item, KernelDef):
+                yield name, item
+
+
+def _items(declared: object) -> Sequence[object]:
+    return cast("Sequence[object]", declared) if isinstance(declared, tuple) else ()

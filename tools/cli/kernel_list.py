@@ -16,12 +16,7 @@ _EVERY = "every kernel"
 
 
 def kernels_table() -> str:
-    """Return every kernel with its parameters, one a line; those of all come last.
-
-    Raises:
-        VerifyError: two plugins declare the same kernel.
-
-    """
+    """Return every kernel with its parameters, one a line; those of all come last."""
     lines: list[Sequence[str]] = [_HEAD]
     for definition in declared_kernels().values():
         lines += _lines_of(definition)
@@ -30,12 +25,7 @@ def kernels_table() -> str:
 
 
 def kernels_json() -> str:
-    """Return the same as JSON: `perfc.kernels/1`.
-
-    Raises:
-        VerifyError: as `kernels_table`.
-
-    """
+    """Return the same as JSON: `perfc.kernels/1`."""
     document = {
         "schema": "perfc.kernels/1",
         "kernels": [

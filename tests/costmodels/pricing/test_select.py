@@ -23,6 +23,7 @@ from perfc.costmodels.gemm import GEMM
 from perfc.costmodels.pricing import models
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.ir import COST_MODELS, PerfcError, register_plugin
+from perfc.ir.kernels import KernelDef
 from perfc.ir.support import entry_points
 
 V100 = load_target("v100-sxm2-16g")
@@ -306,6 +307,46 @@ def test_an_answer_that_is_no_estimate() -> None:
 
     with pytest.raises(PerfcError, match=r"estimate\(\) with ndarray, expected an Est"):
         price([gemm(8, 8, 8)], V100, [Bare()])
+
+
+@attrs.frozen
+class Declaring(Constant):
+    """A plugin that declares kernels, or what is none."""
+
+    kernels: object = ()
+
+
+_TWICE = "is declared by {} already; choose another name"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "line"),
+    [
+        (
+            (KernelDef(name="gemm", summary="mine"),),
+            f"kernel 'gemm' of cost model 'a' {_TWICE.format('perfc')}",
+        ),
+        (
+            (KernelDef(name="k", summary="mine"),),
+            "kernel 'k' of cost model 'a' " + _TWICE.format("cost model 'b'"),
+        ),
+        (("gemm",), "cost model 'a' says kernels = ('gemm',), expected a tuple of K"),
+        (7, "cost model 'a' says kernels = 7, expected a tuple of KernelDef (perfc."),
+    ],
+)
+def test_kernels_that_cannot_be_declared(
+    monkeypatch: pytest.MonkeyPatch, kernels: object, line: str
+) -> None:
+    """A name is declared once; the line names who does it, and who did."""
+    monkeypatch.setattr("perfc.ir.support.plugins._registered", {})
+    theirs = (KernelDef(name="k", summary="theirs"),)
+    register_plugin(COST_MODELS, "a", Declaring(name="a", kernels=kernels))
+    register_plugin(COST_MODELS, "b", Declaring(name="b", kernels=theirs))
+
+    with pytest.raises(PerfcError) as caught:
+        cost_models()
+
+    assert str(caught.value).startswith(line)
 
 
 def test_ops_that_are_no_set(monkeypatch: pytest.MonkeyPatch) -> None:
