@@ -20,7 +20,8 @@ from typing import cast
 
 from perfc.costmodels.machine import MeasuredKernel, Signature
 from perfc.costmodels.sheets.sheet_fields import quoted, shown
-from perfc.ir import text as ir_text
+from perfc.ir.kernels import BUILTIN_KERNELS
+from perfc.ir.support import VerifyError
 
 _TEXTS = ("op", "dtype", "math", "timing", "source")
 _KEYS = frozenset({*_TEXTS, "repeated", "params", "rows"})
@@ -76,6 +77,16 @@ def _problems(entry: object) -> Iterator[str]:
         yield f"params is {shown(names)}, expected a list of names"
         return
     yield from _row_problems(table.get("rows"), len(cast("list[str]", names)))
+    yield from _undeclared(str(table.get("op")), cast("list[str]", names))
+
+
+def _undeclared(op: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield why no kernel has such parameters; those of plugins may have any."""
+    if op in BUILTIN_KERNELS:
+        try:
+            BUILTIN_KERNELS[op].declared.check_names(dict.fromkeys(names))
+        except VerifyError as error:
+            yield str(error)
 
 
 def _row_problems(rows: object, names: int) -> Iterator[str]:

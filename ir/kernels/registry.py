@@ -66,7 +66,7 @@ def check_declarations(owner: str, declared: object) -> None:
 
     """
     listed = [item for item in _items(declared) if isinstance(item, KernelDef)]
-    if not isinstance(declared, tuple) or len(listed) < len(_items(declared)):
+    if len(listed) < len(_items(declared)) or not isinstance(declared, tuple):
         msg = (
             f"cost model {owner!r} says kernels = {declared!r}, expected a tuple of "
             "KernelDef (perfc.ir.kernels)"

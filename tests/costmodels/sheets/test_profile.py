@@ -193,6 +193,11 @@ rows = ["[12.5, 0.01, 30, 511, 511, 511]", "[2, 0, 1, 64, 64, 64]"]
         ("timing =", "timed =", "unknown key timed; it has dtype, math, op"),
         ('"graph"', '"graph"\nrepeated = 1', "repeated is 1, expected true or false"),
         ('["m", "n", "k"]', '["m", 3]', "expected a list of names"),
+        (
+            '["m", "n", "k"]',
+            '["m", "n", "kk"]',
+            "measured 1: kernel 'gemm' has no parameter 'kk'; did you mean 'k'? decl",
+        ),
         ('["m", "n", "k"]', '["m", "n"]', "and 2 values of params"),
         ("[12.5,", "[0,", "rows has text '[0, 0.01"),
         ("[12.5,", "[NaN,", "expected '[us, sigma, n, ...]'"),
