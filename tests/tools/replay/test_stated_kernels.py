@@ -134,8 +134,13 @@ def own(command: Command, tmp_path: Path) -> Path:
         {"params": {"n": 10**400}},
         {"params": None},
         {"dtype": None},
+        {"op": "softmax", "params": {"rows": 1, "cols": 1, "colls": 1}},
+        {"op": "nobodys.kernel"},
     ],
-    ids=["number", "negative", "huge", "huge-size", "no-sizes", "no-type"],
+    ids=[
+        *("number", "negative", "huge", "huge-size", "no-sizes", "no-type"),
+        *("undeclared-size", "undeclared-kernel"),
+    ],
 )
 def test_damaged_signatures_are_left_out(
     command: Command, own: Path, changes: dict[str, Any]
@@ -150,7 +155,8 @@ def test_damaged_signatures_are_left_out(
 
 def test_a_signature_that_no_model_can_price(command: Command, own: Path) -> None:
     """One line says which file has it."""
-    _damaged(own, {"op": "embedding_bag", "params": {"tables": 3}})
+    sizes = {"m": 8, "n": 8, "k": 8}
+    _damaged(own, {"op": "gemm", "math": "bf16", "flops": 1, "params": sizes})
 
     outcome = command("replay", str(own), "--kernels", "predicted")
 
