@@ -174,10 +174,10 @@ def _seconds(
     target: Target,
     maths: Maths[Number],
 ) -> Number:
-    channels = maths.most(kernels.param("cols", 1.0), 1.0)
+    channels = maths.most(kernels.param("cols"), 1.0)
     held = kernels.bytes_read / channels <= HELD_BYTES
     moved = kernels.bytes + maths.where(held, 0.0, kernels.bytes_read)
-    backward = kernels.text("phase", "forward") == "backward"
+    backward = kernels.text("phase") == "backward"
     spread = maths.where(backward, rates.spread_backward, rates.spread)
     # Of more SMs than it was measured with none takes from the others.
     blocks = maths.least(channels / as_known(target).device.sm_count, BLOCKS_PER_SM)

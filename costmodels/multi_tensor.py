@@ -80,8 +80,8 @@ class MultiTensorModel:
         self, kernels: Signatures[Number], target: Target, maths: Maths[Number]
     ) -> Number:
         moved = kernels.bytes
-        elements = maths.most(kernels.param("elements", 1.0), 1.0)
-        chunk_bytes = moved / elements * kernels.param("largest_chunk", 1.0)
+        elements = maths.most(kernels.param("elements"), 1.0)
+        chunk_bytes = moved / elements * kernels.param("largest_chunk")
         streamed_s = stream_seconds(moved, target, maths) / self.share
         longest_s = maths.most(streamed_s, chunk_bytes / self.block_bytes_per_s)
         return target.device.kernel_floor_s + self.start_s + longest_s

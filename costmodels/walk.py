@@ -95,14 +95,14 @@ def _walked_seconds(
 ) -> Number:
     device = target.device
     selects = kernels.op == SELECT
-    columns = maths.most(kernels.param("cols", 1.0), maths.where(selects, _WARP, 1.0))
+    columns = maths.most(kernels.param("cols"), maths.where(selects, _WARP, 1.0))
     turns = maths.ceil(columns / THREADS)
     loads = 1 + (turns - 1) * (_LOAD_CYCLES / CYCLES)
     turns = maths.where(selects, loads, turns)
     threads = maths.least(maths.power(2.0, maths.ceil(maths.log2(columns))), THREADS)
     together = maths.most(THREADS // threads, 1.0)
-    rounds = maths.ceil(kernels.param("rows", 1.0) / together / device.sm_count)
-    steps = kernels.param("steps", 1.0) * turns * rounds
+    rounds = maths.ceil(kernels.param("rows") / together / device.sm_count)
+    steps = kernels.param("steps") * turns * rounds
     return steps * CYCLES / device.sm_clock_hz
 
 

@@ -94,13 +94,13 @@ def _measures(target: Target) -> Callable[[OneSignature], bool]:
 def _is_alike(kernels: Signatures[Number], target: Target) -> Flags | bool:
     """Whether kernels are such as were measured, but for their sizes."""
     mode = kernels.math
-    found: Flags | bool = kernels.param("q_len", 1.0) == kernels.param("kv_len", 1.0)
+    found: Flags | bool = kernels.param("q_len") == kernels.param("kv_len")
     found = found & ((mode == ATTENTION_TYPE) | (mode == "fp16"))
     found = found & (kernels.param("causal") == 0)
     found = found & (kernels.text("algorithm") != EFFICIENT_NAME)
     found = found & is_newest(kernels, target)
     found = found & (kernels.text("algorithm") != FLASH_1_NAME)
-    forward: Flags | bool = kernels.text("phase", "forward") == "forward"
+    forward: Flags | bool = kernels.text("phase") == "forward"
     return found & forward
 
 

@@ -133,7 +133,7 @@ class CollectiveModel:
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim collectives of at least two members with bytes to send."""
         found: NDArray[np.bool_] = kernels.param("bytes") > 0
-        return found & (kernels.param("ranks", 2.0) >= 2)  # noqa: PLR2004 - a pair
+        return found & (kernels.param("ranks") >= 2)  # noqa: PLR2004 - a pair
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows.

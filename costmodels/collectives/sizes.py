@@ -30,8 +30,8 @@ class Collectives:
     @classmethod
     def of(cls, kernels: KernelTable) -> Collectives:
         """Return the sizes of kernels; one node where they do not say."""
-        ranks = kernels.param("ranks", 2.0)
-        nodes = np.maximum(kernels.param("nodes", 1.0), 1.0)
+        ranks = kernels.param("ranks")
+        nodes = np.maximum(kernels.param("nodes"), 1.0)
         each = kernels.param("gpus_per_node")
         return cls(
             kernels.op,

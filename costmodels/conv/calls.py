@@ -87,10 +87,10 @@ def _chosen(
     maths: Maths[Number],
 ) -> Number:
     """Return one number of the call that each kernel is."""
-    phase, where = kernels.text("phase", "forward"), maths.where
+    phase, where = kernels.text("phase"), maths.where
     step = where(kernels.math == "tf32", _ALIGNED / 2, _ALIGNED)
     odd = (kernels.param("c_in") % step > 0) | (kernels.param("c_out") % step > 0)
-    point = (kernels.param("kernel", 1.0) <= 1) & (kernels.param("stride", 1.0) <= 1)
+    point = (kernels.param("kernel") <= 1) & (kernels.param("stride") <= 1)
     found = where(odd, _ODD_WINDOW[field], _WINDOW[field])
     point_now = where(phase == "forward", _POINT[field], _POINT_BACKWARD[field])
     found = where(point, point_now, found)
@@ -103,6 +103,6 @@ def _chosen(
     found = where(simt, plain, found)
     forward = phase == "forward"
     grouped = where(forward, _GROUPS[field], _GROUPS_BACKWARD[field])
-    groups = kernels.param("groups", 1.0)
+    groups = kernels.param("groups")
     depthwise = (groups > 1) & (kernels.param("c_in") == groups)
     return where(depthwise, grouped, found)

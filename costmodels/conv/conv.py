@@ -121,7 +121,7 @@ class ConvModel:
         # Of kernels on tensor cores other rows are plain products, without layouts.
         left_s = np.where(whole, without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
-        backward = kernels.text("phase", "forward") != "forward"
+        backward = kernels.text("phase") != "forward"
         return Estimate(
             left_s,
             np.where(backward, max(sigma_shared, self.sigma_backward), sigma_shared),
@@ -180,7 +180,7 @@ class ConvModel:
         if simt or whole:
             seconds = without_beside_one(seconds, one, target)
         provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
-        if one.text("phase", "forward") != "forward":
+        if one.text("phase") != "forward":
             shared = max(shared, self.sigma_backward)
             return Priced(seconds, shared, self.sigma_product, Provenance.ANALYTIC)
         own = self.sigma_independent if tiled else self.sigma_product
@@ -203,7 +203,7 @@ class ConvModel:
     def _gradient_factors(
         self, kernels: Signatures[Number], maths: Maths[Number]
     ) -> Number:
-        forward = kernels.text("phase", "forward") == "forward"
+        forward = kernels.text("phase") == "forward"
         return maths.where(forward, 1.0, self.gradient_overhead)
 
     def _tiled_seconds(
@@ -237,7 +237,7 @@ class ConvModel:
 
 def _is_tiled(kernels: Signatures[Number], window: Number) -> Flags | bool:
     """Whether each kernel is an ungrouped fp32 convolution with a window."""
-    plain = (window > 1) & (kernels.param("groups", 1.0) <= 1)
+    plain = (window > 1) & (kernels.param("groups") <= 1)
     tiled: Flags | bool = plain & (kernels.math == "fp32") & (kernels.op == "conv2d")
     return tiled
 
@@ -250,7 +250,7 @@ def _without_tensor_cores(kernels: Signatures[Number]) -> Flags | bool:
 
 def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
     """Whether each group of a convolution has one channel of the images."""
-    groups = kernels.param("groups", 1.0)
+    groups = kernels.param("groups")
     found: Flags | bool = (groups > 1) & (kernels.param("c_in") == groups)
     return found
 
@@ -258,8 +258,8 @@ def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
 def _sizes_of(
     kernels: Signatures[Number], window: Number, maths: Maths[Number]
 ) -> Convolutions[Number]:
-    images = maths.most(kernels.param("n", 1.0), 1.0)
-    c_in, c_out = kernels.param("c_in", 1.0), kernels.param("c_out", 1.0)
+    images = maths.most(kernels.param("n"), 1.0)
+    c_in, c_out = kernels.param("c_in"), kernels.param("c_out")
     # The pixels follow from the flops, whatever the padding and the stride.
     pixels = maths.most(kernels.flops / (2 * c_in * c_out * window), 1.0)
     return Convolutions(images, c_in, c_out, maths.sqrt(pixels / images), window)
@@ -268,7 +268,7 @@ def _sizes_of(
 def _as_product(
     kernels: Signatures[Number], window: Number, target: Target, maths: Maths[Number]
 ) -> Size[Number]:
-    groups = maths.most(kernels.param("groups", 1.0), 1.0)
+    groups = maths.most(kernels.param("groups"), 1.0)
     columns = kernels.param("c_out") / groups
     depth = kernels.param("c_in") / groups * window
     # The pixels follow from the flops, whatever the padding and the stride.
@@ -296,7 +296,7 @@ def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Produ
 
 def _windows(kernels: KernelTable) -> Floats:
     """Return how many points each window has; one number is the size of each axis."""
-    side = kernels.param("kernel", 0.0)
+    side = kernels.param("kernel")
     points = np.where(kernels.op == "conv3d", side**3, side**2)
     # A record of columns has one number; only kernels made by hand have more.
     for row in np.flatnonzero(side == 0).tolist():

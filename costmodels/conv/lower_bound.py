@@ -24,7 +24,7 @@ def convolution_bound_s(
     """
     algorithm = kernels.text("algorithm")
     window = (kernels.param("kernel") == 3) & (kernels.math == "fp32")  # noqa: PLR2004
-    window &= kernels.param("stride", 1.0) * kernels.param("dilation", 1.0) == 1
+    window &= kernels.param("stride") * kernels.param("dilation") == 1
     free = (algorithm == "") & window
     saved = maths.where(free, max(WINOGRAD_SAVES.values()), 1.0)
     for name, times in WINOGRAD_SAVES.items():

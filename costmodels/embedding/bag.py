@@ -170,7 +170,7 @@ def _busy_seconds(
     held = USABLE_L2 * device.l2.capacity_bytes / (at_once * sector_bytes)
     misses = lookups.misses(held)
 
-    index_bytes = kernels.param("index_bytes", INDEX_BYTES)
+    index_bytes = kernels.param("index_bytes")
     weight_bytes = 4.0 * maths.flag(kernels.given("weighted"))
     looked_up = lookups.per_kernel(lookups.count)
     streamed = (

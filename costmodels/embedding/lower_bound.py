@@ -51,7 +51,7 @@ def _least_bytes(
 ) -> Number:
     """Bytes of the work, but a row looked up twice need not be read twice."""
     distinct = lookups.distinct()
-    forward = kernels.text("phase", "forward") == "forward"
+    forward = kernels.text("phase") == "forward"
     # A gradient writes the rows that it reads, and its own rows are read, too.
     times = lookups.spread(maths.where(forward, 1.0, 2.0))
     needed = times * distinct * lookups.row_bytes + lookups.count * _MIN_INDEX_BYTES

@@ -173,7 +173,7 @@ class EmbeddingUpdateModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        forward = one.text("phase", "forward") == "forward"
+        forward = one.text("phase") == "forward"
         return one.op != _BAG or (not forward and has_tables(one.kernel))
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
@@ -326,8 +326,8 @@ def _added_seconds(
     after another.
     """
     device = target.device
-    pieces = maths.ceil(kernels.param("inner", 1.0) / _NUMBERS_OF_A_WARP)
-    warps = kernels.param("indices") * kernels.param("outer", 1.0) * pieces
+    pieces = maths.ceil(kernels.param("inner") / _NUMBERS_OF_A_WARP)
+    warps = kernels.param("indices") * kernels.param("outer") * pieces
     live = device.sm_count * device.max_threads_per_sm / device.warp_size
     rate = device.memory.bytes_per_s * stream_share(target)
     waited_s = maths.ceil(warps / live) * (_WAITS_OF_AN_INDEX * LOAD_LATENCY_S)

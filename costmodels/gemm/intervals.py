@@ -26,7 +26,7 @@ _OLD_ARCHITECTURES = frozenset({"Maxwell", "Pascal"})
 
 def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]:
     """Yield batched products, and the others; those beyond measured ones are wider."""
-    batched = kernels.param("b", 1.0) != 1
+    batched = kernels.param("b") != 1
     widths = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
     yield IntervalGroup((_BATCHED, ""), batched, widths)
     yield IntervalGroup((_single(target),), ~batched, widths)
@@ -35,7 +35,7 @@ def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]
 def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     """Return the group of one product."""
     width = BEYOND if is_beyond(one, target) else 1.0
-    if one.param("b", 1.0) != 1:
+    if one.param("b") != 1:
         return OneGroup((_BATCHED, ""), width)
     return OneGroup((_single(target),), width)
 

@@ -31,7 +31,7 @@ def across(kernels: KernelTable) -> Flags:
     words = kernels.text("layout")
     left, right = (words == "tn") | (words == "tt"), (words == "tn") | (words == "nn")
     summed = left & (kernels.param("n") == 1) | right & (kernels.param("m") == 1)
-    single = (kernels.param("b", 1.0) == 1) & ~kernels.given("bias")
+    single = (kernels.param("b") == 1) & ~kernels.given("bias")
     found: Flags = summed & single
     return found
 

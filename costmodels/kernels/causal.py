@@ -12,7 +12,7 @@ def executed_share(kernels: Signatures[Number], maths: Maths[Number]) -> Number:
     Queries see the keys up to their own position; the first query is aligned
     with the first key.
     """
-    q_len, kv_len = kernels.param("q_len", 1.0), kernels.param("kv_len", 1.0)
+    q_len, kv_len = kernels.param("q_len"), kernels.param("kv_len")
     seen = maths.least(q_len, kv_len)
     below = seen * (seen + 1) / 2 + (q_len - seen) * kv_len
     pairs = maths.most(q_len * kv_len, 1.0)
@@ -26,10 +26,10 @@ def keys_per_tile(
 
     Under a causal mask a tile ends with the keys that its last query sees.
     """
-    causal, kv_len = kernels.given("causal"), kernels.param("kv_len", 1.0)
+    causal, kv_len = kernels.given("causal"), kernels.param("kv_len")
     if not maths.any(causal):
         return kv_len
-    q_len = kernels.param("q_len", 1.0)
+    q_len = kernels.param("q_len")
     tiles = maths.ceil(q_len / tile)
     below = maths.least(tiles, maths.floor(kv_len / tile))
     seen = tile * below * (below + 1) / 2 + (tiles - below) * kv_len

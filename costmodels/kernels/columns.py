@@ -17,6 +17,8 @@ from perfc.costmodels.kernels.protocol import (
     KernelTable,
     Kind,
     Texts,
+    number_without,
+    text_without,
 )
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel, Record, Work
@@ -163,17 +165,21 @@ class ColumnTable(KernelTable):
         kind = (self.columns.op, self.columns.dtype, self.columns.math)
         return [kind], np.zeros(len(self), dtype=np.intp)
 
-    def param(self, name: str, default: float = 0.0) -> Floats:
+    def param(self, name: str, default: float | None = None) -> Floats:
         """Return one numeric parameter of every kernel."""
         column = self.columns.params.get(name)
         if column is None or column.dtype.kind not in "bif":
+            if default is None:
+                default = number_without(self.columns.op, name)
             return np.full(len(self), float(default))
         return column.astype(np.float64)
 
-    def text(self, name: str, default: str = "") -> Texts:
+    def text(self, name: str, default: str | None = None) -> Texts:
         """Return one parameter of every kernel that is a word."""
         column = self.columns.params.get(name)
         if column is None or column.dtype.kind != "U":
+            if default is None:
+                default = text_without(self.columns.op, name)
             return np.full(len(self), default)
         return column
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from perfc.costmodels.kernels.protocol import number_without, text_without
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
 
@@ -44,15 +45,19 @@ class OneSignature:
         found: T = once[make]
         return found
 
-    def param(self, name: str, default: float = 0.0) -> float:
-        """Return a numeric parameter; *default* if it is none."""
-        value = self._get(name, default)
-        return float(value) if isinstance(value, _NUMBERS) else default
+    def param(self, name: str, default: float | None = None) -> float:
+        """Return a numeric parameter; else *default*, if not as declared."""
+        value = self._get(name)
+        if isinstance(value, _NUMBERS):
+            return float(value)
+        return number_without(self.op, name) if default is None else default
 
-    def text(self, name: str, default: str = "") -> str:
-        """Return a parameter that is a word; *default* if it is none."""
-        value = self._get(name, default)
-        return value if isinstance(value, str) else default
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a parameter that is a word; else *default*, if not as declared."""
+        value = self._get(name)
+        if isinstance(value, str):
+            return value
+        return text_without(self.op, name) if default is None else default
 
     def given(self, name: str) -> bool:
         """Whether there is a parameter, not none, zero, false or empty."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
+from perfc.ir.kernels import BUILTIN_KERNELS, default_of
 from perfc.ir.support import brief
 
 Floats = NDArray[np.float64]
@@ -29,6 +30,38 @@ Kind: TypeAlias = tuple[str, str, str]
 
 SOFTWARE = "software"
 """Parameter of a kernel: the source of its row, which says who replayed the graph."""
+
+
+def number_without(op: str, name: str) -> float:
+    """Return the number that a kernel has which does not say a parameter."""
+    known = _NUMBERS_WITHOUT.get((op, name))
+    if known is not None:
+        return known
+    found = default_of(op, name)
+    number = float(found) if isinstance(found, _NUMBERS) else 0.0
+    if op in BUILTIN_KERNELS:
+        _NUMBERS_WITHOUT[op, name] = number
+    return number
+
+
+_NUMBERS_WITHOUT: dict[tuple[str, str], float] = {}
+"""Of perfc's own kernels, those that were asked for: a formula asks for many."""
+
+
+def text_without(op: str, name: str) -> str:
+    """Return the word that a kernel has which does not say a parameter."""
+    known = _TEXTS_WITHOUT.get((op, name))
+    if known is not None:
+        return known
+    found = default_of(op, name)
+    text = found if isinstance(found, str) else ""
+    if op in BUILTIN_KERNELS:
+        _TEXTS_WITHOUT[op, name] = text
+    return text
+
+
+_TEXTS_WITHOUT: dict[tuple[str, str], str] = {}
+"""The same of words."""
 
 
 class Provenance(enum.Enum):
@@ -81,12 +114,12 @@ class Signatures(Protocol[Number_co]):
         """Bytes that must move, both ways."""
         ...
 
-    def param(self, name: str, default: float = 0.0) -> Number_co:
-        """Return a numeric parameter."""
+    def param(self, name: str, default: float | None = None) -> Number_co:
+        """Return a numeric parameter; else *default*, if not as declared."""
         ...
 
-    def text(self, name: str, default: str = "") -> Texts | str:
-        """Return a parameter that is a word."""
+    def text(self, name: str, default: str | None = None) -> Texts | str:
+        """Return a parameter that is a word; else *default*, if not as declared."""
         ...
 
     def given(self, name: str) -> Flags | bool:
@@ -191,23 +224,51 @@ class KernelTable:
         return list(known), np.array(at, dtype=np.intp)
 
     @functools.cached_property
-    def _readers(self) -> list[Callable[[str, object], object]]:
+    def _readers(self) -> list[Callable[..., object]]:
         return [kernel.params.reader for kernel in self.kernels]
 
-    def param(self, name: str, default: float = 0.0) -> Floats:
-        """Return one numeric parameter of every kernel."""
-        return np.array(
-            [
-                value if isinstance(value := read(name, default), _NUMBERS) else default
+    def param(self, name: str, default: float | None = None) -> Floats:
+        """Return one numeric parameter of every kernel.
+
+        Where a kernel does not say it, *default*; if there is none, what is declared.
+        """
+        other = self._default(name, number_without) if default is None else default
+        if other is not None:
+            numbers = [
+                value if isinstance(value := read(name, other), _NUMBERS) else other
                 for read in self._readers
-            ],
+            ]
+            return np.array(numbers, dtype=np.float64)
+        each = zip(self._readers, self._defaults(name, number_without), strict=True)
+        return np.array(
+            [v if isinstance(v := read(name), _NUMBERS) else d for read, d in each],
             dtype=np.float64,
         )
 
-    def text(self, name: str, default: str = "") -> Texts:
-        """Return one parameter of every kernel that is a word."""
-        values = [read(name, default) for read in self._readers]
-        return _texts([v if isinstance(v, str) else default for v in values])
+    def text(self, name: str, default: str | None = None) -> Texts:
+        """Return one parameter of every kernel that is a word; as `param`."""
+        other = self._default(name, text_without) if default is None else default
+        if other is not None:
+            values = [read(name, other) for read in self._readers]
+            return _texts([v if isinstance(v, str) else other for v in values])
+        each = zip(self._readers, self._defaults(name, text_without), strict=True)
+        return _texts(
+            [v if isinstance(v := read(name), str) else d for read, d in each]
+        )
+
+    def _default(self, name: str, declared: Callable[[str, str], T]) -> T | None:
+        """Return what kernels have that do not say a parameter; None: not all alike."""
+        found = {declared(op, name) for op in self._ops}
+        return found.pop() if len(found) == 1 else None
+
+    def _defaults(self, name: str, declared: Callable[[str, str], T]) -> list[T]:
+        kinds, at = self.kinds
+        of_kinds = [declared(op, name) for op, _, _ in kinds]
+        return [of_kinds[number] for number in at.tolist()]
+
+    @functools.cached_property
+    def _ops(self) -> frozenset[str]:
+        return frozenset(op for op, _, _ in self.kinds[0])
 
     def given(self, name: str) -> Flags:
         """Whether every kernel has a parameter, not none, zero, false or empty."""

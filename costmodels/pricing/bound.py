@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+import attrs
 import numpy as np
 
 from perfc.costmodels.kernels import (
@@ -17,6 +18,7 @@ from perfc.costmodels.kernels import (
     BringsBound,
     BringsOneBound,
     CostModel,
+    Estimate,
     Floats,
     Indices,
     KernelTable,
@@ -31,30 +33,42 @@ from perfc.ir import PerfcError
 from perfc.ir.support import is_built_in, plugin_at_work
 
 
-def at_least_bound(
-    seconds: Floats, kernels: KernelTable, target: Target, model: CostModel
-) -> Floats:
-    """Raise what *model* says to the lower bound, where it is below it.
+def at_least_bound(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
+    """Raise *seconds* to the lower bound where they are below it.
 
     Raises:
-        PerfcError: a kernel computes in a mode that the target has not, or the model's
-            own bound cannot be used.
+        PerfcError: a kernel computes in a mode that the target has not.
 
     """
-    if _brings_own(model):
-        return np.maximum(seconds, _own_bound(model, kernels, target))
     # All work, nothing saved: few bounds are above, and what is saved takes longer to
     # find, as unique rows do, which matter only to kernels that are faster than that.
     doubtful = seconds < work_bound_s(kernels.signatures, target, ARRAYS)
-    for owner, rows in _owned(kernels):
-        if owner.may_exceed:
-            doubtful[rows] = True
+    for _, rows in _owned(kernels, exceeding=True):
+        doubtful[rows] = True
     if not doubtful.any():
         return seconds
     rows = np.flatnonzero(doubtful)
     raised = seconds.copy()
     raised[rows] = np.maximum(seconds[rows], lower_bound(kernels.take(rows), target))
     return raised
+
+
+def brings_bound(model: CostModel) -> bool:
+    """Whether a plugin's model says how fast its kernels can be."""
+    return not is_built_in(model) and hasattr(model, "lower_bound")
+
+
+def at_least_own_bound(
+    estimate: Estimate, kernels: KernelTable, target: Target, model: CostModel
+) -> Estimate:
+    """Raise what a plugin's model says to the bound that it brings.
+
+    Raises:
+        PerfcError: that cannot be used.
+
+    """
+    least_s = _own_bound(model, kernels, target)
+    return attrs.evolve(estimate, seconds=np.maximum(estimate.seconds, least_s))
 
 
 def lower_bound(
@@ -71,7 +85,7 @@ def lower_bound(
         priced_by: The model of each (`Estimate.model`), if plugins' are to be asked.
 
     Raises:
-        PerfcError: as `at_least_bound`.
+        PerfcError: as `at_least_bound`; or the bound of a plugin cannot be used.
 
     """
     found = work_bound_s(kernels.signatures, target, ARRAYS)
@@ -80,15 +94,25 @@ def lower_bound(
         found[rows] = said_by.lower_bound(_part(kernels, rows), target)
     names = np.array([name.partition(NEAR_ROWS)[0] for name in priced_by], np.str_)
     for model in cost_models() if len(names) else ():
-        if _brings_own(model) and len(rows := np.flatnonzero(names == model.name)):
+        if brings_bound(model) and len(rows := np.flatnonzero(names == model.name)):
             found[rows] = _own_bound(model, _part(kernels, rows), target)
     return found
 
 
-def _owned(kernels: KernelTable) -> Iterator[tuple[Owner, Indices]]:
-    """Yield the kernels whose bound a model of perfc's own says."""
+def _owned(
+    kernels: KernelTable, *, exceeding: bool = False
+) -> Iterator[tuple[Owner, Indices]]:
+    """Yield the kernels whose bound a model of perfc's own says.
+
+    Args:
+        kernels: Of which kernels.
+        exceeding: Only those whose bound may be above that of all their work.
+
+    """
     kinds, at = kernels.kinds
     for op in sorted({op for op, _, _ in kinds} & BOUND_BY.keys()):
+        if exceeding and not BOUND_BY[op].may_exceed:
+            continue
         numbers = [number for number, kind in enumerate(kinds) if kind[0] == op]
         yield BOUND_BY[op], np.flatnonzero(np.isin(at, numbers))
 
@@ -96,10 +120,6 @@ def _owned(kernels: KernelTable) -> Iterator[tuple[Owner, Indices]]:
 def _part(kernels: KernelTable, rows: Indices) -> KernelTable:
     """Return some rows; the table itself, if they are all of it."""
     return kernels if len(rows) == len(kernels) else kernels.take(rows)
-
-
-def _brings_own(model: CostModel) -> bool:
-    return not is_built_in(model) and hasattr(model, "lower_bound")
 
 
 def _own_bound(model: CostModel, kernels: KernelTable, target: Target) -> Floats:

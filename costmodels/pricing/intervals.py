@@ -99,7 +99,7 @@ def interval_of(
     one: OneSignature, target: Target, seconds: float
 ) -> tuple[float, float] | None:
     """Return shared and own of one kernel that lasts *seconds*; None: by its model."""
-    if one.text("phase", "forward") != "forward":
+    if one.text("phase") != "forward":
         return None
     group = _ALL_OF_ONE
     if (owner := INTERVALS_BY.get(one.op)) is not None:
@@ -159,7 +159,7 @@ def _named_groups(
     perfc's own models say which kernels of an op err alike: all, where none does.
     """
     kinds, at = kernels.kinds
-    like_rows = kernels.text("phase", "forward") == "forward"
+    like_rows = kernels.text("phase") == "forward"
     groups: dict[str, list[IntervalGroup]] = {}
     for number, (op, dtype, math) in enumerate(kinds):
         stored = math if math == "tf32" else dtype

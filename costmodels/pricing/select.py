@@ -18,7 +18,11 @@ from perfc.costmodels.kernels import (
     Provenance,
 )
 from perfc.costmodels.machine import Target
-from perfc.costmodels.pricing.bound import at_least_bound
+from perfc.costmodels.pricing.bound import (
+    at_least_bound,
+    at_least_own_bound,
+    brings_bound,
+)
 from perfc.costmodels.pricing.calibrated import as_calibrated
 from perfc.costmodels.pricing.intervals import with_intervals
 from perfc.costmodels.pricing.listed import MEASURED_NAME
@@ -68,6 +72,7 @@ def _price_in_arrays(
     result: _Result,
 ) -> None:
     """Price the rows that are left, all that a model claims at once."""
+    bounded = ~todo.pending  # those that were priced one by one
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         rows = todo.for_ops(model.ops)
         if not len(rows):
@@ -85,8 +90,10 @@ def _price_in_arrays(
                 if is_built_in(model):
                     estimate = with_intervals(estimate, offered, target)
                 estimate = as_calibrated(estimate, offered, target)
-            seconds = at_least_bound(estimate.seconds, offered, target, model)
-            result.put(rows, attrs.evolve(estimate, seconds=seconds))
+            if brings_bound(model):
+                estimate = at_least_own_bound(estimate, offered, target, model)
+                bounded[rows] = True
+            result.put(rows, estimate)
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]
@@ -95,6 +102,8 @@ def _price_in_arrays(
             f"asked: {', '.join(model.name for model in models) or 'none'}"
         )
         raise PerfcError(message)
+    raised = at_least_bound(result.seconds, table, target)
+    result.seconds = np.where(bounded, result.seconds, raised)
 
 
 FEW = 8

@@ -217,5 +217,5 @@ def _calls(kernels: KernelTable) -> tuple[list[str], Indices]:
 
 
 def _takes_scalar(kernels: KernelTable) -> Flags:
-    takes: Flags = kernels.param("tensor_inputs", 2.0) == 1
+    takes: Flags = kernels.param("tensor_inputs") == 1
     return takes

@@ -20,6 +20,7 @@ from typing import cast
 
 from perfc.costmodels.machine import MeasuredKernel, Signature
 from perfc.costmodels.sheets.sheet_fields import quoted, shown
+from perfc.ir import text as ir_text
 from perfc.ir.kernels import BUILTIN_KERNELS
 from perfc.ir.support import VerifyError
 

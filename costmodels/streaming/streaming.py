@@ -269,7 +269,7 @@ def _others(
 ) -> Iterator[tuple[str, Flags | bool]]:
     """Yield what tells some kernels from others of their op, and which they are."""
     yield BACKWARD, kernels.text("phase") == BACKWARD.strip()
-    yield DOWN, (kernels.op == "reduction") & (kernels.param("axis", -1.0) == 0)
+    yield DOWN, (kernels.op == "reduction") & (kernels.param("axis") == 0)
 
 
 @attrs.frozen(eq=False)
@@ -314,7 +314,7 @@ def _streams(kernels: Signatures[Number], maths: Maths[Number]) -> Stream[Number
         flag(_held(op, cols, kernels.param("passes"))),
         flag((op == "elementwise") & kernels.given(SCATTERED)),
         flag((op == "concat") & kernels.given(SCATTERED)),
-        flag((op == "reduction") & (kernels.param("axis", -1.0) == 0)),
+        flag((op == "reduction") & (kernels.param("axis") == 0)),
         flag(kernels.given(REPEATED)),
         flag(kernels.given(IDLE)),
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         check_declarations,
         check_params,
         declared_kernels,
+        default_of,
         kernel_def,
     )
     from perfc.ir.kernels.tables import TABLE_FIELDS
@@ -40,6 +41,7 @@ else:
                 "check_declarations",
                 "check_params",
                 "declared_kernels",
+                "default_of",
                 "kernel_def",
             ),
             "tables": ("TABLE_FIELDS",),
@@ -58,5 +60,6 @@ __all__ = [
     "check_declarations",
     "check_params",
     "declared_kernels",
+    "default_of",
     "kernel_def",
 ]

@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeGuard, cast
 
 import attrs
 
-from perfc.ir.record import EMPTY, AttrValue, Record, format_attribute
+from perfc.ir.record import AttrValue, Record, format_attribute
 from perfc.ir.support import VerifyError
 
 WRITERS: Mapping[str, str] = MappingProxyType(
@@ -91,6 +91,11 @@ class KernelParam:
     def is_required(self) -> bool:
         """Whether every kernel has it."""
         return self.default is REQUIRED
+
+    @property
+    def value_without(self) -> AttrValue:
+        """The default; None, if there is none."""
+        return None if self.is_required else cast("AttrValue", self.default)
 
     @property
     def expected(self) -> str:
@@ -303,18 +308,6 @@ class KernelDef:
     def declared(self) -> Declared:
         """What its parameters are held against."""
         return Declared(f"kernel {self.name!r}", self.all_params)
-
-    def default(self, name: str) -> AttrValue:
-        """Return what a kernel without the parameter *name* has.
-
-        Raises:
-            VerifyError: it has no such parameter, or needs it.
-
-        """
-        param = self.declared.by_name.get(name)
-        if param is None or param.is_required:
-            self.declared.check(EMPTY if param else Record({name: None}))
-        return cast("AttrValue", param.default if param else None)
 
 
 def _check_default(kernel: str, param: KernelParam) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator, Sequence
 from typing import cast
 
 from perfc.ir.kernels.definition import Declared, KernelDef
-from perfc.ir.record import Record
+from perfc.ir.record import AttrValue, Record
 from perfc.ir.support import (
     COST_MODELS,
     PerfcError,
@@ -124,6 +125,27 @@ def check_params(name: str, params: Record) -> None:
 
 _BUILTIN: dict[str, Declared] = {}
 """Of kernels that were met: a look-up is on the way of every kernel."""
+
+
+def default_of(name: str, param: str) -> AttrValue:
+    """Return what a kernel has that does not say a parameter.
+
+    None, where every kernel says it, none has it, or nobody declares such a kernel.
+    """
+    if name in BUILTIN_KERNELS:
+        return _default_of(name, param)
+    found = declared_kernels().get(name)
+    return None if found is None else _default_in(found, param)
+
+
+@functools.cache
+def _default_of(name: str, param: str) -> AttrValue:
+    return _default_in(BUILTIN_KERNELS[name], param)
+
+
+def _default_in(definition: KernelDef, param: str) -> AttrValue:
+    found = definition.declared.by_name.get(param)
+    return None if found is None else found.value_without
 
 
 def _of_plugins() -> Iterator[tuple[str, KernelDef]]:

@@ -145,7 +145,7 @@ KERNELS = named(
         "foreach",
         "one op on lists of tensors",
         kind("the op, as addcmul"),
-        param("tensors", COUNT, "tensors of a list", unit="tensors", default=1),
+        param("tensors", COUNT, "tensors of a list", unit="tensors", default=0),
         param("chunks", COUNT, "chunks that they are cut into", unit="chunks"),
         param("largest_chunk", COUNT, "the largest of those", unit="elements"),
         param("elements", COUNT, "elements of a list", unit="elements"),
@@ -154,14 +154,14 @@ KERNELS = named(
     kernel(
         "optimizer_step",
         "step of an optimizer on lists of tensors",
-        kind("the optimizer, as adamw", default="sgd"),
+        param("kind", WORD, "the optimizer, as adamw"),
         param("elements", COUNT, "elements of a list", unit="elements"),
-        param("tensors", COUNT, "tensors of a list", unit="tensors", default=1),
+        param("tensors", COUNT, "tensors of a list", unit="tensors", default=0),
         param("chunks", COUNT, "chunks they are cut into", unit="chunks", default=0),
         param(
-            *("largest_chunk", COUNT, "the largest of those; 0: unknown"),
+            *("largest_chunk", COUNT, "the largest of those"),
             unit="elements",
-            default=0,
+            default=1,
         ),
         param(
             "algorithm",

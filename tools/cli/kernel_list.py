@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
-from perfc.ir import AttrValue
 from perfc.ir.kernels import COMMON, KernelDef, KernelParam, declared_kernels
 from perfc.ir.record import format_attribute
 from perfc.tools.reports import columns_text
@@ -75,7 +74,7 @@ def _plain(param: KernelParam, writers: tuple[str, ...]) -> dict[str, Any]:
         "type": param.type.value,
         "unit": param.unit or None,
         "required": param.is_required,
-        "default": None if param.is_required else cast("AttrValue", param.default),
+        "default": param.value_without,
         "choices": list(param.choices),
         "written_by": list(param.writers or writers),
         "summary": param.summary,
