@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.base import Pass, PassContext, Transform
+    from perfc.passes.base import Pass, PassContext, Phase, Transform
     from perfc.passes.embeddings import (
         DATA_PARALLEL,
         HBM,
@@ -31,7 +31,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "base": ("Pass", "PassContext", "Transform"),
+            "base": ("Pass", "PassContext", "Phase", "Transform"),
             "embeddings": (
                 "DATA_PARALLEL",
                 "HBM",
@@ -69,6 +69,7 @@ __all__ = [
     "Pass",
     "PassContext",
     "PassManager",
+    "Phase",
     "PipelineParallel",
     "Placement",
     "Plan",

@@ -121,7 +121,8 @@ def split_pipeline(text: str) -> tuple[list[Pass] | None, str]:
             )
             raise UsageError(msg)
     passes = [one.make() for one in requests[:end]]
-    late = [p for p in passes if phase_of(p) is not Phase.SOURCE and not is_typing(p)]
+    front = FRONT.split(",")
+    late = [p for p in passes if p.name not in front]
     usual = [loading_pipeline(late, recorded=recorded) for recorded in (False, True)]
     timing = ",".join(one.text for one in requests[end:])
     return (late if passes in usual else passes), timing

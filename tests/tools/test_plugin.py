@@ -145,6 +145,18 @@ def test_options_of_a_pass(command: Command) -> None:
 
 
 @needs_toy
+def test_a_transform_stands_where_it_says(command: Command) -> None:
+    """Between two built-in passes; what is printed with it runs again."""
+    dropped = command.analyze("--pass", "toy-drop-relu", "--print-pipeline").out
+
+    assert ",raise-linear,toy-drop-relu,raise-activation," in dropped
+    report = command.analyze("--pass", "toy-drop-relu", "--format", "json").report
+    assert "aten::relu" not in {node["op"] for node in report["nodes"]}
+    again = command.analyze("--pipeline", dropped.strip(), "--format", "json")
+    assert report == again.report
+
+
+@needs_toy
 def test_the_cost_model_leaves_others_alone(command: Command) -> None:
     """A model that is installed prices only what it claims."""
     report = command.analyze("--format", "json").report

@@ -32,7 +32,8 @@ from perfc.ir import (
     single,
 )
 from perfc.ir.kernels import KernelDef, KernelParam, ParamType
-from perfc.passes import Pass, PassContext
+from perfc.passes import Pass, PassContext, Phase, Transform
+from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.tools import Exporter, Report
 
 TARGET = Path(__file__).with_name("toy_gpu.toml")
@@ -81,6 +82,30 @@ class ToyCountOps(Pass):
         count = sum(op == self.only for op in ops) if self.only else len(ops)
         ctx.set(OP_COUNT, program, count)
         ctx.note("toy-op-count", f"{count} {self.only or 'ops'}")
+
+
+@attrs.frozen
+class ToyDropRelu(Transform):
+    """Let every reader of a ReLU read what the ReLU reads.
+
+    It stands between two built-in passes, and says so.
+    """
+
+    name: ClassVar[str] = "toy-drop-relu"
+    phase: ClassVar[Phase] = Phase.SOURCE
+    runs_after: ClassVar[frozenset[str]] = frozenset({"raise-linear"})
+    runs_before: ClassVar[frozenset[str]] = frozenset({"raise-activation"})
+    preserves: ClassVar[frozenset[AnyKey]] = frozenset({ELEMENTS, TYPED})
+
+    def run(self, program: Program, ctx: PassContext) -> None:
+        """Drop them in every rank class."""
+        for rank in program.classes:
+            if rank.ops is None:
+                continue
+            for node in list(rank.ops):
+                if node.op == "relu":
+                    rank.ops.replace_uses(node.results[0], node.operands[0])
+            rank.ops.erase_dead(lambda node: node.op != "relu")
 
 
 @attrs.frozen
