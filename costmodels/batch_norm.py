@@ -7,12 +7,7 @@ A channel that fits in the shared memory of a block is read once; a larger one i
 again after its sums are known. Few channels leave SMs without a block, or with too few
 threads to draw what memory gives.
 
-The parameters are fitted to the 24 sizes of ResNet-50's training on V100 in fp32 (a
-public Kineto trace of the profiler's tensorboard plugin, PyTorch 1.9, batch 32; kernels
-`bn_fw_tr_1C11_…` and `bn_bw_1C11_…`): 5.5 % root mean square, 19 % the largest. The
-kernels of PyTorch 2.3 take 2 to 10 % longer in the trace of HolisticTraceAnalysis.
-Those of Hopper, and of bf16, which PyTorch computes by kernels of its own: perfc's rows
-of H100 (`benchmarks/rows`, split `fit`).
+Parameters: `fitted/constants/batch_norm.toml`.
 """
 
 from __future__ import annotations
@@ -20,6 +15,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -67,37 +63,17 @@ class BatchNormRates:
     fitted_on: frozenset[str]
 
 
-VOLTA = BatchNormRates(
-    start_s=2.0e-6,
-    share=0.88,
-    held_share=0.646,
-    spread=0.134,
-    spread_backward=0.319,
-    sigma_independent=0.1,
-    fitted_on=frozenset({"7.0"}),
-)
+_CONSTANTS = constants("batch_norm")
+
+VOLTA = BatchNormRates(**_CONSTANTS.table("cudnn_volta"), fitted_on=frozenset({"7.0"}))
 """cuDNN's, up to Ada Lovelace."""
 
 HOPPER = BatchNormRates(
-    start_s=1.85e-6,
-    share=0.936,
-    held_share=0.49,
-    spread=0.654,
-    spread_backward=1.18,
-    sigma_independent=0.4,
-    fitted_on=frozenset({"9.0"}),
+    **_CONSTANTS.table("cudnn_hopper"), fitted_on=frozenset({"9.0"})
 )
 """The same of Hopper and later, where an SM takes more blocks to draw its share."""
 
-NATIVE = BatchNormRates(
-    start_s=4.25e-6,
-    share=0.557,
-    held_share=0.274,
-    spread=2.14,
-    spread_backward=1.3,
-    sigma_independent=0.4,
-    fitted_on=frozenset({"9.0"}),
-)
+NATIVE = BatchNormRates(**_CONSTANTS.table("native"), fitted_on=frozenset({"9.0"}))
 """PyTorch's own, which compute what cuDNN does not: bf16. Two kernels forward."""
 
 RATES = (VOLTA, HOPPER, NATIVE)
@@ -117,7 +93,7 @@ class BatchNormModel:
     name: str = "batch-norm"
     priority: int = 60
     ops: frozenset[str] = frozenset({"batch_norm"})
-    sigma_shared: float = 0.1
+    sigma_shared: float = _CONSTANTS.number("sigma_shared")
 
     def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim what computes statistics; with given ones it is an elementwise kernel.

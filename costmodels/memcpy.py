@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -28,25 +29,24 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import HostLink, Target
 from perfc.ir import Kernel
 
-STAGED_BYTES = 256 << 10
+_CONSTANTS = constants("memcpy")
+
+STAGED_BYTES = _CONSTANTS.integer("staged_bytes")
 """Of pageable memory that the driver stages before the device begins to copy.
 
-What comes after waits for the host to stage it. Copies of 104 and 208 KiB run at the
-rate of pinned memory in a trace of DLRM on V100, which was seen before this was chosen.
+What comes after waits for the host to stage it.
 """
 
-INLINE_BYTES = 64 << 10
-"""Up to so many bytes to the device come with the command that copies them (CUDA driver
-API, "API synchronization behavior": of pageable memory the call then does not wait)."""
+INLINE_BYTES = _CONSTANTS.integer("inline_bytes")
+"""Up to so many bytes to the device come with the command that copies them; of pageable
+memory the call then does not wait."""
 
-INLINE_SHARE, BACK_SHARE = 0.31, 0.67
-"""Of the latency, what a copy of a few bytes has, and a copy back of `INLINE_BYTES`.
+INLINE_SHARE = _CONSTANTS.number("inline_share")
+BACK_SHARE = _CONSTANTS.number("back_share")
+"""Of the latency, what a copy of a few bytes has, and a copy back of `INLINE_BYTES`."""
 
-On one H100 at its 2.4 us: 0.74 and 1.6 us of some bytes, 2.4 us and more of 100 KB."""
-
-INLINE_BYTES_PER_S = 48e9
-"""What bytes that come with a command take longer, up to the latency of others: 21 ns
-for each KiB of the first 6 there, as if up to 80."""
+INLINE_BYTES_PER_S = _CONSTANTS.number("inline_bytes_per_s")
+"""What bytes that come with a command take longer, up to the latency of others."""
 
 
 @attrs.frozen
@@ -56,9 +56,8 @@ class MemcpyModel:
     name: str = "memcpy"
     priority: int = 60
     ops: frozenset[str] = frozenset({"memcpy"})
-    sigma_shared: float = 0.1
-    """Rates of hosts with the same link differ by this much."""
-    sigma_independent: float = 0.1
+    sigma_shared: float = _CONSTANTS.number("sigma_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_independent")
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim copies from and to the host."""

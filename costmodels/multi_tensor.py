@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -28,26 +29,22 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import Target
 from perfc.costmodels.streaming import stream_seconds
 
+_CONSTANTS = constants("multi_tensor")
+
 
 @attrs.frozen
 class MultiTensorModel:
-    """Chunks of tensors, one a thread block.
-
-    The share and the rate of a block are from `multi_tensor_apply_kernel` in traces of
-    ResNet-50 training on V100-SXM2 and A100 (HolisticTraceAnalysis, MIT): lists of
-    25.6 M elements at 0.89 to 0.99 (V100) and 0.80 to 0.96 (A100) of what elementwise
-    kernels reach; few chunks at 23 to 28 GB/s a block on both.
-    """
+    """Chunks of tensors, one a thread block."""
 
     name: str = "multi-tensor"
     priority: int = 50
     ops: frozenset[str] = frozenset({"foreach", "optimizer_step"})
-    start_s: float = 1e-6
-    share: float = 0.93
+    start_s: float = _CONSTANTS.number("start_s")
+    share: float = _CONSTANTS.number("share")
     """Of the rate of an elementwise kernel."""
-    block_bytes_per_s: float = 25e9
-    sigma_shared: float = 0.15
-    sigma_independent: float = 0.2
+    block_bytes_per_s: float = _CONSTANTS.number("block_bytes_per_s")
+    sigma_shared: float = _CONSTANTS.number("sigma_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_independent")
     fitted_on: frozenset[str] = frozenset({"7.0", "8.0"})
     """Compute capabilities of the GPUs in those traces."""
 

@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import (
     Estimate,
     KernelTable,
@@ -17,6 +18,8 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing import lower_bound, lower_bound_of_one
 
+_CONSTANTS = constants("roofline")
+
 
 @attrs.frozen
 class RooflineModel:
@@ -25,11 +28,11 @@ class RooflineModel:
     name: str = "roofline"
     priority: int = 0
     ops: frozenset[str] | None = None
-    efficiency: float = 0.8
-    sigma_shared: float = 0.3
-    sigma_known: float = 0.5
+    efficiency: float = _CONSTANTS.number("efficiency")
+    sigma_shared: float = _CONSTANTS.number("sigma_shared")
+    sigma_known: float = _CONSTANTS.number("sigma_known")
     """Independent, for an op whose work is known."""
-    sigma_unknown: float = 1.0
+    sigma_unknown: float = _CONSTANTS.number("sigma_unknown")
     """Independent, for an op of which only the bytes are known."""
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -31,12 +32,10 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing import lower_bound, lower_bound_of_one
 
-CYCLES = 700.0
-"""Clocks of a step: a label, the score at that label (two loads, the second one from
-memory), three exponentials and a logarithm, a barrier. Loads take 28 cycles from L1,
-193 from L2 and some 500 from memory (Jia et al., "Dissecting the NVIDIA Volta GPU
-Architecture via Microbenchmarking", arXiv 1804.06826). A round number: no row of such
-a kernel has been measured."""
+_CONSTANTS = constants("walk")
+
+CYCLES = _CONSTANTS.number("step_cycles")
+"""Clocks of a step."""
 
 THREADS = 1024
 """Most threads of a block."""
@@ -44,8 +43,8 @@ THREADS = 1024
 SELECT = "topk"
 
 _WARP = 32
-_LOAD_CYCLES = 193.0
-"""Of a load from L2 (ibid.)."""
+_LOAD_CYCLES = _CONSTANTS.number("load_cycles")
+"""Of a load from L2."""
 
 
 @attrs.frozen
@@ -55,10 +54,9 @@ class WalkModel:
     name: str = "walk"
     priority: int = 50
     ops: frozenset[str] = frozenset({"ctc_walk", SELECT})
-    efficiency: float = 0.8
-    sigma_shared: float = 0.5
-    """A step may take half, or twice, as long."""
-    sigma_independent: float = 0.3
+    efficiency: float = _CONSTANTS.number("efficiency")
+    sigma_shared: float = _CONSTANTS.number("sigma_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_independent")
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim all with steps on a GPU; a CPU walks without barriers."""

@@ -23,7 +23,7 @@ SLOW = {Path("docs/how-to/export-from-pytorch.md")}
 """Pages that import torch."""
 
 
-_BY_NAME = ("inputs", "ops", "_provenance", "cuda_graph")
+_BY_NAME = ("inputs", "ops", "_provenance", "_constant", "cuda_graph")
 
 
 def _page(tmp_path: Path, text: str) -> Page:

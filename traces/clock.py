@@ -6,13 +6,13 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from perfc.costmodels.constants import constants
 from perfc.traces.events import DeviceWork, RuntimeCall, Stream
 
-_LEAST_US = 3.5
-"""No kernel starts sooner after its launch began: on an idle stream 6 to 16 us pass on
-every host of the public traces."""
+_LEAST_US = constants("traces").number("least_launch_us")
+"""No kernel starts sooner after its launch began."""
 
-_TYPICAL_US = 6.5
+_TYPICAL_US = constants("traces").number("typical_launch_us")
 _FEWEST = 20
 _TENTH = 10
 _WRITTEN_US = 1e-3

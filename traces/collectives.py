@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.ir import Diagnostic, LaunchGraph, TaskKind
 from perfc.ir.support import Level
 from perfc.traces.events import Trace, TraceError
@@ -22,8 +23,8 @@ _MOST_LOST = 12
 
 _KINDS = ("AllReduce", "AllGather", "ReduceScatter", "SendRecv", "Broadcast", "Reduce")
 _FEWEST = 2
-_APART_US = 60e6
-"""Ranks of one run are recorded within a minute."""
+_APART_US = constants("traces").number("recorded_apart_us")
+"""Ranks of one run are recorded within it."""
 
 
 def read_ranks(paths: Sequence[str | Path]) -> list[Recorded]:

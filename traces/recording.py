@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.ir import (
     NO_WORK,
     Diagnostic,
@@ -39,18 +40,19 @@ from perfc.traces.runtime import Waits, blocks, waits_for
 from perfc.traces.stream_waits import StreamWaits
 from perfc.traces.ties import tied_devices
 
-QUEUE = 1022
-"""Launches that a stream's queue takes before the next one has to wait (measured on
-V100: a stream that is never idle holds as many)."""
+_CONSTANTS = constants("traces")
+
+QUEUE = _CONSTANTS.integer("queue")
+"""Launches that a stream's queue takes before the next one has to wait."""
 
 BLOCKING_COPY = "blocking copy"
 """Detail of the wait for a copy inside the call that issued it."""
 
-_IDLE_US = 5.0
-_RETURN_US = 8.0
-"""A call that waits returns so long after the device is done (6 to 9 in traces)."""
+_IDLE_US = _CONSTANTS.number("idle_us")
+_RETURN_US = _CONSTANTS.number("return_us")
+"""A call that waits returns so long after the device is done."""
 
-_LONGEST_GAP_US = 10.0
+_LONGEST_GAP_US = _CONSTANTS.number("longest_gap_us")
 _SECONDS = 1e-6
 _KINDS = {
     DeviceKind.KERNEL: TaskKind.KERNEL,

@@ -30,6 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.traces.events import DeviceWork, HostOp, RuntimeCall, Stream, Thread, Trace
 from perfc.traces.runtime import is_record, is_stream_wait
 
@@ -37,13 +38,9 @@ _BOOKKEEPING = ("record_param_comms", "c10d_functional::wait_tensor")
 _BACKWARD = "autograd::engine::evaluate_function"
 
 
-CLOCKS_US = 50.0
-"""How long after a wait was over that which was waited for may have ended, as measured.
-
-Clocks of a host and of its devices disagree by up to as much (`traces/clock.py`), and
-older traces are in whole microseconds. Guesses of public traces are off by less than 7
-or by more than 150.
-"""
+CLOCKS_US = constants("traces").number("clocks_us")
+"""How long after a wait was over that which was waited for may have ended, as measured:
+clocks of a host and of its devices disagree by up to as much (`traces/clock.py`)."""
 
 
 @attrs.frozen

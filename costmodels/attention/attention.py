@@ -61,6 +61,7 @@ from perfc.costmodels.attention.tiles import (
     is_newest,
     padded,
 )
+from perfc.costmodels.constants import constants
 from perfc.costmodels.embedding import LOAD_LATENCY_S
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.gemm import sized
@@ -86,29 +87,28 @@ from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import imagined, is_imagined
 from perfc.costmodels.streaming import stream_seconds
 
-EXPONENTIALS_PER_CLOCK = 16.0
-"""Of an SM (CUDA C++ Programming Guide, throughput of special functions)."""
+_CONSTANTS = constants("attention")
 
-BACKWARD_FLOPS = 2.5
+EXPONENTIALS_PER_CLOCK = _CONSTANTS.number("exponentials_per_clock")
+"""Of an SM."""
+
+BACKWARD_FLOPS = 5 / 2
 """Products of the backward kernel, which computes the scores again, over forward's."""
 
-BACKWARD_RATE = 0.86
-"""FlashAttention-2 reaches 63 % of an A100's peak backward and 73 % forward (Dao,
-arXiv 2307.08691)."""
+BACKWARD_RATE = _CONSTANTS.number("backward_rate")
+"""Of the peak that the backward kernel reaches, over what forward reaches."""
 
 _SIZES = ("batch", "heads", "q_len", "kv_len", "head_dim")
 _BACKWARD = "backward"
 
 
-UNSEEN_SIGMA = 0.3
-"""Shared, and of one kernel, on an architecture without rows: H100 and L40S predicted
-from each other (`docs/accuracy.md`)."""
+UNSEEN_SIGMA = _CONSTANTS.number("sigma_unseen")
+"""Shared, and of one kernel, on an architecture without rows."""
 
 
-_OLDER_SHARE = 0.38
+_OLDER_SHARE = _CONSTANTS.number("older_share")
 """Of Hopper's peak that FlashAttention 2, which knows none of its asynchronous
-instructions, computes products at: long walks of heads of 128 then reach 35 % of it (J.
-Shah et al., "FlashAttention-3", arXiv 2407.08608)."""
+instructions, computes products at."""
 
 
 @functools.cache

@@ -11,8 +11,11 @@ from types import MappingProxyType
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import PERFC_ROWS, Flags, Number, Signatures
 from perfc.costmodels.machine import Target
+
+_CONSTANTS = constants("attention")
 
 
 @attrs.frozen(kw_only=True)
@@ -26,8 +29,7 @@ class AttentionParameters:
         fill_s: Start and end of a tile of queries.
         combine_s: What splitting the keys costs.
         memory_share: Of the memory rate that the operands are moved at.
-        sigma_shared: Relative uncertainty that all kernels share: the formula alone is
-            12 % off on its rows; masks and larger heads have none.
+        sigma_shared: Relative uncertainty that all kernels share.
         sigma_independent: Relative uncertainty of one kernel.
 
     """
@@ -38,47 +40,28 @@ class AttentionParameters:
     fill_s: float
     combine_s: float
     memory_share: float
-    sigma_shared: float = 0.15
-    sigma_independent: float = 0.2
+    sigma_shared: float = _CONSTANTS.number("sigma_flash_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_flash_independent")
 
 
-EFFICIENT = AttentionParameters(
-    start_s=2.0e-6,
-    share=0.5,
-    softmax=0.5,
-    fill_s=2.0e-6,
-    combine_s=3.0e-6,
-    memory_share=0.7,
-    sigma_shared=0.3,
-    sigma_independent=0.3,
-)
-"""Round numbers, not fitted; no rows were at hand."""
+EFFICIENT = AttentionParameters(**_CONSTANTS.table("efficient"))
+"""Where no rows were at hand."""
 
 
-def _measured(
-    start_s: float, share: float, softmax: float, fill_s: float, own: float
-) -> AttentionParameters:
-    return attrs.evolve(
-        EFFICIENT,
-        start_s=start_s,
-        share=share,
-        softmax=softmax,
-        fill_s=fill_s,
-        sigma_shared=0.05,
-        sigma_independent=own,
-    )
+def _measured(name: str) -> AttentionParameters:
+    """Return what rows say; what they do not say is as elsewhere."""
+    return attrs.evolve(EFFICIENT, **_CONSTANTS.table(f"efficient_{name}"))
 
 
 _HOPPER: Mapping[tuple[bool, bool], AttentionParameters] = MappingProxyType(
     {
-        (False, False): _measured(1.2e-6, 0.158, 0.296, 1.15e-6, 0.12),
-        (False, True): _measured(8.07e-6, 0.101, 0.118, 1.12e-6, 0.55),
-        (True, False): _measured(0.31e-6, 0.252, 0.913, 3.41e-6, 0.2),
-        (True, True): _measured(11.1e-6, 0.243, 0.329, 0.2e-6, 0.25),
+        (False, False): _measured("half_forward"),
+        (False, True): _measured("half_backward"),
+        (True, False): _measured("wide_forward"),
+        (True, True): _measured("wide_backward"),
     }
 )
-"""By whether numbers have 32 bits, and of gradients: 66 of perfc's rows of H100
-(PyTorch 2.11, `benchmarks/rows`, split `fit`)."""
+"""By whether numbers have 32 bits, and of gradients."""
 
 
 def efficient_parameters(

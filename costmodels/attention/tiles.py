@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Flags, Maths, Number, Signatures, one_of
 from perfc.costmodels.machine import Device, Target
 
@@ -15,17 +16,19 @@ TENSOR_MODES = ("bf16", "fp16", "fp8")
 WIDE_MODES: Collection[str] = ("fp32", "tf32")
 """In which the memory-efficient kernel computes alike: it asks for no permission."""
 
-TF32_PRODUCTS = 3.0
+_CONSTANTS = constants("attention")
+
+TF32_PRODUCTS = _CONSTANTS.number("tf32_products")
 """Products in TF32 that the memory-efficient kernel computes one of fp32 with, from
-Ampere on (CUTLASS's `OpMultiplyAddFastF32`); plain multiply-adds before."""
+Ampere on; plain multiply-adds before."""
 
 EFFICIENT_NAME = "efficient"
 """The memory-efficient kernel, as a parameter `algorithm`."""
 
-_FLASH_SINCE = 8.0
+_FLASH_SINCE = _CONSTANTS.number("flash_since")
 """Compute capability from which there is a flash kernel for NVIDIA's GPUs."""
 
-HEAD_DIMS = (64.0, 96.0, 128.0, 192.0, 256.0)
+HEAD_DIMS = _CONSTANTS.numbers("head_dims")
 """Sizes of heads that kernels are made for; others are padded."""
 
 
@@ -55,35 +58,25 @@ class AttentionTiles:
     waits: float = 0.0
 
 
-FLASH_2 = AttentionTiles(
-    narrow_size=96.0,
-    narrow=(128.0, 64.0),
-    wide=(128.0, 64.0),
-    few_queries=64.0,
-    few_rows=(64.0, 64.0),
-)
-FLASH_3 = AttentionTiles(
-    narrow_size=96.0,
-    narrow=(192.0, 128.0),
-    wide=(128.0, 128.0),
-    few_queries=64.0,
-    few_rows=(192.0, 64.0),
-    splits=True,
-)
-"""Tiles of queries: `hopper/tile_size.h` of Dao-AILab/flash-attention; of keys, rounded
-to what measured rows follow best. Few queries: its kernels for split keys have tiles of
-64 (`set_params_splitkv`), in version 3 of larger heads only (`use_one_mma_wg`)."""
+def _tiles(name: str, *, splits: bool = False) -> AttentionTiles:
+    sizes = _CONSTANTS.table(f"tiles_{name}")
+    return AttentionTiles(
+        narrow_size=sizes["narrow_size"],
+        narrow=(sizes["narrow_rows"], sizes["narrow_keys"]),
+        wide=(sizes["wide_rows"], sizes["wide_keys"]),
+        few_queries=sizes.get("few_queries", 0.0),
+        few_rows=(sizes.get("few_rows_narrow", 0.0), sizes.get("few_rows_wide", 0.0)),
+        splits=splits,
+        together=sizes.get("together", 1.0),
+        waits=sizes.get("waits", 0.0),
+    )
 
-EFFICIENT_TILES = AttentionTiles(
-    narrow_size=64.0,
-    narrow=(64.0, 64.0),
-    wide=(32.0, 128.0),
-    together=3.0,
-    waits=2.0,
-)
-"""xFormers' kernel in PyTorch (`mem_eff_attention/kernel_forward.h`): four warps a
-block and registers for twelve warps an SM; keys are never split, and each step waits
-for its keys, then for its values, which nothing loads ahead."""
+
+FLASH_2 = _tiles("flash_2")
+FLASH_3 = _tiles("flash_3", splits=True)
+EFFICIENT_TILES = _tiles("efficient")
+"""xFormers' kernel in PyTorch: keys are never split, and each step waits for its keys,
+then for its values, which nothing loads ahead."""
 
 TILES = {"Hopper": FLASH_3}
 """Of flash attention by architecture; FlashAttention 2 elsewhere."""
@@ -94,11 +87,8 @@ OLDER_NAMES: Collection[str] = ("flash", FLASH_1_NAME, "flash-2")
 """PyTorch's own flash attention, which is version 2 on all GPUs, and older versions, as
 a parameter `algorithm`."""
 
-FLASH_1_TIME = 1.81
-"""What version 1 takes over version 2, forward and backward together. Fitted to 37
-steps of MPT on A100, measured by llm-foundry (`benchmarks/published/llm_steps.py`);
-1.81 to 1.82 with a model left out. Its authors give 30 to 50 % of an A100's peak
-forward and 25 to 35 % backward, 50 to 73 % for version 2 (Dao, arXiv 2307.08691)."""
+FLASH_1_TIME = _CONSTANTS.number("flash_1_time")
+"""What version 1 takes over version 2, forward and backward together."""
 
 
 def flash_tiles(device: Device) -> AttentionTiles:

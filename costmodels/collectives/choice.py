@@ -14,15 +14,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from perfc.costmodels.collectives.sizes import Collectives
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Floats
 
-_BASE_US, _STEP_US = (6.6, 14.0, 8.4), (0.6, 1.9, 3.4)
+_CONSTANTS = constants("collectives")
+
+_BASE_US = _CONSTANTS.numbers("estimated_base_us")
+_STEP_US = _CONSTANTS.numbers("estimated_step_us")
 """Of a ring over NVLink, by protocol."""
 
-_PCIE_STEP_US = (1.0, 2.5, 5.7)
+_PCIE_STEP_US = _CONSTANTS.numbers("estimated_pcie_step_us")
 
-_NOMINAL = 0.8
-_LL_SHARE, _LL128_SHARE = 1 / 2, 0.92
+_NOMINAL = _CONSTANTS.number("estimated_link_share")
+_LL_SHARE = _CONSTANTS.number("estimated_ll_share")
+_LL128_SHARE = _CONSTANTS.number("estimated_ll128_share")
 """Of Simple's rate."""
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.machine import System, Target
 
-LL128_GB_PER_S = (20.0, 36.7, 40.0)
-"""Of a channel: up to Ampere and Ada, on Hopper, on Blackwell (NCCL 2.27,
-`src/graph/tuning.cc`, perChMaxRingLL128Bws)."""
+_CONSTANTS = constants("collectives")
 
-LL_GB_PER_S = (39.0, 87.7, 141.0, 282.0)
-"""Of LL in a node: up to Volta, on Ampere and Ada, on Hopper, on Blackwell
-(`tuning.cc`, llMaxBws)."""
+LL128_GB_PER_S = _CONSTANTS.numbers("ll128_gb_per_s")
+"""Of a channel: up to Ampere and Ada, on Hopper, on Blackwell."""
 
-NETWORK_LL_GB_PER_S = ((39.0, 20.4), (22.5, 19.0), (45.0, 35.0))
+LL_GB_PER_S = _CONSTANTS.numbers("ll_gb_per_s")
+"""Of LL in a node: up to Volta, on Ampere and Ada, on Hopper, on Blackwell."""
+
+NETWORK_LL_OF_TWO_GB_PER_S = _CONSTANTS.numbers("network_ll_of_two_gb_per_s")
+NETWORK_LL_GB_PER_S = _CONSTANTS.numbers("network_ll_gb_per_s")
 """Of LL from node to node, of two nodes and of more: up to Volta, on Ampere, from
-Hopper on (`tuning.cc`, llMaxBws)."""
+Hopper on."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,5 +88,5 @@ def _generation(target: Target) -> int:
 
 
 def _network_ll_bytes_per_s(target: Target) -> tuple[float, float]:
-    two, more = NETWORK_LL_GB_PER_S[min(_generation(target), 9) - 7]
-    return two * 1e9, more * 1e9
+    at = min(_generation(target), 9) - 7
+    return NETWORK_LL_OF_TWO_GB_PER_S[at] * 1e9, NETWORK_LL_GB_PER_S[at] * 1e9

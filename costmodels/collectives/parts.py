@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfc.costmodels.collectives.sizes import Collectives
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Floats
 
 _MOST_LL = 16384
@@ -25,11 +26,13 @@ SIMPLE_CHUNK = 2**19
 _MOST_PART = 32 * SIMPLE_CHUNK
 """Of a larger part another channel takes half, if one leads there."""
 
-CHANNEL_BYTES_PER_S = 25e9 / 2
+CHANNEL_BYTES_PER_S = constants("collectives").number("channel_bytes_per_s")
 """Of links, for each of NCCL's channels."""
 
-NETWORK_CHANNEL_BYTES_PER_S = 14e9
-"""What NCCL takes a channel to send over a network (`paths.cc`, P2pPerChannelNetBw)."""
+NETWORK_CHANNEL_BYTES_PER_S = constants("collectives").number(
+    "network_channel_bytes_per_s"
+)
+"""What NCCL takes a channel to send over a network."""
 
 LEAST_CHANNELS, MOST_CHANNELS = 2, 32
 """Two for each link to a peer, as a power of two (`src/graph/paths.cc`,

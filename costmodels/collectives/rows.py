@@ -27,37 +27,32 @@ from perfc.costmodels.collectives.links import Links
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.terms import CollectiveParameters
 from perfc.costmodels.collectives.time import collective_seconds
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import MeasuredCollective
 
-FACTORS = {
-    "start": 0.35,
-    "step": 0.2,
-    "rate": 0.1,
-    "network": 0.3,
-    "ll128": 0.15,
-    "simple": 0.15,
-}
+_CONSTANTS = constants("collectives")
+
+FACTORS = _CONSTANTS.table("factors_off")
 """Of an installation, and how far each is expected to be off (standard deviation of its
-logarithm): what systems that were left out of the fit were off, rounded; of the last
-two, what tells most of curves that are left out of the fitted rows."""
+logarithm)."""
 
-_OP, _CURVE = 0.15, 0.05
-"""How far an op, and a place on its curve, is off besides. These and the next are what
-makes the rows that were fitted likeliest (their marginal likelihood), rounded."""
+_OP, _CURVE = _CONSTANTS.number("op_off"), _CONSTANTS.number("curve_off")
+"""How far an op, and a place on its curve, is off besides."""
 
-_OP_OCTAVES, _CURVE_OCTAVES = 10.0, 8.0
+_OP_OCTAVES = _CONSTANTS.number("op_octaves")
+_CURVE_OCTAVES = _CONSTANTS.number("curve_octaves")
 """Sizes so far apart say a 1/e of each other."""
 
-_OP_DOUBLINGS, _CURVE_DOUBLINGS = 4.0, 2.0
+_OP_DOUBLINGS = _CONSTANTS.number("op_doublings")
+_CURVE_DOUBLINGS = _CONSTANTS.number("curve_doublings")
 """The same of the number of members, and of nodes."""
 
-_OTHER_WIDTH = (1.0, 0.9)
+_OTHER_WIDTH = _CONSTANTS.pair("other_width")
 """What sums of single bytes say of other sums: of the op, of the curve."""
 
-NOISE = 0.01
-"""Of a row, but for those that are far off: see `_FREEDOM`. What makes the fitted rows
-likeliest, rounded."""
+NOISE = _CONSTANTS.number("row_off")
+"""Of a row, but for those that are far off: see `_FREEDOM`."""
 
 _NUDGE = 1.02
 

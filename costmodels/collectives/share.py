@@ -21,14 +21,16 @@ from perfc.costmodels.collectives.parts import (
 )
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.time import network_rate, node_rate
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Flags, Floats, KernelTable
 from perfc.costmodels.machine import Target
 
-SUMS_BESIDE = 1.2
-"""How many times as long all-reduces take beside products: read off the two of a step
-that run beside them in traces of four V100 (`torchrec_v100_a2a_3`), 1.1 and 1.3 times
-what idle links need. Beside copies a third takes 1.6 to 2.3 times as long, which is not
-modelled. Exchanges in the same traces take as long beside kernels as alone."""
+SUMS_BESIDE = constants("collectives").number("sums_beside")
+"""How many times as long all-reduces take beside products. Exchanges take as long
+beside kernels as alone."""
+
+_PASSES, _SUM_PASSES = 2, 3
+"""Of the bytes over device memory: read, written, and of a sum read once more."""
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +61,7 @@ def collective_shares(
     c = Collectives.of(kernels)
     links = collective_links(target, several=bool((c.nodes > 1).any()))
     device, across = target.device, c.nodes > 1
-    passes = np.where(c.reduces, 3.0, 2.0)
+    passes = np.where(c.reduces, _SUM_PASSES, _PASSES)
     return CollectiveShares(
         held=channels(c, links) / device.sm_count,
         link=_share(

@@ -46,24 +46,29 @@ from perfc.costmodels.collectives.parts import (
 )
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.terms import CollectiveParameters
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Flags, Floats
 from perfc.costmodels.machine import CUBE_MESH, MESH, PCIE
 
 LEAST_ACROSS = 2**25
 """Bytes of the smallest collective across nodes that was measured."""
 
-_LL_RING_US, _LL_TREE_US = (6.6, 2.7, 0.6), (6.8, 5.0, 0.6)
-"""Of LL by a ring or a tree across nodes, on any GPU: its start, a step over the
-network and one in a node (`tuning.cc`, baseLat and hwLat)."""
+_CONSTANTS = constants("collectives")
 
-_EXCHANGE_US = (8.4, 14.0, 0.0)
+_LL_RING_US = _CONSTANTS.numbers("ll_ring_us")
+_LL_TREE_US = _CONSTANTS.numbers("ll_tree_us")
+"""Of LL by a ring or a tree across nodes, on any GPU: its start, a step over the
+network and one in a node."""
+
+_EXCHANGE_US = _CONSTANTS.numbers("exchange_us")
 """The same of Simple, by which exchanges of any size go across nodes, to all peers at
 once."""
 
-_LL_RING_RATE, _LL_TREE_RATE = 1 / 2, 1 / 3.8
-"""Share of the rate that is left to it (`tuning.cc`)."""
+_LL_RING_RATE = _CONSTANTS.number("ll_ring_rate")
+_LL_TREE_RATE = _CONSTANTS.number("ll_tree_rate")
+"""Share of the rate that is left to it."""
 
-_TREE_US = (8.4, 14.0, 4.0)
+_TREE_US = _CONSTANTS.numbers("tree_us")
 """Of Simple by a tree: the same."""
 
 _TREE_CHUNK, _CHANNELS_PER_NIC = 2**19, 2
@@ -80,9 +85,8 @@ hybrid cube mesh; members are neighbours in the numbering of devices)."""
 
 _QUAD = 4
 
-_NEAR = 2.0
-"""Times as long a way may take that NCCL may choose all the same. Chosen: where the
-switch was left out of a fit, models were off by 34 to 69 %."""
+_NEAR = _CONSTANTS.number("near_switch")
+"""Times as long a way may take that NCCL may choose all the same."""
 
 
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
@@ -381,7 +385,7 @@ def _network_ll_s(c: Collectives, rate: Floats, links: Links) -> Floats:
 
 
 def _ll_s(
-    times_us: tuple[float, float, float],
+    times_us: tuple[float, ...],
     crossings: Floats,
     inside: Floats,
     links: Links,

@@ -7,20 +7,22 @@ kernels without tensor cores are Maxwell's to Ampere's. A call takes
     t = floor + slower * (kernel - floor) + moved * bytes / memory rate
         + clocks * flops / (SMs * clock rate) + late
 
-with numbers by what is called, from perfc's rows of one H100 (`benchmarks/rows`, split
-`fit`, 176 calls of sizes drawn at random): within 1.4 to 2 times, where the kernel
-alone was up to twenty times too fast. Other GPUs have rows of fp32 only, which have no
-layouts.
+with numbers by what is called, of H100 (`fitted/constants/conv.toml`): within 1.4 to 2
+times, where the kernel alone was up to twenty times too fast. Other GPUs have rows of
+fp32 only, which have no layouts.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Flags, Maths, Number, Signatures
 from perfc.costmodels.machine import Target
 
-SIGMA = 0.5
+_CONSTANTS = constants("conv")
+
+SIGMA = _CONSTANTS.number("sigma_call")
 """Independent, of such a call."""
 
 _ALIGNED = 8
@@ -38,17 +40,21 @@ class Call(NamedTuple):
     """Of an SM for each flop, of kernels that do not reuse what they load."""
 
 
-_WINDOW = Call(2.65, 2.0, 6.0e-6)
-_ODD_WINDOW = Call(3.93, 5.4, 1.2e-6)
+def _call(name: str) -> Call:
+    return Call(**_CONSTANTS.table(f"call_{name}"))
+
+
+_WINDOW = _call("window")
+_ODD_WINDOW = _call("odd_window")
 """Where a number of channels does not fill loads of 16 bytes."""
-_POINT = Call(1.0, 0.0, 0.5e-6)
-_POINT_BACKWARD = Call(1.2, 0.0, 3.8e-6)
+_POINT = _call("point")
+_POINT_BACKWARD = _call("point_backward")
 """One pixel after the other: a plain product, in any layout."""
-_SIMT = Call(1.8, 0.0, 0.0)
-_SIMT_BACKWARD_DATA = Call(1.39, 2.9, 0.25e-6)
-_SIMT_BACKWARD_WEIGHT = Call(0.8, 2.1, 7.5e-6)
-_GROUPS = Call(0.0, 1.15, 2.1e-6, 1 / 13.0)
-_GROUPS_BACKWARD = Call(0.0, 7.2, 2.2e-6, 1 / 9.2)
+_SIMT = _call("simt")
+_SIMT_BACKWARD_DATA = _call("simt_backward_data")
+_SIMT_BACKWARD_WEIGHT = _call("simt_backward_weight")
+_GROUPS = _call("groups")
+_GROUPS_BACKWARD = _call("groups_backward")
 """Of one channel: each thread loads the window of its pixel."""
 
 

@@ -15,6 +15,7 @@ import math
 import attrs
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.conv.calls import SIGMA, call_seconds
 from perfc.costmodels.conv.lower_bound import convolution_bound_s
 from perfc.costmodels.conv.simt import (
@@ -59,7 +60,9 @@ from perfc.ir import Kernel, Record
 
 _SIZES = ("n", "c_in", "c_out", "kernel")
 _WINOGRAD_KERNEL = 3
-_WINOGRAD_CHANNELS = 32.0
+_CONSTANTS = constants("conv")
+
+_WINOGRAD_CHANNELS = _CONSTANTS.number("winograd_channels")
 
 _FILLED = 32
 """Channels that the tiles of Winograd's algorithm come in."""
@@ -74,21 +77,18 @@ class ConvModel:
     ops: frozenset[str] = frozenset({"conv2d", "conv3d"})
     parameters: ConvParameters | None = None
     """Of `conv_simt`; those of the package if none."""
-    direct_overhead: float = 1.05
+    direct_overhead: float = _CONSTANTS.number("direct_overhead")
     """Time of an implicit product over that of a plain one of its sizes."""
-    gradient_overhead: float = 1.18
-    """Time of a gradient without tensor cores over that of forward's implicit product:
-    all of ResNet-50 in fp32 on V100 (a Kineto trace of HolisticTraceAnalysis, PyTorch
-    2.3); PyTorch 1.9's cuDNN took 1.3."""
-    aligned: float = 0.8
+    gradient_overhead: float = _CONSTANTS.number("gradient_overhead")
+    """Time of a gradient without tensor cores over forward's implicit product."""
+    aligned: float = _CONSTANTS.number("aligned")
     """Time of Winograd's algorithm where both numbers of channels fill its tiles, over
-    that of the fitted rows, few of which do: the same trace, forward and backward."""
-    sigma_shared: float = 0.1
-    sigma_independent: float = 0.16
-    """From held-out 3x3 rows, and GPUs left out of the fit (docs/accuracy.md)."""
-    sigma_product: float = 0.6
+    that of the fitted rows, few of which do."""
+    sigma_shared: float = _CONSTANTS.number("sigma_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_independent")
+    sigma_product: float = _CONSTANTS.number("sigma_product")
     """Of one kernel that is priced as a product: other windows are in no rows."""
-    sigma_backward: float = 0.3
+    sigma_backward: float = _CONSTANTS.number("sigma_backward")
     """Shared, of gradients: they are priced as the forward product, not measured."""
     fitted_on: frozenset[str] = frozenset({"6.0", "6.1", "7.0", "7.5"})
     """Compute capabilities of the GPUs of these rows."""

@@ -23,6 +23,7 @@ from typing import Generic, NamedTuple, Protocol
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import Maths, Number
 from perfc.costmodels.machine import Target
@@ -52,15 +53,10 @@ _PRODUCT_TILE = 64
 _PER_SM = 2
 """Tiles of the products of F(4x4, 3x3) that an SM works on at a time."""
 
-FREE_CLOCK: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "Pascal": (19.1, 1530e6),
-        "Volta": (19.1, 1530e6),
-        "Turing": (19.1, 1530e6),
-    }
-)
-"""W per TFLOP/s at a clock (Hz) that a board of this process sustains: V100-SXM2 by its
-data sheet. At other clocks it goes with the square."""
+FREE_CLOCK_WATTS_PER_TFLOPS = constants("conv").table("free_clock_watts_per_tflops")
+FREE_CLOCK_HZ = constants("conv").table("free_clock_hz")
+"""By architecture, W per TFLOP/s at a clock that a board of this process sustains. At
+other clocks it goes with the square."""
 
 
 @attrs.frozen(kw_only=True)
@@ -137,11 +133,11 @@ def _rates_of(target: Target) -> _Rates:
 
 def clock_share(target: Target) -> float:
     """Return the share of the boost clock that the board's power sustains."""
-    free = FREE_CLOCK.get(target.device.architecture)
-    if free is None:
+    architecture = target.device.architecture
+    if architecture not in FREE_CLOCK_HZ:
         return 1.0
-    watts_per_tflops, clock_hz = free
-    scale = (target.device.sm_clock_hz / clock_hz) ** 2
+    scale = (target.device.sm_clock_hz / FREE_CLOCK_HZ[architecture]) ** 2
+    watts_per_tflops = FREE_CLOCK_WATTS_PER_TFLOPS[architecture]
     wanted = watts_per_tflops * scale * target.device.flops_per_s["fp32"] * 1e-12
     return float(min(1.0, target.watts / wanted) ** (1 / 3))
 

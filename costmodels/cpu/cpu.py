@@ -31,6 +31,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.amounts import amounts_of, vector_lanes
 from perfc.costmodels.kernels import (
     Estimate,
@@ -44,200 +45,59 @@ from perfc.costmodels.machine import SERIES_KINDS, Family, Target, family_of
 
 Terms = Mapping[str, float]
 
-_STREAM: Terms = {
-    "start_us": 1.2,
-    "broadcast_ns": 2.0,
-    "scalar_us": 2.0,
-    "fork_us": 3.0,
-    "item_ns": 0.12,
-    "cache_passes": 1.5,
-    "memory_passes": 1.5,
-    "shared_read_passes": 1.0,
-    "shared_written_passes": 1.5,
-    "distant_passes": 1.0,
-    "page_us": 0.6,
-    "heap_page_us": 0.05,
-    "grown_us": 0.4,
-}
-_HEAVY: Terms = {**_STREAM, "item_ns": 1.2, "primitive_us": 12.0}
-_ROWS: Terms = {**_STREAM, "item_ns": 0.6, "row_ns": 30.0, "tail_ns": 20.0}
-_DOWN: Terms = {
-    "down_item_ns": 0.3,
-    "down_line_ns": 2.0,
-    "down_tail_ns": 2.0,
-    "singly_row_ns": 130.0,
-    "singly_item_ns": 2.0,
-    "singly_split_ns": 50.0,
-    "singly_jump_ns": 0.5,
-}
-_PRODUCT: Terms = {
-    "start_us": 1.5,
-    "fork_us": 2.0,
-    "slowdown": 1.1,
-    "m_half": 14.0,
-    "n_half": 14.0,
-    "k_half": 4.0,
-    "ramp_10k": 8.0,
-    "ramp_30k": 3.0,
-    "ramp_100k": 2.0,
-    "matrix_us": 0.0,
-    "bias_us": 0.0,
-    "cache_passes": 0.5,
-    "memory_passes": 2.0,
-    "shared_read_passes": 0.5,
-    "shared_written_passes": 2.0,
-    "distant_passes": 1.5,
-    "page_us": 0.6,
-    "heap_page_us": 0.05,
-    "grown_us": 0.4,
-}
-_SLOW_PRODUCT: Terms = {**_PRODUCT, "cache_passes": 3.0, "ramp_10k": 1.0}
-_CONVOLUTION: Terms = {
-    **_SLOW_PRODUCT,
-    "cache_passes": 5.0,
-    "library_us": 50.0,
-    "grouped": 1.5,
-    "grouped_rest": 6.0,
-    "idle_lanes": 1.1,
-    "group_half": 100.0,
-    "padded_in": 0.8,
-    "padded_out": 0.5,
-    "reorder_us": 8.0,
-}
-_BAG: Terms = {
-    **_STREAM,
-    "start_us": 13.0,
-    "item_ns": 0.1,
-    "lookup_ns": 2.0,
-    "miss_ns": 5.0,
-}
-_BAG_GRADIENT: Terms = {
-    **_BAG,
-    "start_us": 60.0,
-    "fork_us": 10.0,
-    "item_ns": 1.0,
-    "lookup_ns": 50.0,
-    "miss_ns": 20.0,
-}
+_CONSTANTS = constants("cpu")
+
+_STREAM: Terms = _CONSTANTS.table("group_stream")
+_HEAVY: Terms = {**_STREAM, **_CONSTANTS.table("group_heavy")}
+_ROWS: Terms = {**_STREAM, **_CONSTANTS.table("group_rows")}
+_DOWN: Terms = _CONSTANTS.table("group_down")
+_PRODUCT: Terms = _CONSTANTS.table("group_product")
+_SLOW_PRODUCT: Terms = {**_PRODUCT, **_CONSTANTS.table("group_slow_product")}
+_CONVOLUTION: Terms = {**_SLOW_PRODUCT, **_CONSTANTS.table("group_convolution")}
+_BAG: Terms = {**_STREAM, **_CONSTANTS.table("group_bag")}
+_BAG_GRADIENT: Terms = {**_BAG, **_CONSTANTS.table("group_bag_gradient")}
 _STEP: Terms = {
     **{name: value for name, value in _STREAM.items() if name != "item_ns"},
-    "start_us": 5.0,
-    "fork_us": 6.0,
-    "single_start_us": 16.0,
-    "foreach_start_us": 25.0,
-    "fused_start_us": 25.0,
-    "single_us": 4.0,
-    "foreach_us": 2.5,
-    "fused_us": 1.3,
-    "single_item_ns": 0.25,
-    "foreach_item_ns": 0.25,
-    "fused_item_ns": 0.08,
+    **_CONSTANTS.table("group_step"),
 }
 
 SHIPPED: Mapping[str, Terms] = MappingProxyType(
     {
-        "gemm": {
-            **_PRODUCT,
-            "matrix_us": 0.05,
-            "bias_us": 1.5,
-            "bias_item_ns": 0.3,
-            "bias_tail_ns": 15.0,
-            "bias_handed_ns": 0.2,
-            "small_left_ns": 0.4,
-            "small_right_ns": 0.1,
-            "left_turned_ns": 0.06,
-            "right_turned_ns": 0.1,
-            "piece_ns": 0.1,
-            "rest_ns": 0.1,
-            "padded": 0.5,
-            "alone": 0.5,
-            "joined_us": 1.0,
-            "shallow_ns": 0.05,
-            "naive_us": 0.2,
-            "vector_ns": 0.1,
-            "first_vector_ns": 0.2,
-            "dot_ns": 1.0,
-            "added_row_ns": 4.0,
-        },
+        "gemm": {**_PRODUCT, **_CONSTANTS.table("gemm")},
         "conv2d": _CONVOLUTION,
         "conv3d": _CONVOLUTION,
-        "attention": {**_SLOW_PRODUCT, "start_us": 10.0, "slowdown": 2.0},
-        "pool": {**_STREAM, "item_ns": 7.0},
-        "softmax": {
-            **_ROWS,
-            "start_us": 2.0,
-            "item_ns": 0.8,
-            "row_ns": 15.0,
-            "short_item_ns": 10.0,
-        },
-        "softmax backward": {
-            **_ROWS,
-            "start_us": 3.0,
-            "item_ns": 0.4,
-            "row_ns": 5.0,
-            "short_item_ns": 5.0,
-        },
-        "layer_norm": {**_ROWS, "start_us": 3.0, "tail_ns": 10.0},
-        "layer_norm backward": {**_ROWS, "start_us": 8.0, "tail_ns": 60.0},
-        "batch_norm": {
-            **_STREAM,
-            "start_us": 7.0,
-            "item_ns": 0.3,
-            "image_ns": 4.0,
-            "image_tail_ns": 2.0,
-            "lone_ns": 0.4,
-        },
-        "batch_norm backward": {
-            **_STREAM,
-            "start_us": 9.0,
-            "item_ns": 0.4,
-            "image_ns": 4.0,
-            "image_tail_ns": 4.0,
-            "short_pixel_ns": 15.0,
-            "stray_image_ns": 8.0,
-            "stray_line_ns": 3.0,
-            "lone_ns": 0.7,
-            "lone_start_us": 3.0,
-            "lone_row_ns": 80.0,
-            "lone_channel_ns": 5.0,
-        },
-        "reduction": {
-            **_ROWS,
-            "start_us": 1.5,
-            "fork_us": 6.0,
-            "item_ns": 0.2,
-            "row_ns": 6.0,
-            "tail_ns": 3.0,
-            "short_item_ns": 0.5,
-            "indexed_row_ns": 20.0,
-            "divided_us": 2.5,
-            **_DOWN,
-        },
-        "elementwise": {**_STREAM, "primitive_us": 12.0},
-        "gather": {**_STREAM, "row_ns": 2.0, "miss_ns": 5.0},
-        "concat": {**_STREAM, "row_ns": 4.0, "tensor_us": 0.15, "copied_us": 0.7},
-        "transpose": {**_STREAM, "item_ns": 0.8, "row_ns": 4.0},
+        "attention": {**_SLOW_PRODUCT, **_CONSTANTS.table("attention")},
+        "pool": {**_STREAM, **_CONSTANTS.table("pool")},
+        "softmax": {**_ROWS, **_CONSTANTS.table("softmax")},
+        "softmax backward": {**_ROWS, **_CONSTANTS.table("softmax_backward")},
+        "layer_norm": {**_ROWS, **_CONSTANTS.table("layer_norm")},
+        "layer_norm backward": {**_ROWS, **_CONSTANTS.table("layer_norm_backward")},
+        "batch_norm": {**_STREAM, **_CONSTANTS.table("batch_norm")},
+        "batch_norm backward": {**_STREAM, **_CONSTANTS.table("batch_norm_backward")},
+        "reduction": {**_ROWS, **_CONSTANTS.table("reduction"), **_DOWN},
+        "elementwise": {**_STREAM, **_CONSTANTS.table("elementwise")},
+        "gather": {**_STREAM, **_CONSTANTS.table("gather")},
+        "concat": {**_STREAM, **_CONSTANTS.table("concat")},
+        "transpose": {**_STREAM, **_CONSTANTS.table("transpose")},
         "optimizer_step": _STEP,
         "embedding_bag": _BAG,
         "embedding_bag backward": _BAG_GRADIENT,
-        "embedding_backward": {**_BAG, "lookup_ns": 10.0, "miss_ns": 20.0},
+        "embedding_backward": {**_BAG, **_CONSTANTS.table("embedding_backward")},
     }
 )
 """Coefficients by op, or op and phase; those of other ops are of a stream. A pool takes
 windows element by element, comparing with NaN.
 
-Round numbers near what PyTorch 2.13 with MKL and oneDNN does on two cores of Zen 3 and
-of a Xeon with AVX-512; a profile has the machine's own. Pools, `grown_us` and the start
-of a convolution were read off profiled steps of the models of
-`examples/selfcheck_models.py`, so that what `make selfcheck` prints is in-sample in
-these.
+Round numbers of `fitted/constants/cpu.toml`; a profile has the machine's own. Pools,
+`grown_us` and the start of a convolution were read off profiled steps, so that what
+`make selfcheck` prints is in-sample in these.
 """
 
 _CORES = tuple(sorted({2**i for i in range(13)} | {3 * 2**i for i in range(11)}))
 """Numbers of cores that a kernel may be given where that is free."""
 
-_SIGMA_SHARED, _SIGMA_OWN = 0.35, 0.4
-"""Chosen, not fitted: CPUs differ by more than GPUs of one maker."""
+_SIGMA_SHARED = _CONSTANTS.number("sigma_shared")
+_SIGMA_OWN = _CONSTANTS.number("sigma_independent")
 
 
 def shipped_terms(family: Family) -> Terms:

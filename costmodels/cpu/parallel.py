@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.products import GRAIN, by_vectors
 from perfc.costmodels.cpu.reductions import singly
 from perfc.costmodels.kernels import Floats, KernelTable
 from perfc.ir import Kernel
 
-PARALLEL_FLOPS: Mapping[str, float] = MappingProxyType(
-    {"gemm": 2e3, "conv2d": 2e4, "conv3d": 2e4, "attention": 2e4}
-)
-"""Flops from which on libraries take all cores, by op; of plain products what MKL does
-on two. Others go by elements."""
+PARALLEL_FLOPS = constants("cpu").table("parallel_flops")
+"""Flops from which on libraries take all cores, by op. Others go by elements."""
 
 SOFTMAX_GRAIN = GRAIN // 16
 """Elements of a thread of softmax (`vec_softmax_lastdim_kernel`)."""

@@ -13,13 +13,11 @@ loops of PyTorch's own (`baddbmm_cpu_kernel`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.conv import conv_amounts, is_depthwise
 from perfc.costmodels.kernels import ARRAYS, Floats, KernelTable, executed_share
 from perfc.costmodels.machine import Target, product_sizes
@@ -27,21 +25,14 @@ from perfc.costmodels.machine import Target, product_sizes
 GRAIN = 32768
 """Elements that a thread has at least (`at::internal::GRAIN_SIZE`)."""
 
-RAMP_FLOPS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "ramp_10k": (1e4, 3e4),
-        "ramp_30k": (3e4, 1e5),
-        "ramp_100k": (1e5, 3e5),
-    }
-)
-"""Flops of a call that each piece of the ramp stands for."""
+RAMP_FLOPS = constants("cpu").lists("ramp_flops")
+"""Flops of a call that each piece of the ramp stands for: from, to."""
 
-SMALL_FLOPS = 3e5
+SMALL_FLOPS = constants("cpu").number("small_flops")
 """Products below it are one core's work."""
 
-ALONE_FLOPS = 24e3
-"""For each lane of a vector: MKL leaves smaller products to one core. Measured with
-AVX2 and AVX-512; other processors may differ, so how far is a coefficient."""
+ALONE_FLOPS = constants("cpu").number("alone_flops")
+"""For each lane of a vector: MKL leaves smaller products to one core."""
 
 FEW_ROWS = (4, 48)
 """From, and below: rows for which MKL reads a right operand that lies along k as it is,
@@ -62,7 +53,7 @@ TAIL = 8
 NAIVE = 400
 """Multiplications of one product of a batch below which no library is called."""
 
-FIRST_ITEMS = 1e4
+FIRST_ITEMS = constants("cpu").number("first_items")
 """Elements of a matrix times a vector that are slower than those after."""
 
 

@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.embedding.lower_bound import bag_bound_s, bags_bound_s
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -48,41 +49,43 @@ from perfc.costmodels.sheets import as_known
 from perfc.costmodels.streaming import L2_SHARE, stream_share
 
 SECTOR_BYTES = 32
-USABLE_L2 = 0.9
-"""Share of L2 that rows may occupy (Lin et al.)."""
+_CONSTANTS = constants("embedding")
+
+USABLE_L2 = _CONSTANTS.number("usable_l2")
+"""Share of L2 that rows may occupy."""
 
 INDEX_BYTES = 8
 """Where the signature does not say `index_bytes`."""
 
-OCCUPANCY = 0.5
+OCCUPANCY = _CONSTANTS.number("occupancy")
 """Live warps over the most that an SM can hold."""
 
-LOAD_LATENCY_S = 0.45e-6
-"""One load from device memory; a bag waits for offset, index and rows in turn.
+LOAD_LATENCY_S = _CONSTANTS.number("load_latency_s")
+"""One load from device memory; a bag waits for offset, index and rows in turn."""
 
-Near what loaded GPUs of these years take; small lookups on V100 agree."""
+LOADS_IN_FLIGHT = _CONSTANTS.number("loads_in_flight")
+"""Row loads that a warp has under way at once."""
 
-LOADS_IN_FLIGHT = 4.0
-"""Row loads that a warp has under way at once (the kernels unroll by four)."""
-
-START_S = 0.5e-6
+START_S = _CONSTANTS.number("start_s")
+"""Added to the target's kernel floor."""
 
 WARP_COLUMNS = 32
 """Of a row that one warp of PyTorch's own kernel adds, a number each
 (`EmbeddingBag.cu`, `EmbeddingBag_updateOutputKernel_sum_mean`)."""
 
-# What follows is said by perfc's rows of H100 (`benchmarks/rows`, split `fit`).
-OWN_START_S = 0.87e-6
-OWN_FIRST_S = 0.67e-6
+# What follows is said by perfc's rows of H100.
+OWN_START_S = _CONSTANTS.number("own_start_s")
+OWN_FIRST_S = _CONSTANTS.number("own_first_s")
 """Before the first row, of each warp's columns."""
 
-OWN_LOOKUP_S, OWN_MISS_S = 0.107e-6, 0.061e-6
-"""Each look-up, one after another; longer where L2 does not hold its row."""
+OWN_LOOKUP_S = _CONSTANTS.number("own_lookup_s")
+OWN_MISS_S = _CONSTANTS.number("own_miss_s")
+"""Each lookup, one after another; longer where L2 does not hold its row."""
 
-OWN_WARPS = 16.3
+OWN_WARPS = _CONSTANTS.number("own_warps")
 """Of an SM that add at the same time."""
 
-OWN_SHARE = 0.5
+OWN_SHARE = _CONSTANTS.number("own_share")
 """Of the memory's rate that they reach."""
 
 
@@ -93,11 +96,10 @@ class EmbeddingBagModel:
     name: str = "embedding-bag"
     priority: int = 60
     ops: frozenset[str] = frozenset({"embedding_bag"})
-    sigma_shared: float = 0.12
-    sigma_independent: float = 0.2
-    """Both guessed: 6 lookup kernels of V100 scatter by 0.1 to 0.3 and are too few."""
-    sigma_skewed: float = 0.3
-    """Independent, where popularity is not uniform: guessed; none is measured."""
+    sigma_shared: float = _CONSTANTS.number("sigma_bag_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_bag_independent")
+    sigma_skewed: float = _CONSTANTS.number("sigma_bag_skewed")
+    """Independent, where popularity is not uniform."""
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim forward lookups that say what they look up."""

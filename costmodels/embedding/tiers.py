@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import locality
-from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S
+from perfc.costmodels.constants import constants
+from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S, USABLE_L2
 from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
 from perfc.costmodels.kernels import (
     NOWHERE,
@@ -51,10 +52,10 @@ UVM_CACHING = "uvm-caching"
 ROW_CACHE_FILL = "row_cache_fill"
 """The kernel that brings rows into the cache, and others back."""
 
-ZERO_COPY_SHARE = 0.8
-"""Share of the rate of large copies that rows reach, one by one. Assumed."""
+ZERO_COPY_SHARE = constants("embedding").number("zero_copy_share")
+"""Share of the rate of large copies that rows reach, one by one."""
 
-USABLE_L2 = 0.9
+_SIGMA = constants("embedding").number("sigma_tiers")
 
 
 @attrs.frozen
@@ -64,12 +65,8 @@ class EmbeddingTiersModel:
     name: str = "embedding-tiers"
     priority: int = 62
     ops: frozenset[str] = frozenset({"embedding_bag", ROW_CACHE_FILL})
-    sigma_shared: float = 0.4
-    sigma_independent: float = 0.4
-    """Both guessed. Of TorchRec's benchmark, with nothing fitted to it, later epochs
-    are 2.8 times too slow with a cache and 1.2 times without one; means over all epochs
-    1.1 times too slow and 6.3 times too fast, as the first touches pages for the first
-    time (`benchmarks/published/ebc_tiers.py`)."""
+    sigma_shared: float = _SIGMA
+    sigma_independent: float = _SIGMA
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim what reads tables in host memory."""

@@ -30,6 +30,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.embedding.bag import (
     INDEX_BYTES,
     LOAD_LATENCY_S,
@@ -68,19 +69,14 @@ from perfc.costmodels.machine import Target
 from perfc.costmodels.streaming import BLOCK_S, L2_SHARE, stream_share, together
 from perfc.ir import OPTIMIZER_STATES
 
-UPDATE_SHARE = 0.69
-"""Share of a stream's rate that rows read, changed and written back reach.
+_CONSTANTS = constants("embedding")
 
-Five nvprof samples of `batched_embedding_backward_sgd` on V100 (owensgroup/
-ml_perf_model, BSD-3): 0.56 on 8 GB of tables, where 0.84 is reached on the 2 GB of
-DLRM_default; the geometric mean is kept, and the interval holds both.
-"""
+UPDATE_SHARE = _CONSTANTS.number("update_share")
+"""Share of a stream's rate that rows read, changed and written back reach."""
 
-SORTED_SHARE = 0.84
-"""The same of rows in ascending order: the better of the two, as they lie near one
-another however large the tables are. Assumed: no kernel that updates many rows of
-sorted lookups was measured.
-"""
+SORTED_SHARE = _CONSTANTS.number("sorted_share")
+"""The same of rows in ascending order, which lie near one another however large the
+tables are."""
 
 SORTED = ("warp_per_row", "cta_per_row")
 """Algorithms of a kernel whose lookups another one has sorted."""
@@ -94,10 +90,10 @@ _SORT_PASS_BYTES = 24
 _OTHER_SORT_BYTES = 60
 """Indices linearised (20), keys counted (8), run lengths cleared, found and summed."""
 
-_SORT_SHARE = 0.75
-"""Share of a stream's rate in those kernels; see `streaming/streaming.py`."""
+_SORT_SHARE = _CONSTANTS.number("sort_share")
+"""Share of a stream's rate in those kernels."""
 
-_SORT_LAUNCHES = 18
+_SORT_LAUNCHES = _CONSTANTS.integer("sort_launches")
 """Kernels and memsets besides the passes, and what updates the rows."""
 
 _BAGS_OF_A_WARP = 32
@@ -109,24 +105,21 @@ _ROWS_OF_A_BLOCK = 32
 _NUMBERS_OF_A_WARP = 128
 """Of a row that one warp adds in `indexing_backward_kernel`: 4 a thread."""
 
-_WAITS_OF_AN_INDEX = 5
+_WAITS_OF_AN_INDEX = _CONSTANTS.integer("waits_of_an_index")
 """Its index and the one before, where it comes from, the numbers, the store, the next
-index (`Indexing.cu` of ATen). DLRM's 36 and 351 pairs in 2048 rows say 5.0 to 5.9 on
-V100, and were seen before this was chosen.
+index.
 """
 
 
-ATOMIC_START_S = 0.3e-6
-"""Of a kernel that adds rows to a table, beside `START_S`; this and what follows from
-perfc's rows of SGD on sparse gradients on H100 (`benchmarks/rows`, split `fit`): 126,
-11 % off (GMAE)."""
+ATOMIC_START_S = _CONSTANTS.number("atomic_start_s")
+"""Of a kernel that adds rows to a table, beside `START_S`."""
 
-ATOMIC_SHARE = 0.175
+ATOMIC_SHARE = _CONSTANTS.number("atomic_share")
 """Of L2's rate that atomic additions reach, each of which reads, adds and writes."""
 
 _ATOMIC_MOVES = 3
 
-ATOMIC_ROW_S = 0.135e-9
+ATOMIC_ROW_S = _CONSTANTS.number("atomic_row_s")
 """A row, however short."""
 
 _BAG = "embedding_bag"
@@ -141,9 +134,8 @@ class EmbeddingUpdateModel:
     ops: frozenset[str] = frozenset(
         {_BAG, "embedding_backward", "linearize_indices", "index_add"}
     )
-    sigma_shared: float = 0.25
-    sigma_independent: float = 0.3
-    """Both guessed: twelve kernels of two sources are off by 0.2, up or down."""
+    sigma_shared: float = _CONSTANTS.number("sigma_update_shared")
+    sigma_independent: float = _CONSTANTS.number("sigma_update_independent")
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim what is not a forward lookup, if it says what it looks up."""

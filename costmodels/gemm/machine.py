@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple
 import attrs
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.gemm.parameters import MOST_PARTS, GemmParameters
 from perfc.costmodels.gemm.tiles import Menu
 from perfc.costmodels.kernels import Floats, Number
@@ -16,16 +17,17 @@ from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import as_known
 from perfc.costmodels.streaming import L2_PARTITIONS, SHARERS
 
-_SMALL_L2_BYTES = 8 << 20
-"""L2 below which narrow reads of rows evict one another (V100, T4, Pascal)."""
+_CONSTANTS = constants("gemm")
+
+_SMALL_L2_BYTES = _CONSTANTS.number("small_l2_bytes")
+"""L2 below which narrow reads of rows evict one another."""
 
 _WIDEST_LOADS = (128 + 256) / (128 * 256)
-_DECADES = 2.0
+_DECADES = _CONSTANTS.number("clock_decades")
 """After so many from where it is short, a product's clock is what the board sustains.
 """
 
-_STEEPNESS = 3.0
-
+_STEEPNESS = _CONSTANTS.number("steepness")
 """How fast an SM fills up with tiles of one thread a lane, as an exponent."""
 
 

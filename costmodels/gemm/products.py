@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.gemm.kernels import best_of_many, best_of_one, fastest_of_many
 from perfc.costmodels.gemm.machine import Machine, Size
 from perfc.costmodels.gemm.parameters import (
@@ -55,23 +55,13 @@ CHUNK = 1024
 """Rows priced at a time: arrays of candidates then stay in a CPU's cache. Four times as
 many take a fourth longer."""
 
-NATURAL_WATTS_PER_TFLOPS: Mapping[str, float] = MappingProxyType(
-    {
-        "Pascal": 18.0,
-        "Volta": 18.0,
-        "Turing": 18.0,
-        "Ampere": 11.0,
-        "Ada Lovelace": 6.9,
-        "Hopper": 6.9,
-        "Blackwell": 6.9,
-    }
-)
-"""Power that fp32 FMAs at the boost clock need, by process (16/12, 7, 5/4 nm).
+NATURAL_WATTS_PER_TFLOPS = constants("gemm").table("natural_watts_per_tflops")
+"""Power that fp32 FMAs at the boost clock need, by architecture, for its process.
 
 A board that allows less, as T4 or L4, clocks down under large products.
 """
 
-TYPICAL_BASE_SHARE = 0.75
+TYPICAL_BASE_SHARE = constants("gemm").number("typical_base_share")
 """Of the boost clock that is guaranteed, where the maker publishes no base clock."""
 
 

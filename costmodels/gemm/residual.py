@@ -25,6 +25,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.fitted_files import (
     FITTED_FOLDER,
     Network,
@@ -51,28 +52,25 @@ from perfc.costmodels.sheets import load_target, nominal
 RESIDUAL_FILE = FITTED_FOLDER / "gemm_residual.npz"
 """Weights by target, type of the rows and layer."""
 
-SIGMA_SHARED, SIGMA_INDEPENDENT = 0.03, 0.1
-"""Of products that are corrected: on held-out (n, k) of A100, H100 and L40S."""
+_CONSTANTS = constants("gemm")
+
+SIGMA_SHARED = _CONSTANTS.number("sigma_corrected_shared")
+SIGMA_INDEPENDENT = _CONSTANTS.number("sigma_corrected_independent")
+"""Of products that are corrected."""
 
 SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
 """Types that were not measured, and the type that takes the same kernels."""
 
-REACH = 8.0
+REACH = _CONSTANTS.number("reach")
 """How much larger than measured a size may be.
 
-The network has seen what the rows say of such sizes, if not their times: with the
-largest left out (m of 2,048 and more, n and k of 8,192, sides of batched products of
-512, batches of 128) it is nearer than the model alone (`benchmarks/beyond.py`)."""
+The network has seen what the rows say of such sizes, if not their times."""
 
-LONGER = 64.0
+LONGER = _CONSTANTS.number("reach_of_time")
 """The same of the model's time."""
 
-BEYOND = 1.4
-"""How much farther off products of sizes beyond the measured ones are than those.
-
-A round number among what `benchmarks/beyond.py` finds beside any tenth of the rows: 1.1
-to 1.7 times on H100 and V100.
-"""
+BEYOND = _CONSTANTS.number("beyond")
+"""How much farther off products of sizes beyond the measured ones are than those."""
 
 _SIZES = ("b", "m", "n", "k")
 

@@ -7,25 +7,15 @@ fitted, and its interval covers how far such guesses were off.
 
 from __future__ import annotations
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels.protocol import Provenance
 from perfc.costmodels.machine import Target
 
-UNSEEN_SIGMA = 0.2
-"""Shared uncertainty on a GPU of another compute capability than those fitted.
+UNSEEN_SIGMA = constants("kernels").number("sigma_unseen")
+"""Shared uncertainty on a GPU of another compute capability than those fitted."""
 
-The spread of the products of seven GPUs, each left out of the fit (docs/accuracy.md:
-GMAE of 11 to 52 %, root mean square 0.29), less the scatter within one of them (0.22).
-"""
-
-OTHER_VENDOR_SIGMA = 0.4
-"""The same on a GPU of another maker, with other libraries.
-
-Chosen, not fitted, to cover the four public points of large products in PyTorch, which
-reach these shares of the peak where the model says 0.8: MI210 0.66 in fp16 and 0.73 in
-fp32 (github.com/zzc0721/torch-performance-test-data/issues/195), a GCD of MI250X 0.77
-and MI300X 0.51 in bf16 (github.com/stas00/ml-engineering, maximum achievable matmul
-FLOPS). Of other kernels nothing is known.
-"""
+OTHER_VENDOR_SIGMA = constants("kernels").number("sigma_other_vendor")
+"""The same on a GPU of another maker, with other libraries."""
 
 NOWHERE: frozenset[str] = frozenset()
 """Compute capabilities seen by a model that is not fitted: it is analytic."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.locality.popularity import (
     Distinct,
     FbgemmAlpha,
@@ -18,8 +19,8 @@ from perfc.costmodels.locality.popularity import (
     ZipfMandelbrot,
 )
 
-ZIPF_EXPONENT = 1.05
-"""Of `zipf` without a number: what rows are measured with, near public click logs."""
+ZIPF_EXPONENT = constants("locality").number("zipf_exponent")
+"""Of `zipf` without a number."""
 
 _FORM = re.compile(r"\s*([a-z-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _FORMS = (

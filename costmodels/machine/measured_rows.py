@@ -9,20 +9,14 @@ from typing import NamedTuple
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.ir import AttrValue, Kernel, Record
 
-REPEATABILITY = 0.018
-"""Relative scatter of a row that is measured again on the same machine.
+REPEATABILITY = constants("kernels").number("sigma_repeatability")
+"""Relative scatter of a row that is measured again on the same machine."""
 
-The root mean square of 75 shapes that occur twice in the public rows of five GPUs
-(elementwise, softmax and layer norm kernels of the same program): 1.8 %.
-"""
-
-ANOTHER_DAY = 0.02
-"""What all rows of a machine may be off together: clocks, heat, a driver.
-
-A round number: no row has been measured on two days.
-"""
+ANOTHER_DAY = constants("kernels").number("sigma_another_day")
+"""What all rows of a machine may be off together: clocks, heat, a driver."""
 
 
 class Signature(NamedTuple):

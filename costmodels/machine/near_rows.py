@@ -21,12 +21,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.machine.gemm_sizes import product_sizes
 from perfc.ir import AttrValue, Kernel, PerfcError, Record
 
 Floats: TypeAlias = NDArray[np.float64]
 
-MOST = 1.5
+MOST = constants("kernels").number("near_rows_most")
 """Logarithm of the largest factor."""
 
 

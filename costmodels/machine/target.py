@@ -105,6 +105,17 @@ class Device:
     own processor. Nothing is copied to it, and there are no streams to wait for."""
 
     @property
+    def words(self) -> frozenset[str]:
+        """What constants call it.
+
+        `cpu` or `gpu`, `cuda` if CUDA's libraries run on it, its architecture, its
+        compute capability.
+        """
+        kind = "cpu" if self.synchronous else "gpu"
+        cuda = ("cuda",) if self.runs_cuda else ()
+        return frozenset({kind, *cuda, self.architecture, self.compute_capability})
+
+    @property
     def runs_cuda(self) -> bool:
         """Whether CUDA's libraries run on it, with which all models were fitted."""
         return self.vendor.casefold() == "nvidia"

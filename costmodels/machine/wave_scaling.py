@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.machine.target import Device
 from perfc.ir import Work
 
-WAVE_SIGMA = 0.3
-"""Of the logarithm: ops are off by 29.8 % on average (ibid., section 5.2)."""
+WAVE_SIGMA = constants("kernels").number("sigma_wave")
+"""Of the logarithm of a ratio."""
 
 _BLOCKS_PER_SM: Mapping[str, int] = {
     "7.5": 16,

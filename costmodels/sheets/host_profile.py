@@ -17,11 +17,11 @@ import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeAlias, TypeGuard, cast
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.sheets.profile import PROFILE_TEXTS, check_profile, is_profile
 from perfc.costmodels.sheets.sheet_file import read_sheet
 from perfc.ir import PerfcError, UsageError
@@ -32,27 +32,18 @@ FOLDER = Path(__file__).parents[1] / "profiles"
 GRAPH_LAUNCH = "cudaGraphLaunch"
 """The call that replays a CUDA graph."""
 
-GRAPH_NODE_US = 0.2
-"""What each node adds to that call, where a profile does not say.
-
-"Constant Time Launch for Straight-Line CUDA Graphs" (NVIDIA developer blog, 2024):
-2 us and 0.2 us a node with CUDA 11.8; about 2.5 us for any number with 12.6.
-"""
+GRAPH_NODE_US = constants("hosts").number("graph_node_us")
+"""What each node adds to that call, where a profile does not say."""
 
 COMPILED_GRAPH = "Torch-Compiled Region"
 """What a call of a compiled graph is called, as in Kineto traces."""
 
-COMPILED_US: Mapping[str, float] = MappingProxyType(
-    {"graph": 37.0, "kernel": 4.8, "call": 2.5}
-)
+COMPILED_US = constants("hosts").table("compiled_us")
 """What Python does in a compiled graph, where a profile does not say.
 
 `graph`: guards and the wrappers around a graph, each time it is called; `kernel`: from
 the wrapper to the driver's call, per generated kernel; `call`: around an outside
-kernel, in place of T1. From the break-down of an empty graph and an empty kernel
-(GB200, 2026-04, meta-pytorch/tritonbench#1016 and #1017): a graph of one kernel takes
-42 to 44 us; its kernel 6.8 us without arguments and 9.1 with 19, of which the driver's
-call is 3.0 to 3.3; the generated wrapper's own lines around a kernel 2.5.
+kernel, in place of T1.
 """
 
 BETWEEN = ("phase", "hand_over", "hand_back", "end", "begin")

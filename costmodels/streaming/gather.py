@@ -9,8 +9,8 @@ read from memory once:
 
     t = floor + start + |(bytes of memory, bytes of L2, rows one by one)|
 
-Parameters: perfc's rows of H100, PyTorch 2.11 (`benchmarks/rows`, split `fit`); of
-other GPUs there are none, and they are priced as streams.
+Parameters: `fitted/constants/streaming.toml`, of H100; on other GPUs rows are priced as
+streams.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import ARRAYS, FLOATS, PERFC_ROWS, Floats, Maths, Number
 from perfc.costmodels.locality import touched_rows
 from perfc.costmodels.machine import Target
@@ -46,22 +47,24 @@ class _Rows(NamedTuple, Generic[Number]):
     held: Number
 
 
-START_S = 0.27e-6
+_CONSTANTS = constants("streaming")
+
+START_S = _CONSTANTS.number("rows_start_s")
 """Added to the target's kernel floor."""
 
-LATE_START_S = 2.15e-6
+LATE_START_S = _CONSTANTS.number("rows_late_start_s")
 """The same of kernels that divide."""
 
-ONE_ROW_S = 0.364e-6
+ONE_ROW_S = _CONSTANTS.number("rows_one_s")
 """A row after the other: an index is loaded, then the row."""
 
-BLOCK_S = 80.5e-9
+BLOCK_S = _CONSTANTS.number("rows_block_s")
 """A block on an SM, for a row."""
 
-SHARE = 0.74
+SHARE = _CONSTANTS.number("rows_share")
 """Of the memory's rate."""
 
-L2_RATE = 1.3
+L2_RATE = _CONSTANTS.number("rows_l2_rate")
 """Over the sheet's of L2: rows that many indices take are in L1, too."""
 
 

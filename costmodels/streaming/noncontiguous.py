@@ -8,35 +8,30 @@ result, and have to meet.
 
 from __future__ import annotations
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Number
 from perfc.costmodels.machine import Target
 
 SCATTERED = "scattered"
 """Parameter of such a kernel."""
 
-SCATTERED_START_S = 1.1e-6
-"""Longer than other elementwise kernels take to begin: small ones of PyTorch take 2.9
-where those take 1.9 us (V100, HolisticTraceAnalysis, MIT), 2.6 and 1.5 (H100,
-TraceLens, MIT)."""
+_CONSTANTS = constants("streaming")
 
-SCATTERED_INSTRUCTIONS = 45
-"""For each element: divisions by its axes, for each operand. Read off copies of biases
-in a trace of DLRM on V100 (46; owensgroup/ml_perf_model, BSD-3). Copies of heads and of
-16 bits to fp32 say 43 to 53 (A100, H100 and B200; traces of Megatron, TraceLens and
-torchao, MIT and BSD-3)."""
+SCATTERED_START_S = _CONSTANTS.number("scattered_start_s")
+"""Longer than other elementwise kernels take to begin."""
 
-JOINED_INSTRUCTIONS = 80
-"""The same where tensors with holes are joined: their places and that of the result.
-Read off the halves of rotary embeddings on H100 (77; TraceLens, MIT); on V100 memory
-takes as long (85 at most; torchrec, BSD-3)."""
+SCATTERED_INSTRUCTIONS = _CONSTANTS.integer("scattered_instructions")
+"""For each element: divisions by its axes, for each operand."""
 
-COLUMNS_START_S = 2.9e-6
+JOINED_INSTRUCTIONS = _CONSTANTS.integer("joined_instructions")
+"""The same where tensors with holes are joined: their places and that of the result."""
+
+COLUMNS_START_S = _CONSTANTS.number("columns_start_s")
 """Of a sum over columns, longer than of a row: blocks that share a result write their
-parts, count one another, and the last reads them again. One sum of 64 columns of 2048
-in a trace of DLRM on V100."""
+parts, count one another, and the last reads them again."""
 
-INTEGER_LANES = 64
-"""Integers that an SM works on at a time, since Volta (CUDA C++ Programming Guide)."""
+INTEGER_LANES = _CONSTANTS.integer("integer_lanes")
+"""Integers that an SM works on at a time."""
 
 
 def late_start_s(scattered: Number, over_columns: Number) -> Number:

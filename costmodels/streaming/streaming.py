@@ -20,6 +20,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -116,46 +117,35 @@ IDLE = "idle"
 _ROWS_FP32 = frozenset({"6.0", "7.0", "7.5", "8.0"})
 _ROWS_ALL = _ROWS_FP32 | {"8.9", "9.0"}
 
+_FITTED_ON = {
+    "elementwise": _ROWS_ALL,
+    "softmax": _ROWS_FP32,
+    "layer_norm": _ROWS_FP32,
+}
+"""By op; others are fitted on no GPU."""
+
+_CONSTANTS = constants("streaming")
+
+_OPS = (
+    *("elementwise", "softmax", "layer_norm", "batch_norm", "reduction", "concat"),
+    *("gather", "transpose", "radix_sort", "run_length", "scan", "pool"),
+    *("triton_poi", "triton_per", "triton_red", "memcpy"),
+)
+
 KINDS: Mapping[str, StreamKind] = MappingProxyType(
     {
         op: StreamKind(
-            start_s=start_s,
-            share=share,
-            rereads=rereads,
-            rows_in_flight=rows_in_flight,
-            fitted_on=fitted_on,
-            sigma_shared=shared,
-            sigma_independent=own,
+            **_CONSTANTS.table(op), fitted_on=_FITTED_ON.get(op, NOWHERE)
         ).fitted(fitted("streaming").get(op, {}))
-        for op, start_s, share, rereads, rows_in_flight, fitted_on, shared, own in (
-            ("elementwise", 0.2e-6, 1.0, 0.0, 8.0, _ROWS_ALL, 0.12, 0.15),
-            ("softmax", 0.8e-6, 0.75, 2.0, 2.0, _ROWS_FP32, 0.2, 0.12),
-            ("layer_norm", 1.5e-6, 0.7, 1.5, 4.0, _ROWS_FP32, 0.2, 0.16),
-            ("batch_norm", 2.0e-6, 0.9, 0.0, 8.0, NOWHERE, 0.2, 0.3),
-            ("reduction", 4.0e-6, 0.9, 0.0, 8.0, NOWHERE, 0.2, 0.35),
-            ("concat", 2.5e-6, 0.8, 0.0, 8.0, NOWHERE, 0.2, 0.25),
-            ("gather", 4.5e-6, 0.56, 0.0, 8.0, NOWHERE, 0.2, 0.4),
-            ("transpose", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.35),
-            ("radix_sort", 8.0e-6, 0.75, 0.0, 8.0, NOWHERE, 0.2, 0.3),
-            ("run_length", 4.0e-6, 0.5, 0.0, 8.0, NOWHERE, 0.2, 0.3),
-            ("scan", 3.0e-6, 0.85, 0.0, 8.0, NOWHERE, 0.2, 0.4),
-            ("pool", 1.0e-6, 0.7, 0.0, 8.0, NOWHERE, 0.2, 0.4),
-            ("triton_poi", 0.2e-6, 1.0, 0.0, 8.0, NOWHERE, 0.2, 0.25),
-            ("triton_per", 0.8e-6, 0.75, 0.0, 2.0, NOWHERE, 0.2, 0.3),
-            ("triton_red", 1.5e-6, 0.9, 1.0, 4.0, NOWHERE, 0.2, 0.35),
-            ("memcpy", 0.3e-6, 0.95, 0.0, 8.0, NOWHERE, 0.15, 0.2),
-        )
+        for op in _OPS
     }
 )
 """By canonical op; `memcpy` is a copy inside the device, `triton_…` a generated kernel
 of a compiled graph: loops as elementwise kernels, rows held in registers as softmax,
-rows in blocks as reductions, which read as they do, none of them fitted.
+rows in blocks as reductions, which read as they do.
 
 Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memory gives,
-`fitted/memory.toml`. The others: round numbers near what single kernels do in Kineto
-traces of DLRM training on V100 (owensgroup/ml_perf_model, BSD-3), sorts and scans on
-V100 and A100 (PARAM and HolisticTraceAnalysis, MIT): 15.8 million keys take 295 to
-443 us a pass.
+`fitted/memory.toml`. The others: `fitted/constants/streaming.toml`.
 """
 
 

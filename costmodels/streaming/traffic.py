@@ -5,11 +5,9 @@ Its parameters are in `fitted/memory.toml`, from elementwise kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import Maths, Number
 from perfc.costmodels.machine import Target
@@ -47,20 +45,15 @@ MEMORY_RATES = MemoryRates(**fitted("memory")["rates"])
 STACKED_BUS_BITS = 1024
 """One HBM stack's bus; GDDR buses are narrower than this, all chips together."""
 
-L2_SHARE = 0.6
+L2_SHARE = constants("streaming").number("l2_share")
 """Share of the sheet's L2 rate that look-ups reach."""
 
-SHARERS = 6
-"""Kernels whose operands a cached tensor has to outlive.
+SHARERS = constants("streaming").integer("sharers")
+"""Kernels whose operands a cached tensor has to outlive."""
 
-In a graph other tensors pass through L2 between two uses; the measured products
-rotate through six operand sets, which comes to the same.
-"""
-
-L2_PARTITIONS: Mapping[str, int] = MappingProxyType({"8.0": 2, "9.0": 2, "10.0": 2})
+L2_PARTITIONS = constants("streaming").table("l2_partitions")
 """Halves of L2 by compute capability, each of which keeps what its own SMs read: data
-that all SMs may read are held twice ("NVIDIA A100 Tensor Core GPU Architecture",
-whitepaper, 2020). One elsewhere.
+that all SMs may read are held twice. One elsewhere.
 """
 
 

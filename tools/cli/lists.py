@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from perfc.costmodels import assumed_system, load_target, target_names
+from perfc.costmodels import Target, assumed_system, load_target, target_names
 from perfc.costmodels.sheets import describe, system_names
 from perfc.frontends import WORKLOADS
 from perfc.ir import PerfcError
@@ -19,7 +19,12 @@ from perfc.tools.cli.arguments import debug_option
 from perfc.tools.cli.kernel_list import kernels_json, kernels_table
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
-from perfc.tools.files import print_line, tell
+from perfc.tools.cli.target_constants import (
+    constants_json,
+    constants_text,
+    target_json,
+)
+from perfc.tools.files import print_line, tell, write_result
 from perfc.tools.reports import columns_text
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -86,12 +91,34 @@ def _system_row(name: str) -> tuple[str, ...]:
     "show", epilog="Example: perfc targets show a100", context_settings=_HELP
 )
 @click.argument("target")
+@click.option(
+    "--constants",
+    "constants_",
+    is_flag=True,
+    help="Print the constants of cost models that hold on it instead.",
+)
+@format_option
 @debug_option
-def show(target: str) -> None:
-    """Print every field of TARGET (a name or a sheet file) with its source."""
+def show(target: str, *, constants_: bool, format_: str) -> None:
+    """Print every field of TARGET (a name or a sheet file) with its source.
+
+    With --constants: those of the cost models that hold on it. A kind is `fitted` to
+    rows, `published` in a paper, a manual or source code, `single` (read off one case)
+    or `assumed`.
+    """
     loaded = load_target(target)
+    if format_ == "json":
+        content = constants_json(loaded) if constants_ else _fields_json(loaded)
+        write_result(target_json(loaded, content), None, document=True)
+        return
     print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
-    print_line(columns_text([[str(cell) for cell in row] for row in describe(loaded)]))
+    rows = [[str(cell) for cell in row] for row in describe(loaded)]
+    print_line(constants_text(loaded) if constants_ else columns_text(rows))
+
+
+def _fields_json(target: Target) -> dict[str, object]:
+    names = ("name", "value", "unit", "source")
+    return {"fields": [dict(zip(names, row, strict=True)) for row in describe(target)]}
 
 
 @click.command(epilog="Example: perfc ops --kernels", context_settings=_HELP)

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Histogram, Target, unique_row_count
+from perfc.costmodels.constants import constants
 from perfc.costmodels.locality import POPULARITY_SCHEMA, cold_misses
 from perfc.fitting.popularity_fit import PopularityFit, fit_popularity, histogram_of
 from perfc.fitting.stack_distance import MissCurve, miss_curve_of
@@ -19,7 +20,7 @@ from perfc.measurements import TableTrace
 
 _HOTTEST = 0.01
 _POINTS = 13
-_USABLE_L2 = 0.9
+_USABLE_L2 = constants("embedding").number("usable_l2")
 SCHEMA = "perfc.locality/1"
 
 

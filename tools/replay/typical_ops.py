@@ -16,18 +16,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from perfc.costmodels import Target
+from perfc.costmodels.constants import constants
 from perfc.frontends.aten import RecordedGraph
 from perfc.ir import DTYPES, DType
 from perfc.tools.replay.expected_kernels import expected_kernels
 from perfc.tools.replay.recorded_ops import OpLaunches, TraceOps
 from perfc.traces import RecordedArgument, RecordedOp, RecordedTensor
 
-SIGMA_SHARED = 0.25
-SIGMA_OWN = 0.4
-"""Of the logarithm of a ratio: of all of one kind together, and of one alone. Where a
-trace tells sizes (ResNet-50 and linear layers on V100 and 2080 Ti, GPT on A100, Qwen1.5
-on H100, each to one to three GPUs) all of one kind come out 4 to 31 % away from what
-their sizes say, one alone 10 to 60 %."""
+SIGMA_SHARED = constants("traces").number("sigma_typical_shared")
+SIGMA_OWN = constants("traces").number("sigma_typical_own")
+"""Of the logarithm of a ratio: of all of one kind together, and of one alone."""
 
 _PRODUCTS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
 _BATCHED = frozenset({"bmm", "baddbmm", "baddbmm_"})

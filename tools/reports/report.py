@@ -212,7 +212,7 @@ class Report:
     @functools.cached_property
     def coverage(self) -> Json:
         """How much of the model is modelled, and by what kind of number."""
-        return report_summary.coverage(self.results)
+        return report_summary.coverage(self.results, self.target)
 
     @functools.cached_property
     def summary(self) -> Json:

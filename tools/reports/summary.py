@@ -17,7 +17,8 @@ from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
 from perfc.passes.timing import kernel_numbers
 from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
-from perfc.tools.reports.results import Results
+from perfc.tools.reports.results import STATED, Results
+from perfc.tools.reports.weak_constants import weakest_constant
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
@@ -147,25 +148,32 @@ def kernel_limit(kernel: Kernel, target: Target) -> str:
     return "compute" if compute_s > memory_s else "memory"
 
 
-def coverage(results: Results) -> Json:
+def coverage(results: Results, target: Target) -> Json:
     """Return how much is modelled, and by what kind of number.
 
     Flops, bytes and microseconds are summed over kernels and copies, as often as
     they are launched.
     """
+    weak_us: defaultdict[str, float] = defaultdict(float)
     unknown: Counter[str] = Counter()
     flops: defaultdict[str, int] = defaultdict(int)
     moved: defaultdict[str, int] = defaultdict(int)
     time_us: defaultdict[str, float] = defaultdict(float)
     for rank, hosted in enumerate(results.hosted):
         graph, offset = hosted.graph, results.schedule.offsets[rank]
+        weakest = _weakest_constants(results, rank, target)
         for task, kind in enumerate(graph.kind):
             if kind not in BUSY_KINDS:
                 continue
-            provenance = results.price(rank, task).provenance.value
-            time_us[provenance] += results.schedule.duration_s[offset + task] * US
+            price = results.price(rank, task)
+            provenance = price.provenance.value
+            duration_us = results.schedule.duration_s[offset + task] * US
+            time_us[provenance] += duration_us
             if graph.kernel[task] < 0:
                 continue
+            weak = weakest[graph.kernel[task]]
+            if weak and price is not STATED:
+                weak_us[weak] += duration_us
             kernel = graph.kernels[graph.kernel[task]]
             flops[provenance] += kernel.work.flops
             moved[provenance] += kernel.work.bytes
@@ -177,4 +185,13 @@ def coverage(results: Results) -> Json:
         "flops_by_provenance": dict(flops),
         "bytes_by_provenance": dict(moved),
         "time_by_provenance": dict(time_us),
+        "time_by_weakest_constant": dict(weak_us),
     }
+
+
+def _weakest_constants(results: Results, rank: int, target: Target) -> list[str]:
+    """Return the weakest kind of constant that each kernel of a rank class rests on."""
+    costs = results.costs[rank]
+    prices = zip(costs.model, costs.provenance, strict=True)
+    kernels = zip(results.hosted[rank].graph.kernels, prices, strict=True)
+    return [weakest_constant(kernel, *price, target) for kernel, price in kernels]

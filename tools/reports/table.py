@@ -27,6 +27,7 @@ from perfc.tools.reports.rank_table import (
     rank_rows,
     world_size,
 )
+from perfc.tools.reports.weak_constants import WEAK_KINDS
 
 Json: TypeAlias = dict[str, Any]
 
@@ -36,6 +37,8 @@ _BAR_WIDTH = 24
 _ROWS = 8
 _FIXES = 6
 _WORTH_FIXING = 0.005
+_WORTH_SAYING = 0.03
+_WEAK = {"assumed": "assumed", "single": "read off one case"}
 _OP_WIDTH = 20
 _WHERE_WIDTH = 18
 _PLACE_WIDTH = 68
@@ -192,6 +195,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
         ),
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
+        ("they rest on", "", _weak_constants(report["coverage"])),
     ):
         if remark:
             yield label, value, remark
@@ -222,6 +226,20 @@ def _provenance(coverage: Json) -> str:
     if unknown:
         parts.append(f"{unknown} x unknown op")
     return ", ".join(parts)
+
+
+def _weak_constants(coverage: Json) -> str:
+    """Say how much of the device's time no rows hold, if that is worth a line."""
+    total_us = math.fsum(coverage["time_by_provenance"].values())
+    times: dict[str, float] = coverage["time_by_weakest_constant"]
+    if math.fsum(times.values()) <= _WORTH_SAYING * total_us:
+        return ""
+    shares = [
+        f"{_WEAK[kind]} for {format_share(times[kind], total_us)}"
+        for kind in WEAK_KINDS
+        if kind in times
+    ]
+    return f"constants that were {', '.join(shares)}"
 
 
 def _merged(breakdown: Sequence[Json]) -> list[tuple[str, float]]:

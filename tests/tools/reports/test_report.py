@@ -161,6 +161,7 @@ SCHEMA: Schema = {
         "flops_by_provenance": {"*": int},
         "bytes_by_provenance": {"*": int},
         "time_by_provenance": {"*": float},
+        "time_by_weakest_constant": {"*": float},
     },
     "diagnostics": [
         {"level": ("note", "warning"), "code": str, "message": str, "where": str}
