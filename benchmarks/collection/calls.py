@@ -1,4 +1,4 @@
-"""Which calls of PyTorch the kernels of a launch graph are, as cases that are measured.
+"""Calls of PyTorch that launch the kernels of a graph, as cases that are measured.
 
 A call may launch several kernels: a convolution turns layouts, a product joins the
 parts of a sum, `coalesce` sorts. Those are one case, timed at once.
@@ -21,7 +21,7 @@ from perfc.measurements import bytes_of
 from perfc.tools import Report
 
 Params: TypeAlias = dict[str, AttrValue]
-"""Of a case."""
+"""Parameters of a case."""
 
 _BACKWARD = "backward"
 _INDEX_BYTES = 8

@@ -118,7 +118,7 @@ def read_collected(folder: Path) -> Collected:
 
 
 def kernel_text(row: Measurement) -> str:
-    """Return what a row is of, in two words."""
+    """Return the op and dtype of a row."""
     return f"{row.op} {row.dtype}"
 
 

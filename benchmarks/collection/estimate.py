@@ -35,7 +35,7 @@ _MODEL_SECONDS = 0.5
 _CAPTURE_SECONDS, _CAPTURE_ITERATIONS = 0.2, 4
 _PROFILER_SECONDS, _PROFILER_ITERATIONS = 0.3, 2
 _EVENT_SECONDS, _EVENTS = 40e-6, 8
-"""Of a trace: writing, reading and packing an event, and events a launch."""
+"""Seconds to write, read and pack an event of a trace; events per launch."""
 
 _HOST_SECONDS = 15e-6
 """A call from an idle device and the wait for it."""
@@ -91,7 +91,7 @@ def print_estimate(target: str, seconds: float) -> None:
 
 
 def estimate(name: str, seconds: float) -> list[Line]:
-    """Return what each part of a run of so many seconds would measure.
+    """Return a line for each part of a run of so many seconds: what it would measure.
 
     Raises:
         UsageError: the target is no GPU that runs CUDA.
@@ -118,7 +118,7 @@ def estimate(name: str, seconds: float) -> list[Line]:
 def _line(
     part: Part, budget: float, target: Target, device: Device, timed: set[Planned]
 ) -> Line:
-    """Return what a part would measure; settings that it times are *timed* then."""
+    """Return the line of a part; settings that it times are *timed* then."""
     shapes = getattr(part.measure, "__self__", None)
     if isinstance(shapes, Shapes):
         return _of_shapes(part.name, shapes, budget, target, device)
@@ -156,14 +156,14 @@ def _of_workloads(
 
 
 def timing_seconds(setting: Planned, target: Target) -> float:
-    """Return what timing a setting takes."""
+    """Return the seconds to time a setting."""
     report = _report(setting, target)
     iterations = min(parts.ITERATIONS, parts.WORKLOAD_SECONDS / (report.time_us * 1e-6))
     return _run_seconds(setting, report, iterations)
 
 
 def profile_seconds(setting: Planned, target: Target) -> float:
-    """Return what profiling a setting takes, with what is done with its trace."""
+    """Return the seconds to profile a setting, work on its trace included."""
     report = _report(setting, target)
     events = parts.PROFILED * _EVENTS * int(report.summary["launches"])
     iterations = parts.PROFILED + _PROFILER_ITERATIONS
@@ -172,7 +172,7 @@ def profile_seconds(setting: Planned, target: Target) -> float:
 
 
 def _run_seconds(setting: Planned, report: perfc.Report, iterations: float) -> float:
-    """Return what a model takes that is made for so many iterations."""
+    """Return the seconds to make a model and run it for so many iterations."""
     one, fixed = report.time_us * 1e-6, _MODEL_SECONDS
     iterations += parts.WARM_UP
     if setting.runtime == "cudagraph":
@@ -210,7 +210,7 @@ def _of_shapes(
 def _case_seconds(
     cases: Sequence[tuple[Family, Case]], target: Target, device: Device
 ) -> Iterator[tuple[float, int]]:
-    """Yield what each case takes, and how many rows it gives."""
+    """Yield the seconds that measuring each case takes, and how many rows it gives."""
     kernel_s = _prices([case for _, case in cases], target)
     for (family, case), one in zip(cases, kernel_s, strict=True):
         yield (
@@ -220,7 +220,7 @@ def _case_seconds(
 
 
 def _prices(cases: Sequence[Case], target: Target) -> list[float]:
-    """Return what the cases take; calls of several kernels take their bytes."""
+    """Return the seconds of each case; calls of several kernels are priced by bytes."""
     bytes_per_s = target.device.memory.bytes_per_s
     seconds = [_OF_CALL + case.work.bytes / bytes_per_s for case in cases]
     kernels: dict[int, Kernel] = {}
@@ -240,7 +240,7 @@ def _sets(case: Case, device: Device) -> int:
 
 
 def _seconds_of(one: float, sets: int, *, graph: bool) -> float:
-    """Return what timing a case takes, as `perfc.measure.timing` repeats it."""
+    """Return the seconds to time a case, as `perfc.measure.timing` repeats it."""
     timed = _SHAPE_SECONDS + min(sets * (_SET_SECONDS + one), 0.03 + 2 * one)
     each = one + _HOST_SECONDS
     timed += min(max(5 * each, min(0.02, 200 * each)), max(0.3, each))

@@ -88,7 +88,7 @@ class Table:
         return _csv(("op", "dtype", "params"), rows)
 
     def report(self) -> Iterator[str]:
-        """Yield what is covered, setting by setting, and what there is to measure."""
+        """Yield lines: the share covered of each setting, then the cases to measure."""
         for setting, active_s in self.active_s.items():
             share = self.covered_s[setting] / active_s
             left_out = self.left_out[setting].items()

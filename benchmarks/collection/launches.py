@@ -59,7 +59,7 @@ class Workload:
 
     @classmethod
     def of(cls, row: WorkloadMeasurement) -> Workload:
-        """Return what a row is of."""
+        """Return the workload that a row is of."""
         return cls(
             model=row.model,
             params=row.params,
@@ -128,7 +128,7 @@ LAUNCHES = Format(_OF_LAUNCH.name, (*_OF_WORKLOAD, *_OF_LAUNCH.fields))
 
 
 def launches_of(events: Iterable[Event]) -> list[Launch]:
-    """Return what the marked iterations launched, by iteration and start.
+    """Return the launches of the marked iterations, by iteration and start.
 
     Args:
         events: Of a Kineto trace, in which `ProfilerStep#n` marks iterations. What

@@ -43,12 +43,12 @@ _VARIABLES = (
     *("MKL_NUM_THREADS", "OMP_NUM_THREADS"),
     *("TEARDOWN_CUPTI", "DISABLE_CUPTI_LAZY_REINIT"),
 )
-"""Of the environment: what changes which kernels run, and how quickly."""
+"""Environment variables that change which kernels run, and how quickly."""
 
 _NAMES_A_BOARD = re.compile(
     r"uuid|guid|serial|\bpdi\b|host ?id|board id|\bname\s*:\s*/", re.IGNORECASE
 )
-"""Or whose program runs on it: those have a path for their name."""
+"""Pattern of lines that name a board, or a program on it, whose name is a path."""
 
 _IDENTIFIER = re.compile(
     r"\b(?:GPU-|MIG-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE
@@ -252,7 +252,7 @@ def _anonymous_line(line: str) -> str:
 
 
 def _output(command: Sequence[str], folder: Path | None = None) -> str:
-    """Return what a command prints; nothing where it is not there, fails or hangs."""
+    """Return the output of a command; empty if it is not there, fails or hangs."""
     if shutil.which(command[0]) is None:
         return ""
     try:

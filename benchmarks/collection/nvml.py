@@ -17,11 +17,11 @@ class Nvml:
     _handle: Any
 
     def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - no types
-        """Return what `nvmlDeviceGet<name>` of the GPU says; None if it does not."""
+        """Return the answer of the GPU to `nvmlDeviceGet<name>`; None without one."""
         return self._told(f"nvmlDeviceGet{name}", self._handle, *arguments)
 
     def system(self, name: str) -> Any:  # noqa: ANN401 - it has no types
-        """Return what `nvmlSystemGet<name>` says; None if it does not."""
+        """Return the answer to `nvmlSystemGet<name>`; None without one."""
         return self._told(f"nvmlSystemGet{name}")
 
     def constant(self, name: str, default: int) -> int:

@@ -31,7 +31,7 @@ MANIFEST, REST, TRACES = "manifest.json", "rest.tar", "traces.tar"
 """With the tables eight files, which is what may come back."""
 
 MOST_BYTES = 15 << 20
-"""Of one file."""
+"""Most bytes of one file."""
 
 _PUBLISH_SECONDS = 20.0
 

@@ -39,11 +39,11 @@ Step = Callable[[WorkloadRun, Sequence[Setting], Say], object]
 """Does something with settings of one model."""
 
 ITERATIONS, WARM_UP, PROFILED = 30, 5, 2
-"""Of a workload."""
+"""Iterations of a workload: timed, to warm up, and profiled."""
 
 _OVERHEAD_ITERATIONS, _ITERATIONS_ON_CPU = 20, 5
 WORKLOAD_SECONDS = 1.5
-"""Of the timed iterations of a setting."""
+"""Most seconds of the timed iterations of a setting."""
 
 _COPY_BYTES, _SIDE = 8 << 30, 8192
 _CPU_COPY_BYTES, _CPU_SIDE = 64 << 20, 1024

@@ -1,4 +1,4 @@
-"""Which whole workloads are measured on a GPU, in order of worth.
+"""Whole workloads that are measured on a GPU, in order of worth.
 
 A run that is cut off has measured a beginning of the list: each is useful. What is
 measured here is never fitted to: every row is `test`.
@@ -23,7 +23,7 @@ _MLPERF = "dlrm-mlperf:max_rows=1000000"
 _RESNET, _INCEPTION = (
     f"{model}:batch_norm=separate" for model in ("resnet50", "inception-v3")
 )
-"""As PyTorch runs them: the workloads alone have it folded into convolutions."""
+"""CNNs as PyTorch runs them; by default, batch norm is folded into convolutions."""
 
 _DCNV2 = "dcnv2-mlperf:max_rows=1000000"
 
@@ -129,7 +129,7 @@ def _others() -> Iterator[Planned]:
 
 
 def planned_on_cpu() -> tuple[Planned, ...]:
-    """Return what a CPU measures in a minute or two: a rehearsal, and a selfcheck."""
+    """Return settings for a rehearsal and a selfcheck: a minute or two on a CPU."""
     sizes = (
         ("dlrm-ddp:rows=10000", 128),
         ("gpt2:layers=2,hidden=128,heads=4,seq=64,vocab=1000", 4),

@@ -35,7 +35,7 @@ COUNTS_TABLE, MANIFEST = "counts.csv", "manifest.json"
 _TABLES = (WORKLOADS_TABLE, KERNELS_TABLE, COUNTS_TABLE)
 
 INPUTS = "host-pinned"
-"""Where the inputs of all settings are."""
+"""Place of the inputs of all settings: pinned memory of the host."""
 
 AUTO = "auto"
 """Attention as PyTorch chooses; so are rows of before it was told."""
@@ -44,7 +44,7 @@ Key: TypeAlias = tuple[object, ...]
 """What tells rows of different settings on one target apart."""
 
 KernelKey: TypeAlias = tuple[str, str, Record]
-"""The same of kernels: op, dtype and sizes."""
+"""Op, dtype and sizes, which tell rows of different kernels on one target apart."""
 
 _SETUP_S = 1.0
 _ITERATIONS = 35
@@ -158,7 +158,7 @@ COUNTS = Schema("perfc.call_counts/1", CallCount)
 
 
 def setting_key(row: Prediction | WorkloadMeasurement | Workload) -> Key:
-    """Return what tells the setting of a row from others on its target."""
+    """Return the key that tells the setting of a row from others on its target."""
     own = (row.model, row.params, row.mode, row.runtime, row.dtype, row.batch)
     inputs = INPUTS if isinstance(row, Workload) else row.inputs
     return (*own, row.optimizer, inputs, row.attention or AUTO)
@@ -174,7 +174,7 @@ def setting_text(row: Prediction | WorkloadMeasurement) -> str:
 
 
 def kernel_key(row: KernelPrediction | Measurement) -> KernelKey:
-    """Return what tells the kernel of a row from others on its target."""
+    """Return the key that tells the kernel of a row from others on its target."""
     return (row.op, row.dtype, row.params)
 
 

@@ -30,11 +30,11 @@ from perfc.measure.suites import suite
 from perfc.measure.timing import Timer
 
 _SECONDS = 0.001
-"""Of each way of timing."""
+"""Seconds of each way of timing."""
 
 _ITERATIONS = 3
 _PREFIX = "probe-"
-"""Of tables: rows of a few iterations are no measurement."""
+"""Prefix of the names of tables: rows of a few iterations are no measurement."""
 
 _LOAD_SECONDS = 4.0
 _PROFILES = 5

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def provenance(root: Path = ROOT) -> dict[str, str]:
-    """Return what makes tables in a checkout without changes.
+    """Return the commit, date and versions that make tables in an unchanged checkout.
 
     Raises:
         PerfcError: it has changes that no commit has, or no commit.

@@ -121,7 +121,7 @@ class Uncapturable(_Mode):  # type: ignore[misc]  # a base class without types
 
 
 def forward_on_fake_gpu(planned: Planned, device: Device) -> list[str]:
-    """Return what a CUDA graph cannot hold of the forward pass of a setting."""
+    """Return the ops of a setting's forward pass that a CUDA graph cannot hold."""
     with ExitStack() as stack:
         stack.enter_context(patch("torch.cuda.synchronize"))
         # The model is made there, and fake parameters cannot be exchanged.
@@ -131,7 +131,7 @@ def forward_on_fake_gpu(planned: Planned, device: Device) -> list[str]:
 
 
 def step_on_cpu(planned: Planned) -> list[str]:
-    """Return what a CUDA graph cannot hold of a step of a setting, run on the CPU."""
+    """Return the ops of a setting's step on the CPU that a CUDA graph cannot hold."""
     return _uncapturable(planned, open_device("cpu"), planned.mode, planned.optimizer)
 
 

@@ -77,7 +77,7 @@ def _power(nvml: Nvml) -> Sample:
 
 
 def _joules(nvml: Nvml) -> float | None:
-    """Return what the board has used since its driver was loaded."""
+    """Return the joules that the board has used since its driver was loaded."""
     told = nvml.ask("TotalEnergyConsumption")
     return None if told is None else float(told) * _MILLI
 

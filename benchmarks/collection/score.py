@@ -44,7 +44,7 @@ _FAMILIES = {
     "resnet50": "ResNet-50",
     "wide": "Wide & Deep",
 }
-"""By the first word of a model's name."""
+"""Families of models, by the first word of a model's name."""
 
 
 @attrs.frozen
@@ -165,7 +165,7 @@ def _coverage(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
 
 
 def family_of(model: str) -> str:
-    """Return what a model is scored with."""
+    """Return the family that a model is scored with."""
     return _FAMILIES.get(model.partition("-")[0], model)
 
 
@@ -265,7 +265,7 @@ class _Scorer:
         return {COMPOSED: composed, SUMMED: summed}
 
     def _sums(self, counts: Mapping[KernelKey, int]) -> tuple[float, float]:
-        """Return what some kernels take, predicted and measured; 0 if none was."""
+        """Return times of some kernels in us, predicted and measured; 0 if none was."""
         predicted = measured = 0.0
         for key, count in counts.items():
             kernel, alone_us = self.kernels.get(key), self._alone_us(key)
@@ -275,7 +275,7 @@ class _Scorer:
         return predicted, measured
 
     def _alone_us(self, key: KernelKey) -> float | None:
-        """Return what a kernel took: in a graph, less the gap that follows each."""
+        """Return a kernel's time in us: in a graph, less the gap that follows each."""
         row = self.rows.kernels.get(("kernel", key))
         if row is not None:
             return row.latency_us

@@ -30,7 +30,7 @@ _LEAST_SECONDS = 1.0
 """A part is not begun with less."""
 
 _SOFT_SHARE, _SOFT_SECONDS = 0.05, 2.0
-"""So long before its hard end a part begins nothing new."""
+"""Last share of a part, and most seconds of that, in which it begins nothing new."""
 
 _LEAST_CLOSING = 3.0
 
@@ -154,7 +154,7 @@ class Session:
             stream.write(text + "\n")
 
     def manifest(self) -> dict[str, Any]:
-        """Return what the manifest says; counts of rows come once a run is over."""
+        """Return the manifest's content; counts of rows come once a run is over."""
         run = self._run
         this = {
             "seconds": round(time.monotonic() - self.begin, 1),

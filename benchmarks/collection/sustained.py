@@ -43,7 +43,7 @@ _SETUP_SECONDS = 0.4
 """What making the operands of a load takes, and counting the calls of a chunk."""
 
 _LEAST_SHARE = 0.3
-"""Of the seconds that a load wants: with less, the last ones are left out instead."""
+"""Least share of the seconds that loads want: below it, the last ones are left out."""
 
 _LEAST_SECONDS = 0.1
 _END_SECONDS = 0.2
@@ -193,7 +193,7 @@ def _share(loads: Sequence[Load], seconds: float) -> float:
 
 
 def _seconds(loads: Sequence[Load], deadline: float) -> float:
-    """Return what the first of some loads can have of the time that is left."""
+    """Return the seconds that the first of some loads can have of the time left."""
     share = _share(loads, deadline - time.monotonic())
     return max(_LEAST_SECONDS, loads[0].seconds * share)
 

@@ -85,7 +85,7 @@ CPU = Sizes(
 
 
 def loads_of(device: Device, sizes: Sizes | None = None) -> list[Load]:
-    """Return what is worth running, the most useful first; idle before and after."""
+    """Return the loads worth running, the most useful first; idle before and after."""
     sizes = sizes or (GPU if device.is_cuda else CPU)
     kind = device.kind
     idle = Load(name="idle-cold", seconds=3.0)
@@ -237,7 +237,7 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * hidden, hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the next layer takes, shape (batch, tokens, hidden)."""
+        """Return the input of the next layer, shape (batch, tokens, hidden)."""
         batch, tokens, hidden = x.shape
         parts = self.qkv(self.norm_1(x)).view(batch, tokens, 3, self.heads, self.width)
         query, key, value = parts.permute(2, 0, 3, 1, 4)

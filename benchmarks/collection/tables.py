@@ -143,7 +143,7 @@ def _csv_of(layout: Format, columns: Mapping[str, Column]) -> bytes:
 
 
 def _csv_cells(field: Field, column: Column) -> Sequence[object]:
-    """Return what is written: floats by as few digits as tell 32 bits apart."""
+    """Return the cells to write: floats by as few digits as tell 32 bits apart."""
     if field.kind == "float":
         return ["" if np.isnan(cell) else str(cell) for cell in column]
     return field.unpack(column)
