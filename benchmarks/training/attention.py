@@ -36,11 +36,11 @@ START: Mapping[str, float] = {
     "combine_s": 3e-6,
     "memory_share": 0.8,
 }
-"""Where the search begins: not at what is shipped, so that a second fit is the same."""
+"""Start of the search: not what is shipped, so that a second fit is the same."""
 
 
 def formula_s(sample: Sample, values: Mapping[str, float]) -> Floats:
-    """Return what the kernels of a sample take by the formula alone."""
+    """Return the seconds of a sample's kernels by the formula alone."""
     parameters = AttentionParameters(**values)
     seconds = attention_seconds(sample.table, sample.target, parameters)
     return np.maximum(seconds, lower_bound(sample.table, sample.target))

@@ -31,7 +31,7 @@ PER_ELEMENT: Mapping[str, tuple[float, float]] = MappingProxyType(
 
 
 def lin_formula_s(rows: Sample) -> Floats | None:
-    """Return what rows would measure by them; None: they have none for these."""
+    """Return the seconds of rows by `PER_ELEMENT`; None: it has none for these."""
     if rows.key.dtype != "fp32":
         return None
     kinds = rows.table.text("kind")

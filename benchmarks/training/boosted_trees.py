@@ -39,7 +39,7 @@ thirtieth.
 
 
 def boosted_trees(features: Floats, wanted: Floats) -> Callable[[Floats], Floats]:
-    """Return what says *wanted* of *features*, and of others.
+    """Return a function that predicts *wanted* from *features*, and from others.
 
     Args:
         features: Shape (features, rows).

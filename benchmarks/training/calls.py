@@ -32,7 +32,7 @@ from training.samples import FITTED, Sample
 Floats: TypeAlias = NDArray[np.float64]
 
 Sessions: TypeAlias = tuple[tuple[float, float], ...]
-"""Of each session the number of its first row in the table, and microseconds."""
+"""Number of each session's first row in the table, and microseconds."""
 
 OPS = frozenset({"elementwise", "gemm", "layer_norm", "softmax"})
 """Ops with rows that hide their kernels; the shortest of convolutions show theirs."""

@@ -65,7 +65,7 @@ START: Mapping[str, float] = {
     "network_inside_step_ns": 8000,
     "network_peer_us": 4,
 }
-"""Where the search begins, and what a parameter is believed to be that no row tells."""
+"""Start of the search, and the value of a parameter that no row tells."""
 
 _AT_MOST_1 = frozenset(
     {"ring_simple_rate", "exchange_simple_rate", "network_rate"}
@@ -123,7 +123,7 @@ class CollectiveSample:
 
     @property
     def fitted(self) -> NDArray[np.bool_]:
-        """Which rows may be fitted: those of odd octaves."""
+        """Whether each row may be fitted: those of odd octaves."""
         found: NDArray[np.bool_] = (
             np.round(np.log2(self.collectives.bytes)).astype(int) % 2 == 1
         )
@@ -232,7 +232,7 @@ def _parameters(x: Floats) -> CollectiveParameters:
 
 
 def modelled_s(sample: CollectiveSample, p: CollectiveParameters) -> Floats:
-    """Return what the model alone says of the rows."""
+    """Return the seconds of the rows by the model alone."""
     return collective_seconds(sample.collectives, sample.links, p)
 
 
@@ -245,7 +245,7 @@ def fit_rows(sample: CollectiveSample, p: CollectiveParameters) -> CollectiveRow
 def corrected_s(
     sample: CollectiveSample, p: CollectiveParameters, rows: CollectiveRows
 ) -> Floats:
-    """Return what the model and the rows of an installation say of others there."""
+    """Return the seconds of rows by the model and other rows of their installation."""
     factor = rows.rising_log_factor(sample.collectives, sample.links, p)
     found: Floats = modelled_s(sample, p) * np.exp(factor)
     return found

@@ -26,7 +26,7 @@ START: Mapping[str, float] = {
     "results": 1.5,
     "start_s": 5e-6,
 }
-"""Where the search begins: not at what is shipped, so that a second fit is the same."""
+"""Start of the search: not what is shipped, so that a second fit is the same."""
 
 _MET_S = 1e-7
 _SPAN = 8.0
@@ -73,13 +73,13 @@ def fit_convolutions(samples: Sequence[Sample]) -> ConvFit:
 
 
 def conv_seconds(sample: Sample, kernel: Mapping[str, float]) -> Floats:
-    """Return what the kernels of a sample take with some parameters."""
+    """Return the seconds of a sample's kernels with some parameters."""
     model = attrs.evolve(CONV, parameters=ConvParameters(**kernel))
     return model.estimate(sample.table, sample.target).seconds
 
 
 def _before_s(sample: Sample) -> Floats:
-    """Return what the host takes before long kernels, but for those that were met."""
+    """Return the host's seconds before long kernels, but for those that were met."""
     alone = attrs.evolve(
         sample, table=sample.table.with_param(MET, np.zeros(len(sample)))
     )

@@ -45,7 +45,7 @@ class FamilyLogs:
 def family_logs(
     seen: Observations, target: Target, fits: Sequence[KernelFit]
 ) -> dict[Family, FamilyLogs]:
-    """Return what terms alone leave of a table's fitted rows, by family of all kinds.
+    """Return the errors of a table's fitted rows by terms alone, by whole family.
 
     Args:
         seen: What was measured.
@@ -68,7 +68,7 @@ def family_logs(
 
 
 def fit_shipped_rows(tables: Iterable[FamilyLogs]) -> NearRows | None:
-    """Return what the rows of all tables say of one family; None if that is nothing.
+    """Return the rows fitted to one family in all tables; None if they tell nothing.
 
     Kernels that lie at the same place are one row, their median: one that is left out
     to choose how far rows tell then has no twin.

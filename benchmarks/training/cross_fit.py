@@ -60,7 +60,7 @@ class _Group:
         return self.rows.take(others), self.parameters
 
     def kernel_s(self, networks_by_fold: Sequence[Network]) -> Floats:
-        """Return what each kernel takes by the network that lacks it."""
+        """Return the seconds of each kernel by the network that has not seen it."""
         found = self.rows.kernel_s(self.parameters)
         for fold, network in enumerate(networks_by_fold):
             at = np.flatnonzero(self.folds == fold)

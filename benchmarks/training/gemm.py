@@ -30,7 +30,7 @@ from training.samples import Sample
 Floats: TypeAlias = NDArray[np.float64]
 
 ROWS = 2000
-"""Of one GPU in a fit: more change the parameters by less than their meaning."""
+"""Most rows of one GPU in a fit: more hardly change the parameters."""
 
 _BELIEF = 0.6
 """Weight of the start in the fit: parameters that rows do not say stay there."""
@@ -101,7 +101,7 @@ OWN_FITTED = tuple(
 """What few CUDA graphs say of kernels on tensor cores unlike the usual ones."""
 
 OWN_BIASED_PARTS = 2.0
-"""Into how many parts those that add a bias cut their sums, in tf32 on H100."""
+"""Parts that kernels with a bias cut their sums into, in tf32 on H100."""
 
 SIMT_START = GemmParameters(
     tile_efficiency=0.95,
@@ -122,13 +122,13 @@ SIMT_START = GemmParameters(
     sigma_shared=0.15,
     sigma_independent=0.15,
 )
-"""Where the fit without tensor cores starts."""
+"""Start of the fit without tensor cores."""
 
 WIDE_START = attrs.evolve(
     SIMT_START, tile_efficiency=0.85, streams_per_sm=1.0, biased_parts=6.0
 )
-"""The same where SMs have 128 lanes. Kernels that add a bias cut their sums into 2 to
-12 parts on H100, where those of as deep sums without take 32: 6 are least off."""
+"""Start of the fit on SMs of 128 lanes. Kernels that add a bias cut their sums into 2
+to 12 parts on H100, where those of as deep sums without take 32: 6 are least off."""
 
 OWN_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
@@ -138,7 +138,7 @@ OWN_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "split_cycles": (500.0, 20000.0),
     }
 )
-"""The same of kernels that are slower than those of 16 bits, with lines aligned."""
+"""Bounds for kernels that are slower than those of 16 bits, with lines aligned."""
 
 TENSOR_START = GemmParameters(
     tile_efficiency=0.9,
@@ -159,7 +159,7 @@ TENSOR_START = GemmParameters(
     sigma_shared=0.12,
     sigma_independent=0.13,
 )
-"""The same on tensor cores."""
+"""Start of the fit on tensor cores."""
 
 
 @attrs.frozen(eq=False)
@@ -233,16 +233,16 @@ class ProductRows:
         )
 
     def kernel_s(self, parameters: GemmParameters) -> Floats:
-        """Return what the kernels take with some parameters."""
+        """Return the seconds of the kernels with some parameters."""
         return self.seconds_of(self.products, parameters)
 
     def seconds_of(self, products: Products, parameters: GemmParameters) -> Floats:
-        """Return what other products take on the same GPU, in the same math mode."""
+        """Return the seconds of other products on this GPU, in this math mode."""
         price = simt_seconds if self.simt else tensor_seconds
         return price(products, self.target, parameters)
 
     def predicted_s(self, parameters: GemmParameters) -> Floats:
-        """Return what the rows would measure with some parameters."""
+        """Return the seconds that the rows would measure with some parameters."""
         kernel_s = self.kernel_s(parameters)
         found: Floats = self.before_s + np.maximum(kernel_s, self.beside_s)
         return found

@@ -54,7 +54,7 @@ _SEEN = 1.5
 event pairs."""
 
 _LEAST_SHARE = 0.1
-"""Of the model's time, at which a row counts that says less."""
+"""Share of the model's time that a row counts as, if it says less."""
 
 _EVER_S = 1e9
 """More than any kernel takes."""

@@ -34,13 +34,13 @@ _APART = (CALIBRATION,)
 _ALL_BUT_REPORTED = (FITTED, CALIBRATION)
 
 _LEAST = 0.003
-"""Of an uncertainty that is stated."""
+"""Least uncertainty that is stated."""
 
 _MOST_SHARED = 0.95
-"""Of the whole uncertainty."""
+"""Largest part of the whole uncertainty that kernels share."""
 
 Sigmas: TypeAlias = dict[str, dict[str, object]]
-"""By target, then by what they are of."""
+"""Uncertainties by target, then by what they are of."""
 
 
 def _priced(
@@ -75,7 +75,7 @@ def call_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigma
 
 
 def kernel_sigmas(samples: Iterable[Sample], models: Sequence[CostModel]) -> Sigmas:
-    """Return what is stated of kernels by target and name: `stated`.
+    """Return the uncertainties of kernels by target and name, each as of `stated`.
 
     The least with which nine rows in ten lie in their interval, what the host adds to
     it included: `call_sigmas` come first. Shared is what kernels are off on average.
@@ -114,5 +114,5 @@ def _level(rows: int) -> float:
 
 
 def short(sigma: float) -> float:
-    """Return what is written of an uncertainty: three digits, and never nothing."""
+    """Return an uncertainty as it is written: three digits, and never nothing."""
     return float(f"{max(sigma, _LEAST):.3g}")

@@ -52,7 +52,7 @@ class Training:
 
 
 OF_ROWS = Training()
-"""Of measured rows, whose noise is not to be learned."""
+"""Training on measured rows, whose noise is not to be learned."""
 
 
 def fit_network(

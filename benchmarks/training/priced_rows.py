@@ -126,7 +126,7 @@ class Misses:
         return cls(whole.logs[at], whole.host[at], whole.share[at], whole.sizes[at])
 
     def sigma(self, scale: float, power: float) -> Floats:
-        """Return what rows are uncertain by if their kernels are by scale * size^p."""
+        """Return the uncertainty of rows if that of kernels is scale * size^p."""
         found: Floats = np.sqrt(
             self.host + self.share * (scale * self.sizes**power) ** 2
         )
@@ -157,7 +157,7 @@ class Misses:
         return float((2 * half + 2 / (1 - LEVEL) * beyond).mean())
 
     def bias(self, power: float) -> float:
-        """Return what kernels are off on average, as they are of size 1."""
+        """Return the mean logarithm that kernels are off by, scaled to size 1."""
         return float((self.logs / self.sizes**power).mean())
 
 

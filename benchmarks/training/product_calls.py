@@ -1,4 +1,4 @@
-"""Which share of an eager product's call passes before its kernel starts.
+"""Share of an eager product's call that passes before its kernel starts.
 
 Rows of event pairs rise where kernels outlast the rest of the call, and what they are
 longer by than their kernels is what passed before. Told by kernels about as long as the

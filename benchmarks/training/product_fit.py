@@ -216,7 +216,7 @@ def _drawn(parts: Sequence[Sample], seed: int) -> list[Sample]:
 def _fits_of(
     parts: Sequence[Sample], parameters: GemmParameters
 ) -> dict[Family, KernelFit]:
-    """Return what rows of a GPU say, as `perfc calibrate` does."""
+    """Return the fits to rows of a GPU, as `perfc calibrate` makes them."""
     rows = [ProductRows.of(part) for part in parts]
     measured_s = np.concatenate([part.measured_s for part in rows])
     kernel_s = measured_s - np.concatenate([part.before_s for part in rows])

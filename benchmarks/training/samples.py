@@ -34,7 +34,7 @@ FITTED, CALIBRATION, TEST = 0, 1, 2
 
 
 def part_of(params: str) -> int:
-    """Return what rows of these sizes are for, on all GPUs alike.
+    """Return the part that rows of these sizes are in, on all GPUs alike.
 
     Half of them are fitted; a quarter says how far off the fit is, for the intervals; a
     quarter is only reported.
@@ -49,7 +49,7 @@ def fits_weight(n: int, k: int) -> bool:
 
 
 def part_of_weight(n: int, k: int) -> int:
-    """Return what products on tensor cores are for, of all m and on all GPUs alike.
+    """Return the part that tensor-core products of (n, k) are in, for all m and GPUs.
 
     Three quarters of the (n, k) are fitted, an eighth is for the intervals, an eighth
     is only reported.
@@ -103,7 +103,7 @@ class Sample:
         return self.take(np.flatnonzero(self.part == part))
 
     def predicted_s(self, models: CostModel | Sequence[CostModel]) -> Floats:
-        """Return what the rows would measure by some models."""
+        """Return the seconds that the rows would measure by some models."""
         if isinstance(models, Sequence):
             seconds = price_table(self.table, self.target, models).seconds
         else:
@@ -112,21 +112,21 @@ class Sample:
         return self.timed_s(seconds)
 
     def kernel_s(self, models: Sequence[CostModel]) -> Floats:
-        """Return what the kernels take by models that have not seen their rows."""
+        """Return the seconds of the kernels by models that have not seen their rows."""
         if self.apart_s is not None:
             return self.apart_s
         return price_table(self.table, self.target, models).seconds
 
     def bound_s(self) -> Floats:
-        """Return what the kernels take by bound / 0.8 + 3 us."""
+        """Return the seconds of the kernels by bound / 0.8 + 3 us."""
         return lower_bound(self.table, self.target) / ROOFLINE.efficiency + 3e-6
 
     def roofline_s(self) -> Floats:
-        """Return what the rows would measure by `bound_s`."""
+        """Return the seconds that the rows would measure by `bound_s`."""
         return self.timed_s(self.bound_s())
 
     def timed_s(self, kernel_s: Floats) -> Floats:
-        """Return what a measurement of kernels would say."""
+        """Return the seconds that a measurement of kernels would say."""
         none = np.zeros(len(self))
         timing = self.key.timing
         return as_timed(kernel_s, none, self.table, self.target, timing).seconds

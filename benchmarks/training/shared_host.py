@@ -178,7 +178,7 @@ def is_stalled(times: Iterable[HostTime]) -> bool:
 
 
 def pool(hosts: Mapping[str, HostMeans]) -> Pooled:
-    """Return what hosts share, and how fast each is.
+    """Return the times that hosts share, and how fast each host is.
 
     Means of logarithms over hosts. For an op the mean of its kind counts as one host
     more: few hosts tell less of an op than of all ops.

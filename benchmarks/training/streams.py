@@ -21,7 +21,7 @@ from training.robust import robust_least
 from training.samples import FITTED, Floats, Sample
 
 Range: TypeAlias = tuple[float, float, float]
-"""Where a search begins, the least and the most. It never begins at what is shipped, so
+"""Start of a search, the least and the most. It never begins at what is shipped, so
 that a second fit is the same; what no row says stays there."""
 
 SHARE = "call_share"
@@ -67,7 +67,7 @@ KINDS: Mapping[str, Mapping[str, Range]] = MappingProxyType(
 """`StreamKind`, by op."""
 
 ROWS = 1500
-"""Of one GPU in a fit: more change the parameters by less than their meaning."""
+"""Most rows of one GPU in a fit: more hardly change the parameters."""
 
 _ROBUST = 0.05
 """Errors beyond which a row counts by its size, not by its square."""
@@ -92,7 +92,7 @@ class StreamFit:
     share: float
 
     def predicted_s(self, sample: Sample) -> Floats:
-        """Return what rows would measure; their host is known."""
+        """Return the seconds that rows would measure; their host is known."""
         return _Rows.of(sample).predicted_s(self.model, self.share)
 
 

@@ -31,7 +31,7 @@ Gpus: TypeAlias = frozenset[str]
 NO_MORE: Gpus = frozenset()
 
 Fit: TypeAlias = Callable[[Sequence[Sample]], Any]
-"""From the rows of other GPUs to parameters."""
+"""Function from the rows of other GPUs to parameters."""
 
 
 def of_ops(samples: Sequence[Sample], ops: Collection[str]) -> list[Sample]:
@@ -60,7 +60,7 @@ class Unseen:
     )
 
     def kernel_s(self, rows: Sample, without: Gpus = NO_MORE) -> Floats | None:
-        """Return what the kernels of *rows* take, or None: their op has no such fit.
+        """Return the seconds of the kernels of *rows*; None: their op has no such fit.
 
         Args:
             rows: Of one GPU, which is left out.

@@ -48,13 +48,13 @@ class _Group:
 
     @classmethod
     def of(cls, misses: Sequence[Misses]) -> _Group:
-        """Return what some GPUs say."""
+        """Return the group of some GPUs, from their misses."""
         power = power_of(misses)
         needs = np.log([gpu.least(power) for gpu in misses])
         return cls(misses, power, needs)
 
     def stated(self, variance: float) -> list[float]:
-        """Return what to state, if that is how GPUs differ."""
+        """Return the uncertainty to state, if GPUs differ by so much variance."""
         wider = widening(self.needs, variance)
         whole = wider * math.exp(self.needs.mean())
         biases = [gpu.bias(self.power) for gpu in self.misses]
@@ -65,7 +65,7 @@ class _Group:
 def unseen_sigmas(
     left_out: Mapping[str, Mapping[str, Misses]],
 ) -> dict[str, list[float]]:
-    """Return what is stated of a GPU without rows, by name: `stated`.
+    """Return the uncertainties of a GPU without rows by name, each as of `stated`.
 
     Args:
         left_out: By the name of an interval, then by GPU, of a fit to the others.
