@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 def parts_of(samples: list[Sample]) -> Iterator[Part]:
-    """Yield what is left out of one GPU's products of one type."""
+    """Yield parts: products of one GPU and type, and which of them are left out."""
     key, target = samples[0].key, samples[0].target
     whole = ProductRows.joined([ProductRows.of(sample) for sample in samples])
     parameters = simt_parameters()

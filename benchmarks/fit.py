@@ -195,7 +195,7 @@ def write_fitted(name: str, tables: Tables, source: str = SOURCES) -> None:
 
 @functools.cache
 def _shipped(name: str) -> Parameters:
-    """Return what a file holds before this step writes it, perhaps in two goes."""
+    """Return a file's parameters before this step writes it, perhaps in two goes."""
     return fitted(name) if (FITTED_FOLDER / f"{name}.toml").is_file() else {}
 
 

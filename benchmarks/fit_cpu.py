@@ -46,7 +46,7 @@ def logs_of(table: Path) -> Mapping[Family, FamilyLogs]:
 
 
 def pooled(tables: Sequence[Path]) -> dict[Family, NearRows]:
-    """Return what all tables say, by family."""
+    """Return the rows that are fitted to all tables together, by family."""
     logs: dict[Family, list[FamilyLogs]] = defaultdict(list)
     for table in tables:
         for family, found in logs_of(table).items():

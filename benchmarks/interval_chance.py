@@ -37,7 +37,7 @@ KNOWN_OFF, UNSEEN_OFF = 0.03, 0.05
 DRAWS = 400
 
 SPREADS = (0.08, 0.2, 0.4)
-"""Of GPUs, to compare with."""
+"""Spreads of GPUs to compare with: standard deviations of the logarithm."""
 
 
 def counts(sample: Sample) -> list[int]:
@@ -63,7 +63,7 @@ def known_chance(sample: Sample, models: Sequence[CostModel]) -> float:
 
 
 def needs_of(unseen: Unseen) -> dict[str, dict[str, float]]:
-    """Return what nine in ten rows of GPUs left out need, by name, then GPU.
+    """Return the scales that nine in ten rows of GPUs left out need, by name, then GPU.
 
     Logarithms; of ops that two GPUs or more have.
     """

@@ -84,7 +84,7 @@ def started(python: str, tree: Path, out: Path, seconds: float) -> Any:  # noqa:
 
 
 def in_full(python: str, tree: Path, out: Path, seconds: float) -> Iterator[str]:
-    """Yield what is wrong with a run that ends by its own clock."""
+    """Yield the faults of a run that ends by its own clock."""
     begin = time.monotonic()
     code = started(python, tree, out, seconds).wait()
     took = time.monotonic() - begin
@@ -100,7 +100,7 @@ def in_full(python: str, tree: Path, out: Path, seconds: float) -> Iterator[str]
 
 
 def cut_off(python: str, tree: Path, out: Path, seconds: float) -> Iterator[str]:
-    """Yield what is wrong with runs that are killed, and continued."""
+    """Yield the faults of runs that are killed, and continued."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = started(python, tree, out, seconds)
         time.sleep(seconds / 2)
@@ -118,7 +118,7 @@ def cut_off(python: str, tree: Path, out: Path, seconds: float) -> Iterator[str]
 
 
 def faults_of(out: Path, tables: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a folder that came back."""
+    """Yield the faults of a folder that came back."""
     files = sorted(out.iterdir()) if out.is_dir() else []
     if len(files) > MOST_FILES:
         yield f"{len(files)} files in {out.name}"

@@ -89,7 +89,7 @@ class Step:
 
     @property
     def optimizer(self) -> str | None:
-        """Of a training step."""
+        """Optimizer of a training step; None in other modes."""
         return OPTIMIZER if self.mode == TRAINING else None
 
     def measured(self, table: Path, seconds: float) -> WorkloadMeasurement:

@@ -25,7 +25,7 @@ KNOWN, UNSEEN, PRODUCTS = "make fit", "make fit, unseen", "make fit, left out"
 
 
 _HELD_OUT = ", split=test"
-"""Behind the names of rows that their table marks so."""
+"""Suffix of the names of rows that their table marks so."""
 
 
 def write_tables(

@@ -40,8 +40,8 @@ _OTHER_LINKS = 0.5
 that held on one network were off by 18 to 270 % on others."""
 
 _SWITCH = 0.35
-"""Of all-reduces that the switch adds up, where none was measured. Chosen: models that
-have seen two and four ranks only were off by 34 to 69 %."""
+"""Uncertainty of all-reduces that the switch adds up, where none was measured. Chosen:
+models that have seen two and four ranks only were off by 34 to 69 %."""
 
 _LARGE = 2**20
 

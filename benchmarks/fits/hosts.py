@@ -38,7 +38,7 @@ HOSTS: Mapping[str, str] = {
     "ViT and Qwen, H100": "tl_h100_*.json.gz",
     "ViT, MI300X": "tl_mi300_*.json.gz",
 }
-"""Which traces of the folder are of one host."""
+"""Patterns of the traces in the folder that are of one host, by the host's name."""
 
 SOURCE = (
     "Kineto traces published with PARAM, HolisticTraceAnalysis, TraceLens (MIT), "

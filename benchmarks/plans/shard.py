@@ -42,7 +42,7 @@ from perfc.tools.sharding.model import ShardModel, world_of
 ALL = (TABLE_WISE, COLUMN_WISE, ROW_WISE, TABLE_ROW_WISE, GRID)
 SYSTEM, BATCH = "dgx-a100", 2048
 _KEPT = 0.9
-"""Of a plan near the best, the tables that stay where they are."""
+"""Share of the tables that stay where they are, in a plan near the best."""
 
 
 def tables(seed: int, count: int) -> TableList:

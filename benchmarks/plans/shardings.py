@@ -117,7 +117,7 @@ _CHOSEN = {"planner": 1.0, "search": 2.0}
 def _searched(
     task: ShardingTask, world: World, asked: argparse.Namespace
 ) -> dict[str, float]:
-    """Return what the plans that are found take by perfc's own cost."""
+    """Return the seconds of the plans that are found, by perfc's own cost."""
     kinds = (TABLE_WISE, COLUMN_WISE, ROW_WISE)
     topology = Topology(world=world)
     planner = TorchRecPlanner(

@@ -32,7 +32,7 @@ def say(*words: object) -> None:
 
 
 def predicted_us(rows: Sequence[Traced], target: Target) -> np.ndarray:
-    """Return what the models say of each row, in microseconds."""
+    """Return the microseconds that the models predict for each row."""
     kernels = [kernel for row in rows for kernel in row.kernels]
     seconds = price(kernels, target, cost_models()).seconds
     ends = np.cumsum([len(row.kernels) for row in rows])

@@ -80,8 +80,8 @@ MODELS: Mapping[str, Model] = {
         pooling=1,
     ),
 }
-"""By the word in a file's name. The tables of DLRM_MLPerf were smaller than these,
-which need 96 GB; by how much is not known, nor which rows are popular."""
+"""Models, by the word in a file's name. The tables of DLRM_MLPerf were smaller than
+these, which need 96 GB; by how much is not known, nor which rows are popular."""
 
 
 Row: TypeAlias = Mapping[str, str]
@@ -361,4 +361,4 @@ RULES: Mapping[str, Rule] = {
     "AddmmBackward": _linear_backward,
     "aten::sum": _sum,
 }
-"""By how the op's name begins; of two that fit, the first."""
+"""Rules, by how the op's name begins; of two that fit, the first."""

@@ -131,7 +131,7 @@ def _with_added(rows: list[Traced]) -> list[Traced]:
 
 
 def profiler_us(rows: list[Traced]) -> float:
-    """Return what later profilers say more of a kernel than the first one."""
+    """Return the time in us that later profilers add to a kernel beside the first."""
     took: dict[str, dict[str, list[float]]] = {REFERENCE: {}, REPEATED: {}}
     for row in rows:
         alone = row.launches == 1 and row.family not in FROM_HOST

@@ -1,4 +1,4 @@
-"""Which op of PyTorch launched which kernel, in a trace that perfc reads.
+"""Ops of PyTorch that launched each kernel, in a trace that perfc reads.
 
 Device work is known by the correlation of the call that launched it, the call by the
 thread and time of the innermost op around it.

@@ -79,7 +79,7 @@ class Step:
         return tokens / float(self.row["tokens_per_s_gpu"])
 
     def passes(self) -> Sequence[Pass]:
-        """Return what makes of a forward pass the step of one microbatch."""
+        """Return the passes that make a forward pass the step of one microbatch."""
         row, ranks = self.row, int(self.row["gpus"])
         fsdp = Fsdp(
             ranks=ranks,

@@ -67,7 +67,7 @@ def _model(*late: Straggler) -> perfc.Model:
 
 
 def _straggling_us() -> float:
-    """Return what a step takes where rank 2 stands still as in the traces."""
+    """Return the microseconds of a step where rank 2 stands still as in the traces."""
     forward = "table_wise.output.all_to_all"
     exchanges = (forward, f"{forward}.all_to_all")
     model = _model(*(Straggler(2, DELAY_US, before=name) for name in exchanges))
@@ -126,7 +126,7 @@ def _predicted(report: perfc.Report) -> list[tuple[str, float]]:
 
 
 def _measured(ranks: Sequence[Recorded], count: int) -> list[list[float]]:
-    """Return what the same *count* collectives took, step by step.
+    """Return the microseconds of each of *count* collectives, step by step.
 
     Those of which a trace lacks a rank, at its beginning, are left out.
     """

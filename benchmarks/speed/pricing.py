@@ -69,7 +69,7 @@ RANGES: Mapping[str, Mapping[str, tuple[int, int]]] = {
 """Exponents of two that sizes lie between; of other ops, rows and columns."""
 
 TARGETS = ("p100-pcie-16g", "v100-pcie-32g", "t4", "a100-pcie-40g")
-"""Of the file, each with the same shapes."""
+"""Targets of the file, each with the same shapes."""
 
 
 def shapes(op: str, rows: int, *, batched: bool = False) -> list[Params]:

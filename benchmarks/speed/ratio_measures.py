@@ -44,7 +44,7 @@ sys.exit(main())
 """Runs the command line; the last line of its stderr counts modules."""
 
 Values = dict[str, float | None]
-"""By the name of the measure; None where it could not be measured."""
+"""Values, by the name of the measure; None where it could not be measured."""
 
 Step = Callable[[], Values]
 
