@@ -11,7 +11,7 @@ from perfc.costmodels import Target, load_profile
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
 from perfc.ir.support import Level, PipelineError, brief
-from perfc.passes import Pass, PassManager
+from perfc.passes import Pass, PassManager, Transform
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
@@ -185,4 +185,12 @@ def back_passes(request: Request) -> list[Pass]:
         },
         "overhead": {"profile": request.overheads or ""},
     }
-    return timing_pipeline(requests, extras, settings)
+    passes = timing_pipeline(requests, extras, settings)
+    for p in passes:
+        if isinstance(p, Transform):
+            msg = (
+                f"pass {p.name!r} changes the graph, so it runs when the model is "
+                "loaded: give it to perfc.load(..., transforms=[...])"
+            )
+            raise UsageError(msg)
+    return passes

@@ -21,7 +21,7 @@ FAMILIES: LazyTable[OpDef] = LazyTable(
         "elementwise:OPS": (
             "relu leaky_relu thresholded_relu shrink elu celu selu hardsigmoid sigmoid "
             "softplus softsign tanh erf exp log log2 log10 log1p exp2 expm1 rsqrt erfc "
-            "erfinv ndtr lgamma digamma polygamma i0 sinc nan_to_num signbit logit "
+            "erfinv i0e lgamma digamma polygamma i0 sinc nan_to_num signbit logit "
             "log_sigmoid sqrt reciprocal sin cos tan asin acos atan sinh cosh asinh "
             "acosh atanh square neg abs sign ceil floor round trunc frac clip "
             "bitwise_not isnan isinf isfinite not add sub mul div pow maximum minimum "

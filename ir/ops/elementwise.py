@@ -228,7 +228,7 @@ _UNARY = (
     _unary("rsqrt", 2, "1 / sqrt(x)"),
     _unary("erfc", 8, "1 - erf(x)"),
     _unary("erfinv", 12, "inverse of erf"),
-    _unary("ndtr", 12, "cumulative distribution of the standard normal"),
+    _unary("i0e", 16, "exp(-|x|) times the Bessel function i0"),
     _unary("lgamma", 20, "logarithm of the absolute value of the gamma function"),
     _unary("digamma", 20, "derivative of lgamma"),
     _unary("polygamma", 20, "derivatives of digamma"),

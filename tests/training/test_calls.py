@@ -21,7 +21,10 @@ from perfc.costmodels.pricing import MET, call_names
 from perfc.costmodels.streaming import STREAMING
 from perfc.fitting.scores import GroupKey
 
-FLOORS_US: Mapping[str, float] = {"elementwise add": 20.0, "elementwise mul": 30.0}
+FLOORS_US: Mapping[str, float] = {
+    "elementwise add 1": 20.0,
+    "elementwise mul 1": 30.0,
+}
 HOSTS = {REFERENCE: 1.0, "t4": 1.5, "p100-pcie-16g": 2.0}
 SHARE = 0.4
 ROWS = 400

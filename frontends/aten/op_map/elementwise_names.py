@@ -39,7 +39,7 @@ RENAMED: Mapping[str, str] = {
     "_conj_physical": "neg",
     "special_expit": "sigmoid",
     "special_erf": "erf",
-    "special_ndtr": "ndtr",
+    "special_i0e": "i0e",
     "special_log1p": "log1p",
     "special_expm1": "expm1",
 }

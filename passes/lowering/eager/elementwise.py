@@ -38,6 +38,7 @@ _ATEN_NAMES = {
     "mod": "aten::remainder",
     "square": "aten::pow",
     "shrink": "aten::softshrink",
+    "i0e": "aten::special_i0e",
     "thresholded_relu": "aten::threshold",
     "bit_shift": "aten::bitwise_left_shift",
 }
