@@ -143,7 +143,7 @@ def test_popularity_reaches_the_look_up() -> None:
         "dgx-a100",
         2,
         64,
-        popularity={"": "zipf:1.1", "emb_l.1": "uniform"},
+        popularity={"": "zipf:1.1", "emb_l.1": "uniform"},  # type: ignore[arg-type]
     )
 
     assert ["zipf:1.1", "uniform", "zipf:1.1"] == [t.popularity for t in model.tables]
