@@ -136,7 +136,7 @@ def _stdout() -> TextIO:
 
 
 def lost_output(error: OSError) -> Exception:
-    """Return what to raise where stdout takes no more; nothing else is written to it.
+    """Return the error to raise where stdout takes no more, and write no more to it.
 
     Where the reader of a pipe has gone, it is *error* itself.
     """

@@ -32,7 +32,7 @@ _SHOWN = 60
 WIDE_DTYPES = ("fp32", "tf32")
 DTYPES = (*WIDE_DTYPES, "bf16", "fp16", "amp-bf16", "amp-fp16")
 MAX_DIM = 2**40
-"""No dimension is larger."""
+"""Largest size of a dimension."""
 
 Read = Callable[[str, Any], Any]
 """Reads what Python code gives for the field of a name."""
@@ -45,7 +45,7 @@ def _shown(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return what a value is, in words."""
+    """Return the type of a value, in words."""
     article = "an" if type(value).__name__[0] in "aeioAEIO" else "a"
     return f"{article} {type(value).__name__}"
 
@@ -69,7 +69,7 @@ def check_known(name: str, value: str, known: Sequence[str]) -> None:
 
 
 def whole(most: int) -> Read:
-    """Return what reads a whole number from 1 to *most*; NumPy's count as well."""
+    """Return a reader of whole numbers from 1 to *most*; NumPy's count as well."""
 
     def read(name: str, value: Any) -> int:  # noqa: ANN401 - whatever was given
         if getattr(value, "ndim", 0):
@@ -116,7 +116,7 @@ def _near_integer(value: object) -> int | None:
 
 
 def choice_of(known: Sequence[str]) -> Read:
-    """Return what reads one of some words."""
+    """Return a reader of one of some words."""
 
     def read(name: str, value: object) -> str:
         if not isinstance(value, str):
@@ -176,7 +176,7 @@ def _items(name: str, value: object) -> tuple[object, ...]:
 
 
 def objects_with(method: str, example: str) -> Read:
-    """Return what reads objects that have a method, as passes do."""
+    """Return a reader of objects that have a method, as passes do."""
 
     def read(name: str, value: object) -> tuple[object, ...]:
         found = (value,) if isinstance(value, str) else _items(name, value)
@@ -191,7 +191,7 @@ def objects_with(method: str, example: str) -> Read:
 
 
 def pairs_of(of_values: Read, example: str) -> Read:
-    """Return what reads a mapping from names."""
+    """Return a reader of a mapping from names."""
 
     def read(name: str, value: object) -> dict[str, Any]:
         if not isinstance(value, Mapping):

@@ -134,7 +134,7 @@ class Option:
 
 
 def _told(read: Read, option: Option | None = None) -> dict[str, Any]:
-    """Return what a field of a request says of itself."""
+    """Return the metadata of a field of a request."""
     return {"read": read, "option": option}
 
 
@@ -422,7 +422,7 @@ class Request:
         passes: Sequence[str],
         pipeline: str | None,
     ) -> Request:
-        """Return what is left to ask once the model is loaded.
+        """Return the request that is left once the model is loaded.
 
         Args:
             model: The loaded model.

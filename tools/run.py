@@ -61,7 +61,7 @@ class Run:
 
     @property
     def runtime(self) -> str:
-        """Which of `RUNTIMES` the passes predict."""
+        """Runtime that the passes predict, one of `RUNTIMES`."""
         return runtime_of(self.passes)
 
     @property
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def inputs_from(self) -> str:
-        """Where inputs are, as `--inputs` says it; a CPU has them where it computes."""
+        """Place of inputs, as `--inputs` says it; a CPU has them where it computes."""
         said = next((p.inputs for p in self.passes if is_a(p, "lower-kernels")), "")
         if self.is_given:
             return ""

@@ -83,7 +83,7 @@ def report_on(request: Request) -> Report:
 
 
 def run_of(request: Request) -> Run:
-    """Return what is to be run for a request, with its model loaded.
+    """Return the run that a request asks for, with its model loaded.
 
     Raises:
         UsageError: the request contradicts itself, or the model that is loaded.

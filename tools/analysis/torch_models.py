@@ -125,7 +125,7 @@ def record_model(request: Request) -> Model:
 
 
 def _recording(request: Request) -> Recording:
-    """Return what is to be recorded, as the frontend takes it."""
+    """Return the recording to make, as the frontend takes it."""
     from perfc.frontends.torch import Recording  # noqa: PLC0415 - imports PyTorch
 
     return Recording(

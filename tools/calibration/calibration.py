@@ -147,7 +147,7 @@ def _target_of(rows: Sequence[Measurement]) -> str:
 
 
 def _dispatch_s(rows: Sequence[Measurement]) -> float:
-    """Return what a call takes on a CPU whatever it does: the shortest of all."""
+    """Return the seconds of a call on a CPU whatever it does: the shortest of all."""
     return min((row.latency_us for row in rows), default=0.0) * 1e-6
 
 
@@ -199,7 +199,7 @@ _HEADER = (
 
 
 def summary(found: Calibrated) -> Iterator[str]:
-    """Yield what to print: held-out errors before and after, by family."""
+    """Yield the lines to print: held-out errors before and after, by family."""
     if found.device is not None:
         yield f"{found.target}: errors on rows that were not fitted, before -> after"
         yield _HEADER

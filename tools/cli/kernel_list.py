@@ -24,7 +24,7 @@ def kernels_table() -> str:
 
 
 def kernels_json() -> str:
-    """Return the same as JSON: `perfc.kernels/1`."""
+    """Return every kernel as JSON: `perfc.kernels/1`."""
     document = {
         "schema": "perfc.kernels/1",
         "kernels": [

@@ -202,7 +202,7 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
 
 
 def _writer_of(path: Path, *, several: bool) -> Keep:
-    """Return what writes the trace of a row; of several rows, one file each."""
+    """Return a writer of the trace of a row; of several rows, one file each."""
     stem, dot, suffix = path.name.partition(".")
 
     def write(row: WorkloadMeasurement, trace: Trace) -> None:
@@ -214,7 +214,7 @@ def _writer_of(path: Path, *, several: bool) -> Keep:
 
 
 def _settings(options: dict[str, Any]) -> list[Setting]:
-    """Return what to measure: every batch in every mode and runtime."""
+    """Return the settings to measure: every batch in every mode and runtime."""
     from perfc.measure.models import OWN, Setting  # noqa: PLC0415 - imports PyTorch
 
     return [

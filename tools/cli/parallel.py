@@ -27,7 +27,7 @@ from perfc.tools.request import TRAINING
 
 EXIT_INTERRUPTED = 130
 _SAMPLES = 512
-"""Of one GPU in most of the studies."""
+"""Samples of one GPU in most of the studies."""
 
 _EVERY_S = 5.0
 """How often a log is told how far it is; a terminal always is."""
@@ -163,7 +163,7 @@ def _check_compat(ctx: click.Context) -> None:
 
 
 def _compat(options: dict[str, Any]) -> str:
-    """Return what MAD-Max would say."""
+    """Return the comparison that MAD-Max would make."""
     from perfc.costmodels.reference import madmax_model, madmax_system  # noqa: PLC0415
     from perfc.frontends.reference import MadMaxStep, read_strategy, strategies  # noqa: PLC0415
     from perfc.tools.strategies import outcome, parallel_json, parallel_text, ranked  # noqa: PLC0415

@@ -118,7 +118,7 @@ def replay(  # noqa: PLR0913 - one argument per option
 
 
 def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePrices]:
-    """Return what perfc predicts for the kernels of each trace."""
+    """Return perfc's predictions for the kernels of each trace."""
     from perfc.tools.replay import (  # noqa: PLC0415
         target_of_trace,
         trace_ops,
@@ -132,7 +132,7 @@ def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePric
 
 
 def _seconds(prices: TracePrices, *, joint: bool) -> dict[int, float]:
-    """Return what kernels take instead of what they took.
+    """Return the seconds of kernels in place of those that they took, by task.
 
     Ranks that run together wait for each other; of one alone the waits are kept.
     """

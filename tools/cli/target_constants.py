@@ -71,7 +71,7 @@ def _text(value: Value) -> str:
 
 
 def constants_json(target: Target) -> Json:
-    """Return the same for programs: `constants`, and the `fitted_files` beside them."""
+    """Return a target's `constants` for programs, and `fitted_files` beside them."""
     return {
         "constants": [
             {

@@ -138,7 +138,7 @@ def _pairs(ends: Sequence[int]) -> Sequence[tuple[int, int]]:
 
 
 def localities(traces: Sequence[TableTrace], question: Question) -> list[TableLocality]:
-    """Return what is known of each table that is looked up."""
+    """Return the locality of each table that is looked up."""
     return [TableLocality.of(t, question) for t in traces if len(t.indices)]
 
 

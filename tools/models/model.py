@@ -154,7 +154,7 @@ class Model:
         return TRAINING if trains else INFERENCE
 
     def bind(self, batch: int | None = None, **options: Unpack[DimOptions]) -> Model:
-        """Return the same model at another batch, without loading it again.
+        """Return this model at another batch, without loading it again.
 
         Args:
             batch: Samples in the batch.
@@ -257,7 +257,7 @@ def load_model(request: Request) -> Model:
 
 
 def load_request(request: Request) -> Request:
-    """Return what is left of a request once its model is loaded.
+    """Return the rest of a request once its model is loaded.
 
     Raises:
         UsageError: nothing has this name, or the request contradicts itself.
@@ -411,13 +411,13 @@ def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
 
 
 def _dtype_of(transforms: Sequence[Pass]) -> str:
-    """Return what transforms convert a model to, if they do."""
+    """Return the dtype that transforms convert a model to; empty if none do."""
     names = [p.dtype_name for p in transforms if is_a(p, "convert-dtype")]
     return names[-1] if names else ""
 
 
 def _computes_in(transforms: Sequence[Pass]) -> str:
-    """Return what transforms let a model compute in, if they do: FSDP's may as well."""
+    """Return the dtype that transforms let a model compute in, FSDP's as well."""
     gathered = [p.param_dtype for p in transforms if is_a(p, "fsdp")]
     return _dtype_of(transforms) or "".join(gathered[-1:])
 

@@ -24,7 +24,7 @@ from perfc.tools.request import INFERENCE, MODES, TRAINING, Request
 
 
 def asked_passes(request: Request) -> tuple[list[Pass], list[str]]:
-    """Return what a request does to its model: passes that change it, and the others.
+    """Return the passes of a request that change its model, and the others.
 
     Raises:
         UsageError: a pass or an option is unknown, or options contradict.

@@ -29,7 +29,7 @@ class OnnxModel(Protocol):
     """An `onnx.ModelProto`; onnx is imported by whoever has one."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
-        """Return what its file has."""
+        """Return the bytes of its file."""
         ...
 
 

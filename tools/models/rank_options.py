@@ -31,7 +31,7 @@ def _is_open(request: PassRequest) -> bool:
 
 
 def _shares(cls: type[Pass]) -> str:
-    """Return what each rank of a pass has of the model that it spreads, or nothing."""
+    """Return the part of the model that a pass spreads over its ranks, or nothing."""
     return cls.shares if issubclass(cls, Transform) else ""
 
 

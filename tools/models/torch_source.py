@@ -1,4 +1,4 @@
-"""Where PyTorch models come in: functions of files and modules that make them.
+"""Sources of PyTorch models: functions of files and modules that make them.
 
 PyTorch is imported when one is asked for.
 """

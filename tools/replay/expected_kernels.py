@@ -78,7 +78,7 @@ def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
 
 
 def model_row(cost: Estimate, row: int) -> ModelRow:
-    """Return what a model says of a row of an estimate."""
+    """Return a row of an estimate, as its model says it."""
     return ModelRow(
         float(cost.seconds[row]),
         float(cost.sigma_shared[row]),

@@ -77,7 +77,7 @@ def collective_prices(recorded: Recorded, target: Target) -> CollectivePrices:
 def with_waits(
     recorded: Recorded, there: CollectivePrices, here: CollectivePrices
 ) -> dict[int, float]:
-    """Return what collectives take on one rank alone: its waits as measured.
+    """Return the seconds of collectives on one rank alone: its waits as measured.
 
     What was measured is waiting but for what sending takes, of which a model may say
     more than was measured: then nobody waited.

@@ -25,7 +25,7 @@ _CONVOLUTION = re.compile(
     r"aten::_?(?:(?:cudnn|miopen|mkldnn|slow|thnn)_)?"
     r"conv(?:olution|_transpose|_depthwise)?(?:[123]d)?(?:_|$)"
 )
-"""As `aten::conv2d`, `aten::cudnn_convolution`, `aten::convolution_backward`."""
+"""Ops as `aten::conv2d`, `aten::cudnn_convolution`, `aten::convolution_backward`."""
 
 
 @attrs.frozen(eq=False)

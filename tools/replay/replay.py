@@ -222,7 +222,7 @@ def host_seconds(recorded: Recorded, host: HostProfile | None) -> list[float]:
 
 
 def profile_seconds(time: HostTime, host: HostProfile) -> float:
-    """Return what a profile says that a stretch of the host's time takes."""
+    """Return the seconds of a stretch of the host's time by a profile."""
     if time.kind in ("T4", "sync"):
         return host.calls_s.of(time.name)
     gap = Gap(time.kind)
@@ -299,7 +299,7 @@ def _spans(
 
 
 def _waited_for(recorded: Recorded, cause: Sequence[int], task: int) -> int:
-    """Return what decided when *task* began, looking through a stream's waits."""
+    """Return the task that decided when *task* began, looking through waits."""
     before = cause[task]
     while 0 <= before < len(cause) and recorded.graph.kind[before] is TaskKind.WAIT:
         before = cause[before]

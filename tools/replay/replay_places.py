@@ -1,4 +1,4 @@
-"""Where in the model the time of a replayed trace goes: by module, by line."""
+"""Places in the model where the time of a replayed trace goes: by module, by line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ELSEWHERE = ""
 
 
 def place_times(one: Replayed, key: str) -> dict[str, PlaceTime]:
-    """Return what each place takes in the steps reported, the longest first.
+    """Return the time of each place in the steps reported, the longest first.
 
     Args:
         one: A trace, run again.

@@ -1,4 +1,4 @@
-"""From a trace of one GPU to the time on another: measured times, rescaled.
+"""Rescaling of measured times, from a trace of one GPU to the time on another.
 
 Each kernel's measured time is multiplied by what perfc's model says of it on both GPUs;
 of products and convolutions whose sizes are not told, by what it says of typical ones;
@@ -333,7 +333,7 @@ def _sigma(ops: TraceOps, scaled: Mapping[int, Scaled]) -> float:
 
 
 def _moved(scaled: Mapping[int, Scaled], log_factor: float) -> dict[int, float]:
-    """Return what tasks take if all that is rescaled is off by one factor."""
+    """Return the seconds of tasks if all that is rescaled is off by one factor."""
     factor = math.exp(log_factor)
     return {
         task: one.seconds + one.moved * (factor - 1.0) for task, one in scaled.items()

@@ -68,7 +68,7 @@ class Intervals:
 def host_uncertainty(
     recorded: Recorded, host: HostProfile | None, *, same_host: bool
 ) -> HostUncertainty:
-    """Return what is not known of the host of a trace on another GPU.
+    """Return the uncertainty of the host of a trace on another GPU.
 
     Args:
         recorded: The trace.
@@ -131,7 +131,7 @@ def _step_us(number: int, run: Replayed) -> float:
 
 
 def own_seconds(recorded: Recorded, host: HostProfile | None) -> dict[int, float]:
-    """Return what the host itself takes, by task.
+    """Return the seconds that the host itself takes, by task.
 
     When a thread begins is no time that a host takes.
     """

@@ -1,4 +1,4 @@
-"""Which kernels of a trace leave those of other streams no room."""
+"""Kernels of a trace that leave those of other streams no room."""
 
 from __future__ import annotations
 

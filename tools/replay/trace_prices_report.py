@@ -53,7 +53,7 @@ def _sums(prices: TracePrices) -> dict[By, _Sum]:
 
 
 def _known(prices: TracePrices, task: int) -> tuple[By, float]:
-    """Return what a task is known by, and its predicted seconds."""
+    """Return the way that a task's time is known, and its predicted seconds."""
     price, sent = prices.prices.get(task), prices.collectives.sent.get(task)
     if price is not None:
         return price.by, price.seconds

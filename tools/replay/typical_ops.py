@@ -25,7 +25,7 @@ from perfc.traces import RecordedArgument, RecordedOp, RecordedTensor
 
 SIGMA_SHARED = constants("traces").number("sigma_typical_shared")
 SIGMA_OWN = constants("traces").number("sigma_typical_own")
-"""Of the logarithm of a ratio: of all of one kind together, and of one alone."""
+"""Sigmas of a ratio's logarithm: of all of one kind together, and of one alone."""
 
 _PRODUCTS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
 _BATCHED = frozenset({"bmm", "baddbmm", "baddbmm_"})
@@ -126,7 +126,7 @@ def _kind(launches: OpLaunches, kernels: Iterable[str]) -> Kind | None:
 
 
 def _dtype(kernels: Sequence[str]) -> DType | None:
-    """Return what kernels multiply, by their names; None if none of them says."""
+    """Return the type that kernels multiply, by their names; None if none says it."""
     for name, pattern in _NAMED.items():
         if any(map(pattern.search, kernels)):
             return DTYPES[name]

@@ -62,7 +62,7 @@ def memory_report(use: MemoryUse, phases: Mapping[str, str]) -> Json:
 
 
 def _by_kind(use: MemoryUse, phases: Mapping[str, str]) -> dict[str, int]:
-    """Return what the peak is made of, by `MEMORY_KINDS`."""
+    """Return the bytes of the peak, by `MEMORY_KINDS`."""
     in_backward = [phases.get(name) == _BACKWARD for name in use.nodes]
     sums = dict.fromkeys(MEMORY_KINDS, 0)
     for buffer in use.live:

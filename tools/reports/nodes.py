@@ -72,14 +72,14 @@ def node_entries(results: Results) -> list[Json]:
 
 
 def _locations(graph: Graph | None) -> Mapping[str, Location]:
-    """Where each node comes from, by its name."""
+    """Return the location of each node, by its name."""
     if graph is None:
         return {}
     return {node.name: node.location for node in graph}
 
 
 def _location(op: LaunchOp, locations: Mapping[str, Location]) -> Location:
-    """Where an op comes from; one of several nodes, from what their modules share."""
+    """Return the location of an op; that of several nodes is what modules share."""
     location = locations.get(op.node, NOWHERE)
     nodes = fused_nodes(op)
     if not nodes:
@@ -112,7 +112,7 @@ class _OpView:
     tasks: Sequence[int]
 
     def entry(self, name: str, op: str, rank: int, location: Location) -> Json:
-        """Return what the report says of the op.
+        """Return the report's entry of the op.
 
         Start, duration and price are those of its device tasks; an op without
         any is timed by its host tasks. Path and slack take all of them.

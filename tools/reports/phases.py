@@ -34,7 +34,7 @@ def node_phases(results: Results) -> dict[str, str]:
 def phase_entries(
     results: Results, use: MemoryUse, phases: Mapping[str, str]
 ) -> list[Json]:
-    """Return what each phase takes: forward, loss, backward, optimizer, others.
+    """Return the entry of each phase: forward, loss, backward, optimizer, others.
 
     `time_us` is along the critical path and sums to that of the iteration; busy times
     and launches are of the critical rank class. What belongs to no node is in the phase

@@ -119,7 +119,7 @@ class Report:
 
     @functools.cached_property
     def breakdown(self) -> list[Json]:
-        """Where the time goes along the critical path; sums to `time_us`."""
+        """Parts of the time along the critical path; they sum to `time_us`."""
         return report_summary.breakdown(self.results)
 
     @functools.cached_property
@@ -283,7 +283,7 @@ class Report:
         }
 
     def _sections(self) -> Json:
-        """Return what tables are made of: nothing is as long as the critical path."""
+        """Return the sections of tables: none is as long as the critical path."""
         return {
             "schema": "perfc.report/1",
             **self.header,

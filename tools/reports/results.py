@@ -32,7 +32,7 @@ from perfc.passes.timing import TIMELINE
 
 @attrs.frozen
 class Price:
-    """Where a duration comes from.
+    """Source of a duration.
 
     Attributes:
         model: Name of the cost model, `host-profile`, or `stated` for a duration

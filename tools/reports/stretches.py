@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Stretch: TypeAlias = tuple[float, float]
-"""From when to when, in seconds."""
+"""Begin and end, in seconds."""
 
 Stretches: TypeAlias = NDArray[np.float64]
 """Begins and ends, shape (stretches, 2), in seconds."""
@@ -22,7 +22,7 @@ def total_s(stretches: Stretches) -> float:
 
 
 def disjoint(stretches: Stretches) -> Stretches:
-    """Return the same time as stretches that do not touch, in order."""
+    """Return stretches of the same time that do not touch, in order."""
     start_s, end_s = stretches[np.lexsort((stretches[:, 1], stretches[:, 0]))].T
     reached_s = np.maximum.accumulate(end_s)
     begins = np.ones(len(start_s), dtype=np.bool_)

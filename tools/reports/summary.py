@@ -125,7 +125,7 @@ def bound_shares(results: Results, target: Target) -> dict[str, float]:
 
 
 def _device_limits(results: Results, target: Target) -> NDArray[np.int64]:
-    """Return what limits each task, if it runs on the device, by its number."""
+    """Return the number of the limit of each task that runs on the device."""
     limits: list[NDArray[np.int64]] = []
     for hosted in results.hosted:
         kernels = hosted.graph.kernels

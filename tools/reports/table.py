@@ -94,7 +94,7 @@ class Tables:
 
 
 def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
-    """Return what a `perfc.report/1` says to people.
+    """Return the tables that a `perfc.report/1` shows to people.
 
     Args:
         report: The report.
@@ -118,7 +118,7 @@ def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
 
 
 def name_of(device: Device) -> str:
-    """Return what people call the device that computes."""
+    """Return the word for the device that computes."""
     return "device" if device.synchronous else "GPU"
 
 

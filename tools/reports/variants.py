@@ -47,7 +47,7 @@ class Variant:
 
 
 def variants_of(run: Run) -> tuple[Variant, ...]:
-    """Return what could be changed: nothing of a CPU, or of launches that are given."""
+    """Return the possible changes: none of a CPU, or of launches that are given."""
     if not run.is_lowered:
         return ()
     return _LAUNCHES if run.runtime == "cudagraph" else (*_LAUNCHES, _GRAPH)

@@ -50,7 +50,7 @@ def what_if_report(
 
 
 def ranked(results: Results, savings: Savings, changes: list[Json]) -> list[Json]:
-    """Return what to fix next, best first.
+    """Return the rows of what to fix next, best first.
 
     Ops count as far as they can get: twice as fast, but no faster than their flops
     and bytes allow.

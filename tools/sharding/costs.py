@@ -15,7 +15,7 @@ from perfc.tools.request import TRAINING
 from perfc.tools.sharding.model import ShardModel
 
 CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str], Tiers], PlanCost]
-"""From a model on a machine, and the sharding types and tiers that are asked for."""
+"""Makes the cost of a model on a machine, for sharding types and tiers."""
 
 
 def _physical(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost:
@@ -39,7 +39,7 @@ _SENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0}
 
 
 def _comm_bytes(model: ShardModel) -> CommBytes:
-    """Return what elements are sent as: without what int8 has beside its bytes."""
+    """Return the bytes that elements are sent as, without what int8 has beside them."""
     if not model.qcomm:
         return CommBytes()
     codec = Codec(model.qcomm, model.qcomm_backward or model.qcomm)

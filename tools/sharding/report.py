@@ -64,7 +64,7 @@ def _host_room(found: Sharding) -> str:
 
 
 def name_of(found: Sharding) -> str:
-    """Return what the model is called."""
+    """Return the name of the model."""
     return found.model.forward.name
 
 

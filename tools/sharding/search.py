@@ -42,7 +42,7 @@ _NEXT_TO_NOTHING = 1e-12
 """Loads that are so small still say which ways of dealing there are."""
 
 _ROUNDING = 1e-9
-"""Of the memory of a rank: sums of floats that are more by less are not."""
+"""Share by which sums of floats may exceed a rank's memory, and still fit."""
 
 _NOTICED_S = 1e-9
 """Ranks that differ by less are alike."""
@@ -205,7 +205,7 @@ class RankedPlan:
         return max(self.exposed_s, key=lambda name: self.exposed_s[name])
 
     def seconds(self, measure: str) -> Floats:
-        """Return what look-ups or updates take on each rank, [ranks]."""
+        """Return the seconds of lookups or updates on each rank, [ranks]."""
         found: Floats = self._loads[:, self._columns((measure,))].sum(axis=1)
         return found
 
@@ -331,10 +331,10 @@ def shard(
 
 
 def _room_bytes(target: Target, dense_bytes: float) -> float:
-    """Return what a rank has for tables.
+    """Return the bytes that a rank has for tables.
 
     Raises:
-        PerfcError: nothing.
+        PerfcError: it has none.
 
     """
     usable_bytes = target.device.memory.usable_bytes

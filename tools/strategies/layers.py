@@ -49,7 +49,7 @@ def _layer(location: Location) -> str:
 
 
 def _node_seconds(results: Results) -> dict[str, float]:
-    """Return what the kernels of each node take."""
+    """Return the seconds of the kernels of each node."""
     graph = results.hosted[0].graph
     durations_s = results.class_tasks(results.schedule.durations_s, 0).tolist()
     computes = task_mask(graph, _COMPUTE).tolist()

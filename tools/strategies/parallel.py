@@ -15,7 +15,7 @@ from perfc.tools.reports import columns_text
 SCHEMA = "perfc.parallel/1"
 
 _FREE = TimeConstants(stream_gap_s=0.0, graph_gap_s=0.0, launch_latency_s=0.0)
-"""Nothing lies between tasks: there is no host."""
+"""Times between tasks: none, for there is no host."""
 
 _COMPUTE: tuple[str, ...] = ("gemm", "emb")
 _COLLECTIVES: tuple[str, ...] = (
@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def samples_per_s(self) -> float:
-        """Of all GPUs together."""
+        """Samples per second of all GPUs together."""
         return self.step.batch / self.step_s
 
     @property
@@ -86,7 +86,7 @@ def outcome(step: MadMaxStep) -> Outcome:
 
 
 def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return what fits first, the fastest first."""
+    """Return the outcomes, those that fit first, the fastest first."""
     return sorted(outcomes, key=lambda one: (not one.fits, one.step_s))
 
 

@@ -30,7 +30,7 @@ from perfc.tools.strategies.models import StrategyModels
 _US = 1e6
 _STEP = frozenset({"forward", "loss", "backward"})
 _GARBAGE = 500_000
-"""So many objects are made before those that refer to each other are looked for."""
+"""Objects that are made before those that refer to each other are looked for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +99,7 @@ class Pricer:
         return self.models.load(transforms, batch, strategy.ranks)
 
     def price(self, strategy: Strategy) -> StrategyPrice:
-        """Return what a strategy takes.
+        """Return the price of a strategy.
 
         Raises:
             PerfcError: the passes refuse it.
@@ -125,7 +125,7 @@ class Pricer:
         return price
 
     def bound(self, strategy: Strategy) -> StrategyBound:
-        """Return what a strategy takes at least: what its kernels and hosts do alone.
+        """Return the bound of a strategy: what its kernels and hosts do alone.
 
         Nothing is known of tables that are dealt out.
 
@@ -204,7 +204,7 @@ class Pricer:
 
 
 def _least_s(part: _Part, strategy: Strategy) -> float:
-    """Return what the device takes at least, for stages that wait for each other."""
+    """Return the device's least seconds, for stages that wait for each other."""
     count, stages = strategy.microbatches, strategy.stages
     if strategy.schedule == INTERLEAVED:
         return least_interleaved_s(part.device_s, part.layers_s, count)
@@ -215,7 +215,7 @@ def _least_s(part: _Part, strategy: Strategy) -> float:
 
 
 def _part_of(report: Report) -> _Part:
-    """Return what a report says of one replica."""
+    """Return the times and the bytes of one replica, as a report says them."""
     phases: dict[str, Any] = {entry["phase"]: entry for entry in report.phases}
     step = [entry for name, entry in phases.items() if name in _STEP]
     device_us = math.fsum(entry["device_us"] for entry in step)

@@ -119,7 +119,7 @@ def _title(compared: Comparison) -> str:
 
 
 def _tables(compared: Comparison, ranked: Sequence[StrategyPrice]) -> Iterator[str]:
-    """Yield what fits, and what does not."""
+    """Yield the table of strategies that fit, and that of the others."""
     fitting = [price for price in ranked if not price.missing_bytes]
     others = [price for price in ranked if price.missing_bytes]
     limit = _limit(compared)

@@ -193,7 +193,7 @@ def _has_tables(program: Program) -> bool:
 
 
 def _given(text: str, spaces: Sequence[StrategySpace]) -> list[Strategy | Refused]:
-    """Return what a text names for the numbers of GPUs that it is for.
+    """Return the strategies of a text, for the numbers of GPUs that it is for.
 
     Raises:
         UsageError: it is for none of them.
