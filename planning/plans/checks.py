@@ -121,7 +121,7 @@ _PLACES: Mapping[str, tuple[bool, str]] = {
     GRID: (True, "node"),
     DATA_PARALLEL: (False, "all"),
 }
-"""Of each kind whether it may have several places, and what they are."""
+"""Places of each kind: whether it may have several, and what they are."""
 
 
 def _refuse_unless(truth: bool, problem: str) -> None:  # noqa: FBT001 - a test's answer

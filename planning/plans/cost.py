@@ -72,7 +72,7 @@ class PlanCost(Protocol):
         ...
 
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
-        """Return what *table* adds to each rank that holds a part of it."""
+        """Return the shards that *table* adds to the ranks that hold a part of it."""
         ...
 
     def step_s(self, loads: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -89,14 +89,14 @@ DATA_SETS: Mapping[int, DataSet] = {
         shift=44.0,
     ),
 }
-"""Of each year. `tables` to `unique` are published (`locality_stats`), the exponent is
-that of the fit to all tables; `rows_mean` and `shift` make drawn tables agree."""
+"""Data sets, by year. `tables` to `unique` are published (`locality_stats`), `exponent`
+is that of the fit to all tables; `rows_mean` and `shift` make drawn tables agree."""
 
 _POOLING_SIGMA, _ROWS_SIGMA, _CORRELATION = 1.0, 1.5, 0.5
-"""Of the logarithms of pooling and of rows: assumed."""
+"""Sigmas of the logarithms of pooling and of rows, and their correlation: assumed."""
 
 _POOL_SEED = 0
-"""Which tables there are: the same ones for all tasks, as in a data set."""
+"""Seed of the tables that there are: alike for all tasks, as in a data set."""
 
 
 @attrs.frozen(kw_only=True)

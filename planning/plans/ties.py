@@ -1,4 +1,4 @@
-"""Which of several costs is least, where some differ by rounding alone.
+"""Comparison of costs, some of which differ by rounding alone.
 
 Processors and libraries round differently, so that costs of plans that are equally good
 differ in their last digits. Every search compares costs here: those nearer to each
@@ -19,7 +19,7 @@ TOLERANCE = 1e-12
 """Costs that differ by less than this share of themselves are equal."""
 
 _EXACT_BITS = 50
-"""Of the 53 that a number has: sums of numbers on such a grid are exact."""
+"""Bits used of the 53 that a number has: sums of numbers on such a grid are exact."""
 
 
 def grades(costs: Sequence[float] | Floats, scale: float | None = None) -> list[int]:

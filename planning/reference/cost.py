@@ -63,7 +63,7 @@ class TorchRecCost:
         return RESOURCES
 
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
-        """Return what *table* adds to each rank that holds a part of it.
+        """Return the shards that *table* adds to the ranks that hold a part of it.
 
         `memory_bytes` are those of the device.
 
@@ -116,7 +116,7 @@ class TorchRecCost:
         return usual_kernel(placement.kind)
 
     def _said(self, table: Table, placement: Placement) -> Constraints | None:
-        """Return what is said of a table, and else the cache of its placement."""
+        """Return the constraints of a table, and else the cache of its placement."""
         said = self.constraints.get(table.name)
         if said is None and placement.cache != USUAL_CACHE:
             return Constraints(cache_load_factor=placement.cache)

@@ -53,7 +53,7 @@ class ShardingOption:
 
     @property
     def parts(self) -> int:
-        """Into how many parts its columns go."""
+        """Number of parts that its columns go into."""
         return len(self.loads)
 
     @property

@@ -1,4 +1,4 @@
-"""Which ranks the shards of a proposal go to, as TorchRec's planner deals them."""
+"""Partitioners: the ranks of a proposal's shards, as TorchRec's planner deals them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ PARTITIONERS: dict[str, Partitioner] = {
     "greedy": greedy_partition,
     "memory-balanced": memory_balanced_partition,
 }
-"""By the names that a user gives."""
+"""Partitioners, by the names that a user gives."""
 
 
 _SIZES: dict[Order, Callable[[ShardingOption], float]] = {

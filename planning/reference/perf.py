@@ -29,21 +29,21 @@ PRICED_TYPES = (*SHARDING_TYPES, "table_column_wise")
 on one node; it costs the same."""
 
 INDEX_BYTES = 8
-"""Of an index, whatever the model has: fbgemm reads 64 bits."""
+"""Bytes of an index, whatever the model has: fbgemm reads 64 bits."""
 
 _LEAST_DIM = 32
 """A warp reads no less than so many columns."""
 
 _FULL_DIM, _HALF_DIM = 128, 64
 _HALF_PENALTY, _QUARTER_PENALTY = 1.15, 1.75
-"""So much longer take rows of less than `_FULL_DIM` and `_HALF_DIM` columns."""
+"""Factors on the time of rows of less than `_FULL_DIM` and `_HALF_DIM` columns."""
 
 _BATCHED_COPY = 2.455
 _DENSE_OPTIMIZER = 9.22
 """How many times the bytes are moved: by the copy of gradients, by a dense update."""
 
 _WEIGHTED = 1.1
-"""Of the time of forward, the gradient of the weights that come with indices."""
+"""Time of the gradient of weights that come with indices, in times of forward."""
 
 
 @attrs.frozen(kw_only=True)
@@ -338,7 +338,7 @@ def _penalty(dim: int) -> float:
 
 
 def _copied(table: Table, kind: str, traffic: _Traffic) -> float:
-    """Return what backward moves beside the look-up: bytes, as many as it costs."""
+    """Return the bytes that backward is priced to move besides those of the lookup."""
     if kind == DATA_PARALLEL:
         return table.bytes * _DENSE_OPTIMIZER
     return traffic.backward * _BATCHED_COPY if kind in _BY_ROWS else 0.0

@@ -22,7 +22,7 @@ from perfc.planning.reference.partitioners import PARTITIONERS
 from perfc.planning.reference.proposers import PROPOSERS, Options
 
 DEFAULT_PROPOSERS = ("greedy", "greedy-sum", "uniform")
-"""Those that TorchRec tries if nothing is said."""
+"""Proposers that TorchRec tries if nothing is said."""
 
 
 @attrs.frozen(kw_only=True)

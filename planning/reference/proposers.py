@@ -1,4 +1,4 @@
-"""Which ways to shard each table are tried together, as TorchRec's planner does."""
+"""Proposals of ways to shard all tables, as TorchRec's planner tries them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from perfc.planning.reference.options import KINDS, ShardingOption
 from perfc.planning.reference.partitioners import Proposal
 
 Options = Sequence[Sequence[ShardingOption]]
-"""Of each table all ways to shard it."""
+"""Options of each table: all ways to shard it."""
 
 Proposer = Callable[[Options, World, float], Iterator[Proposal]]
 """Yields proposals for ranks of so many bytes each, the most promising first."""
 
 MOST_PROPOSALS = 10_000
-"""Of a grid; so many does TorchRec try."""
+"""Most proposals of a grid: as many as TorchRec tries."""
 
 _BINS_OF_RANK = 100
 _MOST_BINS = 1600
@@ -145,4 +145,4 @@ PROPOSERS: dict[str, Proposer] = {
     "grid": grid_proposals,
     "dynamic": dynamic_proposals,
 }
-"""By the names that a user gives."""
+"""Proposers, by the names that a user gives."""

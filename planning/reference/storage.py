@@ -28,8 +28,8 @@ from perfc.planning.reference.topology import (
 )
 
 _STATES = {"sgd": 0.0, "adam": 2.0, "adamw": 1.0, "adagrad": 1.0}
-"""Of each element of a row. TorchRec takes optimizers that it does not name, such as
-AdamW, to keep one."""
+"""States of each element of a row, by optimizer. TorchRec takes optimizers that it does
+not name, such as AdamW, to keep one."""
 
 OPTIMIZERS = (*_STATES, "rowwise_adagrad")
 """What updates tables; the last one keeps a state of each row."""
@@ -39,7 +39,7 @@ PIPELINES = ("none", "sparse_dist", "prefetch_sparse_dist")
 _BY_ROWS = frozenset((ROW_WISE, TABLE_ROW_WISE, GRID))
 
 _BOOKS_BYTES, _SLOT_BYTES = 4, 16
-"""Of a cache for each row; for each row that it has room for."""
+"""Bytes of a cache for each row, and for each row that it has room for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +95,7 @@ class StorageRules:
         size: ShardSize,
         constraints: Constraints | None = None,
     ) -> Storage:
-        """Return what a shard of *size* of *table* takes.
+        """Return the storage that a shard of *size* of *table* takes.
 
         Args:
             table: What it is a shard of.

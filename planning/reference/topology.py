@@ -31,7 +31,7 @@ CACHE_LOAD_FACTOR = 0.2
 """The part of its rows that a cached table keeps on the device, if nothing is said."""
 
 _ZERO_COPY = 10
-"""So many times slower than the link are reads of single rows over it."""
+"""Factor by which reads of single rows over the link are slower than the link."""
 
 Collective = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
 
@@ -178,7 +178,7 @@ class Topology:
     def free_hbm_bytes(
         self, dense_bytes: float = 0.0, input_bytes: float = 0.0
     ) -> float:
-        """Return what a device has for tables, after TorchRec's usual reserve.
+        """Return a device's bytes for tables, after TorchRec's usual reserve.
 
         Args:
             dense_bytes: Of the parameters that are not embedding tables. Six times as

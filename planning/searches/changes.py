@@ -18,7 +18,7 @@ _CHUNK = 2**20
 
 
 def keys_of_changes(draft: Draft, changes: Sequence[Change]) -> Floats:
-    """Return what a search makes least, after each change; infinity without room.
+    """Return the keys that a search makes least, after each change; inf without room.
 
     Args:
         draft: The draft.
@@ -159,5 +159,5 @@ def chosen(draft: Draft, table: int) -> tuple[Option, tuple[int, ...]]:
 
 
 def seconds_of_ranks(draft: Draft) -> Floats:
-    """Return what each rank's loads are worth in seconds, [ranks]."""
+    """Return the worth of each rank's loads in seconds, [ranks]."""
     return worth(draft.loads, draft.task.weights)

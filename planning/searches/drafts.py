@@ -129,7 +129,7 @@ class Task:
         return worth(np.array(first), self.weights)
 
     def keys(self, loads: Floats) -> Floats:
-        """Return what a search makes least: the step, and evenness among equals.
+        """Return the keys that a search makes least: steps, and evenness among equals.
 
         Args:
             loads: Of plans, ranks and resources, [..., ranks, resources].
@@ -142,7 +142,7 @@ class Task:
 
 
 def worth(loads: Floats, weights: Floats) -> Floats:
-    """Return what loads are worth in seconds, [...].
+    """Return the worth of loads in seconds, [...].
 
     A product of matrices would add up in an order that goes with the processor.
 
@@ -232,12 +232,12 @@ class Draft:
 
     @property
     def excess_bytes(self) -> float:
-        """By how much the fullest rank is too full; not above 0 if it fits."""
+        """Bytes by which the fullest rank is too full; not above 0 if it fits."""
         return float((self.used_bytes - self.task.room_bytes).max())
 
     @property
     def plan(self) -> Plan:
-        """Where each table goes."""
+        """Placement of each table that has one."""
         found: dict[str, Placement] = {}
         for number, table in enumerate(self.task.tables):
             choice = self.choices[number]

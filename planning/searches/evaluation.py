@@ -33,7 +33,7 @@ SHARDING_TIMES = Schema("perfc.shardings/1", ShardingTime)
 """The format of measured steps of plans."""
 
 Times = Mapping[str, Mapping[str, float]]
-"""Of tasks, by name, the time of each plan, by name."""
+"""Time of each plan, by the names of the task and of the plan."""
 
 
 def read_times(path: str | Path) -> Times:
@@ -60,7 +60,7 @@ def read_times(path: str | Path) -> Times:
 def plan_loads(
     cost: PlanCost, tables: Sequence[Table], plan: Plan, world: World
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what a plan puts on each rank.
+    """Return the loads and the bytes that a plan puts on each rank.
 
     Returns:
         Loads of ranks and resources, float64, shape `(ranks, resources)`; bytes of

@@ -75,7 +75,7 @@ def _choices(task: Task, table: int) -> list[Choice]:
 
 
 def _rows(task: Task, table: int, choice: Choice) -> tuple[Floats, Floats]:
-    """Return what one choice adds to all ranks."""
+    """Return the loads and the bytes that one choice adds to all ranks."""
     alone = Draft.empty(task)
     alone.set(table, choice)
     return alone.loads, alone.used_bytes

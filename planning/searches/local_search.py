@@ -113,7 +113,7 @@ class LocalSearch:
                 draft.set(table, (number, places))
 
     def _changes(self) -> Iterator[Change]:
-        """Yield what to try next."""
+        """Yield the changes to try next."""
         hot, seconds = self._hot_ranks(), seconds_of_ranks(self.draft)
         tables = [t for t in range(len(self.draft.choices)) if self._is_on(t, hot)]
         for table in tables:

@@ -48,7 +48,7 @@ class Found:
 
     @property
     def plan(self) -> Plan:
-        """Where each table goes."""
+        """Placement of each table."""
         return self.draft.plan
 
 
@@ -208,7 +208,7 @@ def no_room(task: Task) -> str:
 
 
 def _least(task: Task, counted: Sequence[float]) -> float:
-    """Return what all tables take at least, of the memories that are counted."""
+    """Return the least bytes of all tables, in the memories that are counted."""
     return sum(
         min(float((option.flat_bytes @ counted).sum()) for option in found)
         for found in task.options

@@ -70,7 +70,7 @@ class Part:
     cache: float = 0.0
 
     def bytes(self, element_bytes: float) -> float:
-        """Return what its rows take."""
+        """Return the bytes of its rows."""
         return self.rows * self.dim * element_bytes
 
     def record(self) -> Record:
@@ -172,7 +172,7 @@ class PartPrices:
         return {}
 
     def _base(self, others: tuple[Part, ...]) -> tuple[PartPrice, PartPrice]:
-        """Return what others take, and what they add, each on its own, together."""
+        """Return the price of others, and the sum of what they add, each on its own."""
         if others not in self._known:
             among, *totals = self._totals(
                 [others, *((*others, part) for part in others)]
@@ -184,7 +184,7 @@ class PartPrices:
         return self._known[others]
 
     def idle(self, like: Part | None = None) -> PartPrice:
-        """Return what a rank takes besides what its parts add.
+        """Return the price of a rank besides what its parts add.
 
         Args:
             like: A part of the tier that its tables are in; device memory if none.
@@ -194,7 +194,7 @@ class PartPrices:
         return _more(among, added)
 
     def of(self, parts: Sequence[Part]) -> Mapping[Part, PartPrice]:
-        """Return what each part adds to the rank that has it.
+        """Return the price that each part adds to the rank that has it.
 
         One part more may be what another pass of a sort begins with: parts do not add
         more than the others take together.

@@ -139,7 +139,7 @@ class PhysicalCost:
         self._price(parts)
 
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
-        """Return what *table* adds to each rank that holds a part of it.
+        """Return the shards that *table* adds to the ranks that hold a part of it.
 
         Raises:
             UsageError: its sharding type, or its compute kernel, has no price here.

@@ -1,4 +1,4 @@
-"""Which tasks of a sharded step a plan changes, and what each then takes.
+"""Tasks of a sharded step that a plan changes, and what each then takes.
 
 `shard-embeddings` names its ops for the way of dealing and for what they do:
 `table_wise.indices.all_to_all`, `row_wise.lookup.embedding_bag`.
@@ -184,7 +184,7 @@ _SENT_BACK = (".all_to_all.all_to_all", ".reduce_scatter.all_gather")
 
 
 def slice_seconds(graph: LaunchGraph, duration_s: Sequence[float]) -> float:
-    """Return what the host takes to view one piece of a tensor; 0 if it never does."""
+    """Return the host's seconds to view one piece of a tensor; 0 if it never does."""
     sliced = {n for n, op in enumerate(graph.ops) if op.name == "aten::slice"}
     seconds = [
         float(duration_s[number])

@@ -23,7 +23,7 @@ from perfc.planning.step.step_model import StepModel, reduce_timeline
 
 Floats = NDArray[np.float64]
 Duration = Callable[[Floats], Floats]
-"""From loads, [plans, ranks, deals, measures], to seconds, [plans, ranks or 1]."""
+"""Turns loads, [plans, ranks, deals, measures], into seconds, [plans, ranks or 1]."""
 
 
 @attrs.frozen(eq=False)
@@ -133,7 +133,7 @@ class _Ruler:
     target: Target
 
     def duration(self, task: Task) -> Duration:
-        """Return what a task takes under any loads."""
+        """Return the duration of a task under any loads."""
         if task.role is None:
             return _constant(task.seconds)
         deal = tuple(self.spans).index(task.deal)
@@ -148,7 +148,7 @@ class _Ruler:
         return self._sent(task, self._size(task, deal))
 
     def _size(self, task: Task, deal: int) -> Duration:
-        """Return what the time of a copy or a collective goes by."""
+        """Return the size that the time of a copy or a collective goes by."""
         span = self.spans[task.deal]
         role, op = task.role or Role.ROWS, task.kernel.op if task.kernel else ""
         if op == "memcpy":
@@ -156,7 +156,7 @@ class _Ruler:
         return _most(deal, role, span) if op == "all_to_all" else _local(deal, role)
 
     def _kernels(self, task: Task, deal: int, role: Role) -> Duration:
-        """Of kernels over all tables of a rank the longest has what is not constant."""
+        """Return the duration of kernels over tables: the longest has what varies."""
         column = MEASURES.index(role.value)
         idle_s = self.idle.lookup_s if role is Role.LOOKUP else self.idle.update_s
         known_s = float(self.loads[0, self.rank, deal, column])
@@ -180,7 +180,7 @@ class _Ruler:
         return lambda loads: share * size(loads)
 
     def _pieces(self, task: Task, count: Duration) -> Duration:
-        """So much for each piece."""
+        """Return a duration that grows by so much for each piece."""
         known = float(count(self.loads)[0, 0])
 
         def seconds(loads: Floats) -> Floats:
@@ -191,7 +191,7 @@ class _Ruler:
         return seconds
 
     def _sent(self, task: Task, size: Duration) -> Duration:
-        """By the own curve of a collective or a copy over sizes."""
+        """Return a duration by the own curve of a collective or a copy over sizes."""
         if task.kernel is None:
             return _constant(task.seconds)
         curve, known = Curve.of(task.kernel, self.target), size(self.loads)

@@ -61,7 +61,7 @@ class StrategyPrice:
 
     @property
     def samples_per_s(self) -> float:
-        """Of all GPUs together."""
+        """Samples per second of all GPUs together."""
         return self.samples / self.step_s
 
     @property
@@ -78,7 +78,7 @@ class StrategyPrice:
         return max(parts, key=parts.__getitem__)
 
     def usd_per_million(self, usd_per_hour: float) -> float:
-        """Return what a million samples cost.
+        """Return the cost of a million samples, in US dollars.
 
         Args:
             usd_per_hour: Price of one GPU.
@@ -141,7 +141,7 @@ class Objective:
 
 
 def least_share(microbatches: int, stages: int) -> float:
-    """Return what share of a microbatch's time a pipeline takes at least for all.
+    """Return the factor of a microbatch's time that a pipeline takes at least for all.
 
     A stage waits for those in front of it, in forward and in backward, and computes all
     microbatches: with times d_i of a microbatch the step takes `sum(d_i, i < s) +
@@ -160,7 +160,7 @@ def least_share(microbatches: int, stages: int) -> float:
 
 
 def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> float:
-    """Return what a pipeline takes at least that is cut between layers only.
+    """Return the least seconds of a pipeline that is cut between layers only.
 
     As `least_share`, for the best of all cuts: stage s ends at the last layer up to
     which `sum(d_i, i < s) + m * d_s` stays below a time. The time is found by halving.
@@ -193,7 +193,7 @@ def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> f
 def least_interleaved_s(
     whole_s: float, layers_s: Sequence[float], microbatches: int
 ) -> float:
-    """Return what a pipeline takes at least whose stages have several chunks.
+    """Return the least seconds of a pipeline whose stages have several chunks.
 
     A microbatch goes through all layers, forward and back, and some stage has the
     slowest layer for each of them. Chunks of a stage may be anywhere, so that stages do
@@ -211,7 +211,7 @@ def least_interleaved_s(
 def least_memory(
     lasting_bytes: float, saved_bytes: float, kept: Sequence[int]
 ) -> float:
-    """Return what the stage of a pipeline that needs most memory needs at least.
+    """Return the least bytes of the stage of a pipeline that needs most memory.
 
     Stage s keeps k_s microbatches for backward at once, of each its part of what a
     microbatch saves. Parts add up to S and L over all stages, so that any weighted mean

@@ -39,11 +39,11 @@ class StrategyPricer(Protocol):
         ...
 
     def bound(self, strategy: Strategy) -> StrategyBound:
-        """Return what it takes at least, quickly."""
+        """Return the bound of a strategy, what it takes at least, quickly."""
         ...
 
     def price(self, strategy: Strategy) -> StrategyPrice:
-        """Return what it takes."""
+        """Return the price of a strategy."""
         ...
 
 

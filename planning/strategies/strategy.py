@@ -78,7 +78,7 @@ class Strategy:
 
     @property
     def shards(self) -> int:
-        """Into how many parts replicas cut their parameters, at most."""
+        """Most parts that replicas cut their parameters into."""
         return 1 if self.data == DP else self.replicas
 
     @property

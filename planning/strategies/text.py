@@ -154,7 +154,7 @@ class _Reader:
         self.tables = kind
 
     def strategies(self) -> Iterator[Strategy | Refused]:
-        """Yield what the words say together."""
+        """Yield the strategies that the words name, or why they are refused."""
         if not (self.degrees or self.tables):
             self._refuse("it says nothing; expected as 'dp:8 tp:2'")
         if (self.microbatches or self.orders) and STAGES not in self.degrees:
