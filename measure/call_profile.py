@@ -32,7 +32,7 @@ Work = list[tuple[str, float]]
 def profiled_calls(
     calls: Sequence[Call], device: Device, clock: Clock, times: Sequence[int] = ()
 ) -> list[Timed | None]:
-    """Return what the kernels of each call take, None where it has none.
+    """Return the times of the kernels of each call, None where it has none.
 
     The mean of a few calls: which kernel is of which repetition is not told.
 
@@ -66,7 +66,7 @@ def times_of(seconds: float) -> int:
 
 
 def work_of(trace: Trace, calls: int) -> list[Work]:
-    """Return what the device did for each mark: kernels are launched within theirs."""
+    """Return the device's work for each mark: kernels are launched within theirs."""
     marks = sorted(
         (float(event["ts"]), float(event["dur"]), int(event["name"][len(_MARK) :]))
         for event in trace.events

@@ -17,7 +17,7 @@ _INDEX = 8
 
 
 def _conv2d(params: Record, size: int) -> Work:
-    """Of a window that is not square; measured rows have square ones."""
+    """Return the work of any window, square or not; measured rows have square ones."""
     windows, paddings = pair_of(params, "kernel"), pair_of(params, "padding")
     n, c_in, c_out, side, stride = map(
         params.integer, ("n", "c_in", "c_out", "size", "stride")
@@ -111,4 +111,4 @@ _WORK: Mapping[str, Callable[[Record, int], Work]] = MappingProxyType(
         "coalesce": _coalesce,
     }
 )
-"""By op, from its sizes and the bytes of an element."""
+"""Functions that count an op's work from its sizes and an element's bytes, by op."""

@@ -38,7 +38,7 @@ DTYPES_OF_TENSORS: Mapping[str, torch.dtype] = MappingProxyType(
         "bool": torch.bool,
     }
 )
-"""Of tensors, by the dtype of rows."""
+"""Types of tensors, by the dtype of rows."""
 
 _PLAIN = frozenset({"int64", "bool"})
 """Dtypes that every device has."""
@@ -171,7 +171,7 @@ class Family(ABC):
 
     @abstractmethod
     def space(self, device: Device) -> Space:
-        """Return what may be chosen on a device; nothing where it has no such op."""
+        """Return the space to choose from on a device; empty if it has no such op."""
 
     @abstractmethod
     def prepare(self, case: Case, tensors: Tensors) -> Call:

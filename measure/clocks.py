@@ -14,8 +14,9 @@ import attrs
 from perfc.measure.device import Device, gpu_properties
 
 SLOWDOWN_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-"""Of NVML's clock event reasons: power cap, hardware slowdown, thermal (software and
-hardware), power brake. Idle, application clocks and sync boost are no slowdown."""
+"""NVML's clock event reasons that are a slowdown: power cap, hardware slowdown, thermal
+(software and hardware), power brake. Idle, application clocks and sync boost are none.
+"""
 
 _SMI_SECONDS = 2.0
 """`nvidia-smi` is a process: asked no more often."""

@@ -1,4 +1,4 @@
-"""Which sizes are measured: a space-filling design, the same every time.
+"""Design of the sizes that are measured: it fills the space, alike every time.
 
 Points are Sobol's, scrambled with a fixed seed: any beginning of the sequence fills the
 space evenly, so that a run may stop anywhere. Sizes are spread evenly by their

@@ -19,12 +19,12 @@ DEVICES = ("cuda", "cpu")
 CPU_TARGET = "cpu"
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""Of /proc/cpuinfo: without one of them bf16 is emulated, and slower than fp32."""
+"""Flags of /proc/cpuinfo: without any of them bf16 is emulated, slower than fp32."""
 
 _AMPERE, _ADA = (8, 0), (8, 9)
 _LINES = re.MULTILINE
 _L2_OF_A_CORE = 1 << 20
-"""Where the system does not tell."""
+"""Bytes of a core's L2 cache where the system does not tell."""
 
 
 @attrs.frozen(kw_only=True)
@@ -108,7 +108,7 @@ def _cuda() -> Device:
 
 
 def gpu_properties() -> Any:  # noqa: ANN401 - a class of PyTorch's C++
-    """Return what CUDA tells of the GPU that is measured: the first."""
+    """Return CUDA's properties of the GPU that is measured: the first."""
     cuda: Any = torch.cuda
     return cuda.get_device_properties(0)
 
@@ -168,7 +168,7 @@ def _l2_of_a_core() -> int:
 
 
 def _available_memory() -> int:
-    """Return what the system, the container, or the limit of the process has left."""
+    """Return the bytes that system, container and limit of the process have left."""
     found = re.search(r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), _LINES)
     available = int(found[1]) << 10 if found else 1 << 31
     limit = _read("/sys/fs/cgroup/memory.max").strip()
@@ -179,7 +179,7 @@ def _available_memory() -> int:
 
 
 def _address_space_left() -> int:
-    """Return what `ulimit -v` leaves; without a limit, more than any has."""
+    """Return the bytes that `ulimit -v` leaves; without a limit, more than any has."""
     limit = re.search(r"^Max address space\s+(\d+)", _read("/proc/self/limits"), _LINES)
     held = re.search(r"^VmSize:\s*(\d+) kB", _read("/proc/self/status"), _LINES)
     if limit is None or held is None:

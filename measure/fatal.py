@@ -35,11 +35,11 @@ class Fatal:
 
     @property
     def path(self) -> Path:
-        """Where the list is; without it everything is tried again."""
+        """Path of the list; without it everything is tried again."""
         return self.table.with_name(self.table.name + _SUFFIX)
 
     def known(self) -> frozenset[str]:
-        """Return what is on the list; nothing without one.
+        """Return the lines of the list; none without one.
 
         Raises:
             PerfcError: the list cannot be read.

@@ -17,10 +17,10 @@ from perfc.measure.suites import LARGE
 from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
 
 _FAR_OPS = ("elementwise", "memcpy")
-"""Which tell of memory, and of pages that are new."""
+"""Ops that tell of memory, and of pages that are new."""
 
 _FAR_SHARE = 0.2
-"""Of the time."""
+"""Share of the time that `_FAR_OPS` have for themselves."""
 
 
 def measure_for_fit(

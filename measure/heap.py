@@ -23,7 +23,7 @@ _MAPPED_BLOCKS = 65536
 """`DEFAULT_MMAP_MAX`: blocks that may be mapped at once."""
 
 _NEVER = -1
-"""Of `M_TRIM_THRESHOLD`: the heap's top is not given back."""
+"""Value of `M_TRIM_THRESHOLD` with which the heap's top is not given back."""
 
 _LEAST_BYTES, _MOST_BYTES = 128 * 2**10, 32 * 2**20
 """`DEFAULT_MMAP_THRESHOLD` and its maximum with 64 bits, to which it rises by itself

@@ -30,10 +30,10 @@ _PREPARE_SECONDS_GPU = 0.03
 in the row. What the first call loads or compiles does not count."""
 
 ROUNDS = 12
-"""Of a CPU."""
+"""Rounds on a CPU."""
 
 _SURE_ROUNDS = 4
-"""Of a case that takes longer than others do: they have a share of the time each."""
+"""Rounds in which even a case that takes longer than its share of time is timed."""
 
 _VISIT_SHARE = 3
 """Times as long as calls are timed a case may take in each round on average."""

@@ -55,7 +55,7 @@ FAMILIES: tuple[Family, ...] = (
 """Everything whose shapes are chosen."""
 
 _ALL = (*GIVEN, *FAMILIES)
-"""Those that know what they take come first."""
+"""All families; those that know which cases they take come first."""
 
 LARGE = "large"
 """The suite whose tensors no cache holds."""
@@ -98,7 +98,7 @@ SUITES: Mapping[tuple[str, str], Limits] = MappingProxyType(
         ("cpu", WORKLOADS): Limits(1, 2e10, 4e8, 2e9, 0.01),
     }
 )
-"""By kind of device and name."""
+"""Limits of the suites, by kind of device and name."""
 
 MEMORY_SHARE = 4
 """One set of operands takes no more than this part of the memory."""

@@ -86,7 +86,7 @@ _QUICKER = 0.25
 
 
 def mean_of(rounds: Sequence[Timed]) -> Timed:
-    """Return what one way of timing found in some rounds, seconds apart.
+    """Return the time that one way of timing found in some rounds, seconds apart.
 
     The mean of the medians: where neighbours slow a machine for seconds, it varies
     less than any other middle of them, and is what a model meets that runs for longer.

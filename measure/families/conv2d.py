@@ -28,7 +28,7 @@ class Conv2d(Family):
     turns = 6
 
     def space(self, device: Device) -> Space:
-        """Return what convolutional networks are made of."""
+        """Return the sizes that convolutional networks are made of."""
         return {
             "n": Size(1, 256),
             "c_in": Size(1, 2048, _CHANNELS),

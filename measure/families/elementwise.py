@@ -49,7 +49,7 @@ _TWO: Mapping[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
 }
 _THREE: Mapping[str, Callable[..., object]] = {"addcmul": torch.addcmul}
 _FUNCTIONS: Sequence[Mapping[str, Callable[..., object]]] = (_NONE, _ONE, _TWO, _THREE)
-"""By the number of tensors that are read, and by kind: what suites choose from."""
+"""Functions that suites choose from, by the number of tensors read, and by kind."""
 
 _OTHER_ONE: Mapping[str, Callable[[torch.Tensor], object]] = {
     "sqrt": torch.sqrt,

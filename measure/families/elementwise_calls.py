@@ -29,7 +29,7 @@ _CAST_FROM: Mapping[tuple[str, int], tuple[str, str]] = MappingProxyType(
         (_WHOLE, 9): (_WHOLE, _BOOL),
     }
 )
-"""From which type to which, by the dtype and the bytes of an element, read and written.
+"""Types before and after a cast, by its dtype and the bytes per element that it moves.
 """
 
 _PAIRS: Mapping[str, Callable[[Any, Any], object]] = MappingProxyType(
@@ -67,17 +67,17 @@ class _Said:
 
     @property
     def kind(self) -> str:
-        """Of the function."""
+        """Kind of the function."""
         return self.case.params.text("kind")
 
     @property
     def rows(self) -> int:
-        """Of the result."""
+        """Rows of the result."""
         return self.case.params.integer("rows")
 
     @property
     def cols(self) -> int:
-        """Of the result."""
+        """Columns of the result."""
         return self.case.params.integer("cols")
 
     @property
@@ -237,4 +237,4 @@ def with_number(case: Case, tensors: Tensors) -> Call | None:
 _SPECIAL: Mapping[str, Callable[[_Operands], Call]] = MappingProxyType(
     {"cast": _cast, "where": _where}
 )
-"""By kind."""
+"""Functions that prepare calls of special kinds, by kind."""

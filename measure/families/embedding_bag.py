@@ -266,4 +266,4 @@ def _rowwise_adagrad(table: torch.Tensor) -> _Update:
 _UPDATES: Mapping[str, Callable[[torch.Tensor], _Update]] = MappingProxyType(
     {"sgd": _sgd, "adagrad": _adagrad, "rowwise_adagrad": _rowwise_adagrad}
 )
-"""By optimizer: what updates a table with a sparse gradient."""
+"""Makers of functions that update a table with a sparse gradient, by optimizer."""

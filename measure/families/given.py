@@ -19,7 +19,7 @@ _ATEN: Any = torch.ops.aten
 _BACKWARD = "backward"
 _RATE = 0.01
 _MEAN = 1
-"""Of a loss: the mean over all rows."""
+"""Reduction of a loss: the mean over all rows."""
 
 _FEW = 3072
 """Indices whose rows are added up unsorted (`cuda/Embedding.cu`)."""
@@ -299,7 +299,7 @@ class Indexed(Given):
         return case.params.get("kind") in _GATHERED
 
     def memory_bytes(self, case: Case) -> int:
-        """Return what is read from and what is read."""
+        """Return the bytes of the tensor that is read from, and of the work."""
         elements = math.prod(case.params.integers("shape"))
         return 8 * elements + int(case.work.bytes)
 

@@ -100,7 +100,7 @@ class LayerNorm(Family):
 
 
 class BatchNorm(Family):
-    """Of images: a column is a channel, a row one pixel of one of `batch` images.
+    """Batch normalisation: a column is a channel, a row a pixel of one of the images.
 
     `kind = training` takes the statistics of the batch.
     """

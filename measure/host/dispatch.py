@@ -24,7 +24,7 @@ _LENGTH = 50
 _REPEATS = 60
 _WARM_UP = 10
 _CALLS = 50
-"""Of one op, between two looks at the clock."""
+"""Calls of one op between two readings of the clock."""
 
 _US = 1e6
 
@@ -52,7 +52,7 @@ def dispatch_rows(device: Device) -> list[Measurement]:
 
 
 def _samples_us(call: Callable[[], object], times: int = 1) -> list[float]:
-    """Return what a call takes, the mean of so many in a row, again and again."""
+    """Return the microseconds of a call, each the mean of so many in a row."""
     samples: list[float] = []
     for _ in range(_WARM_UP + _REPEATS):
         start = time.perf_counter()

@@ -47,7 +47,7 @@ def floors(device: Device) -> list[Sample]:
 
 
 def _sampled(call: Callable[[], object]) -> list[float]:
-    """Return what a call takes on the host, the device idle each time."""
+    """Return the host's microseconds of a call, the device idle each time."""
     samples: list[float] = []
     for _ in range(_WARM_UP + _TIMES):
         torch.cuda.synchronize()
@@ -59,7 +59,7 @@ def _sampled(call: Callable[[], object]) -> list[float]:
 
 
 def host_us_of_an_op(device: Device) -> float:
-    """Return what the host takes for a short op, one behind the other, at least."""
+    """Return the host's least microseconds for a short op, in chains of such ops."""
     one = torch.zeros(1, device=device.kind)
     took: list[float] = []
     for _ in range(_CHAINS):

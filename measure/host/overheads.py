@@ -135,7 +135,7 @@ class OverheadRun:
 
     @property
     def _samples(self) -> Path:
-        """Where samples of models are, until those of all are there."""
+        """Path of the samples of models, until those of all are there."""
         return self.path.with_name(self.path.name + _SAMPLES)
 
     def _kept(self) -> dict[str, list[Any]]:
@@ -190,7 +190,7 @@ class OverheadRun:
 
 
 def profiler_tax_us(device: Device) -> float:
-    """Return what recording one event of the host takes, in microseconds.
+    """Return the microseconds that recording one event of the host takes.
 
     The least time of a chain of short ops under the profiler, less the least without
     it, by the events of the chain: what others do on the machine is not the tax.

@@ -85,7 +85,7 @@ class Iteration:
         self._run()
 
     def timed(self, count: int, seconds: float = math.inf) -> list[float]:
-        """Return what iterations take, each from an idle device to the wait, in us.
+        """Return the times of iterations, each from an idle device to the wait, in us.
 
         There are *count* of them, or as many as *seconds* allow, but not too few.
         """
@@ -115,7 +115,7 @@ class Iteration:
             yield
 
     def standing(self) -> list[Tensor]:
-        """Return what lives from one iteration to the next, gradients freed."""
+        """Return the tensors that outlive an iteration, gradients freed."""
         self._zero_grad()
         states = [optimizer.state_dict()["state"] for optimizer in self._optimizers]
         weights = [*self.model.parameters(), *self.model.buffers()]

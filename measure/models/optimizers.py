@@ -60,7 +60,7 @@ class RowwiseAdagrad(torch.optim.Optimizer):
 def optimizers_of(
     what: Optimizer, model: nn.Module, *, capturable: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """Return what updates all parameters of *model* that are trained.
+    """Return the optimizers that update all parameters of *model* that are trained.
 
     Raises:
         UsageError: there is no optimizer of this name.

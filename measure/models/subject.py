@@ -24,7 +24,7 @@ from perfc.twins import TWINS, Twin
 _MAX_ROWS, _UNLIMITED = "max_rows", "none"
 _UNIFORM = "uniform"
 _TABLES_SHARE = 0.5
-"""Of the memory, for tables, their gradients and the optimizer's states."""
+"""Share of the memory for tables, their gradients and the optimizer's states."""
 
 _STATES = {"sgd": 0.0, "adagrad": 1.0, "rowwise_adagrad": 0.0, "adam": 2.0}
 """Numbers that an optimizer keeps for each weight, row-wise ones left out."""

@@ -42,7 +42,7 @@ Once: TypeAlias = Callable[[Setting, Say], None]
 
 _WARM_UP = 5
 _WARM_UP_SHARE, _PROFILED_SHARE = 0.2, 0.1
-"""Of the time that the timed iterations have."""
+"""Times of the warm-up and of profiling, as shares of the timed iterations'."""
 
 
 @attrs.define
@@ -195,7 +195,7 @@ class WorkloadRun:
         return f"{self.subject.name} {params}, {setting}, inputs {setting.inputs}"
 
     def _key(self, setting: Setting) -> Key:
-        """Return what tells the row of a setting from others."""
+        """Return the key that tells the row of a setting from others."""
         params = self.subject.params_on(self.device, setting)
         batch = setting.batch or self.subject.default_batch
         own = (setting.mode, setting.runtime, setting.dtype, batch)
