@@ -1,1 +1,1 @@
-"""From measured rows to a profile: what the fits of perfc share."""
+"""Parts that the fits of perfc share, from measured rows to a profile."""

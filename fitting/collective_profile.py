@@ -53,7 +53,7 @@ def is_collective(row: Measurement) -> bool:
 def fit_collectives(
     rows: Sequence[Measurement], target: Target
 ) -> CollectiveFit | None:
-    """Return what the collectives among rows say of *target*; None if there are none.
+    """Return the fit of *target* to the collectives among rows; None if there are none.
 
     Rows that are marked `test` say nothing.
 

@@ -33,15 +33,16 @@ FEWEST = 5
 """Rows to fit below which a family keeps what perfc ships."""
 
 FEWEST_OF_KIND = 4
-"""The same of one kind: it starts from what all kinds of its op say."""
+"""Rows of one kind below which it keeps what all kinds of its op say."""
 
 _BELIEF_OF_KIND = 1.0
 """Rows that all kinds of an op count as in the fit of one: more than what perfc ships,
 for they ran on the machine at hand."""
 
 _STIFFNESS = 0.05
-"""Of a CPU's coefficient against what perfc ships, and of a kind's against that of all
-kinds: see `least_squares.fit_terms`. A GPU's correction has two, which rows do tell."""
+"""Stiffness of a CPU's coefficients, see `least_squares.fit_terms`: against what perfc
+ships, and of a kind's against that of all kinds. A GPU's correction has two, which rows
+do tell."""
 
 _OWN_OF_KIND = frozenset({"item_ns"})
 """What kinds differ in: what they do with each element."""
@@ -52,14 +53,15 @@ _CALLS = frozenset({"optimizer_step"})
 one function for all kinds, or begin alike but for what terms say."""
 
 MOST, MOST_OF_KIND = 8.0, 30.0
-"""By how much a coefficient may exceed what perfc ships, and a kind's that or that of
-all kinds: terms that look alike in the rows at hand would else trade places."""
+"""Factors by which a coefficient may exceed what is known of it. That is what perfc
+ships, for a kind's also that of all kinds: terms that look alike in the rows at hand
+would else trade places."""
 
 _FOLDS = 5
 """Parts of the shapes that are left out in turn, to see how far off the fit is."""
 
 _LEAST_SIGMA, _LEVEL = 0.02, 0.9
-"""Of what is stated, and the share of rows that shall be inside."""
+"""Least sigma that is stated, and the share of rows that shall be inside."""
 
 _PAGE, _PAGES_OF = "page_us", "elementwise"
 """Coefficient of new pages, and the op whose rows tell: an operating system clears them
@@ -131,7 +133,7 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
 
 
 def _pages(fit: KernelFit) -> Mapping[str, float]:
-    """Return what a new page takes, if the fit says so, for all that make pages new."""
+    """Return a fit's time of a new page, if it has one, for all that make pages new."""
     return {_PAGE: fit.values[_PAGE]} if _PAGE in fit.values else {}
 
 
@@ -146,7 +148,7 @@ def _fits_of_family(
     models: Sequence[CostModel],
     believed: Mapping[str, float],
 ) -> list[KernelFit]:
-    """Return what *rows* say of a family and its kinds, and how sure that is."""
+    """Return the fits of a family and its kinds to *rows*, and how sure they are."""
     if (_pages_s(rows, target, models) <= 0).sum() < FEWEST:
         return []
     found = _fits(family, rows, target, models, believed)
@@ -187,7 +189,7 @@ def _apart_s(
     models: Sequence[CostModel],
     believed: Mapping[str, float],
 ) -> Floats:
-    """Return what each row would measure by a fit that lacks its shape, shape (rows,).
+    """Return each row's seconds by a fit that lacks its shape, shape (rows,).
 
     A shape that is alone has what perfc ships.
     """
@@ -223,7 +225,7 @@ def _fits_of_kinds(
 
 
 def _pages_s(rows: Observations, target: Target, models: Sequence[CostModel]) -> Floats:
-    """Return what new pages take at 1 us each, shape (rows,).
+    """Return the seconds of new pages at 1 us each, shape (rows,).
 
     No other device than a CPU has any.
     """
@@ -341,7 +343,7 @@ def _coefficients(
 def _fits_of_products(
     part: Observations, target: Target, models: Sequence[CostModel]
 ) -> dict[Family, KernelFit]:
-    """Return what rows of products of one type on a GPU say: see `near_products`."""
+    """Return the fits to a GPU's rows of products of one type: see `near_products`."""
     modelled = price(part.kernels.kernels, target, models)
     kernel_s = part.measured_s - part.offset_s
     logs = np.log(kernel_s / modelled.seconds)
@@ -382,7 +384,7 @@ def _errors(
 def _predicted_s(
     rows: Observations, target: Target, models: Sequence[CostModel]
 ) -> Floats:
-    """Return what rows would measure."""
+    """Return the seconds that rows would measure."""
     predicted_s: Floats = rows.offset_s.copy()
     predicted_s += price(rows.kernels.kernels, target, models).seconds
     return predicted_s

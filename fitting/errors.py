@@ -12,7 +12,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 LEAST_APE = 0.001
-"""Of an error of zero, which would make a geometric mean zero."""
+"""Least error in a geometric mean, which an error of zero would make zero."""
 
 
 @attrs.frozen

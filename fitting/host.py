@@ -18,7 +18,7 @@ _NORMAL = 2 * 1.2815515655446004
 """Between the tenth and the ninetieth percentile of a normal distribution."""
 
 _SHARED = 0.1
-"""Of one host on another day: chosen, not fitted."""
+"""Shared sigma of one host on another day: chosen, not fitted."""
 
 
 @attrs.frozen

@@ -20,7 +20,7 @@ _FEWEST_FAR = 3
 
 
 def machine_fields(rows: Iterable[Measurement]) -> dict[str, float]:
-    """Return what the rows and the system say of the machine's size.
+    """Return the fields of the machine's size that the rows and the system tell.
 
     Cores are the threads that PyTorch used, which the source of a row names, but for
     rows that are marked `test`; memory, cache and vector lanes are those of the machine

@@ -80,7 +80,7 @@ def measured_table(
 
 
 def _timed(rows: Observations, target: Target) -> Iterator[MeasuredKernel]:
-    """Yield what each row says of its kernel alone."""
+    """Yield the measured kernel of each row, without what is around it."""
     around = 0.0 if target.device.synchronous else _AROUND
     # What is around a short kernel is known less well than that it cannot be faster.
     least_s = lower_bound(rows.kernels, target)
@@ -107,7 +107,7 @@ def _is_repeated(row: Measurement) -> bool:
 
 
 def _together(found: Sequence[MeasuredKernel]) -> MeasuredKernel:
-    """Return what rows of one kernel say together; perfc's own rows before others."""
+    """Return the rows of one kernel as one: perfc's own rows, if there are any."""
     rows = [each for each in found if not each.repeated] or found
     middle = sorted(rows, key=lambda each: each.seconds)[(len(rows) - 1) // 2]
     seconds = statistics.median(each.seconds for each in rows)

@@ -57,7 +57,7 @@ def product_fits(
     noise: Floats,
     sigmas: tuple[float, float],
 ) -> dict[Family, KernelFit]:
-    """Return what rows of one type say: a factor of each kind, and near rows.
+    """Return the fits to rows of one type: a factor of each kind, and near rows.
 
     Args:
         kernels: Products that were measured, of one dtype; the first `MOST_ROWS` count.

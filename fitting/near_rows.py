@@ -29,7 +29,7 @@ _NOISE = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Variance of the noise over that of the differences."""
 
 _LEAST_GAIN = 0.02
-"""Of the mean error of rows left out; below it the model alone is as good."""
+"""Least gain, a share of the error of rows left out; below it the model stays alone."""
 
 _FAR_OFF = 2.0
 """Median errors from which on a row is noisier than others."""
@@ -61,7 +61,7 @@ class _Found:
 def fit_near_rows(
     kernels: Sequence[Kernel], logs: Floats, noise: Floats, most: int = MOST_ROWS
 ) -> NearRows | None:
-    """Return what rows of one op say beyond a model; None if that is nothing.
+    """Return the rows of one op that correct a model; None if they gain nothing.
 
     Args:
         kernels: What ran.
@@ -93,7 +93,7 @@ def fit_near_rows(
 
 
 def _least(place: Place, logs: Floats, noise: Floats) -> _Found:
-    """Return what predicts rows that are left out best."""
+    """Return the result that predicts rows that are left out best."""
     unlike = _UNLIKE if place.words.shape[1] else _UNLIKE[:1]
     found = (
         each

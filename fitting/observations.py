@@ -26,13 +26,13 @@ from perfc.measurements import (
 Floats: TypeAlias = NDArray[np.float64]
 
 LEAST_US = 1e-6
-"""Nothing takes less than a picosecond: such a row is no measurement."""
+"""Shortest time of a row: nothing takes less than a picosecond."""
 
 LONG_EVENT_US = 150.0
 """Event pairs on a GPU hold the host's dispatch, which ends before a long kernel."""
 
 DISPATCH_SHARE = 0.55
-"""Of the shortest row of an op, what a line through long copies leaves of it."""
+"""Share of an op's shortest row that a line through long copies leaves of it."""
 
 
 _NORMAL = 2 * 1.2815515655446004
@@ -89,7 +89,7 @@ class Observations:
 def observe(
     rows: Sequence[Measurement], target: Target, dispatch_s: float = 0.0
 ) -> tuple[Observations, Counter[str]]:
-    """Return what can be fitted of *rows*, and how many were left out, by reason.
+    """Return the rows that can be fitted, and counts of those left out, by reason.
 
     Args:
         rows: Of any target and timing.
@@ -155,7 +155,7 @@ def _why_not(row: Measurement, target: Target) -> str:
 def _offsets_s(
     kept: Sequence[Measurement], rows: Sequence[Measurement], target: Target
 ) -> Floats:
-    """Return what is around the kernel in each row of a GPU.
+    """Return the seconds around the kernel in each row of a GPU.
 
     What is around event pairs the rows to fit say, of an op without any the others.
     """

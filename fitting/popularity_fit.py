@@ -35,7 +35,7 @@ _GRID_S = (0.2, 0.5, 0.8, 1.0, 1.2, 1.5)
 _GRID_Q = (0.0, 10.0, 300.0, 5000.0)
 _ROUNDS = 16
 _HEAD_WEIGHT = 3.0
-"""Of look-ups, against that of the numbers of rows, most of which are hit rarely."""
+"""Weight of lookups against the numbers of rows, most of which are hit rarely."""
 
 
 @attrs.frozen

@@ -339,9 +339,9 @@ def stated(
     timing: str,
     kernel_s: Floats | None = None,
 ) -> TimedEstimate:
-    """Return what rows would measure by some models, and how sure they are.
+    """Return the times that rows would measure by some models, and how sure they are.
 
-    Of kernels that take *kernel_s*, if given, in place of what the models say.
+    Kernels take *kernel_s*, if given, in place of what the models say.
     """
     estimate = price_table(table, target, models)
     sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)

@@ -18,10 +18,10 @@ from perfc.ir import Kernel
 Floats: TypeAlias = NDArray[np.float64]
 
 _SHARES = (0.5, 1.0)
-"""Of what shipped rows say, in the order in which they are tried."""
+"""Shares of what shipped rows say, in the order in which they are tried."""
 
 _LEAST_GAIN = 0.02
-"""Of the mean error; below it a machine is left with its own rows."""
+"""Least gain, a share of the mean error; below it a machine keeps to its own rows."""
 
 
 def agreed_share(

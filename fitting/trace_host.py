@@ -41,7 +41,7 @@ _NO_FLOOR_US = 100.0
 _FIRST_STEP = 1.25
 _FEWEST_STEPS = 3
 _LEAST_SHARED = 0.1
-"""Of one host on another day, as for hosts that `perfc measure` measured."""
+"""Least shared sigma: one host on another day, as for hosts of `perfc measure`."""
 
 _LEAST_INDEPENDENT = 0.01
 _MOST = 1.0
@@ -116,7 +116,7 @@ def op_name(name: str) -> str:
 def host_times(
     recorded: Recorded, steps: Collection[int] | None = None
 ) -> list[HostTime]:
-    """Return what the host did, offsets left out, with the stalls named.
+    """Return the times of the host, offsets left out, with the stalls named.
 
     Args:
         recorded: A trace.
@@ -320,7 +320,7 @@ def session_sigma(
 
 
 def _host_us(recorded: Recorded, steps: Collection[int] | None) -> list[float]:
-    """Return what the host itself took in each step in which it was not held up."""
+    """Return the host's own time in each step in which it was not held up, in us."""
     marks = [s for s in recorded.steps if steps is None or s.number in steps]
     starts = [mark.start_us for mark in marks]
     sums = [0.0] * len(marks)
