@@ -55,7 +55,7 @@ def timeline(report: Report) -> Iterator[str]:
 
 
 def _slices(rank: RankTrace, lane: Lane) -> list[_Slice]:
-    """Return what a lane shows: ops of the host, or tasks of a stream, in order."""
+    """Return the slices of a lane, in order: ops of the host, or tasks of a stream."""
     graph, resource = rank.graph, rank.lanes.index(lane)
     if lane.device < 0:
         ops: list[list[int]] = np.stack(rank.op_slices, axis=1).tolist()
@@ -104,5 +104,5 @@ def _boxes(
 
 
 def _color(name: str) -> str:
-    """Return the same colour for the same name, on every run."""
+    """Return the colour of a name, which is alike on every run."""
     return _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]

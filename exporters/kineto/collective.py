@@ -46,7 +46,7 @@ def meeting(group: str) -> dict[str, Any]:
 
 
 def sent(kernel: Kernel, node: Node | None) -> dict[str, Any]:
-    """Return what is sent, and among whom; nothing for what has no name in c10."""
+    """Return the fields of what is sent, and among whom; none without a name in c10."""
     call, scalar = _CALLS.get(kernel.op), _NAMES.get(kernel.dtype)
     if call is None or scalar is None:
         return {}

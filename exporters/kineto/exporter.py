@@ -72,7 +72,7 @@ def _header(report: Report, ranks: Sequence[RankTrace]) -> Json:
 
 
 def _properties(target: Target) -> Json:
-    """Return what the target's sheet knows of what `cudaDeviceProp` holds."""
+    """Return those fields of `cudaDeviceProp` that the target's sheet knows."""
     device = target.device
     found = {
         "name": f"{device.vendor} {device.name}",

@@ -41,7 +41,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 
 class Lane(NamedTuple):
-    """Where a viewer draws a resource.
+    """Place where a viewer draws a resource.
 
     Attributes:
         pid: Process: the host, or the GPU.
@@ -129,7 +129,7 @@ class RankTrace:
         return found
 
     def correlations(self, tasks: Integers) -> list[str]:
-        """Return the same as text."""
+        """Return the `numbers` of tasks as text."""
         return list(map(str, self.numbers(tasks)))
 
     @functools.cached_property

@@ -134,7 +134,7 @@ class _CallPart(NamedTuple):
 
 
 def _arguments_by_node(rank: RankTrace, results: Results) -> dict[str, str]:
-    """Return what ops say of their inputs, by node; equal ones are written once.
+    """Return the input arguments of ops, by node; equal ones are written once.
 
     An op of an input copies it to the device.
     """

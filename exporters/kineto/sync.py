@@ -21,7 +21,7 @@ _WAITS = frozenset({TaskKind.WAIT})
 
 
 def sync_slices(rank: RankTrace) -> list[str]:
-    """Return what streams wait for, as far as calls of the host say so.
+    """Return the slices of streams' waits, as far as calls of the host say so.
 
     A slice lies where the wait is over, which takes no time; waits within a CUDA graph
     are no calls.

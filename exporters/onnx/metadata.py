@@ -108,7 +108,7 @@ class _DeviceWork:
 def _about_nodes(
     report: Report, graph: onnx.GraphProto
 ) -> dict[int, dict[str, object]]:
-    """Return what there is to say of each node, by its number."""
+    """Return the facts of each node, by its number."""
     work = _DeviceWork.of(report)
     matched = OnnxNodes.match(report, graph)
     facts: dict[int, dict[str, object]] = {}
@@ -123,7 +123,7 @@ def _about_nodes(
 def _about_node(
     entries: Sequence[Json], work: _DeviceWork, report: Report
 ) -> Iterator[tuple[str, object]]:
-    """Return what there is to say of the op, or ops, that a node stands for."""
+    """Yield the facts of the op, or ops, that a node stands for."""
     main = max(entries, key=_duration_us)
     yield "op", " ".join(entry["op"] for entry in entries)
     yield "time_us", math.fsum(map(_duration_us, entries))

@@ -1,4 +1,4 @@
-"""Which nodes of the ONNX file a report's nodes stand for."""
+"""Nodes of the ONNX file that a report's nodes stand for."""
 
 from __future__ import annotations
 
