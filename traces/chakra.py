@@ -43,7 +43,7 @@ _COLLECTIVES = (
     *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast"),
     *("all_to_all", "reduce_scatter", "reduce_scatter_block", "barrier"),
 )
-"""By the number of `CollectiveCommType`."""
+"""Collectives, by the number of `CollectiveCommType`."""
 
 _NO_NUMBER = re.compile(r"-?\b(?:nan|inf)\b")
 _Wire: TypeAlias = "int | bytes"

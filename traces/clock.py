@@ -10,7 +10,7 @@ from perfc.costmodels.constants import constants
 from perfc.traces.events import DeviceWork, RuntimeCall, Stream
 
 _LEAST_US = constants("traces").number("least_launch_us")
-"""No kernel starts sooner after its launch began."""
+"""Least time from the beginning of a launch to that of its kernel."""
 
 _TYPICAL_US = constants("traces").number("typical_launch_us")
 _FEWEST = 20

@@ -62,7 +62,7 @@ def kind_of(name: str) -> str:
 
 
 def stated_collective(args: Mapping[str, Any]) -> CollectiveFacts | None:
-    """Return what the arguments of an event state; None if that is not all."""
+    """Return the facts that an event's arguments state; None if some are missing."""
     kind = kind_of(str(args.get("Collective name", "")))
     dtype = _NARROW.get(str(args.get("dtype", "")).lower())
     sent, received, ranks = (
@@ -132,7 +132,7 @@ def _labels(recorded: Recorded, tasks: set[int]) -> dict[int, HostOp]:
 
 
 def _labelled(label: HostOp, world: int) -> CollectiveFacts | None:
-    """Return what a label tells, among all ranks; None if that is too little."""
+    """Return the facts that a label tells, among all ranks; None if too few."""
     kind = kind_of(label.name.removeprefix(LABEL))
     pair = kind == "send_recv"
     ranks = 2 if pair else world

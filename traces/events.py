@@ -61,7 +61,7 @@ class DeviceKind(enum.Enum):
 
 @attrs.frozen
 class Place:
-    """Where in the model something was called.
+    """Place in the model where something was called.
 
     Attributes:
         module: The modules around it, outermost first, as

@@ -1,4 +1,4 @@
-"""Which call issued which device work, and in which order the host did things."""
+"""Calls that issued device work, and the order in which the host did things."""
 
 from __future__ import annotations
 

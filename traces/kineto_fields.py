@@ -15,7 +15,7 @@ Event: TypeAlias = Mapping[str, Any]
 
 _DIGITS = re.compile(r"-?\d{1,18}")
 _LONGEST_US = 1e18
-"""No clock counts further."""
+"""Bound of times: no clock counts further."""
 
 
 def args_of(event: Event) -> Event:
@@ -130,7 +130,7 @@ def _product(sizes: object) -> int:
 
 
 def base_us(header: Event) -> float:
-    """Return what newer traces take off every time to keep numbers short."""
+    """Return the microseconds that newer traces take off every time."""
     base: object = header.get("baseTimeNanoseconds")
     return base / 1e3 if isinstance(base, int | float) else 0.0
 

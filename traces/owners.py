@@ -1,4 +1,4 @@
-"""Which op launched what: the innermost one around a call, on its thread."""
+"""Owners of launches: the innermost op around a call, on its thread."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where in the model ops were called: in which modules, by which line.
+"""Places in the model where ops were called: in which modules, by which line.
 
-Profilers tell it in three ways: as calls of Python around an op (`with_stack`,
+Profilers tell them in three ways: as calls of Python around an op (`with_stack`,
 `with_modules`), as labels of modules, or as arguments of the op itself. A gradient
 belongs where the op was called that it is of.
 """
@@ -33,7 +33,7 @@ _STACK, _HIERARCHY = "Call stack", "Module Hierarchy"
 
 
 def frame_name(name: str) -> tuple[str, bool] | None:
-    """Return what a call of Python is kept as, and whether it is a module.
+    """Return the name that a call of Python is kept as, and whether it is a module.
 
     None for one that says nothing of the model: PyTorch's own, or built in.
     """
@@ -103,7 +103,7 @@ def _place_by_frames(
 def _running(
     stacks: dict[Thread, list[tuple[float, Place]]], thread: Thread, now_us: float
 ) -> list[tuple[float, Place]]:
-    """Return what of a thread has not ended yet."""
+    """Return the calls of a thread that have not ended yet."""
     stack = stacks.setdefault(thread, [])
     while stack and stack[-1][0] <= now_us:
         stack.pop()

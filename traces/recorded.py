@@ -103,5 +103,5 @@ class Recorded:
 
     @property
     def measured_us(self) -> float:
-        """From the first event to the end of the last one."""
+        """Microseconds from the first event to the end of the last one."""
         return max(self.end_us, default=self.begin_us) - self.begin_us

@@ -1,4 +1,4 @@
-"""From a trace to the launch graph that it shows."""
+"""Building of the launch graph that a trace shows."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def remarks(  # noqa: PLR0913 - one argument per finding
     unresolved: Mapping[str, int],
     refuted: Mapping[str, int],
 ) -> Iterator[Diagnostic]:
-    """Yield what was found while a trace was read, and while it was taken apart.
+    """Yield the findings of reading a trace, and of taking it apart.
 
     Args:
         trace: The trace.

@@ -43,7 +43,7 @@ def _plain(name: str) -> str:
 
 
 def waits_for(name: str) -> Waits | None:
-    """Return what the call waits for, None if it returns at once."""
+    """Return the work that the call waits for, None if it returns at once."""
     return _WAITS.get(_plain(name))
 
 

@@ -21,7 +21,7 @@ SIGNATURE = "perfc kernel"
 _WORDS = ("op", "dtype", "math")
 _AMOUNTS = ("flops", "bytes_read", "bytes_written")
 _MOST = 1 << 62
-"""No size, and no amount of work, is larger."""
+"""Bound of sizes and of amounts of work: none is as large."""
 
 
 @attrs.define(eq=False)

@@ -1,4 +1,4 @@
-"""Which device work a stream waits for, where the trace does not say.
+"""Device work that a stream waits for, where the trace does not say.
 
 Traces of 2024 and later name streams and events of waiting calls, if they were asked
 to: an event stands for what its stream had been given when it was recorded. Of others
