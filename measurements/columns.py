@@ -74,7 +74,7 @@ class MeasuredColumns:
 
     @property
     def held_out(self) -> NDArray[np.bool_]:
-        """Which rows the table marks `split=test`, shape (rows,).
+        """Mask of the rows that the table marks `split=test`, shape (rows,).
 
         Raises:
             MeasurementError: a row has another mark than the format knows.
@@ -121,7 +121,7 @@ def _from_csv(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
 
 
 def _times(schema: Schema[Measurement], cells: Sequence[object]) -> Floats:
-    """Return what cells of `latency_us` say, NaN where they say no time."""
+    """Return the times that cells of `latency_us` say, NaN where they say none."""
     read = schema.column(_LATENCY).field
     found = np.full(len(cells), np.nan)
     for number, cell in enumerate(cells):
@@ -212,7 +212,7 @@ def _each_params(
 
 
 def _all_params(cells: Sequence[object]) -> list[object] | None:
-    """Return what cells say, read as one text; None: some is no plain object.
+    """Return the values of cells, read as one text; None: some is no plain object.
 
     Half as long as one by one: the names of parameters are read once for all.
     """
@@ -230,7 +230,7 @@ def _all_params(cells: Sequence[object]) -> list[object] | None:
 
 
 def _params_reader(schema: Schema[Measurement]) -> Callable[[object], object]:
-    """Return what parses a cell of `params`, quickly if it is a plain object."""
+    """Return a reader of cells of `params`, which is quick for plain objects."""
     scan = json.JSONDecoder().raw_decode
     column = schema.column("params")
 

@@ -19,7 +19,7 @@ Amounts: TypeAlias = tuple[Floats, Floats, Floats]
 """Flops, bytes read, bytes written; shape (rows,) each."""
 
 FlatWork: TypeAlias = Callable[[Sizes, float, str], Amounts]
-"""From sizes, bytes of an element and the dtype."""
+"""Counts the work of rows from sizes, bytes of an element and the dtype."""
 
 _PRODUCT_BYTES: Mapping[str, tuple[float, float, float]] = {
     "fp8": (1, 1, 2),
@@ -30,7 +30,7 @@ _PRODUCT_BYTES: Mapping[str, tuple[float, float, float]] = {
     "w4a16": (2, 0.5, 2),
     "nvfp4": (0.5, 0.5, 2),
 }
-"""Of an element of A, B and C where they differ: quantised products write 16 bits."""
+"""Bytes of elements of A, B, C where they differ: quantised products write 16 bits."""
 
 _BACKWARD_PRODUCTS = 2.5
 """Attention's gradients take five products where forward takes two."""
@@ -57,7 +57,7 @@ def _gemm(sizes: Sizes, size: float, dtype: str) -> Amounts:
 
 
 def _conv2d(sizes: Sizes, size: float, dtype: str) -> Amounts:
-    """Of three tensors each phase reads two and writes the third."""
+    """Return the work of convolutions: read two of three tensors, write the third."""
     window, side = sizes.whole("kernel"), sizes.whole("size")
     reach = side + 2 * sizes.whole("padding") - window
     _check(reach >= 0, "the window is larger than the padded image", {"kernel": window})
@@ -132,7 +132,7 @@ def _memcpy(sizes: Sizes, size: float, dtype: str) -> Amounts:
 
 
 def _sent(sizes: Sizes, size: float, dtype: str) -> Amounts:
-    """Of a collective: read and write the larger of what goes in and comes out."""
+    """Return collectives' work: read and write the larger of input and output."""
     moved = sizes.whole("bytes")
     ranks, nodes = sizes.whole("ranks"), sizes.whole("nodes", 1)
     held = (ranks > 0) & (nodes > 0) & (ranks % np.maximum(nodes, 1) == 0)
@@ -189,4 +189,4 @@ FLAT_WORK: Mapping[str, FlatWork] = {
     "reduce_scatter": _scattered,
     "send_recv": _sent,
 }
-"""By op."""
+"""Functions that count the work of rows, by op."""

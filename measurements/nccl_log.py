@@ -77,7 +77,7 @@ _TESTS: Mapping[str, str] = {
 _SUMS = frozenset({"all_reduce", "reduce_scatter"})
 
 _MOST_DIGITS = 18
-"""Of a whole number: what 64 bits with a sign hold."""
+"""Most digits of a whole number: what 64 bits with a sign hold."""
 
 _BUS_FACTOR_ERROR = 0.06
 """Bandwidths are printed to the hundredth of a GB/s: rates above 1 tell the factor."""

@@ -114,4 +114,4 @@ NESTED_WORK: Mapping[str, Callable[[Record, float, str], Work]] = {
     "transpose": _transpose,
     "optimizer_step": _optimizer_step,
 }
-"""By op."""
+"""Functions that count the work of a row, by op."""

@@ -85,7 +85,7 @@ _KINDS: Mapping[str, Kind] = {
     "bool": Kind("true or false", "bool", _flag),
     "Record": Kind("a JSON object", "string", _params),
 }
-"""By the type of the row's field."""
+"""Kinds of columns, by the type of the row's field."""
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "timing": TIMINGS,
@@ -199,7 +199,7 @@ def _named(choices: Sequence[str]) -> str:
 
 
 def _key(cell: Cell) -> object:
-    """Return what equal cells share: Parquet's lists and structures have no hash."""
+    """Return a key that equal cells share: lists and structures have no hash."""
     try:
         hash(cell)
     except TypeError:

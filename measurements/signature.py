@@ -36,7 +36,7 @@ BYTES: Mapping[str, float] = {
     "w4a16": 0.5,
     "nvfp4": 0.5,
 }
-"""Of an element, by dtype; of a weight where operands differ."""
+"""Bytes of an element, by dtype; of a weight where operands differ."""
 
 _PRODUCT_MATH: Mapping[str, str] = {
     "fp8_dynamic": "fp8",
@@ -44,7 +44,7 @@ _PRODUCT_MATH: Mapping[str, str] = {
     "w8a16": "bf16",
     "w4a16": "bf16",
 }
-"""Where the mode is not called as the dtype: narrow weights are widened first."""
+"""Math of products where it is not the dtype: narrow weights are widened first."""
 
 
 def bytes_of(dtype: str) -> float:

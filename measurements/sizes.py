@@ -25,7 +25,7 @@ _COLUMNS: Mapping[frozenset[type], str] = {
 """Type of a column by the types of its values."""
 
 _TOO_MANY = 2.0**63
-"""No whole number of a row is as large."""
+"""Limit of whole numbers: none of a row is as large."""
 
 
 @attrs.frozen(eq=False)

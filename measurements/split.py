@@ -1,4 +1,4 @@
-"""Which rows are fitted and which only reported: decided before anything is timed.
+"""Split of rows, before anything is timed: some are fitted, some only reported.
 
 The column `split` of a row says so, and everything that fits obeys it: a row that is
 marked `test` reaches no parameter, no network, no interval and no table of measured

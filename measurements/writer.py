@@ -78,7 +78,7 @@ class RowWriter(Generic[Row]):
 
     @property
     def journal(self) -> Path:
-        """Where rows are that are not in the table yet."""
+        """Path of the rows that are not in the table yet."""
         return self.path.with_name(self.path.name + JOURNAL)
 
     def _recover(self) -> None:
