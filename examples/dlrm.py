@@ -60,7 +60,7 @@ class DlrmConfig:
         return self.dim + vectors * (vectors - 1) // 2
 
     def with_rows_at_most(self, rows: int) -> DlrmConfig:
-        """Return the same model with every table cut to at most `rows`."""
+        """Return a copy with every table cut to at most `rows` rows."""
         return replace(self, rows=tuple(min(r, rows) for r in self.rows))
 
 

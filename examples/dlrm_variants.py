@@ -1,4 +1,4 @@
-"""The same models with their arguments in another order, and a lone bag."""
+"""Models of `dlrm` with their arguments in another order, and a lone embedding bag."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Bag(nn.Module):
 
 
 class BagReversed(Bag):
-    """The same with the arguments in reverse order."""
+    """A `Bag` that takes its arguments in reverse order."""
 
     def forward(  # type: ignore[override]  # another order is the point
         self, weights: Tensor, offsets: Tensor, indices: Tensor

@@ -103,7 +103,7 @@ class Bert(nn.Module):
 
 
 def scores_of(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what is added to the scores of each pair, [batch, 1, length, length]."""
+    """Return the mask to add to the scores of pairs, [batch, 1, length, length]."""
     batch, length = mask.shape
     kept = mask.to(torch.bool)
     rows = torch.arange(batch, device=mask.device)[:, None, None, None]

@@ -71,7 +71,7 @@ class DlrmNet(nn.Module):
 
 
 class CapturableDlrm(DlrmNet):
-    """The same with those places on the device, as a CUDA graph needs them.
+    """A `DlrmNet` that keeps its `places` on the device, as a CUDA graph needs them.
 
     DLRM_Net makes and copies them in every iteration, and the host waits.
     """
