@@ -19,7 +19,7 @@ _NO_KEYS: frozenset[AnyKey] = frozenset()
 
 
 class Phase(enum.IntEnum):
-    """Where a transform belongs in a pipeline, from first to last."""
+    """Place of a transform in a pipeline, from first to last."""
 
     SOURCE = enum.auto()
     """It raises or resolves what an exporter wrote, before anything is added."""

@@ -206,9 +206,9 @@ class Path:
 
     @functools.cached_property
     def slack_s(self) -> Sequence[float]:
-        """By how much each task could end later without changing the time.
+        """Seconds that each task could end later without changing the time.
 
-        It is 0 on the path.
+        They are 0 on the path.
         """
         return self.find_slack_s()
 

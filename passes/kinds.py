@@ -1,4 +1,4 @@
-"""Which pass a pass is, told by its name: its module need not be loaded to ask."""
+"""Kind of a pass, told by its name: its module need not be loaded to ask."""
 
 from __future__ import annotations
 

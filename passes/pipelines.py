@@ -59,7 +59,7 @@ _TYPES = "shape-inference"
 def loading_pipeline(
     transforms: Sequence[Pass], *, recorded: bool = False
 ) -> list[Pass]:
-    """Return what a model goes through when it is loaded.
+    """Return the passes that a model goes through when it is loaded.
 
     Args:
         transforms: What the run asks for, in order. Transforms of the phase `source`
@@ -133,7 +133,7 @@ def timing_pipeline(
     extras: Sequence[PassRequest] = (),
     settings: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[Pass]:
-    """Return what turns typed op graphs into a time.
+    """Return the passes that turn typed op graphs into a time.
 
     Args:
         requests: The pipeline, as its text says it.

@@ -27,7 +27,7 @@ def _all_to_all(site: Site) -> Gradients:
 
 
 def _other_bytes(known: AttrValue, forth: str, back: str) -> dict[str, AttrValue]:
-    """Return what bytes of one format are in another; nothing if they are not said."""
+    """Return the bytes of one format in another; nothing if they are not said."""
     if not isinstance(known, int | Expr):
         return {}
     return {"bytes": floor_div(known * block_bytes(back), block_bytes(forth))}

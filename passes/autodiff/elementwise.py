@@ -180,7 +180,10 @@ def _div(site: Site) -> Gradients:
 
 
 def _pow(site: Site) -> Gradients:
-    """Where the exponent is a tensor, it may be 0 (`pow_backward_self`)."""
+    """Return gradients of a power.
+
+    An exponent that is a tensor may be 0 (`pow_backward_self`).
+    """
     found: dict[int, Value] = {}
     if 0 in site.wanted:
         less = _less_one(site, site.y)

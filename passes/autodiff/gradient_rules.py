@@ -1,4 +1,4 @@
-"""Which module has the rule of which op: how its gradients are computed."""
+"""Table of gradient rules: for each op, the module that has its rule."""
 
 from __future__ import annotations
 

@@ -264,7 +264,10 @@ def _weight_norm(site: Site) -> Gradients:
 
 
 def _distances(site: Site) -> Gradients:
-    """Of the second set by the distances the other way round, made contiguous."""
+    """Return gradients of distances between two sets.
+
+    That of the second is by the distances the other way round, made contiguous.
+    """
     op, kept = "distances_backward", site.kept("order")
     operands = site.node.operands
     found = {0: site.op(op, site.grad, *operands, site.out, **kept)}

@@ -249,7 +249,7 @@ def _index_put(site: Site) -> Gradients | None:
 
 
 def _looked_up(site: Site, values: Value, indices: Sequence[Value]) -> Value:
-    """Return what lies where values were put: at tuples, or at places on each axis."""
+    """Return gradients where values were put: at tuples, or at places on each axis."""
     axis = site.node.attributes.integer("axis", 0) % typed(site.x).rank
     if len(indices) > 1:
         axes = tuple(range(axis, axis + len(indices)))
@@ -296,7 +296,7 @@ def _max_unpool(site: Site) -> Gradients:
 
 
 def _overwrite(site: Site) -> Gradients:
-    """Nothing of what was there is left."""
+    """Return zeros: nothing of what was there is left."""
     return {0: _zeros(site)}
 
 

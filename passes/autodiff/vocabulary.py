@@ -28,7 +28,7 @@ def communicator_of(node: Node) -> dict[str, AttrValue]:
 
 
 def gathered_scores(value: Value) -> Node | None:
-    """Return what gathers *value* of parts along the last axis, if all ranks use it."""
+    """Return the node that gathers *value* along the last axis, if all ranks use it."""
     node = value.producer
     if node is None or node.op != "all_gather" or not node.attributes.flag(ALIKE):
         return None

@@ -1,4 +1,4 @@
-"""Which values want gradients."""
+"""Values that want gradients."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _types(branch: _Branch) -> list[TensorType | None]:
 
 
 def _results(site: Site, found: Sequence[Item]) -> Sequence[Item]:
-    """Return what is *found* if it fits the node.
+    """Return the results *found* if they fit the node.
 
     Raises:
         UnsupportedModelError: the graph returns something else.

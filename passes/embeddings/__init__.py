@@ -1,4 +1,4 @@
-"""Where tables of embeddings are: batched, placed, sharded, how they are read."""
+"""Placement of embedding tables: batched, placed, sharded, how they are read."""
 
 from __future__ import annotations
 

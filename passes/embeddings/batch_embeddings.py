@@ -76,7 +76,7 @@ class _Group:
 
 
 def _groups(graph: Graph) -> Iterator[_Group]:
-    """Yield what can be looked up together: runs of operands of a `concat`."""
+    """Yield bags that can be looked up together: runs of operands of a `concat`."""
     bags = {node.results[0]: node for node in graph if _is_plain(graph, node)}
     for node in graph:
         if node.op != "concat" or node.attributes.get("axis") not in (1, -1):
@@ -96,7 +96,7 @@ _Key: TypeAlias = tuple[DType, Dim, DType, DType, Dim, Record]
 
 
 def _key(bag: Node) -> _Key:
-    """Return what bags share that are looked up together."""
+    """Return the properties that bags share that are looked up together."""
     weight, indices, offsets = (_typed(value) for value in bag.operands)
     others = Record({k: v for k, v in bag.attributes.items() if k != "tables"})
     return (

@@ -58,7 +58,7 @@ class Codec:
 
 
 def encoder(value: Value) -> Node | None:
-    """Return what has encoded a value that is on its way; None for any other."""
+    """Return the node that encoded a value on its way; None for any other value."""
     node = value.producer
     while node is not None and node.op in COLLECTIVES and node.operands:
         node = node.operands[0].producer

@@ -228,7 +228,7 @@ class Exchange:
         return tape.op("all_to_all", sent, shape=shape, **attributes)
 
     def _wire(self, numbers: Dim) -> TensorType:
-        """Return what so many numbers are sent as between places."""
+        """Return the type that so many numbers are sent as between places."""
         type_ = TensorType(self._rows, (numbers,))
         if self.codec is None or self.codec.keeps(self._rows):
             return type_

@@ -173,7 +173,7 @@ def _batch(node: Node) -> Dim:
 
 
 def _alike(node: Node) -> tuple[object, ...]:
-    """Return what lookups share that are done together."""
+    """Return the properties that lookups share that are done together."""
     count = len(node.attributes.records("tables"))
     weights = {typed(value).dtype for value in node.operands[:count]}
     kept = ("mode", "popularity", "out_dtype")

@@ -113,7 +113,7 @@ class TableSize:
 
 @attrs.frozen
 class Placement:
-    """Where one table goes.
+    """Placement of one table.
 
     Attributes:
         kind: One of `SHARDING_TYPES`.
@@ -131,13 +131,13 @@ class Placement:
 
     @property
     def tier(self) -> str:
-        """Where its rows lie, one of `TIERS`; empty where it does not say it."""
+        """Tier that its rows lie in, one of `TIERS`; empty where it does not say it."""
         tiers = {kernel: tier for tier, kernel in KERNELS.items()}
         return tiers.get(self.compute_kernel, "")
 
 
 Plan = Mapping[str, Placement]
-"""Where each table goes, by name."""
+"""Placement of each table, by name."""
 
 
 def check_parts(tables: int, ranks: int) -> None:
@@ -234,7 +234,7 @@ class _PlanFile:
         return {t.name: self._placement(t, listed[t.name]) for t in tables}
 
     def _tables(self, names: Sequence[str]) -> Mapping[str, object]:
-        """Return what is said of each table, in either format."""
+        """Return the entry of each table, from either format."""
         text = self.text
         document = _fields(parse_json(text, PerfcError, self.name, "a JSON file"))
         modules = _fields(document.get("plan")) or document
@@ -284,7 +284,7 @@ class _PlanFile:
         return places
 
     def _kernel(self, table: TableSize, kind: str, found: object) -> str:
-        """Return what looks a table up; nothing where that is the usual one."""
+        """Return the kernel that looks a table up; nothing where it is the usual."""
         usual = usual_kernel(kind)
         known = (usual,) if kind == DATA_PARALLEL else tuple(KERNELS.values())
         if found is None or found in ("", usual):
@@ -342,7 +342,7 @@ class _PlanFile:
 
 
 def _known_as(module: str, name: str, names: Collection[str]) -> str:
-    """Return what the model calls a table: with its module or without."""
+    """Return the model's name of a table: with its module or without."""
     parts = module.split(".")
     longer = (".".join((*parts[n:], name)) for n in range(len(parts)))
     within = f"{module}.embedding_bags.{name}"

@@ -26,7 +26,7 @@ def gathers(graph: Graph, phase: str = FORWARD) -> Iterator[Sequence[Node]]:
 
 
 def _casts(part: Value) -> Iterator[Node]:
-    """Yield what makes of a parameter what is gathered: nobody keeps that."""
+    """Yield nodes that make what is gathered of a parameter: nobody keeps that."""
     made: list[Node] = []
     while (node := part.producer) is not None:
         made.append(node)

@@ -11,7 +11,7 @@ from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError,
 _FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
 
 Change = Callable[[str, Record], Record]
-"""From what a table is called, nothing where that is not said, and its record."""
+"""Function from a table's name, empty where unsaid, and its record to a new record."""
 
 
 def look_ups(program: Program) -> list[tuple[Graph, Node]]:
@@ -32,7 +32,7 @@ def look_ups(program: Program) -> list[tuple[Graph, Node]]:
 
 
 def table_names(nodes: Sequence[tuple[Graph, Node]]) -> list[str]:
-    """Return what the tables are called: their parameters, without `.weight`."""
+    """Return the names of the tables: their parameters, without `.weight`."""
     return list(dict.fromkeys(name for _, node in nodes for name in _names(node)))
 
 
@@ -111,7 +111,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _names(node: Node) -> list[str]:
-    """Return what the tables of a look-up are called; nothing if it does not say."""
+    """Return the names of the tables of a lookup; nothing if it does not say them."""
     count, first = len(node.attributes.records("tables")), 0
     if node.op == _BACKWARD:
         if not node.attributes.text("optimizer", ""):

@@ -1,4 +1,4 @@
-"""From ops to kernel launches, as the runtime makes them."""
+"""Lowering of ops to kernel launches, as the runtime makes them."""
 
 from __future__ import annotations
 

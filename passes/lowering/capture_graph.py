@@ -53,7 +53,7 @@ class CaptureGraph(Pass):
 
 
 _CAPTURED: WeakKeyDictionary[LaunchGraph, LaunchGraph] = WeakKeyDictionary()
-"""By structure: kernels do not matter, and a complete graph does not change."""
+"""Captured graphs by structure: kernels do not matter, complete ones do not change."""
 
 
 def captured(graph: LaunchGraph) -> LaunchGraph:

@@ -126,7 +126,7 @@ class Communication:
                     self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (record,))
 
     def _events(self, values: Iterable[Value]) -> dict[int, int]:
-        """Return what the compute stream has not waited for yet, by stream."""
+        """Return the events that the compute stream has yet to wait for, by stream."""
         found: dict[int, int] = {}
         for value in values:
             for stream, record in self._pending.get(value, {}).items():

@@ -1,4 +1,4 @@
-"""From an op graph to its launch graph, site by site (see `recipe.py`)."""
+"""Construction of the launch graph of an op graph, site by site (see `recipe.py`)."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Lowering:
                 )
 
     def _slot(self, value: Value) -> Slot:
-        """Return what is known of a value that no lowered node made."""
+        """Return the slot of a value that no lowered node made."""
         slot = self._slots.get(value)
         if slot is None:
             slot = self._result(value)

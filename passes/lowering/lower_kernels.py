@@ -40,7 +40,7 @@ _VOLTA = 7
 """Major compute capability, Turing's too."""
 
 INPUTS = ("host-pinned", "host-pageable", "device")
-"""Where the inputs of an iteration are when it starts."""
+"""Places of the inputs of an iteration when it starts."""
 
 
 @attrs.frozen
@@ -202,7 +202,7 @@ class LowerKernels(Pass):
 
 
 def _system(ctx: PassContext) -> System | None:
-    """Return what is around the device; say so where nobody has named it."""
+    """Return the system around the device; say so where nobody has named it."""
     target = ctx.system
     if target is None or target.device.synchronous:
         return None

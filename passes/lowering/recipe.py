@@ -68,7 +68,7 @@ class Binding:
         return found
 
     def tensor(self, slot: Slot) -> Tensor:
-        """Return what the rules know of a value."""
+        """Return the tensor of a slot, as the rules know it."""
         found = self.fixed.get(slot) or self._tensors.get(slot)
         if found is None:
             type_ = self.type(slot.type)
@@ -91,7 +91,7 @@ class Binding:
         return found
 
     def eager(self, key: SiteKey) -> Eager:
-        """Return what eager PyTorch does at a site, at these sizes."""
+        """Return the launches of eager PyTorch at a site, at these sizes."""
         if not self.shared:
             return self._eager(key)
         found = self._eagers.get(key)

@@ -31,7 +31,7 @@ _SEGMENT_ROUND = 2 * MIB  # kRoundLarge
 
 
 def rounded(nbytes: Bytes) -> Bytes:
-    """Return what the allocator counts for *nbytes*; nothing takes nothing."""
+    """Return the bytes that the allocator counts for *nbytes*; none for none."""
     return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 

@@ -123,7 +123,7 @@ class _Launched:
 
 
 def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
-    """Return what generated kernels write of the nodes that they compute."""
+    """Return the results that generated kernels write, by node that they compute."""
     keeps: dict[str, frozenset[str]] = {}
     for op in graph.ops:
         for node in fused_nodes(op):
@@ -139,7 +139,7 @@ def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
 
 @attrs.define(eq=False)
 class _Storages:
-    """Which storage every value of a graph has, and from when to when.
+    """Storages of all values of a graph, and from when to when they are held.
 
     Attributes:
         graph: The op graph.
@@ -206,7 +206,7 @@ class _Storages:
         return [row for row in [*found, *passing] if row[2]]
 
     def _lasting_bytes(self, value: Value, placed: Mapping[Value, Record]) -> int:
-        """Return what a value takes of device memory: of some tables a part."""
+        """Return the bytes of device memory of a value: of some tables a part."""
         nbytes = self._nbytes(value.type)
         return device_bytes(placed[value], nbytes) if value in placed else nbytes
 
@@ -260,7 +260,7 @@ class _Storages:
             self.last.update(dict.fromkeys(self.parts.get(value, ()), index))
 
     def _fused(self, node: Node, keeps: Container[str]) -> Sequence[Value]:
-        """Return what a node inside of a generated kernel allocates.
+        """Return the results that a node inside of a generated kernel allocates.
 
         The others of its results are computed where they are read, from all that
         the node reads; a join without a kernel lies in its pieces.
@@ -303,7 +303,7 @@ class _Storages:
         return [value for value in dict.fromkeys(read) if value in constants]
 
     def _scratch(self, running: Iterable[int]) -> Iterator[BufferRow]:
-        """Yield what nodes allocate besides their results."""
+        """Yield the buffers that nodes allocate besides their results."""
         nodes, names = self.nodes, self.names
         filled, keeps = self._launched.scratch, self._launched.keeps
         some = [n for n in running if names[n] in filled or nodes[n].op in SCRATCH]
@@ -346,13 +346,13 @@ def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
 
 
 def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:
-    """Return what a value of a type takes of the device's memory."""
+    """Return the bytes that a value of a type takes of the device's memory."""
     bound = _bound(bindings, type_)
     return int(bound.nbytes) if bound.space is MemorySpace.DEVICE else 0
 
 
 def _reads(node: Node) -> Iterator[Value]:
-    """Yield what a node reads, also within its regions."""
+    """Yield the values that a node reads, also within its regions."""
     yield from node.operands
     for region in node.regions:
         yield from region.outputs

@@ -1,4 +1,4 @@
-"""Which ops CUDA's autocast runs in which type.
+"""Element types that CUDA's autocast runs ops in.
 
 The lists of `aten/src/ATen/autocast_mode.h` (PyTorch 2.x) in perfc's ops, as the
 "Autocast Op Reference" of PyTorch's documentation gives them. Ops in none of them run
@@ -37,7 +37,7 @@ COMPUTES_IN_FP32 = frozenset({"softmax", "log_softmax", "reduce"})
 argument there, which autocast sets (`fp32_set_opt_dtype`)."""
 
 _WIDENS_HALF_ONLY = frozenset({"softmax", "log_softmax"})
-"""Of these, `SoftMax.cpp` has such kernels for fp16; bf16 is cast first."""
+"""Ops of these that have such kernels for fp16 (`SoftMax.cpp`); bf16 is cast first."""
 
 _REDUCED_IN_FP32 = frozenset(
     {"sum", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp"}

@@ -1,4 +1,4 @@
-"""From what exporters write to ops that say what they mean, and back."""
+"""Raising of what exporters write to ops that say what they mean, and back."""
 
 from __future__ import annotations
 

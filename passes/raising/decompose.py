@@ -175,7 +175,7 @@ def _attention(call: _Call) -> Value | None:
 
 
 def _causal_mask(tape: Tape, scores: Value) -> Value:
-    """Return what hides the keys behind each query: a buffer of the model."""
+    """Return the mask that hides the keys after each query: a buffer of the model."""
     type_ = TensorType(typed(scores).dtype, typed(scores).shape[-2:])
     name = tape.graph.fresh_name(f"{tape.stem}.causal")
     shape: tuple[AttrValue, ...] = type_.shape

@@ -44,7 +44,7 @@ _NORMS_BY_ROOT = {
 _ROOTS = {*_BY_ROOT, *_NORMS_BY_ROOT, LINEAR.op}
 _MASK = parse_term(SHOWN)
 _MASK_OPERAND = 5
-"""Of `attention_backward`."""
+"""Operand of `attention_backward` that is its mask."""
 
 
 @attrs.frozen(eq=False)
@@ -191,7 +191,7 @@ _STEPS_TO_SCALE = 8
 
 
 def _read_from(graph: Graph, value: Value) -> list[Value]:
-    """Return what is computed from *value*, near to it first."""
+    """Return the values that are computed from *value*, near to it first."""
     found = {value: None}
     last = [value]
     for _ in range(_STEPS_TO_SCALE):

@@ -14,7 +14,7 @@ from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.raising.pattern import Raised, Trail, orders, raise_patterns
 
 _STEPS = 4
-"""Which operand of a slice its steps are; old exporters write none where all are 1."""
+"""Operand of a slice that has its steps; old exporters write none where all are 1."""
 
 _CALLS = ("mul(x, c)", "neg(h)", "cat(x)", "mul(x, s)", "add(x, x)")
 """PyTorch has no call for it: the source always spells it out."""

@@ -181,7 +181,7 @@ class Inference:
         return Abstract(value.type, self.elements.get(value), self._ratios.get(value))
 
     def _assumed(self, node: Node, value: Value) -> TensorType:
-        """No rule, nothing declared: ask a reader, else take the first operand's."""
+        """Return the type that a reader tells, else the first operand's; note it."""
         typed = [v.type for v in node.operands if v.type is not None]
         assumed = self._told_by_reader(value) or (typed[0] if typed else _SCALAR)
         label = str(node.attributes.get("op", node.op))

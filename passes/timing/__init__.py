@@ -1,4 +1,4 @@
-"""From launches to a time: prices, host, streams, the critical path."""
+"""Timing of launches: prices, host, streams, the critical path."""
 
 from __future__ import annotations
 

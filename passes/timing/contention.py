@@ -143,7 +143,7 @@ class _Contest:
 
 
 def edges(timeline: Timeline, task: int) -> Iterator[tuple[int, float]]:
-    """Yield what a task waits for, and how long after its end."""
+    """Yield the tasks that a task waits for, and the seconds after each one's end."""
     if (before := timeline.previous[task]) >= 0:
         yield before, timeline.gap_s[task]
     if (call := timeline.issue[task]) >= 0:

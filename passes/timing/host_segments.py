@@ -1,4 +1,4 @@
-"""Where the host's own time lies between its calls: T1 to T5 as tasks."""
+"""Segments of the host's own time between its calls: T1 to T5 as tasks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _joins(graph: LaunchGraph, call: int) -> bool:
 
 
 def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
-    """Return what the nodes of each CUDA graph add to the call that launches it."""
+    """Return the seconds that the nodes of a CUDA graph add to its launching call."""
     calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
     if not calls:
         return {}
@@ -85,7 +85,7 @@ def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]
 
 
 def _border(before: str, phase: str) -> str:
-    """Return what of `BETWEEN` lies between two phases; "" is before the first one."""
+    """Return the key of `BETWEEN` for two phases; "" is before the first one."""
     if not before:
         return "begin"
     if _BACKWARD in (before, phase):
@@ -167,7 +167,7 @@ class HostSegments:
                 start = op
 
     def _t1_s(self, op: int) -> float:
-        """Return what lies before an op: T1, or what the border of a phase takes."""
+        """Return the seconds before an op: T1, or what the border of a phase takes."""
         phase = self.phases[op] if self.phases else ""
         if not phase or phase == self._phase:
             return self.profile.t1_s

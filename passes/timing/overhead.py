@@ -170,7 +170,7 @@ def host_launches(
 
 
 def _remembered(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches | None:
-    """Return what is known of the structure of a complete graph."""
+    """Return the launches known for the structure of a complete graph."""
     if not graph.complete:
         return None
     for other, hosted in _HOSTED.get(graph.structure, ()):

@@ -31,7 +31,7 @@ from perfc.passes.timing.contention import Place, edges, meetings, places_of
 from perfc.passes.timing.timeline import Stage, Timeline
 
 _MOST_HELD = 0.5
-"""Of the SMs: there is always room for kernels."""
+"""Share of the SMs that collectives hold at most: there is always room for kernels."""
 
 
 @attrs.frozen
@@ -119,7 +119,7 @@ class Shared:
 def share(
     timeline: Timeline, duration_s: Sequence[float], demands: Mapping[int, Demand]
 ) -> Shared:
-    """Return what tasks take and wait for where those with demands share their device.
+    """Return seconds and waits of tasks where those with demands share their device.
 
     With these, `solve` finds the schedule (`with_waits`). Members of a collective go on
     at the pace of the slowest of them.
@@ -216,7 +216,7 @@ class _Sharing:
     _events: list[tuple[float, int, int, int]] = attrs.field(init=False)
     """When, what, of which task, of which version of its job."""
     _jobs: dict[int, _Job] = attrs.field(factory=dict[int, _Job], init=False)
-    """By first member."""
+    """Jobs by member."""
     _running: dict[Place, list[int]] = attrs.field(
         factory=dict["Place", "list[int]"], init=False
     )

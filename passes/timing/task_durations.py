@@ -21,7 +21,7 @@ from perfc.passes.timing.timeline import ScheduleError
 
 @attrs.frozen(eq=False)
 class Sources:
-    """Which tasks of one launch graph get their duration from where.
+    """Sources of the durations of one launch graph's tasks.
 
     Attributes:
         stated_s: Seconds the source states, NaN where none.
@@ -38,7 +38,7 @@ class Sources:
 
 
 _SOURCES: WeakKeyDictionary[LaunchGraph, Sources] = WeakKeyDictionary()
-"""By structure: kernels do not matter, and a complete graph does not change."""
+"""Sources by structure: kernels do not matter, and a complete graph does not change."""
 
 
 def sources(graph: LaunchGraph) -> Sources:

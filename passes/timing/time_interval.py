@@ -112,7 +112,7 @@ class _Estimated:
 
 @attrs.frozen
 class SharedEffects:
-    """By how many seconds the errors that are shared move a time, each at least 0.
+    """Seconds by which shared errors move a time, each at least 0.
 
     Attributes:
         host_up_s: Later, if the host is slower.
@@ -128,7 +128,7 @@ class SharedEffects:
 
 @attrs.frozen
 class _Own:
-    """The same for errors that are not shared."""
+    """Seconds by which errors that are not shared move a time."""
 
     up_s: float
     down_s: float

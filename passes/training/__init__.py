@@ -1,4 +1,4 @@
-"""From a forward pass to a training step: loss, gradients, optimizer."""
+"""Derivation of a training step from a forward pass: loss, gradients, optimizer."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class _Output:
     late_labels: bool
 
     def read_by(self, op: str, value: Value) -> tuple[Value, dict[str, AttrValue]]:
-        """Return what *op* reads for *value*, and the attribute of its type."""
+        """Return the operand of *op* for *value*, and the attribute of its type."""
         if not self.wide:
             return value, {}
         if casts_first(op, typed(value).dtype):

@@ -146,7 +146,7 @@ _Lists = Callable[[_Step, Sequence[Value], Sequence[Value]], None]
 
 
 def _sgd(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
-    """No momentum, no weight decay: the defaults."""
+    """Write SGD without momentum and weight decay: the defaults."""
     step.update("add", params, grads)
 
 
@@ -253,7 +253,7 @@ _SINGLE: Mapping[str, Callable[[_Step, Value, Value], None]] = {
     "sgd": _single_sgd,
     "adagrad": _single_adagrad,
 }
-"""Those of PyTorch that take sparse gradients, parameter by parameter."""
+"""Optimizers of PyTorch that take sparse gradients, parameter by parameter."""
 
 ONE_BY_ONE = frozenset(_SINGLE)
 """Optimizers whose steps without `foreach` are known."""

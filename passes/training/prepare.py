@@ -123,13 +123,13 @@ _SPARSE_FLAG: Mapping[str, int] = {
     "aten._embedding_bag": 5,
     "aten.embedding": 4,
 }
-"""Which argument of a look-up says that its gradient is sparse."""
+"""Argument of a lookup that says that its gradient is sparse."""
 
 _CALL = re.compile(r"(aten\.\w+)\.\w+\(args = \((.*?)\)")
 """A call of a look-up, as PyTorch's exporter to ONNX notes it."""
 
 _ASKS = re.compile(r"aten\.\w+\.\w+\(.*, sparse=(True|False)\)")
-"""The same, as the importer of archives notes it."""
+"""A call of a lookup, as the importer of archives notes it."""
 
 
 def noted_sparse(node: Node) -> bool | None:

@@ -48,7 +48,7 @@ from perfc.passes.training.prepare import (
 
 _NEVER = ", or give --pass 'training{sparse-gradients=never}'"
 SPARSE = (AUTO, "always", "never")
-"""Which tables get sparse gradients."""
+"""Values of `sparse-gradients`: tables that get sparse gradients."""
 
 
 @attrs.frozen
@@ -333,7 +333,7 @@ class Training(Transform):
 
 
 def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
-    """Return what *loss* depends on, but for tables that their look-up updates."""
+    """Return the values that *loss* depends on, but for tables that lookups update."""
     found = {loss}
     for node in reversed([*graph]):
         if found.isdisjoint(node.results):

@@ -1,4 +1,4 @@
-"""Where the host waits for the device, and launches without such waits."""
+"""Waits of the host for the device, and launches without such waits."""
 
 from __future__ import annotations
 

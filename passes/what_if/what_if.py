@@ -322,7 +322,7 @@ class _Asker:
 
     @functools.cached_property
     def tasks(self) -> Sequence[Mapping[int, list[int]]]:
-        """By rank class and op: flat numbers of its tasks, in order of the first."""
+        """Flat numbers of the tasks by rank class and op, in order of the first."""
         found: list[dict[int, list[int]]] = []
         for graph, offset in zip(self.graphs, self.schedule.offsets, strict=True):
             by_op: dict[int, list[int]] = {}

@@ -25,7 +25,7 @@ TRIMMED_BYTES = 128 * 2**10
 
 
 def on_cpu(eager: Eager, *, training: bool = False) -> Eager:
-    """Return what an op runs on a CPU; *eager* is by rules that know it is one.
+    """Return the launches of an op on a CPU; *eager* is by rules that know it is one.
 
     In *training* results are held until their gradients are known, so that the heap
     grows and shrinks in every step: the pages of a large result are new. Those of one

@@ -42,7 +42,7 @@ _ATEN_NAMES = {
     "thresholded_relu": "aten::threshold",
     "bit_shift": "aten::bitwise_left_shift",
 }
-"""Where PyTorch's name is not `aten::` and the op's."""
+"""PyTorch's names of ops where they are not `aten::` and the op's."""
 
 _STEPS: Mapping[str, tuple[str, ...]] = {
     "isinf": ("abs", "eq"),

@@ -64,10 +64,10 @@ def _embedding_bag(
 
 
 _LISTS_OF_A_SORT = 9
-"""Of indices: numbered, sorted, the sort's own, and where runs and parts begin."""
+"""Lists of indices: numbered, sorted, the sort's own, where runs and parts begin."""
 
 _FUSED_BYTES = 72
-"""Of a lookup in fbgemm: keys and bags, sorted, the sort's own copies, and the runs."""
+"""Bytes of a lookup in fbgemm: keys, bags, sorted, the sort's own copies, the runs."""
 
 _LIVE_ROWS: Mapping[str, int] = {"adagrad": 3, "rowwise_adagrad": 2, "adam": 6}
 """How many tensors like the summed rows a step holds at once; SGD holds none."""

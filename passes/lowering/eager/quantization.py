@@ -21,7 +21,7 @@ from perfc.passes.lowering.eager.site import (
 )
 
 _RANGE_BYTES = 4
-"""Of a minimum or a maximum that the host reads."""
+"""Bytes of a minimum or a maximum that the host reads."""
 
 
 def _quantize(site: Site) -> Eager:

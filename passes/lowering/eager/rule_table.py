@@ -1,4 +1,4 @@
-"""Which module has the rule of which op: what eager PyTorch launches for it."""
+"""Table of rules: for each op, the module that knows what eager PyTorch launches."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _unmodelled(site: Site) -> Eager:
 
 
 def eager_launches(site: Site) -> Eager:
-    """Return what eager PyTorch does at *site*."""
+    """Return the launches of eager PyTorch at *site*."""
     eager = RULES.get(site.op, _unmodelled)(site)
     if site.settings.on_cpu:
         eager = rules_of.on_cpu(eager, training=site.settings.training)

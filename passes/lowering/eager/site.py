@@ -138,7 +138,7 @@ class Tensor:
 
 
 def _digest(gpu: Target | None) -> str:
-    """Return what tells a GPU from others: its sheet has a hundred fields."""
+    """Return a digest that tells a GPU from others: its sheet has a hundred fields."""
     return "" if gpu is None else gpu.spec_sha256
 
 

@@ -205,9 +205,10 @@ class _Compiling:
         return fuse(stepping.steps), stepping.without_bias
 
     def _read_later(self, nodes: Sequence[Node]) -> frozenset[Value]:
-        """Return what others than *nodes* read, or the graph returns.
+        """Return the values that others than *nodes* read, or the graph returns.
 
-        And what nobody reads: a compiler would drop it, perfc keeps what a model does.
+        Those that nobody reads are among them: a compiler would drop them, perfc keeps
+        what a model does.
         """
         here, returned = frozenset(nodes), frozenset(self.ops.outputs)
         found: set[Value] = set()
@@ -378,7 +379,7 @@ def _by_node(
 
 
 def _read_buffers(group: Group) -> set[Buffer]:
-    """Return what a kernel reads of others."""
+    """Return the buffers of others that a kernel reads."""
     return {read.buffer for read in group.reads}
 
 

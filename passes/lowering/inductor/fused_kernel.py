@@ -25,7 +25,7 @@ _PERSISTENT_OUTER = 64
 
 
 def kind_of(group: Group) -> str:
-    """Return what kind of kernel a group is."""
+    """Return the kind of kernel that a group is."""
     if not group.reduces:
         return POINTWISE
     inner = all(step.inner for step in group.steps if step.reduces)

@@ -1,4 +1,4 @@
-"""From the nodes of a compiled graph to its steps: what is computed where.
+"""Steps of the nodes of a compiled graph: what is computed where.
 
 Inductor computes an elementwise result wherever it is read and writes it to memory
 ("realizes" it) only where somebody needs it there: a reduction's result, the operand
@@ -160,7 +160,7 @@ class Stepping:
     def _expression(
         self, node: Node, operands: Sequence[Value], shape: tuple[int, ...]
     ) -> tuple[dict[Read, int], tuple[Node, ...], int]:
-        """Return what a loop over *shape* has to read and compute first."""
+        """Return the reads, nodes and number of ops that a loop over *shape* needs."""
         reads: dict[Read, int] = {}
         nodes: dict[Node, None] = {}
         ops = 0
@@ -192,7 +192,7 @@ class Stepping:
         return ((name, own, shape),)
 
     def _reads(self, value: Value, entry: Index, limit: int | None) -> dict[Read, int]:
-        """Return what reading a value reads: of a slice no more than the slice."""
+        """Return the bytes of each read of a value: of a slice no more than its own."""
         view = self._view(value)
         index, tensor = (*view.index, *entry), view.tensor
         whole = max(math.prod(self._shape(tensor.value)), 1)
@@ -422,7 +422,7 @@ class Stepping:
         return reads > 1 and (wanted or large or reads > _REALIZE_READS_OF_ONE)
 
     def _view(self, value: Value) -> View:
-        """Return what is known of a value: one from elsewhere is in memory."""
+        """Return the view of a value: one from elsewhere is in memory."""
         view = self._views.get(value)
         if view is None:
             self._buffer(value)

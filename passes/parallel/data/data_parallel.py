@@ -187,9 +187,9 @@ def _is_sharded(node: Node) -> bool:
 
 
 def _dense_gradients(graph: Graph) -> Iterator[Value]:
-    """Yield what backward makes and the optimizer reads, in the order of making.
+    """Yield gradients of backward that the optimizer reads, in the order of making.
 
-    Without an optimizer that is what the step returns of backward.
+    Without an optimizer these are what the step returns of backward.
     """
     read = {
         value

@@ -128,7 +128,7 @@ class Fsdp(Transform):
                 raise UsageError(msg)
 
     def precedes(self, other: Pass) -> bool:
-        """Also before autocast, if gathered parameters have a type of their own.
+        """Precede autocast, too, if gathered parameters have a type of their own.
 
         Autocast then meets what FSDP gathers.
         """

@@ -1,4 +1,4 @@
-"""Which modules `fsdp` wraps: the units whose parameters are gathered together."""
+"""Modules that `fsdp` wraps: the units whose parameters are gathered together."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class _Unit:
 
 
 def _units(graph: Graph) -> Iterator[_Unit]:
-    """Yield what forward gathers of parameters and backward reads, each time anew."""
+    """Yield units that forward gathers and backward reads, each time anew."""
     places = {node: place for place, node in enumerate(graph)}
     units: list[Sequence[Node]] = []
     read: list[tuple[int, int]] = []

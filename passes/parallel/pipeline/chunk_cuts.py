@@ -17,7 +17,7 @@ ROUNDS = 4
 these do."""
 
 _MOST_STEPS = 3_000_000
-"""So many steps are followed, about two seconds; then the best so far is taken."""
+"""Steps that are followed at most, about two seconds; then the best so far is taken."""
 
 _GAIN = 1e-6
 """Share by which a cut has to be faster: less is rounding."""
@@ -46,7 +46,7 @@ class Costs:
         return cls([*accumulate(work, initial=0.0)], [*sent, 0], per_byte)
 
     def parts(self, ends: Sequence[int]) -> list[float]:
-        """Return what each part takes."""
+        """Return the cost of each part."""
         return [self._part(begin, end) for begin, end in pairwise(ends)]
 
     def _part(self, begin: int, end: int) -> float:
@@ -207,7 +207,7 @@ class ChunkSteps:
         return tuple(now)
 
     def _slowest(self, parts: Sequence[float]) -> float:
-        """Return what the stage takes that has most in all of its chunks."""
+        """Return the cost of the stage that has most in all of its chunks."""
         return max(sum(parts[stage :: self.stages]) for stage in range(self.stages))
 
 
@@ -244,7 +244,7 @@ def _ordered(left: Sequence[Iterator[Step]], chunks: int) -> Iterator[_Wait]:
 
 
 def _read(step: Step, chunk: int, chunks: int) -> tuple[int, int, bool] | None:
-    """Return what a step reads: forward from below, backward from above."""
+    """Return the result that a step reads: forward from below, backward from above."""
     if not step.backward:
         return (step.microbatch, chunk - 1, False) if chunk else None
     if chunk == chunks - 1:

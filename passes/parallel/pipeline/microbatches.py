@@ -30,7 +30,7 @@ def _gpipe(stage: int, stages: int, count: int) -> list[Step]:
 
 
 def _one_f_one_b(stage: int, stages: int, count: int) -> list[Step]:
-    """As many forward as there are stages behind, then in turn (PipeDream-Flush).
+    """Return steps: as many forward as stages follow, then in turn (PipeDream-Flush).
 
     Narayanan et al., 2021: at most `stages - stage` microbatches wait for backward.
     """
@@ -82,7 +82,7 @@ def steps_of(  # noqa: PLR0913 - where, how many, and of what
     training: bool,
     chunks: int = 1,
 ) -> list[Step]:
-    """Return what a stage computes, in order; of an inference forward alone.
+    """Return the steps of a stage, in order; of an inference forward alone.
 
     Args:
         schedule: One of `SCHEDULES`, or `INTERLEAVED`.
@@ -109,7 +109,7 @@ def batch_symbols(graph: Graph) -> frozenset[str]:
 
 
 def microbatch_dims(graph: Graph, count: int) -> dict[str, Dim]:
-    """Return what each symbol is in one of *count* equal parts of the batch.
+    """Return the size of each symbol in one of *count* equal parts of the batch.
 
     Raises:
         UnsupportedModelError: the batch is no symbol.

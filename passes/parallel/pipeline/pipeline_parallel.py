@@ -145,7 +145,7 @@ class PipelineParallel(Transform):
         return made.bind({})
 
     def _chunk_steps(self, graph: Graph) -> ChunkSteps | None:
-        """Return what stages do where each has several chunks."""
+        """Return the steps of stages where each has several chunks."""
         if self.schedule != INTERLEAVED:
             return None
         training, count = is_training_step(graph), self.microbatches

@@ -1,4 +1,4 @@
-"""Which stage of a pipeline every node belongs to, and what stages send."""
+"""Stage of a pipeline that every node belongs to, and what stages send."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Stages:
         return None if value.producer is None else self.of.get(value.producer)
 
     def transfers(self, left_out: frozenset[Node], places: int) -> Iterator[Transfer]:
-        """Yield what stages send each other, in the order in which it is made.
+        """Yield the transfers between stages, in the order in which values are made.
 
         Nodes that are left out make and read nothing. A place gets a value once, and
         sends itself none.

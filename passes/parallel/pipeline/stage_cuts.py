@@ -1,4 +1,4 @@
-"""Where a model is cut into stages: between layers, evenly, where little crosses."""
+"""Cuts of a model into stages: between layers, evenly, where little crosses."""
 
 from __future__ import annotations
 

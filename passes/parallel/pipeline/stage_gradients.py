@@ -59,7 +59,7 @@ def gradients_of(stages: Stages) -> list[Gradient]:
 
 
 def _parts(stages: Stages, value: Value) -> dict[int, Value]:
-    """Return what each stage adds to a gradient.
+    """Return the part that each stage adds to a gradient.
 
     Raises:
         UnsupportedModelError: a stage adds to it twice, another in between.
@@ -189,7 +189,7 @@ class Update:
 def updates_of(
     stages: Stages, mine: Collection[int], held: Mapping[Value, frozenset[int]]
 ) -> Iterator[Update]:
-    """Yield what the optimizer of some stages does: to the parameters they hold."""
+    """Yield the optimizer's updates in some stages: of the parameters they hold."""
     graph = stages.graph
     owners: dict[Value, Value] = {parameter: parameter for parameter in held}
     owners.update(_owners_of_states(graph))

@@ -63,7 +63,7 @@ class StageWriter:
     _made: list[dict[Value, Value]] = attrs.field(init=False)
     """What each microbatch has."""
     _nodes: Mapping[tuple[int, bool], Sequence[Node]] = attrs.field(init=False)
-    """Of each stage forward, and backward."""
+    """Nodes of each stage, forward and backward."""
     _taken: dict[Node, Gradient] = attrs.field(
         factory=dict[Node, "Gradient"], init=False
     )
@@ -284,12 +284,12 @@ class StageWriter:
         return node.results[0]
 
     def _value(self, value: Value, number: int) -> Value:
-        """Return what a microbatch has for a value."""
+        """Return the value that stands for a value in a microbatch."""
         found = self._made[number].get(value)
         return self._lasting(value) if found is None else found
 
     def _lasting(self, value: Value) -> Value:
-        """Return what all microbatches have for a value; write it if a constant."""
+        """Return the value that stands for one in all microbatches; write constants."""
         found = self._resident.get(value)
         if found is None:
             found = self._resident[value] = self._constant(value)

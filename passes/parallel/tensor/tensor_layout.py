@@ -1,4 +1,4 @@
-"""Which linear layers of a graph ranks share, and along which axes: Megatron's way.
+"""Linear layers of a graph that ranks share, and along which axes: Megatron's way.
 
 A layer whose input all ranks have whole is split by columns: each computes some of the
 outputs. These are passed on in parts, as far as ops allow, to a layer that is split by
@@ -99,7 +99,7 @@ class TensorLayout:
         return [n for n in found if n.results[0] not in self.parts]
 
     def _biases_by_head(self) -> Iterator[tuple[Node, int]]:
-        """Yield what makes biases that differ from head to head, and their axis."""
+        """Yield nodes that make biases that differ by head, and the axis of heads."""
         pending = [
             mask
             for node in self.graph

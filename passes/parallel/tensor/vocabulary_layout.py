@@ -1,4 +1,4 @@
-"""Which table and which layer of a graph have a vocabulary that ranks can share."""
+"""Table and layer of a graph that have a vocabulary that ranks can share."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _out(node: Node) -> Value:
 
 
 def _parameter(value: Value) -> Value:
-    """Return what a layer's weight or bias is a view of."""
+    """Return the parameter that a layer's weight or bias is a view of."""
     while (node := value.producer) is not None and node.op in WEIGHT_VIEWS:
         value = node.operands[0]
     return value

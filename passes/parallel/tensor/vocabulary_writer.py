@@ -32,7 +32,7 @@ class VocabularyWriter:
     _shrunk: set[Value] = attrs.field(factory=set[Value], init=False)
     _waiting: list[Node] = attrs.field(factory=list[Node], init=False)
     _outside: Value | None = attrs.field(default=None, init=False)
-    """Which tokens of the look-up that waits are not this rank's."""
+    """Mask of the waiting lookup's tokens that are not this rank's."""
 
     def __attrs_post_init__(self) -> None:
         """Write where the graph is rewritten."""

@@ -1,4 +1,4 @@
-"""Which kernels a library takes where it may take several: those done soonest."""
+"""Choice of kernels where a library may take several: those done soonest."""
 
 from __future__ import annotations
 

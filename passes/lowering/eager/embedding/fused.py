@@ -35,7 +35,7 @@ from perfc.passes.lowering.eager.site import (
 )
 
 INFO_BYTES = 4
-"""Which bag of which table a lookup is of."""
+"""Bytes that say which bag of which table a lookup is of."""
 
 LONG_RUN = 32
 """Lookups of one row above which a block updates it, not a warp."""

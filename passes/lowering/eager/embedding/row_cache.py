@@ -24,11 +24,11 @@ from perfc.passes.lowering.eager.reductions import (
 from perfc.passes.lowering.eager.site import Launch, vector_launch
 
 _SLOT_BYTES = 4
-"""Where in the cache a row is."""
+"""Bytes that say where in the cache a row is."""
 
 
 def filled_caches(lookup: Lookup, dtype: DType) -> tuple[Launch, ...]:
-    """Return what brings rows of a batch into caches; nothing where there are none."""
+    """Return launches that fill caches with rows of a batch; none without caches."""
     tables = tuple(t for t in lookup.tables if t.get("tier") == UVM_CACHING)
     total = lookup.lookups * len(tables)
     if not total:

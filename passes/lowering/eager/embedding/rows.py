@@ -60,7 +60,7 @@ class Lookup:
 
     @classmethod
     def of(cls, site: Site, indices: Tensor, batch: int) -> Lookup:
-        """Return what the op of a site looks up; *indices* are those of all tables.
+        """Return the lookup of the op of a site; *indices* are those of all tables.
 
         Raises:
             PopularityError: how popular rows are is said in no known way.
@@ -107,7 +107,7 @@ _FIELDS = frozenset(field.name for field in TABLE_FIELDS)
 
 
 def _described(table: Record, lookups: int, batch: int) -> Record:
-    """Return what kernels are told of a table: of all that a model says, what counts.
+    """Return the record of a table for kernels: of all that a model says, what counts.
 
     Its mean pooling is known once the shapes are.
     """

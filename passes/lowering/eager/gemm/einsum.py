@@ -82,7 +82,7 @@ def _tensor(site: Site, names: Sequence[str], sizes: Mapping[str, int]) -> Tenso
 def _elementwise(
     site: Site, left: Labels, right: Labels, sizes: Mapping[str, int]
 ) -> Launch:
-    """Without a sum it is a multiplication of broadcast views."""
+    """Return the launch of an einsum without a sum: a product of broadcast views."""
     joined = tuple(dict.fromkeys((*left, *right)))
     inputs = (_tensor(site, left, sizes), _tensor(site, right, sizes))
     out = _tensor(site, joined, sizes)

@@ -26,7 +26,7 @@ from perfc.passes.lowering.eager.site import (
 
 _RADIX_BITS = 2
 _GATHERS = 2
-"""Of `topk`: bits of a digit, and walks behind them: what is larger, what is equal."""
+"""Bits of a digit of `topk`, and walks after them: what is larger, what is equal."""
 
 _WIDE_RADIX_BITS = 8
 _SEVERAL_BLOCKS = (
@@ -37,7 +37,7 @@ _SEVERAL_BLOCKS = (
 (`should_use_multiblock` in `TensorTopK.cu`)."""
 
 _COUNT_BYTES = 8
-"""Of the number of results, an int64."""
+"""Bytes of the number of results, an int64."""
 
 
 def kernel_launch(

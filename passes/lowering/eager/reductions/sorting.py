@@ -24,7 +24,7 @@ from perfc.passes.lowering.eager.site import (
 
 I32, I64 = DTYPES["i32"], DTYPES["i64"]
 INDEX_BYTES = 8
-"""Of an index that PyTorch sorts."""
+"""Bytes of an index that PyTorch sorts."""
 
 RADIX_BITS = 8
 """Bits that one pass of a radix sort looks at."""
