@@ -129,7 +129,7 @@ class Graph:
             raise VerifyError(msg)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled: nodes in order, so that it does not recurse deeply.
+        """Return the state to pickle: nodes in order, lest it recurse deeply.
 
         The table of uses is the outermost graph's.
         """

@@ -1,4 +1,4 @@
-"""Where a node comes from."""
+"""Location of a node: the place that it comes from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen
 class Location:
-    """Where a node comes from.
+    """Place that a node comes from.
 
     Attributes:
         name: What the frontend calls the node.

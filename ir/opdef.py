@@ -88,7 +88,7 @@ class OpDef:
     regions: int = 0
 
     def arity_problem(self, count: int) -> str | None:
-        """Return what is wrong with *count* operands, or None."""
+        """Return the problem of *count* operands, or None."""
         least, most = self.arity
         if count >= least and (most is None or count <= most):
             return None
@@ -118,7 +118,7 @@ class OpRegistry:
 
     _defs: Mapping[str, OpDef]
     _found: dict[str, OpDef] = attrs.field(factory=dict[str, OpDef], init=False)
-    """Those that were asked for: a look-up is on the way of every node."""
+    """Definitions that were asked for: a lookup is on the way of every node."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._defs

@@ -86,7 +86,7 @@ class Program:
         return f"program {self.name}"
 
     def bind(self, bindings: Mapping[str, int]) -> Program:
-        """Return the same graphs with more symbols bound.
+        """Return a program of the same graphs with more symbols bound.
 
         Raises:
             VerifyError: a number does not divide into the microbatches there are.

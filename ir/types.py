@@ -167,7 +167,7 @@ def parse_dtype(text: str) -> DType:
 
 
 class MemorySpace(enum.Enum):
-    """Where a tensor lives."""
+    """Memory that a tensor lives in."""
 
     DEVICE = "device"
     PINNED = "pinned"

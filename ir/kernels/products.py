@@ -122,4 +122,4 @@ KERNELS = named(
         by="eager",
     ),
 )
-"""By name."""
+"""Kernels that this module declares, by name."""

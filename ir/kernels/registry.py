@@ -124,11 +124,11 @@ def check_params(name: str, params: Record) -> None:
 
 
 _BUILTIN: dict[str, Declared] = {}
-"""Of kernels that were met: a look-up is on the way of every kernel."""
+"""Declarations of kernels that were met: a lookup is on the way of every kernel."""
 
 
 def default_of(name: str, param: str) -> AttrValue:
-    """Return what a kernel has that does not say a parameter.
+    """Return the value of a parameter for a kernel that does not say it.
 
     None, where every kernel says it, none has it, or nobody declares such a kernel.
     """
@@ -149,7 +149,7 @@ def _default_in(definition: KernelDef, param: str) -> AttrValue:
 
 
 def _of_plugins() -> Iterator[tuple[str, KernelDef]]:
-    """Yield what cost models of others declare; one that cannot be loaded says nothing.
+    """Yield kernels that others' cost models declare; one that does not load has none.
 
     Pricing names those, once.
     """

@@ -48,4 +48,4 @@ KERNELS = named(
     ),
     kernel("test.op", "what a test states the time of", by="eager"),
 )
-"""By name."""
+"""Kernels that this module declares, by name."""

@@ -173,4 +173,4 @@ KERNELS = named(
         by="optimizer rows",
     ),
 )
-"""By name."""
+"""Kernels that this module declares, by name."""

@@ -81,4 +81,4 @@ KERNELS = named(
         by="eager",
     ),
 )
-"""By name."""
+"""Kernels that this module declares, by name."""

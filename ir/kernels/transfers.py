@@ -40,4 +40,4 @@ KERNELS = named(
     _collective("broadcast", "what one rank has, on each"),
     _collective("send_recv", "what one rank sends another"),
 )
-"""By name."""
+"""Kernels that this module declares, by name."""

@@ -28,8 +28,11 @@ ATTENTION_RANKS = (3, 4)
 ATTENTION_KERNELS = (
     *("auto", "flash-1", "flash-2", "flash-3", "cudnn", "efficient", "math"),
 )
-"""Which kernels attention may be asked to run by. Unasked, PyTorch takes its own flash
-attention, which is version 2, where it can, else the memory-efficient kernel."""
+"""Kernels that attention may be asked to run by.
+
+Unasked, PyTorch takes its own flash attention, which is version 2, where it can, else
+the memory-efficient kernel.
+"""
 
 
 def _infer_attention(

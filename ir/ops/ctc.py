@@ -22,14 +22,17 @@ _SCORES = 3
 """Axes of the log probabilities: steps, batch, labels."""
 
 _WALK_FLOPS = 21
-"""Of a sum over three ways: 3 differences, 3 exponentials of 3, 2 sums, a logarithm of
-3, 2 more sums, 2 maxima."""
+"""Flops of a sum over three ways.
+
+They are 3 differences, 3 exponentials of 3, 2 sums, a logarithm of 3, 2 more sums, 2
+maxima.
+"""
 
 _COLLECT_FLOPS = 8
-"""Of a way that ends at a label: a sum, an exponential and a logarithm, a sum."""
+"""Flops of a way that ends at a label: a sum, an exponential and a logarithm, a sum."""
 
 _PROBABILITY_FLOPS = 9
-"""Of an element of the gradient: 2 exponentials of 3, 2 differences and a product."""
+"""Flops of a gradient element: 2 exponentials of 3, 2 differences and a product."""
 
 
 def _infer_ctc_loss(

@@ -18,13 +18,13 @@ from perfc.ir.types import TensorType
 _PAIR = 2
 _PLAIN_ORDERS = (0.0, 1.0, 2.0, float("inf"))
 _PLAIN_FLOPS = 3
-"""Of an element of a pair: the difference, its size or square, the sum."""
+"""Flops of an element of a pair: the difference, its size or square, the sum."""
 
 _POWER_FLOPS = 4
 """More of them for any other order: as `pow`."""
 
 _GRADIENT_FLOPS = 4
-"""Of an element of a pair: difference, times gradient, over distance, the sum."""
+"""Flops of an element of a pair: difference, times gradient, over distance, the sum."""
 
 
 def _infer_distances(

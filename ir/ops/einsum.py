@@ -14,7 +14,7 @@ from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
 
 Labels: TypeAlias = tuple[str, ...]
-"""Of axes, in order."""
+"""Labels of axes, in order."""
 
 _ELLIPSIS = "."
 """Stands for the axes that `...` covers, counted from the last: `.0`, `.1`, ..."""

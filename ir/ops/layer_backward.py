@@ -73,7 +73,7 @@ _CONV: Mapping[str, GradientType] = {
 def _work_conv(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """As many flops for each of the two as forward; the bias is a sum."""
+    """Return the work: each product takes the flops of forward; the bias is a sum."""
     grad, x, weight = operands[:3]
     images = x if attributes.flag("transposed") else grad
     products = sum(name != "bias" for name in wanted(attributes))
@@ -119,7 +119,7 @@ def _infer_conv_tbc(
 def _work_conv_tbc(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """As many flops for each of the two as forward; the bias is a sum."""
+    """Return the work: each product takes the flops of forward; the bias is a sum."""
     grad, _, weight = operands
     products = sum(name != "bias" for name in wanted(attributes))
     flops = 2 * products * grad.numel * weight.shape[0] * weight.shape[1]

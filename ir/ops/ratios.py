@@ -20,7 +20,7 @@ Rounding = Callable[[Dim, int], "Dim | None"]
 
 
 def ratio_of(x: Abstract) -> Ratio | None:
-    """Return what is known of a few floats, whole or not."""
+    """Return the known values of a few floats, whole or not."""
     if x.elements is not None:
         return x.elements, 1
     return x.ratio

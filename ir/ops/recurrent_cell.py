@@ -91,7 +91,7 @@ def _infer_backward(
 def _work_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """As many operations as forward: the gates are there, their slopes are not."""
+    """Return the work, as forward: the gates are there, their slopes are not."""
     flops = RECURRENT_FLOPS[_kind(attributes)] * results[-1].numel
     moved = touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
@@ -106,6 +106,9 @@ RECURRENT_CELL_BACKWARD = OpDef(
     attributes={"kind": (str,)},
     summary="gradients of recurrent_cell: of its results, lstm states, what it kept",
 )
-"""Those of a GRU's gates are two: of the product of the input, and of the state."""
+"""Gradients of a recurrent cell.
+
+Those of a GRU's gates are two: of the product of the input, and of the state.
+"""
 
 OPS = named(RECURRENT_CELL, RECURRENT_CELL_BACKWARD)

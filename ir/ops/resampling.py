@@ -121,7 +121,7 @@ def _infer_resize_backward(
 def _work_resize_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """As many multiply-adds as forward, by which each is added to its sources."""
+    """Return the work: multiply-adds as forward, which add each to its sources."""
     grad, x = operands[0], results[0]
     work = _work_resize(attributes, (x,), (grad,))
     return Work(work.flops, grad.nbytes, x.nbytes)

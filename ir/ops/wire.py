@@ -33,13 +33,13 @@ WIRE_FORMATS: Mapping[str, DType] = {
 
 
 def block_bytes(format_: str) -> int:
-    """Return what `WIRE_BLOCK` elements take on their way."""
+    """Return the bytes that `WIRE_BLOCK` elements take on their way."""
     beside = _BESIDE_BYTES if format_ == _BLOCKED else 0
     return WIRE_BLOCK * WIRE_FORMATS[format_].bits // 8 + beside
 
 
 def encoded(type_: TensorType, format_: str) -> TensorType:
-    """Return what a tensor is sent as."""
+    """Return the type that a tensor is sent as."""
     dtype = WIRE_FORMATS[format_]
     if format_ != _BLOCKED:
         return TensorType(dtype, type_.shape, type_.space)

@@ -40,7 +40,7 @@ def path_text(what: str, value: object) -> str:
 
 
 def _damaged() -> tuple[type[Exception], ...]:
-    """Return what libraries raise of files that are damaged, or something else.
+    """Return the errors of libraries that read a damaged file, or one of another kind.
 
     `RuntimeError` is also too deep a nesting, and a zip file that needs a password.
     """
@@ -135,7 +135,7 @@ def _read(file: IO[bytes], path: Path, limit: str) -> bytes:
 
 
 def read_unpacked(stream: IO[bytes], where: str) -> bytes:
-    """Return what a member of an archive unpacks to, within the budget.
+    """Return the bytes that a member of an archive unpacks to, within the budget.
 
     Raises:
         BudgetError: there is more of it.

@@ -1,4 +1,4 @@
-"""Where modules, and names of doors, are that have moved: for those who still ask."""
+"""New places of modules, and of names of doors, for those who ask for the old ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"cannot import name '(\w+)'")
 
 
 def moved_to(error: Exception) -> str:
-    """Return what to import instead of what is gone; nothing if that is unknown.
+    """Return a hint at the new place of what is gone; nothing if that is unknown.
 
     Args:
         error: Of an import of a module that is gone, or of a name that a door of
@@ -29,7 +29,7 @@ def moved_to(error: Exception) -> str:
 
 
 def _new_module(asked: str) -> str | None:
-    """Return what a module of this name is called now."""
+    """Return the present name of a module that once had this name."""
     lines = MOVED_TABLE.read_text(encoding="utf-8").splitlines()
     return dict(line.split() for line in lines).get(asked)
 
