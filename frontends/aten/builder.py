@@ -184,7 +184,7 @@ class AtenBuilder:
     def _signature(
         self, argument: Argument, operands: list[Value], call: AtenCall
     ) -> object:
-        """Return what of an argument decides what the call becomes."""
+        """Return the part of an argument that decides what the call becomes."""
         kind = type(argument)
         if kind is Ref:
             found = self._find(argument.name, call.target)  # type: ignore[union-attr]

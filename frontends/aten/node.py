@@ -67,7 +67,7 @@ class AtenNode:
 
     @property
     def label(self) -> str:
-        """As PyTorch's profiler names the op: `aten::addmm`."""
+        """Name of the op in PyTorch's profiler: `aten::addmm`."""
         return call_label(self.target)
 
     @property
@@ -329,7 +329,7 @@ class AtenNode:
         return len(declared)
 
     def _own_dtype(self) -> DType:
-        """Return what numbers become: the type of the first tensor."""
+        """Return the type that numbers become: that of the first tensor."""
         if self.operands:
             return self.operands[0].type.dtype
         return self.result().dtype

@@ -63,7 +63,7 @@ def _can_be(argument: RecordedArgument, kind: str) -> bool:
 
 
 def find_signature(op: RecordedOp) -> Signature | None:
-    """Return what a call was given to, the one with the fewest arguments that fits."""
+    """Return the signature of a call: of those that fit, one with fewest arguments."""
     if op.names:
         return _told(op)
     known = signatures().get(op.name, ())

@@ -61,7 +61,7 @@ class Step:
 
 
 Place: TypeAlias = "int | tuple[int, int] | None"
-"""Of a result: of a sparse one two, of one that no step makes none."""
+"""Place of a result: two of a sparse one, None of one that no step makes."""
 
 
 @attrs.frozen(eq=False)

@@ -164,6 +164,6 @@ def _revision(op: str, version: int) -> int | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return what failed, without where in onnx's own source."""
+    """Return the reason of a failure, without the place in onnx's own source."""
     text = " ".join(str(error).split())
     return text.rpartition("` failed: ")[2][:200]

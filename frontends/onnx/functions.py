@@ -123,7 +123,7 @@ def call_key(node: onnx.NodeProto) -> FunctionKey:
 
 
 def function_name(key: FunctionKey) -> str:
-    """Return what a user calls a function."""
+    """Return the name of a function as users know it."""
     domain, name, overload = key
     return f"{domain}::{name}" + (f" ({overload})" if overload else "")
 

@@ -1,4 +1,4 @@
-"""Where a node comes from, by its name and what exporters note beside it."""
+"""Location of a node, by its name and what exporters note beside it."""
 
 from __future__ import annotations
 

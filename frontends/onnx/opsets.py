@@ -1,4 +1,4 @@
-"""Which versions of ONNX perfc reads: opsets of the default domain, and of the file."""
+"""Versions of ONNX that perfc reads: opsets of the default domain, and of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From bytes to protobuf, and the small protobuf pieces to perfc's types."""
+"""Conversion of bytes to protobuf, and of small protobuf pieces to perfc's types."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Scope:
         return name in self.names and self.names[name] is None
 
     def new_name(self, name: str, graph: Graph) -> str:
-        """Return what *name*, defined here, is called in *graph*."""
+        """Return the name in *graph* of *name*, which is defined here."""
         name = utf8(name)
         if self.call is None:
             return name

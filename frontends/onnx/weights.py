@@ -1,4 +1,4 @@
-"""Which tensors that a file holds lie in device memory, and which are numbers."""
+"""Test of which tensors of a file lie in device memory, and which are numbers."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Values:
         self._declared[new] = name
 
     def declared(self, ref: Ref) -> str:
-        """Return what the graph calls a tensor that a node makes."""
+        """Return the graph's name of a tensor that a node makes."""
         return self._declared.get(ref.name, ref.name.removeprefix(self.prefix))
 
     def argument(self, union: Fields) -> Argument:

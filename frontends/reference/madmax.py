@@ -41,7 +41,7 @@ class MadMaxStep:
     training: bool
 
     def weight_bytes(self) -> float:
-        """Return what a GPU holds: weights only."""
+        """Return the bytes that a GPU holds: weights only."""
         layers = self.model.bottom_layers + self.model.top_layers
         of_layers = layers * self.model.layer_bytes / _shards(self.strategy.mlp)
         return of_layers + self.model.table_bytes / _degrees(

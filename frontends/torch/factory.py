@@ -106,7 +106,7 @@ def _captured(
 
 
 def run_factory(text: str, batch: int | None = None) -> Made:
-    """Return what `FILE.py:NAME` or `MODULE:NAME` makes, of *batch* samples.
+    """Return the model that `FILE.py:NAME` or `MODULE:NAME` makes, of *batch* samples.
 
     Raises:
         UnsupportedModelError: there is no such function, it takes no `batch`, it

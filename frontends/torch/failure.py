@@ -28,7 +28,7 @@ _NO_RULE = re.compile(r"There was no rule registered for HigherOrderOperator (\w
 """What PyTorch says of ops that are given functions."""
 
 _CHOICES = frozenset({"cond", "while_loop"})
-"""Those that run one of them, or run it as often, as data decide."""
+"""Ops that run one of their functions, or run it repeatedly, as data decide."""
 
 _ON_HOST = "on device cpu is not on the expected device meta"
 """What PyTorch says of tensors of two devices, of which `meta` is the GPU."""
@@ -132,5 +132,5 @@ def _raised_in(error: BaseException, folder: str) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, in one line of bearable length."""
+    """Return the message of an error, in one line of bearable length."""
     return " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST]

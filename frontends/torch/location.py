@@ -1,4 +1,4 @@
-"""Where a recorded call comes from: module path, line of the model's code, phase.
+"""Location of a recorded call: module path, line of the model's code, phase.
 
 Backward is matched to forward by the sequence numbers that autograd gives its nodes,
 so a gradient is where the op is that it is the gradient of.

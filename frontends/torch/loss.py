@@ -49,7 +49,7 @@ def settled_loss(
     output: Any,  # noqa: ANN401 - whatever a module returns
     loss: Loss,
 ) -> Callable[[Any, Label], Any]:
-    """Return what works the loss out of outputs like *output*, and labels.
+    """Return a function from outputs like *output*, and labels, to the loss.
 
     Raises:
         UsageError: there is no loss of this name.
@@ -93,7 +93,7 @@ def _first(output: Any) -> torch.Tensor | None:  # noqa: ANN401
 
 
 def _fitting(output: torch.Tensor) -> str:
-    """Return what fits the last op.
+    """Return the name of the loss that fits the last op.
 
     A sigmoid of one number a sample is a probability, a product of several numbers
     logits: as the pass `training` has it.

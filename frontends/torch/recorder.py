@@ -281,7 +281,7 @@ def _instruction(frame: FrameType | None) -> tuple[int, int]:
 
 
 def _flat(value: Any) -> list[torch.Tensor | None]:  # noqa: ANN401 - nested lists
-    """Return what an op returns, lists flattened; None for what is no tensor."""
+    """Return the tensors that an op returns, lists flattened; None for other values."""
     if isinstance(value, torch.Tensor):
         return [value]
     if is_list(value):

@@ -186,7 +186,7 @@ def recorded(
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, int]:
-    """Where in which storage a tensor begins: the same for views of one table."""
+    """Return the storage and offset of a tensor: the same for views of one table."""
     storage: Any = tensor.untyped_storage()
     return int(storage._cdata), int(tensor.storage_offset())  # noqa: SLF001
 

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_unflatten
 from perfc.ir.support import UnsupportedModelError
 
 _NOTES = ("val", "example_value")
-"""Where exporters, and where PyTorch's compiler, note what a node makes."""
+"""Keys under which exporters, and PyTorch's compiler, note what a node makes."""
 
 
 def noted_arguments(

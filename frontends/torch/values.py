@@ -22,8 +22,10 @@ LIMIT = 1 << 20
 """Tensors of more elements have no known value; a mask of 1024 tokens has one."""
 
 _MADE_LIMIT = 1 << 16
-"""The same of what is made like another tensor: states of optimizers are, too, which
-would fill the host's memory."""
+"""Limit like `LIMIT` for what is made like another tensor.
+
+States of optimizers are, too, which would fill the host's memory.
+"""
 
 _SLOT = "_perfc_value"
 _UNSET = frozenset(

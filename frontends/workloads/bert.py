@@ -74,7 +74,7 @@ def _embeddings(
 
 
 def _mask(builder: Builder, mask: Value, seq: int) -> Value:
-    """Return what is added to the scores of each pair: [batch, 1, seq, seq]."""
+    """Return the addends to the scores of each pair: [batch, 1, seq, seq]."""
     kept = builder.op("cast", "bert.to", mask, dtype=_BOOL)
     places = builder.buffer("bert.places", I64, BATCH, 1, 1, seq, 2)
     picked = builder.op("gather_nd", "bert.index", kept, places, batch_dims=0)

@@ -197,7 +197,7 @@ def _pairwise_products(builder: Builder, vectors: Value) -> Value:
 
 
 def _joined(builder: Builder, name: str, pooled: Sequence[Value]) -> Value:
-    """Return what was looked up as one matrix."""
+    """Return the results of the lookups as one matrix."""
     if len(pooled) == 1:
         return pooled[0]
     return builder.op("concat", name, *pooled, axis=1)

@@ -111,7 +111,7 @@ def build_switch(name: str, values: Mapping[str, int | str]) -> Program:
 
 
 def _blocked(builder: Builder, mask: Value, seq: int) -> Value:
-    """Return what is added to the scores of tokens that the mask leaves out."""
+    """Return the addends to the scores of tokens that the mask leaves out."""
     kept = builder.op("cast", "mask.to", mask, dtype=builder.dtype)
     one = builder.scalar("mask.one", 1.0)
     out = builder.op(

@@ -66,7 +66,7 @@ def _conv_backward(node: AtenNode) -> None:
 
 
 def _pool_attributes(node: AtenNode, kind: str, axes: int) -> dict[str, AttrValue]:
-    """Without a stride the window moves by its own size."""
+    """Return attributes of a pool; without a stride it moves by its own size."""
     window = _per_axis(node, "kernel_size", axes, 1)
     stride = node.integers("stride", ()) or window
     return {

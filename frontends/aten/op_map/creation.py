@@ -46,7 +46,7 @@ def _overwritten(node: AtenNode) -> None:
 
 
 def _arange(node: AtenNode) -> None:
-    """As many numbers as the result has."""
+    """Emit a range of as many numbers as the result has."""
     out = node.result()
     bounds = (0, out.shape[0], 1)
     operands = [node.constant((bound,), out.dtype, ()) for bound in bounds]

@@ -144,7 +144,7 @@ def _batch_norm_backward(node: AtenNode) -> None:
 
 
 def _dropout(node: AtenNode) -> None:
-    """Without training nothing happens."""
+    """Emit a dropout; without training the result is the operand."""
     x = node.operands[0]
     if not node.flag("train", default=True):
         node.alias(0, x)

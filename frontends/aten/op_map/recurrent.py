@@ -142,7 +142,7 @@ def _cudnn(node: AtenNode) -> None:
 
 
 def _cudnn_backward(node: AtenNode) -> None:
-    """From the last layer to the first; what a layer read is as large as it made."""
+    """Emit layers from last to first; what one read is as large as what it made."""
     stack = _stack(node, _kind(node))
     grad = node.tensor("grad_output")
     first = len(node.results) - len(stack.weights)

@@ -80,7 +80,7 @@ def _norm(node: AtenNode) -> None:
 
 
 def _arg(op: str) -> Handler:
-    """Without an axis of all elements, in order."""
+    """Return a handler of *op*; without an axis it takes all elements, in order."""
 
     def handler(node: AtenNode) -> None:
         x = node.tensor("self")

@@ -64,7 +64,7 @@ def _repeats_name(node: AtenNode) -> str:
 
 
 def _repeat_interleave(node: AtenNode) -> None:
-    """As often as a number says: a copy of a view. What a tensor says is data."""
+    """Emit a copy of a view if a number says how often; what a tensor says is data."""
     x, repeats = node.operands[0], node.arguments.get("repeats")
     if not isinstance(repeats, int | Expr):
         node.emit("rearrange", (x,), {"kind": node.name, "shape": node.result().shape})

@@ -188,7 +188,7 @@ def _clone(node: AtenNode) -> None:
 
 
 def _contiguous(node: AtenNode) -> None:
-    """Nothing is copied that lies in order already."""
+    """Emit a copy unless the tensor lies in order already."""
     x = node.tensor("self" if node.is_given("self") else "input")
     node.emit("copy", (x,), {"unless_contiguous": True})
 

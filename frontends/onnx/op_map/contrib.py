@@ -186,7 +186,7 @@ def _unstacked(node: OnnxNode, x: Value, axis: int = 0) -> Value:
 def _masks(
     node: OnnxNode, mask: Value | None, added: Value | None
 ) -> tuple[Value, ...]:
-    """Which keys count, for all heads, and what is added to the scores."""
+    """Return masks: of the keys that count, for all heads, and added to the scores."""
     masks = () if added is None else (added,)
     if mask is None:
         return masks

@@ -84,7 +84,7 @@ def _optional(node: OnnxNode) -> bool:
 
 
 def _optional_has_element(node: OnnxNode) -> bool:
-    """Without an input there is nothing."""
+    """Emit the test of an optional, which is empty without an input."""
     operands = node.present or (node.emit_helper("optional_empty", (), {}),)
     node.emit("optional_has_element", operands)
     return True

@@ -64,7 +64,7 @@ _RANDOM = {
 
 
 def _random(node: OnnxNode) -> bool:
-    """Without `dtype` the numbers are fp32, or what the operand is."""
+    """Emit random numbers of `dtype`, else of the operand's type, else fp32."""
     x = node.operand(0)
     dtype = optional_dtype(node, "dtype")
     if dtype is None and x is not None:
@@ -103,7 +103,7 @@ def _interpolation(node: OnnxNode, default: str) -> str:
 
 
 def _resize(node: OnnxNode) -> bool:
-    """By scales (operand 2) or to sizes (operand 3)."""
+    """Emit a resize by scales (operand 2) or to sizes (operand 3)."""
     attributes: dict[str, AttrValue] = {"mode": _interpolation(node, "nearest")}
     axes = node.integers("axes")
     if axes is not None:

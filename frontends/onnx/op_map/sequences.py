@@ -91,7 +91,7 @@ def _text(node: OnnxNode) -> bool:
 
 
 def _tfidf(node: OnnxNode) -> bool:
-    """As many features as the largest index of an n-gram says."""
+    """Emit as many features as the largest index of an n-gram says."""
     indices = node.integers("ngram_indexes") or ()
     attributes: dict[str, AttrValue] = {
         "kind": "tfidf",

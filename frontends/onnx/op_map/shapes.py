@@ -140,7 +140,7 @@ def _slice(node: OnnxNode) -> bool:
 
 
 def _computed_slice(node: OnnxNode) -> bool:
-    """Without steps, and maybe axes, where it is not known how many there are."""
+    """Emit a slice of an unknown number of axes, without steps and maybe axes."""
     if node.operand(4) is not None:
         return False  # steps without axes
     node.emit("slice", node.present)

@@ -37,7 +37,7 @@ def run_weightless(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:  # noqa: ANN401 - what the op returns
-    """Return what *func* returns.
+    """Return the result of *func*.
 
     Raises:
         UnknownValueError: it would read elements that nobody knows.
@@ -72,7 +72,7 @@ def _is_weightless(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return what *func* returns, from the known elements of its arguments."""
+    """Return the result of *func*, from the known elements of its arguments."""
     try:
         found = values.on_host(func, args, kwargs)
     except LookupError:
