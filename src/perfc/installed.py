@@ -137,7 +137,7 @@ def _read(folder: str, *names: str) -> str:
 
 
 def _points_of(folder: str, text: str) -> Iterator[EntryPoint]:
-    """Yield what the sections of an `entry_points.txt` say."""
+    """Yield the entry points in the sections of an `entry_points.txt`."""
     owner = _distribution(os.path.basename(folder))  # noqa: PTH119 - quick
     group = ""
     for line in map(str.strip, text.splitlines()):

@@ -34,7 +34,7 @@ class LazyTable(Mapping[str, T_co]):
         self._found: dict[str, T_co] = {}
 
     def __getitem__(self, name: str) -> T_co:
-        """Return what *name* stands for, and load its module for that.
+        """Return the object that *name* stands for, and load its module for that.
 
         Raises:
             KeyError: the table has no such name.
