@@ -58,7 +58,7 @@ def _fill(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def _printed(command: str) -> str:
-    """Return what a command of perfc prints, as a block of text."""
+    """Return the output of a perfc command as a block of text."""
     words = shlex.split(command)[1:]
     result = CliRunner().invoke(perfc_command, words)
     if result.exit_code:
