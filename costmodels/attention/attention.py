@@ -90,13 +90,13 @@ from perfc.costmodels.streaming import stream_seconds
 _CONSTANTS = constants("attention")
 
 EXPONENTIALS_PER_CLOCK = _CONSTANTS.number("exponentials_per_clock")
-"""Of an SM."""
+"""Exponentials of an SM per clock."""
 
 BACKWARD_FLOPS = 5 / 2
 """Products of the backward kernel, which computes the scores again, over forward's."""
 
 BACKWARD_RATE = _CONSTANTS.number("backward_rate")
-"""Of the peak that the backward kernel reaches, over what forward reaches."""
+"""Share of the peak that the backward kernel reaches, over the share of forward."""
 
 _SIZES = ("batch", "heads", "q_len", "kv_len", "head_dim")
 _BACKWARD = "backward"
@@ -107,8 +107,10 @@ UNSEEN_SIGMA = _CONSTANTS.number("sigma_unseen")
 
 
 _OLDER_SHARE = _CONSTANTS.number("older_share")
-"""Of Hopper's peak that FlashAttention 2, which knows none of its asynchronous
-instructions, computes products at."""
+"""Share of Hopper's peak at which FlashAttention 2 computes products.
+
+It knows none of Hopper's asynchronous instructions.
+"""
 
 
 @functools.cache
@@ -145,7 +147,7 @@ class AttentionModel:
         return attention_bound_s(kernels.signatures, target, ARRAYS)
 
     def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
-        """Return the same of one kernel."""
+        """Return a lower bound of one kernel, without what a mask hides."""
         return attention_bound_s(one, target, FLOATS)
 
     def interval_groups(
@@ -157,7 +159,7 @@ class AttentionModel:
     def interval_group_of_one(
         self, one: OneSignature, target: Target
     ) -> OneGroup | None:
-        """Return the same of one kernel."""
+        """Return the group of one kernel, if its size was measured."""
         return OneGroup(("",)) if is_measured(one, target) else None
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
@@ -235,7 +237,7 @@ def _fastest(kernels: KernelTable, target: Target) -> Floats:
 
 
 def _by_kernel(kernels: KernelTable, target: Target, *, fastest: bool) -> Floats:
-    """Return what the formula says, with the parameters of the kernel that runs."""
+    """Return the formula's seconds with the parameters of the kernel that runs."""
     signatures = kernels.signatures
     flash = flash_parameters(target.device.architecture)
     tiles = flash_tiles(target.device)
@@ -278,9 +280,9 @@ class _Blocks(NamedTuple, Generic[Number]):
     """How a kernel is cut: blocks, each of a tile of queries through its keys."""
 
     queries: Number
-    """Of a head, or of all heads that share keys."""
+    """Queries of a head, or of all heads that share keys."""
     walks: Number
-    """So many heads, or groups of them."""
+    """Number of heads, or of groups of them."""
     kv_heads: Number
     kv_len: Number
     narrow: Flags | bool
@@ -288,13 +290,13 @@ class _Blocks(NamedTuple, Generic[Number]):
     rows: Number
     """Queries of a tile."""
     keys: Number
-    """Of a step."""
+    """Keys of a step."""
     seen: Number
     """Keys that a tile walks through."""
     steps: Number
     """In which it does."""
     number: Number
-    """Of blocks."""
+    """Number of blocks."""
     row_s: Number
     """What a step takes for one query of a tile, on one SM."""
     fill_s: Number
@@ -419,7 +421,7 @@ def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     tiles: AttentionTiles,
     maths: Maths[Number],
 ) -> Number:
-    """Return what few queries take: a block each, or all steps dealt out over the SMs.
+    """Return the seconds of few queries: a block each, or all steps dealt over the SMs.
 
     All steps but the first are loaded while others compute.
     """

@@ -45,11 +45,11 @@ class AttentionParameters:
 
 
 EFFICIENT = AttentionParameters(**_CONSTANTS.table("efficient"))
-"""Where no rows were at hand."""
+"""Parameters where no rows were at hand."""
 
 
 def _measured(name: str) -> AttentionParameters:
-    """Return what rows say; what they do not say is as elsewhere."""
+    """Return the parameters that rows say; what they do not say is as elsewhere."""
     return attrs.evolve(EFFICIENT, **_CONSTANTS.table(f"efficient_{name}"))
 
 
@@ -61,7 +61,7 @@ _HOPPER: Mapping[tuple[bool, bool], AttentionParameters] = MappingProxyType(
         (True, True): _measured("wide_backward"),
     }
 )
-"""By whether numbers have 32 bits, and of gradients."""
+"""Hopper's parameters, by whether numbers have 32 bits and are gradients."""
 
 
 def efficient_parameters(

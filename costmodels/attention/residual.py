@@ -47,14 +47,14 @@ _TILES = (64, 128, 192)
 """Tiles of queries whose waves it sees, where one runs on an SM at a time, and two."""
 
 _AT_WAVES = (5, 8, 11)
-"""Where among the logarithms theirs are."""
+"""Indices of the waves of each of `_TILES` among the logarithms."""
 
 _HEIGHTS = (64, 128, 144, 192)
 """Tiles whose padding it sees."""
 
 
 def attention_sizes(kernels: KernelTable) -> Floats:
-    """Return what the range that was measured is told by, shape (4, rows)."""
+    """Return the sizes that bound the measured range, shape (4, rows)."""
     return np.array(_sizes(kernels.signatures))
 
 
@@ -121,7 +121,7 @@ def corrected_seconds(seconds: Floats, kernels: KernelTable, target: Target) -> 
 
 
 def corrected_second(seconds: float, kernel: OneSignature, target: Target) -> float:
-    """Return the same of one kernel."""
+    """Return the formula's *seconds* of one kernel as the rows correct them."""
     network = target.once(_network)
     if network is None:
         return seconds
@@ -130,7 +130,7 @@ def corrected_second(seconds: float, kernel: OneSignature, target: Target) -> fl
 
 
 def attention_features(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
-    """Return what a network sees of each kernel, shape (features, rows)."""
+    """Return the network's features of each kernel, shape (features, rows)."""
     return np.array(_features(seconds, _sizes(kernels.signatures), target, ARRAYS))
 
 

@@ -79,7 +79,7 @@ EFFICIENT_TILES = _tiles("efficient")
 then for its values, which nothing loads ahead."""
 
 TILES = {"Hopper": FLASH_3}
-"""Of flash attention by architecture; FlashAttention 2 elsewhere."""
+"""Tiles of flash attention by architecture; FlashAttention 2 elsewhere."""
 
 FLASH_1_NAME = "flash-1"
 
