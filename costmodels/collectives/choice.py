@@ -1,4 +1,4 @@
-"""Which protocol NCCL takes: what its own estimates say, not what is fastest.
+"""Choice of NCCL's protocol: what its own estimates say, not what is fastest.
 
 For a ring in a node NCCL estimates base + steps * step + wire / rate of each protocol
 from constants (`src/graph/tuning.cc`: baseLatencies, hwLatencies, llMaxBws; links at
@@ -21,14 +21,14 @@ _CONSTANTS = constants("collectives")
 
 _BASE_US = _CONSTANTS.numbers("estimated_base_us")
 _STEP_US = _CONSTANTS.numbers("estimated_step_us")
-"""Of a ring over NVLink, by protocol."""
+"""Base and step of a ring over NVLink in microseconds, by protocol."""
 
 _PCIE_STEP_US = _CONSTANTS.numbers("estimated_pcie_step_us")
 
 _NOMINAL = _CONSTANTS.number("estimated_link_share")
 _LL_SHARE = _CONSTANTS.number("estimated_ll_share")
 _LL128_SHARE = _CONSTANTS.number("estimated_ll128_share")
-"""Of Simple's rate."""
+"""Share of Simple's rate that LL128 is estimated to reach."""
 
 
 def ring_switches(
@@ -80,7 +80,7 @@ def by_protocol(
     ways: Sequence[Callable[[Floats], Floats]],
     leaves: tuple[Floats, Floats],
 ) -> Floats:
-    """Return what rings take by the protocols that NCCL chooses, shape (rows,).
+    """Return the seconds of rings by the protocols that NCCL chooses, shape (rows,).
 
     A protocol takes at most what the next one does where that takes over, so that more
     bytes never take less.

@@ -128,7 +128,7 @@ class CollectiveModel:
     measured: bool = True
     """Whether to take what rows of installations say, or the bare model."""
     parameters: CollectiveParameters | None = None
-    """Those of the package if none."""
+    """Parameters of the model; those of the package if none."""
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim collectives of at least two members with bytes to send."""
@@ -209,7 +209,7 @@ class CollectiveModel:
 
 
 def collective_links(target: Target, *, several: bool) -> Links:
-    """Return what collectives see of a target: of several nodes, or of one.
+    """Return the links that collectives see of a target: of several nodes, or of one.
 
     Raises:
         PerfcError: several nodes, and no network is known; or the target is no GPU.

@@ -8,7 +8,7 @@ from perfc.costmodels.kernels import Floats
 
 
 def rising(values: Floats, counts: Floats) -> Floats:
-    """Return what never falls and has the least sum of counts times squared distance.
+    """Return values that never fall, of least sum of counts times squared distance.
 
     Neighbours that fall are pooled into their mean until none do (Barlow, Bartholomew,
     Bremner and Brunk, 1972, pool adjacent violators).

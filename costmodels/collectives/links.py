@@ -10,15 +10,17 @@ from perfc.costmodels.machine import System, Target
 _CONSTANTS = constants("collectives")
 
 LL128_GB_PER_S = _CONSTANTS.numbers("ll128_gb_per_s")
-"""Of a channel: up to Ampere and Ada, on Hopper, on Blackwell."""
+"""Rate in GB/s of an LL128 channel: up to Ampere and Ada, on Hopper, on Blackwell."""
 
 LL_GB_PER_S = _CONSTANTS.numbers("ll_gb_per_s")
-"""Of LL in a node: up to Volta, on Ampere and Ada, on Hopper, on Blackwell."""
+"""Rate in GB/s of LL in a node: up to Volta, on Ampere and Ada, Hopper, Blackwell."""
 
 NETWORK_LL_OF_TWO_GB_PER_S = _CONSTANTS.numbers("network_ll_of_two_gb_per_s")
 NETWORK_LL_GB_PER_S = _CONSTANTS.numbers("network_ll_gb_per_s")
-"""Of LL from node to node, of two nodes and of more: up to Volta, on Ampere, from
-Hopper on."""
+"""Rates in GB/s of LL from node to node, of two nodes and of more.
+
+Each up to Volta, on Ampere, from Hopper on.
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -30,11 +32,11 @@ class Links:
     link_bytes_per_s: float
     memory_bytes_per_s: float
     ll128_bytes_per_s: float
-    """Of one of NCCL's channels."""
+    """Rate by LL128 of one of NCCL's channels."""
     ll_bytes_per_s: float
     """What NCCL takes LL to reach at most in a node."""
     network_ll_bytes_per_s: tuple[float, float]
-    """Of LL between two nodes, and between more."""
+    """Rates of LL between two nodes, and between more."""
     nic_bytes_per_s: float
     nics: int
     gpus_per_node: int
@@ -46,15 +48,15 @@ class Links:
     start: float = 1.0
     """Factor on what starts a collective; 1 is what was fitted, of all systems."""
     step: float = 1.0
-    """The same of its steps."""
+    """Factor on what its steps take."""
     rate: float = 1.0
-    """The same of rates in the node."""
+    """Factor on rates in the node."""
     ll128: float = 1.0
-    """The same of what LL128 takes at first, at steps, and for each byte."""
+    """Factor on what LL128 takes at first, at steps, and for each byte."""
     simple: float = 1.0
-    """The same of what Simple takes at first and at steps."""
+    """Factor on what Simple takes at first and at steps."""
     network: float = 1.0
-    """The same of rates between nodes."""
+    """Factor on rates between nodes."""
 
     @property
     def network_of_node(self) -> tuple[float, int, int]:

@@ -24,10 +24,10 @@ SIMPLE_CHUNK = 2**19
 """Bytes."""
 
 _MOST_PART = 32 * SIMPLE_CHUNK
-"""Of a larger part another channel takes half, if one leads there."""
+"""Most bytes of a part; of more another channel takes half, if one leads there."""
 
 CHANNEL_BYTES_PER_S = constants("collectives").number("channel_bytes_per_s")
-"""Of links, for each of NCCL's channels."""
+"""Rate of links for each of NCCL's channels."""
 
 NETWORK_CHANNEL_BYTES_PER_S = constants("collectives").number(
     "network_channel_bytes_per_s"
@@ -40,7 +40,7 @@ ncclTopoComputeP2pChannels)."""
 
 
 def peer_bytes(c: Collectives) -> Floats:
-    """Return what one GPU sends another in an exchange, shape (rows,)."""
+    """Return the bytes that one GPU sends another in an exchange, shape (rows,)."""
     found: Floats = np.where(c.op == "send_recv", c.bytes, c.bytes / c.ranks)
     return found
 
@@ -63,12 +63,12 @@ def ll_part(c: Collectives, channels: Floats, *, by_peer: bool) -> Floats:
 
 
 def simple_part(c: Collectives, channels: Floats) -> Floats:
-    """Return the same by Simple."""
+    """Return how many bytes to a peer go by each channel by Simple, shape (rows,)."""
     return _part(c, channels, _SIMPLE_PART)
 
 
 def _part(c: Collectives, channels: Floats, least: int) -> Floats:
-    """Return what a channel sends to a peer, of *least* bytes or more.
+    """Return the bytes that a channel sends to a peer, in parts of *least* or more.
 
     A peer gets all its channels only if all peers together need no more than there are.
     """

@@ -34,8 +34,7 @@ from perfc.costmodels.machine import MeasuredCollective
 _CONSTANTS = constants("collectives")
 
 FACTORS = _CONSTANTS.table("factors_off")
-"""Of an installation, and how far each is expected to be off (standard deviation of its
-logarithm)."""
+"""Factors of an installation, and the standard deviation of each one's logarithm."""
 
 _OP, _CURVE = _CONSTANTS.number("op_off"), _CONSTANTS.number("curve_off")
 """How far an op, and a place on its curve, is off besides."""
@@ -46,13 +45,13 @@ _CURVE_OCTAVES = _CONSTANTS.number("curve_octaves")
 
 _OP_DOUBLINGS = _CONSTANTS.number("op_doublings")
 _CURVE_DOUBLINGS = _CONSTANTS.number("curve_doublings")
-"""The same of the number of members, and of nodes."""
+"""Doublings of members, or of nodes, after which rows say a 1/e of each other."""
 
 _OTHER_WIDTH = _CONSTANTS.pair("other_width")
 """What sums of single bytes say of other sums: of the op, of the curve."""
 
 NOISE = _CONSTANTS.number("row_off")
-"""Of a row, but for those that are far off: see `_FREEDOM`."""
+"""How far a row is off, but for those that are far off: see `_FREEDOM`."""
 
 _NUDGE = 1.02
 
@@ -74,7 +73,7 @@ class Features:
 
 
 def features(c: Collectives, links: Links, p: CollectiveParameters) -> Features:
-    """Return what rows on an installation, or asked of it, look like."""
+    """Return the features of rows on an installation, or of collectives asked of it."""
     modelled_s = collective_seconds(c, links, p)
     changes: list[Floats] = []
     for name in FACTORS:
@@ -93,7 +92,7 @@ def features(c: Collectives, links: Links, p: CollectiveParameters) -> Features:
 
 
 def covariance(one: Features, other: Features) -> Matrix:
-    """Return what each row of *one* and of *other* share, shape (one, other)."""
+    """Return the covariance of rows of *one* and of *other*, shape (one, other)."""
     weights = np.square(list(FACTORS.values()))[:, None]
     shared: Matrix = (weights * one.changes).T @ other.changes
     octaves = np.abs(one.octave[:, None] - other.octave)
@@ -133,7 +132,7 @@ class CollectiveRows:
     def rising_log_factor(
         self, c: Collectives, links: Links, p: CollectiveParameters
     ) -> Floats:
-        """Return the same, held between what the next measured sizes take.
+        """Return ln(expected / modelled), held between the next measured sizes' times.
 
         So from one measured size of a curve to the next, times never fall, which those
         of single runs do.
@@ -243,8 +242,10 @@ def collective_rows_of(texts: Iterable[str]) -> CollectiveRows:
 
 _ROUNDS = 4
 _FREEDOM = 1.0
-"""Of Student's t: a row that its neighbours contradict counts less. Of most rows a
-second run says the same within 1 %, of some small ones twice as long."""
+"""Degrees of freedom of Student's t: a row that its neighbours contradict counts less.
+
+Of most rows a second run says the same within 1 %, of some small ones twice as long.
+"""
 
 
 def weighed(
@@ -265,7 +266,7 @@ def weighed(
 def left_out_one_by_one(
     c: Collectives, log_ratio: Floats, links: Links, p: CollectiveParameters
 ) -> Floats:
-    """Return what all other rows say of each one's ln(measured / modelled)."""
+    """Return each row's ln(measured / modelled) as all other rows say it."""
     weights, inverse = _solved(c, log_ratio, links, p)
     found: Floats = log_ratio - weights / np.diag(inverse)
     return found

@@ -30,7 +30,7 @@ SUMS_BESIDE = constants("collectives").number("sums_beside")
 beside kernels as alone."""
 
 _PASSES, _SUM_PASSES = 2, 3
-"""Of the bytes over device memory: read, written, and of a sum read once more."""
+"""Passes of the bytes over device memory: read, written; of a sum read once more."""
 
 
 @attrs.frozen(eq=False)
@@ -38,13 +38,13 @@ class CollectiveShares:
     """Shares, 0 to 1, of what there is: columns, shape (rows,)."""
 
     held: Floats
-    """Of a GPU's SMs, which its blocks do not give back."""
+    """Share of a GPU's SMs, which its blocks do not give back."""
     link: Floats
-    """Of a GPU's links in a node."""
+    """Share of a GPU's links in a node."""
     network: Floats
-    """Of the NICs."""
+    """Share of the NICs."""
     memory: Floats
-    """Of the rate of device memory."""
+    """Share of the rate of device memory."""
     sums: Flags
     """Whether it adds up, in blocks that share their SM's time."""
 
@@ -52,7 +52,7 @@ class CollectiveShares:
 def collective_shares(
     kernels: KernelTable, seconds: Floats, target: Target
 ) -> CollectiveShares:
-    """Return what collectives take when each runs alone, in *seconds*, shape (rows,).
+    """Return the shares of collectives, each alone for *seconds*, shape (rows,).
 
     Raises:
         PerfcError: members are on several nodes, and no network is known.

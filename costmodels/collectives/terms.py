@@ -10,11 +10,11 @@ class CollectiveParameters:
     """Fitted by `benchmarks/training/collectives.py`: ns at 1 GHz, shares of rates."""
 
     start_ns: float
-    """Of any collective: its launch, and the members' first meeting."""
+    """Start of any collective: its launch, and the members' first meeting."""
     ll_threads_ns: float
     """What LL takes longer at first with 512 threads than with 64."""
     ll_threads_step_ns: float
-    """The same at each step of a ring."""
+    """Extra time of LL at each step of a ring with 512 threads instead of 64."""
     ring_ll_step_ns: float
     ring_ll_rate: float
     ring_ll128_start_ns: float
@@ -29,20 +29,20 @@ class CollectiveParameters:
     link."""
     exchange_ll_step_ns: float
     exchange_ll_byte_ns: float
-    """Of a channel."""
+    """Time of a byte that a channel sends by LL."""
     exchange_simple_start_ns: float
     exchange_simple_byte_ns: float
-    """Of the first chunk of a channel."""
+    """Time of a byte in the first chunk of a channel."""
     exchange_channel_byte_ns: float
-    """Of a channel by Simple."""
+    """Time of a byte that a channel sends by Simple."""
     exchange_simple_step_ns: float
     exchange_simple_rate: float
     exchange_copy_rate: float
-    """Of the own share, of device memory's rate."""
+    """Rate of copying the own share in an exchange, over device memory's rate."""
     copy_rate: float
-    """The same of a ring."""
+    """Rate of copying the own share in a ring, over device memory's rate."""
     reduced_copy_rate: float
-    """The same where it is added up."""
+    """Rate of copying the own share in a ring that adds up, over device memory's."""
     reduce_ns: float
     """What a step of LL takes longer where it adds up."""
     narrow_rate: float
@@ -50,13 +50,13 @@ class CollectiveParameters:
     nvls_start_ns: float
     nvls_rate: float
     network_rate: float
-    """Of rings and trees, of the NICs' rate."""
+    """Rate of rings and trees across the network, over the NICs' rate."""
     network_exchange_rate: float
     network_start_us: float
-    """Of Simple across the network."""
+    """Start of Simple across the network."""
     network_step_us: float
-    """Of a ring's or a tree's step from node to node."""
+    """Time of a ring's or a tree's step from node to node."""
     network_inside_step_ns: float
-    """Of a step in a node, of rings that cross the network."""
+    """Time of a step in a node, of rings that cross the network."""
     network_peer_us: float
-    """Of each GPU on another node with which one exchanges."""
+    """Time for each GPU on another node with which one exchanges."""

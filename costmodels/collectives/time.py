@@ -57,31 +57,37 @@ _CONSTANTS = constants("collectives")
 
 _LL_RING_US = _CONSTANTS.numbers("ll_ring_us")
 _LL_TREE_US = _CONSTANTS.numbers("ll_tree_us")
-"""Of LL by a ring or a tree across nodes, on any GPU: its start, a step over the
-network and one in a node."""
+"""Microseconds of LL by a ring or a tree across nodes, on any GPU.
+
+Its start, a step over the network and one in a node.
+"""
 
 _EXCHANGE_US = _CONSTANTS.numbers("exchange_us")
-"""The same of Simple, by which exchanges of any size go across nodes, to all peers at
-once."""
+"""Microseconds of exchanges by Simple, in parts as `_LL_TREE_US`.
+
+By Simple exchanges of any size go across nodes, to all peers at once.
+"""
 
 _LL_RING_RATE = _CONSTANTS.number("ll_ring_rate")
 _LL_TREE_RATE = _CONSTANTS.number("ll_tree_rate")
 """Share of the rate that is left to it."""
 
 _TREE_US = _CONSTANTS.numbers("tree_us")
-"""Of Simple by a tree: the same."""
+"""Microseconds of Simple by a tree, in parts as `_LL_TREE_US`."""
 
 _TREE_CHUNK, _CHANNELS_PER_NIC = 2**19, 2
 """Bytes that a channel of a tree passes on at once (an eighth of NCCL_BUFFSIZE), and
 how many channels share a NIC."""
 
 _LL_SHARE, _LL128_SHARE = 1 / 2, 120 / 128
-"""Of the bytes that LL and LL128 send, those that are not flags."""
+"""Shares of the bytes that LL and LL128 send which are not flags."""
 
 _CUBE_MESH_LINKS = (1, 1, 1, 2, 4, 6)
-"""Of a V100's six links those that rings of so many members use, by members; of five
-and more all (NVIDIA DGX-1 System Architecture whitepaper, WP-08437, figure of the
-hybrid cube mesh; members are neighbours in the numbering of devices)."""
+"""Links of a V100's six that rings of so many members use, by members.
+
+Of five members and more all (NVIDIA DGX-1 System Architecture whitepaper, WP-08437,
+figure of the hybrid cube mesh; members are neighbours in the numbering of devices).
+"""
 
 _QUAD = 4
 
@@ -90,7 +96,7 @@ _NEAR = _CONSTANTS.number("near_switch")
 
 
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    """Return what each collective takes on an idle system, shape (rows,).
+    """Return the seconds of each collective on an idle system, shape (rows,).
 
     Rows of several nodes need a network: their rate is that of its NICs.
     """
@@ -187,7 +193,7 @@ def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
 def _moved_s(
     copied: Floats, c: Collectives, links: Links, p: CollectiveParameters
 ) -> Floats:
-    """Return what device memory takes for copies, and for what goes by the link."""
+    """Return the seconds of device memory for copies, and for what goes by the link."""
     moved: Floats = copied + p.memory_passes * c.wire
     return moved / (links.memory_bytes_per_s * links.rate)
 
@@ -236,7 +242,7 @@ def _exchange_simple_s(
 
 
 def _beside(wire_s: Floats, moved_s: Floats, links: Links) -> Floats:
-    """Return what links and memory take together.
+    """Return the seconds that links and memory take together.
 
     Through a switch, or the bus, all peers' data pass one port, each piece after its
     copy. Where each pair has links of its own, the slowest hides the copies of others.
@@ -253,7 +259,7 @@ def _nvls_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
 
 
 def _ring_rate(c: Collectives, links: Links) -> Floats:
-    """Return what rings get of a GPU's links."""
+    """Return the rate that rings get of a GPU's links, in bytes/s."""
     whole = links.link_bytes_per_s * links.rate
     if links.topology == CUBE_MESH:
         members = np.minimum(c.per_node, len(_CUBE_MESH_LINKS) - 1).astype(np.intp)
@@ -277,7 +283,7 @@ def _peers(c: Collectives) -> Floats:
 
 
 def _exchange_rate(c: Collectives, links: Links) -> Floats:
-    """Return what a GPU sends at when it sends to all others at once.
+    """Return the rate at which a GPU sends to all others at once, in bytes/s.
 
     In the cube mesh the slowest pair has one link of six: in a half of it each GPU has
     one to two of the others, and two to the third. Of eight, three have no link to it:
@@ -298,13 +304,13 @@ def _pairs(c: Collectives, links: Links) -> Floats:
 
 
 def node_rate(c: Collectives, links: Links) -> Floats:
-    """Return what a GPU can send at in its node: bytes/s, shape (rows,)."""
+    """Return the rate at which a GPU can send in its node: bytes/s, shape (rows,)."""
     found: Floats = np.where(c.is_ring, _ring_rate(c, links), _exchange_rate(c, links))
     return found
 
 
 def network_rate(c: Collectives, links: Links) -> Floats:
-    """Return what a member can send at to other nodes: bytes/s, shape (rows,).
+    """Return the rate of a member's sends to other nodes: bytes/s, shape (rows,).
 
     Members of a node share its NICs; a ring leaves it once, with all of them.
     """
@@ -316,7 +322,7 @@ def network_rate(c: Collectives, links: Links) -> Floats:
 
 
 def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    """Return what collectives take whose members are on several nodes."""
+    """Return the seconds of collectives whose members are on several nodes."""
     rate = network_rate(c, links)
     found: Floats = np.where(
         c.is_ring,
@@ -327,7 +333,7 @@ def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
 
 
 def _network_start_s(links: Links, p: CollectiveParameters) -> float:
-    """Return what sends by Simple need at first, which is what was measured."""
+    """Return the seconds that sends by Simple need at first, as was measured."""
     return p.network_start_us * 1e-6 * links.start
 
 
@@ -353,7 +359,7 @@ def _network_ring_s(
 
 
 def _network_tree_s(c: Collectives, rate: Floats, links: Links) -> Floats:
-    """Return what a sum by a tree of nodes and a chain in each takes, up and down.
+    """Return the seconds of a sum up and down a tree of nodes, and a chain in each.
 
     The latencies are NCCL's own figures. Each on the way passes on a chunk once it has
     all of it, so that the way takes as many of them longer. No parameter is fitted to
@@ -368,7 +374,7 @@ def _network_tree_s(c: Collectives, rate: Floats, links: Links) -> Floats:
 
 
 def _network_ll_s(c: Collectives, rate: Floats, links: Links) -> Floats:
-    """Return what LL takes: by a ring, or of an all-reduce by a tree of nodes.
+    """Return the seconds of LL: by a ring, or of an all-reduce by a tree of nodes.
 
     NCCL's own figures, by which it chooses; no rows of such sizes were fitted.
     """
