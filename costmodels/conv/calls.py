@@ -37,7 +37,7 @@ class Call(NamedTuple):
     """How often its operands are read and written more than they must."""
     late_s: float
     clocks: float = 0.0
-    """Of an SM for each flop, of kernels that do not reuse what they load."""
+    """Clocks of an SM for each flop, of kernels that do not reuse what they load."""
 
 
 def _call(name: str) -> Call:
@@ -46,7 +46,7 @@ def _call(name: str) -> Call:
 
 _WINDOW = _call("window")
 _ODD_WINDOW = _call("odd_window")
-"""Where a number of channels does not fill loads of 16 bytes."""
+"""Call with a number of channels that does not fill loads of 16 bytes."""
 _POINT = _call("point")
 _POINT_BACKWARD = _call("point_backward")
 """One pixel after the other: a plain product, in any layout."""
@@ -55,7 +55,7 @@ _SIMT_BACKWARD_DATA = _call("simt_backward_data")
 _SIMT_BACKWARD_WEIGHT = _call("simt_backward_weight")
 _GROUPS = _call("groups")
 _GROUPS_BACKWARD = _call("groups_backward")
-"""Of one channel: each thread loads the window of its pixel."""
+"""Calls with one channel a group: each thread loads the window of its pixel."""
 
 
 def call_seconds(
@@ -65,7 +65,7 @@ def call_seconds(
     target: Target,
     maths: Maths[Number],
 ) -> Number:
-    """Return what calls take whose kernels alone take *seconds*.
+    """Return the seconds of calls whose kernels alone take *seconds*.
 
     Args:
         seconds: By the formula of a product, or an algorithm.

@@ -76,7 +76,7 @@ class ConvModel:
     priority: int = 50
     ops: frozenset[str] = frozenset({"conv2d", "conv3d"})
     parameters: ConvParameters | None = None
-    """Of `conv_simt`; those of the package if none."""
+    """Parameters of `conv_simt`; those of the package if none."""
     direct_overhead: float = _CONSTANTS.number("direct_overhead")
     """Time of an implicit product over that of a plain one of its sizes."""
     gradient_overhead: float = _CONSTANTS.number("gradient_overhead")
@@ -87,7 +87,7 @@ class ConvModel:
     sigma_shared: float = _CONSTANTS.number("sigma_shared")
     sigma_independent: float = _CONSTANTS.number("sigma_independent")
     sigma_product: float = _CONSTANTS.number("sigma_product")
-    """Of one kernel that is priced as a product: other windows are in no rows."""
+    """Uncertainty of one kernel priced as a product: other windows are in no rows."""
     sigma_backward: float = _CONSTANTS.number("sigma_backward")
     """Shared, of gradients: they are priced as the forward product, not measured."""
     fitted_on: frozenset[str] = frozenset({"6.0", "6.1", "7.0", "7.5"})
@@ -102,7 +102,7 @@ class ConvModel:
         return convolution_bound_s(kernels.signatures, target, ARRAYS)
 
     def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
-        """Return the same of one kernel."""
+        """Return a lower bound of one kernel over two axes."""
         return convolution_bound_s(one, target, FLOATS)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
@@ -194,7 +194,7 @@ class ConvModel:
         target: Target,
         maths: Maths[Number],
     ) -> Number:
-        """Return what the convolution takes that a plain product takes *seconds* of."""
+        """Return the seconds of a convolution whose plain product takes *seconds*."""
         start_s = target.device.kernel_floor_s
         simt = _without_tensor_cores(kernels)
         slower = maths.where(simt, self._gradient_factors(kernels, maths), 1.0)
@@ -213,7 +213,7 @@ class ConvModel:
         target: Target,
         maths: Maths[Number],
     ) -> Number:
-        """Return what the algorithm takes that the launch names, or the fastest."""
+        """Return the seconds of the algorithm that the launch names, or the fastest."""
         p = self.parameters or conv_parameters()
         sizes = _sizes_of(kernels, window, maths)
         named = kernels.text("algorithm")
@@ -305,7 +305,7 @@ def _windows(kernels: KernelTable) -> Floats:
 
 
 def _window(kernel: Kernel) -> float:
-    """Return the same of one kernel."""
+    """Return the points of one kernel's window."""
     sizes = kernel.params.get("kernel")
     if isinstance(sizes, int | float):
         return float(sizes) ** (3 if kernel.op == "conv3d" else 2)

@@ -44,7 +44,7 @@ FUSED_BLOCKS: Mapping[str, tuple[tuple[int, int, int], ...]] = MappingProxyType(
 """Images, rows and columns of 2x2 tiles of a block (`winograd_…_tile244n`)."""
 
 _ONE_BLOCK = ((1, 4, 8),)
-"""The same of Volta and later."""
+"""Images, rows and columns of 2x2 tiles of a block, on Volta and later."""
 
 _FUSED_TILES, _FUSED_CHANNELS = 32, 32
 _PIXEL_TILE = 128
@@ -55,8 +55,10 @@ _PER_SM = 2
 
 FREE_CLOCK_WATTS_PER_TFLOPS = constants("conv").table("free_clock_watts_per_tflops")
 FREE_CLOCK_HZ = constants("conv").table("free_clock_hz")
-"""By architecture, W per TFLOP/s at a clock that a board of this process sustains. At
-other clocks it goes with the square."""
+"""Power by architecture, W per TFLOP/s, and the clock in Hz that it is stated at.
+
+Boards of this process sustain that clock; at others the power goes with the square.
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,9 +84,9 @@ class ConvParameters:
     filters: float
     """Time to transform its filters, over that of their bytes."""
     images: float
-    """The same of images."""
+    """Time to transform its images, over that of their bytes."""
     results: float
-    """The same of results."""
+    """Time to transform its results, over that of their bytes."""
     start_s: float
     """Added to the target's kernel floor."""
 
@@ -121,7 +123,7 @@ class _Rates:
     sms: int
     sm_flops: float
     numbers: float
-    """Of 4 bytes that move."""
+    """Numbers of 4 bytes that move."""
 
 
 def _rates_of(target: Target) -> _Rates:
@@ -227,4 +229,4 @@ ALGORITHMS: Mapping[str, _Seconds] = {
     "fused_winograd": fused_seconds,
     "winograd": winograd_seconds,
 }
-"""By the names that launches give them."""
+"""Functions for algorithms' seconds, by the names that launches give them."""
