@@ -26,7 +26,7 @@ from perfc.costmodels.locality import has_tables, lookups_of
 from perfc.costmodels.machine import Target
 
 PIPES = 2
-"""Of a core, that multiply and add vectors."""
+"""Pipes of a core that multiply and add vectors."""
 
 BINARY = frozenset({"add", "sub", "mul", "div", "pow", "remainder", "floor_divide"})
 """Kinds of elementwise kernels that take two operands."""
@@ -35,7 +35,7 @@ PRIMITIVES: Mapping[str, int] = MappingProxyType({"gelu": 1, "gelu_backward": 2}
 """Kinds of elementwise kernels that are oneDNN's, and how many primitives they are."""
 
 ELEMENT_BYTES = 4
-"""Of fp32, in which parameters are."""
+"""Bytes of an fp32 element, in which parameters are."""
 
 FUSED = "fused"
 STEPS = ("single", "foreach", FUSED)
@@ -47,7 +47,7 @@ STEP_CALLS: Mapping[str, int] = MappingProxyType(
 """Calls of ATen for each tensor of a step, or list of them (`torch/optim/*.py`)."""
 
 MOST_STEP_CALLS = 9
-"""The same of other optimizers."""
+"""Calls of ATen for each tensor of a step, or list of them, of other optimizers."""
 
 
 def amounts_of(
@@ -94,7 +94,7 @@ def vector_lanes(target: Target) -> int:
 
 
 def _step_amounts(kernels: KernelTable, cores: Floats) -> dict[str, Floats]:
-    """Return what an optimizer's step calls for its tensors, by algorithm.
+    """Return the amounts of an optimizer's calls for its tensors, by algorithm.
 
     Python goes from tensor to tensor, and `torch._foreach_*` does so in ATen, kernel by
     kernel; a fused step takes them in one call, and goes over each list that it reads
@@ -137,7 +137,7 @@ class _Bags:
 
     @classmethod
     def of(cls, kernels: KernelTable) -> _Bags:
-        """Return what the kernels look up."""
+        """Return the embedding lookups of the kernels."""
         lookups, distinct, held_bytes = np.zeros((3, len(kernels)))
         found = np.array(
             [k.op == "embedding_bag" and has_tables(k) for k in kernels.kernels]
@@ -153,7 +153,7 @@ class _Bags:
 
 
 def _items(kernels: KernelTable, bags: _Bags) -> Floats:
-    """Return what a kernel goes over at once: elements, of windows, of rows looked up.
+    """Return the elements that a kernel goes over, also of windows and rows looked up.
 
     An optimizer goes over one tensor after another.
     """

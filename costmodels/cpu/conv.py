@@ -34,7 +34,7 @@ seen with `ONEDNN_VERBOSE=1` (`src/cpu/x64/jit_avx512_core_conv_kernel.cpp`).
 """
 
 LEAST_BLOCK_OF_WEIGHTS = 8
-"""The same of gradients of weights, at least."""
+"""Least channels of a group that a vector holds, for gradients of weights."""
 
 _CONVOLUTIONS = frozenset({"conv2d", "conv3d"})
 

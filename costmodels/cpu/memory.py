@@ -37,10 +37,10 @@ IN_PLACE = "in_place"
 PAGE_BYTES = 4096
 
 PRIVATE_BYTES = 2 * 2**20
-"""Of a core's own cache; what exceeds those lies in the one that cores share."""
+"""Bytes of a core's own cache; what exceeds those lies in the one that cores share."""
 
 DISTANT_BYTES = 16 * 2**20
-"""Of the last cache that other programs leave: of a server's most is far away."""
+"""Bytes of the last cache that other programs leave: of a server's most is far away."""
 
 CACHE_PARTS: Mapping[str, int] = MappingProxyType(
     {"gemm": 4, "gather": 4, "embedding_bag": 4, "reduction": 4}
@@ -52,7 +52,7 @@ and what other programs use lies there, too. Read off rows of two cores of Zen 3
 def memory_amounts(
     kernels: KernelTable, held_bytes: Floats, target: Target, share: Floats
 ) -> dict[str, Floats]:
-    """Return what is read and written where, and pages, seconds at coefficient 1.
+    """Return the amounts read and written where, and pages, seconds at coefficient 1.
 
     Shape (kernels,) each.
 

@@ -19,7 +19,7 @@ from perfc.costmodels.locality import distinct_rows
 from perfc.ir import Kernel, Record
 
 LINE_BYTES = 64
-"""Of a cache: a row that is looked up comes in whole lines."""
+"""Bytes of a cache line: a row that is looked up comes in whole lines."""
 
 
 def joined_amounts(kernels: KernelTable) -> dict[str, Floats]:
@@ -80,7 +80,7 @@ class _Joined:
 
     @classmethod
     def of(cls, kernel: Kernel) -> _Joined:
-        """Return what *kernel* joins, as far as it says."""
+        """Return the tensors that *kernel* joins, as far as it says."""
         shapes = kernel.params.get("shapes") if kernel.op == "concat" else None
         if not isinstance(shapes, tuple) or not shapes:
             return cls(0, 0.0, 0.0)

@@ -21,7 +21,7 @@ WIDEST = 8
 AVX-512, too (`REGISTER_DISPATCH`, `DispatchStub.h`)."""
 
 LINE_PIXELS = 16
-"""Of fp32, in a cache line of 64 bytes."""
+"""Pixels of fp32 in a cache line of 64 bytes."""
 
 FOLLOWED, ALL_STRAY = 20, 44
 """Images of a channel that prefetchers keep up with, and from which on all lines come

@@ -35,8 +35,11 @@ ALONE_FLOPS = constants("cpu").number("alone_flops")
 """For each lane of a vector: MKL leaves smaller products to one core."""
 
 FEW_ROWS = (4, 48)
-"""From, and below: rows for which MKL reads a right operand that lies along k as it is,
-many of its lines at once; fewer are products of vectors, for more it is packed."""
+"""Rows, from and below, for which MKL reads a right operand along k as it is.
+
+It reads many of the operand's lines at once; fewer rows are products of vectors, for
+more it is packed.
+"""
 
 SHALLOW = 8
 """Depth below which writing the result takes longer than computing it."""
@@ -124,7 +127,7 @@ class _Products:
     def of(
         cls, kernels: KernelTable, sizes: Floats, target: Target, share: Floats
     ) -> _Products:
-        """Return what the kernels multiply."""
+        """Return the products of the kernels."""
         rates = target.device.flops_per_s
         rate = np.array([rates.get(k.math, np.inf) for k in kernels.kernels])
         flops_s = kernels.flops / (rate * share)
@@ -163,7 +166,7 @@ class _Products:
 
 
 def _ramp(flops: Floats, peak_s: Floats) -> dict[str, Floats]:
-    """Return what the flops in each piece of the ramp take at all cores' rate."""
+    """Return the seconds of the flops in each piece of the ramp at all cores' rate."""
     each_s = peak_s / np.maximum(flops, 1.0)
     return {
         name: np.clip(flops - first, 0.0, last - first) * each_s
@@ -172,7 +175,7 @@ def _ramp(flops: Floats, peak_s: Floats) -> dict[str, Floats]:
 
 
 def _cores(found: _Products, lanes: int) -> dict[str, Floats]:
-    """Return what small products miss of the cores, and what others wait for them."""
+    """Return the amounts of small products' idle cores, and of waits for the others."""
     single = found.gemm & ~found.vector & (found.batch <= 1) & (found.cores > 1)
     alone = found.alone(lanes)
     return {
@@ -182,7 +185,7 @@ def _cores(found: _Products, lanes: int) -> dict[str, Floats]:
 
 
 def _operands(found: _Products, lanes: int) -> dict[str, Floats]:
-    """Return what reading the operands takes beyond what is computed with them."""
+    """Return the amounts of reading operands beyond what is computed with them."""
     left_s = found.matrices_s * found.m * found.k
     right_s = found.matrices_s * found.n * found.k
     single = (found.batch <= 1) & (2 * found.m * found.n * found.k <= SMALL_FLOPS)
@@ -203,7 +206,7 @@ def _operands(found: _Products, lanes: int) -> dict[str, Floats]:
 
 
 def _results(found: _Products, lanes: int) -> dict[str, Floats]:
-    """Return what the elements of the result take, and a bias that is put there.
+    """Return the amounts of the result's elements, and of a bias that is put there.
 
     Rows of the bias that fill no whole vectors end with single elements.
     """
