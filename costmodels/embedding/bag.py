@@ -55,7 +55,7 @@ USABLE_L2 = _CONSTANTS.number("usable_l2")
 """Share of L2 that rows may occupy."""
 
 INDEX_BYTES = 8
-"""Where the signature does not say `index_bytes`."""
+"""Bytes of an index where the signature does not say `index_bytes`."""
 
 OCCUPANCY = _CONSTANTS.number("occupancy")
 """Live warps over the most that an SM can hold."""
@@ -70,8 +70,10 @@ START_S = _CONSTANTS.number("start_s")
 """Added to the target's kernel floor."""
 
 WARP_COLUMNS = 32
-"""Of a row that one warp of PyTorch's own kernel adds, a number each
-(`EmbeddingBag.cu`, `EmbeddingBag_updateOutputKernel_sum_mean`)."""
+"""Columns of a row that one warp of PyTorch's own kernel adds, one a thread.
+
+See `EmbeddingBag_updateOutputKernel_sum_mean` in `EmbeddingBag.cu`.
+"""
 
 # What follows is said by perfc's rows of H100.
 OWN_START_S = _CONSTANTS.number("own_start_s")
@@ -83,10 +85,10 @@ OWN_MISS_S = _CONSTANTS.number("own_miss_s")
 """Each lookup, one after another; longer where L2 does not hold its row."""
 
 OWN_WARPS = _CONSTANTS.number("own_warps")
-"""Of an SM that add at the same time."""
+"""Warps of an SM that add at the same time."""
 
 OWN_SHARE = _CONSTANTS.number("own_share")
-"""Of the memory's rate that they reach."""
+"""Share of the memory's rate that they reach."""
 
 
 @attrs.frozen
@@ -111,7 +113,7 @@ class EmbeddingBagModel:
         return bags_bound_s(kernels, target)
 
     def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
-        """Return the same of one kernel."""
+        """Return a lower bound of one kernel, which reads no row twice."""
         return bag_bound_s(one, target)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
@@ -205,7 +207,7 @@ def _own_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     target: Target,
     maths: Maths[Number],
 ) -> Number:
-    """Return what PyTorch's own kernel takes: its warps add row after row.
+    """Return the seconds of PyTorch's own kernel: its warps add row after row.
 
     Args:
         moved: Bytes from memory, and from L2.

@@ -136,7 +136,7 @@ def _link_seconds(one: OneSignature, target: Target) -> float:
 
 
 def _state_bytes(kernel: Kernel, table: Record) -> float:
-    """Return what an update reads of the states of the rows that it touches.
+    """Return the bytes that an update reads of the states of the rows that it touches.
 
     Those of single elements, fp32, lie beside the table, never in a cache.
     """
@@ -172,7 +172,7 @@ def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, flo
 
 
 def device_bytes(table: Record, nbytes: int) -> int:
-    """Return what a table of so many bytes takes of device memory in its tier.
+    """Return the bytes of device memory that a table of *nbytes* takes in its tier.
 
     A cache needs beside its rows 4 bytes for each row of the table and 16 for each that
     it holds (TorchRec's planner, BSD-3).

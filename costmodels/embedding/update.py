@@ -75,14 +75,16 @@ UPDATE_SHARE = _CONSTANTS.number("update_share")
 """Share of a stream's rate that rows read, changed and written back reach."""
 
 SORTED_SHARE = _CONSTANTS.number("sorted_share")
-"""The same of rows in ascending order, which lie near one another however large the
-tables are."""
+"""Share of a stream's rate that updated rows in ascending order reach.
+
+They lie near one another however large the tables are.
+"""
 
 SORTED = ("warp_per_row", "cta_per_row")
 """Algorithms of a kernel whose lookups another one has sorted."""
 
 _INFO_BYTES = 8
-"""Of a lookup: the bag it is of, and where its run begins."""
+"""Bytes that describe a lookup: the bag it is of, and where its run begins."""
 
 _SORT_PASS_BYTES = 24
 """Key of 8 and value of 4, read and written in one pass over 8 bits of the keys."""
@@ -103,7 +105,7 @@ _ROWS_OF_A_BLOCK = 32
 """Rows that the kernel for few indices adds between two barriers."""
 
 _NUMBERS_OF_A_WARP = 128
-"""Of a row that one warp adds in `indexing_backward_kernel`: 4 a thread."""
+"""Numbers of a row that one warp adds in `indexing_backward_kernel`: 4 a thread."""
 
 _WAITS_OF_AN_INDEX = _CONSTANTS.integer("waits_of_an_index")
 """Its index and the one before, where it comes from, the numbers, the store, the next
@@ -112,10 +114,10 @@ index.
 
 
 ATOMIC_START_S = _CONSTANTS.number("atomic_start_s")
-"""Of a kernel that adds rows to a table, beside `START_S`."""
+"""Start of a kernel that adds rows to a table, in seconds, beside `START_S`."""
 
 ATOMIC_SHARE = _CONSTANTS.number("atomic_share")
-"""Of L2's rate that atomic additions reach, each of which reads, adds and writes."""
+"""Share of L2's rate that atomic additions reach: each reads, adds and writes."""
 
 _ATOMIC_MOVES = 3
 
@@ -218,7 +220,7 @@ def _update_seconds(
 def _added_rows_seconds(
     lookups: Lookups[Each, Number], row: Each, target: Target, maths: Maths[Number]
 ) -> Number:
-    """Return what adding a row a look-up to a table takes, by atomic operations in L2.
+    """Return the seconds of adding a row a lookup to a table, atomically in L2.
 
     Args:
         lookups: What is looked up.
@@ -239,7 +241,7 @@ def _added_rows_seconds(
 def _listed_rows_seconds(
     lookups: Lookups[Each, Number], row: Each, target: Target, maths: Maths[Number]
 ) -> Number:
-    """Return what a kernel before takes, which lists the gradient of each look-up."""
+    """Return the seconds of the kernel before, which lists each lookup's gradient."""
     device = target.device
     written = lookups.per_kernel(lookups.count * (row + INDEX_BYTES))
     listed_s = written / device.memory.bytes_per_s
@@ -343,7 +345,7 @@ _SECONDS: Mapping[str, _Seconds] = MappingProxyType(
         "index_add": _added_seconds,
     }
 )
-"""By op, but for those that look tables up."""
+"""Functions for kernels' seconds by op, but for those that look tables up."""
 
 EMBEDDING_UPDATE = EmbeddingUpdateModel()
 """The built-in instance."""
