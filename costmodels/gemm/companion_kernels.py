@@ -35,7 +35,7 @@ def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Flo
 
 
 def without_beside_one(seconds: float, one: OneSignature, target: Target) -> float:
-    """Return the same of one kernel."""
+    """Take off what the kernels beside one product take; see `without_beside`."""
     count = one.param("beside")
     if count <= 0:
         return seconds
@@ -50,7 +50,7 @@ def _left(
     target: Target,
     maths: Maths[Number],
 ) -> Number:
-    """Return what is left of a call without so many kernels that move *moved* bytes."""
+    """Return the seconds left of a call without kernels that move *moved* bytes."""
     floor_s = target.device.kernel_floor_s
     each_s = floor_s + KINDS["elementwise"].start_s
     beside_s = count * each_s + stream_seconds(moved, target, maths)

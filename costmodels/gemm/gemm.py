@@ -186,7 +186,7 @@ def _corrected_one(
     *,
     transposed: bool,
 ) -> tuple[float, bool]:
-    """Return the same of one product, and whether such were measured."""
+    """Return the corrected seconds of one product, and whether such were measured."""
     known = target.once(known_products)(type_of(one.kernel.dtype, one.math))
     if known is None or one.math not in known.gpu.device.flops_per_s:
         return seconds, False
@@ -218,7 +218,7 @@ def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
 
 
 class _Trust(NamedTuple):
-    """Where a price comes from, and how uncertain it is."""
+    """Provenance of a price, and how uncertain it is."""
 
     provenance: Provenance
     shared: float
@@ -226,13 +226,13 @@ class _Trust(NamedTuple):
 
 
 class _Trusts(NamedTuple):
-    """The same of each kind of product on a GPU."""
+    """Provenance and uncertainty of each kind of product on a GPU."""
 
     corrected: _Trust
-    """Where products of that GPU, type and size were measured in thousands."""
+    """Trust where products of that GPU, type and size were measured in thousands."""
     tensor: _Trust
     batched: _Trust
-    """Without tensor cores, as are single ones."""
+    """Trust in batches without tensor cores, as are single ones."""
     single: _Trust
 
 

@@ -1,4 +1,4 @@
-"""Which GEMMs err alike, and which are less sure than those."""
+"""Groups of GEMMs that err alike, and those less sure than the others."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def gemm_group(one: OneSignature, target: Target) -> OneGroup:
 
 
 def _single(target: Target) -> str:
-    """Return what tells products that are not batched from those on other GPUs."""
+    """Return the suffix of products that are not batched: one for GPUs before Volta."""
     return _OLD if target.device.architecture in _OLD_ARCHITECTURES else ""

@@ -17,7 +17,7 @@ from perfc.costmodels.gemm.machine import Choices, Machine, Size, mean_width
 from perfc.costmodels.kernels import ARRAYS, FLOATS, Floats, Maths, Number
 
 _LEAST_DEPTH = 64
-"""Of a part of a split."""
+"""Least depth of a part of a split."""
 
 _PARTIAL_BYTES = 8
 """A part of a split sum is written and read in fp32."""
@@ -40,7 +40,7 @@ Candidate: TypeAlias = tuple[Number, Number, Number]
 _ENDLESS = (math.inf, math.inf, math.inf)
 
 _EVEN_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Into how many parts a split cuts the sum where any number may be chosen."""
+"""Numbers of parts that a split cuts the sum into where any may be chosen."""
 
 
 def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
@@ -95,7 +95,7 @@ def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floa
 
 
 def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
-    """Return the same of one product, without arrays."""
+    """Return the seconds of one product by its fastest kernel, without arrays."""
     work = _work(size, machine)
     _, _, moved_s, _, partial_s = work
     chosen = _fastest(size, work, machine, math.inf, cut=False)
@@ -111,7 +111,7 @@ def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
 def _fastest(
     size: Size[float], work: _Work[float], machine: Machine, best_s: float, *, cut: bool
 ) -> Candidate[float]:
-    """Return what the fastest kernel takes, of equals the first; below *best_s* only.
+    """Return the seconds of the fastest kernel, of equals the first, if below *best_s*.
 
     As `_candidates`, with the sum cut or whole; but no more is worked out of a kernel
     than shows that another is faster.
@@ -194,7 +194,7 @@ def _candidates(  # noqa: PLR0913 - all are of one formula
     *,
     slowed: bool = False,
 ) -> Candidate[Floats]:
-    """Return what each kernel takes with the sum in so many parts, or uncut.
+    """Return the seconds of each kernel with the sum in so many parts, or uncut.
 
     Tiles of an SM run side by side in rounds. An SM with a quarter of the tiles that
     fill it takes more than a quarter of the time of a full one: 0.58, measured with 64
@@ -224,7 +224,7 @@ def _candidates(  # noqa: PLR0913 - all are of one formula
 
 
 def _missing(empty: Floats, steepness: Floats) -> Floats:
-    """Return what SMs miss that are so empty; of equal kernels by their steepness."""
+    """Return the outputs that SMs so empty miss; of equal kernels by steepness."""
     exponents = set(steepness[:, 0].tolist())
     if len(exponents) == 1:
         return _risen(empty, exponents.pop(), ARRAYS)
@@ -259,7 +259,7 @@ def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
 def _overlapped(
     found: Candidate[Number], machine: Machine, maths: Maths[Number]
 ) -> Number:
-    """Return what a kernel takes whose clock the board's power may hold down."""
+    """Return the seconds of a kernel whose clock the board's power may hold down."""
     compute_s, memory_s, loads_s = found
     compute_s = _slowed(compute_s, machine, maths)
     return _together((compute_s, memory_s, loads_s), machine, maths)
@@ -268,7 +268,7 @@ def _overlapped(
 def _together(
     found: Candidate[Number], machine: Machine, maths: Maths[Number]
 ) -> Number:
-    """Return what a kernel takes that computes, reads and loads at the same time."""
+    """Return the seconds of a kernel that computes, reads and loads at once."""
     compute_s, memory_s, loads_s = found
     exponent = machine.parameters.overlap
     if exponent == 6.0:  # noqa: PLR2004 - as all fits say; roots are soonest

@@ -39,7 +39,7 @@ class Size(NamedTuple, Generic[Number]):
     n: Number
     k: Number
     bytes: Number
-    """That must move."""
+    """Bytes that must move."""
     peak: Number
     """FLOP/s."""
 
@@ -57,7 +57,7 @@ class Choices(NamedTuple):
     full: Floats
     """Their outputs."""
     steepness: Floats
-    """Of how few tiles fill an SM: the exponent of what is missing."""
+    """Exponent of what is missing where few tiles fill an SM."""
     step: Floats
     """Time of a step of an output, over that at the sheet's rate."""
     loads_s: Floats
@@ -116,7 +116,7 @@ class Machine:
 
     @functools.cached_property
     def l2_rate(self) -> float:
-        """The same of L2."""
+        """Rate of L2 that products reach, in bytes per second."""
         return self.target.device.l2.bytes_per_s * self.parameters.l2_efficiency
 
     @functools.cached_property

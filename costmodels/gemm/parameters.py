@@ -17,11 +17,14 @@ SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0", "9.0"})
 """Compute capabilities of the GPUs that the SIMT parameters are fitted on."""
 
 BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
-"""The same of batched products: Pascal's others run Maxwell's kernels, and are left out
-(`benchmarks/training/product_fit.py`)."""
+"""Compute capabilities that the parameters of batched products are fitted on.
+
+Pascal's other products run Maxwell's kernels, and are left out
+(`benchmarks/training/product_fit.py`).
+"""
 
 TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
-"""The same of tensor cores."""
+"""Compute capabilities that the parameters of tensor cores are fitted on."""
 
 TF32, UNALIGNED = "tf32", "unaligned"
 """Kernels on tensor cores that are not as those of 16 bits: of tf32, whose tiles hold
@@ -38,7 +41,7 @@ _WIDE_LANES = 128
 none beside them, as they have where there are 64. Pascal's were fitted with those."""
 
 MOST_PARTS = 32
-"""Into how many parts the sum of a product is cut at most."""
+"""Most parts that the sum of a product is cut into."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +82,7 @@ class GemmParameters:
     biased_parts: float = MOST_PARTS
     """`MOST_PARTS` of a kernel that adds a bias, too."""
     sigma_shared: float
-    """Of the logarithm, on GPUs of the same architecture."""
+    """Uncertainty of the logarithm, on GPUs of the same architecture."""
     sigma_independent: float
     """Scatter within a GPU on held-out rows."""
 

@@ -62,7 +62,7 @@ A board that allows less, as T4 or L4, clocks down under large products.
 """
 
 TYPICAL_BASE_SHARE = constants("gemm").number("typical_base_share")
-"""Of the boost clock that is guaranteed, where the maker publishes no base clock."""
+"""Share of the boost clock guaranteed where the maker publishes no base clock."""
 
 
 @attrs.frozen(eq=False)
@@ -197,7 +197,7 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
     biased: bool = False,
     grouped: bool = False,
 ) -> float:
-    """Return what `simt_seconds` says of one product with the shipped parameters."""
+    """Return one product's seconds by `simt_seconds` with the shipped parameters."""
     fills = bool(_fills(size, target))
     kind = _Kind(size.batch > 1 and not grouped, transposed, fills, biased)
     kinds = _beside(kind, simt_parameters(wide=is_wide(target)))
@@ -217,7 +217,7 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
 def tensor_second(
     size: Size[float], target: Target, *, own: int = 0, biased: bool = False
 ) -> float:
-    """Return what `tensor_seconds` says of one product with the shipped parameters."""
+    """Return one product's seconds by `tensor_seconds` with the shipped parameters."""
     seconds = best_of_one(size, target.once(_TENSOR[own, False]), splits=True)
     if biased and own_parameters(target, own).biased_parts < MOST_PARTS:
         machine = target.once(_TENSOR[own, True])
@@ -302,7 +302,7 @@ _TENSOR = {
     for own in range(len(TENSOR_KERNELS))
     for biased in (False, True)
 }
-"""The same of each kind of kernels on tensor cores."""
+"""Functions that make the machine of each kind of kernels on tensor cores."""
 
 
 def _seconds(products: Products, machine: Machine, *, splits: bool) -> Floats:

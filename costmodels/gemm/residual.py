@@ -56,7 +56,7 @@ _CONSTANTS = constants("gemm")
 
 SIGMA_SHARED = _CONSTANTS.number("sigma_corrected_shared")
 SIGMA_INDEPENDENT = _CONSTANTS.number("sigma_corrected_independent")
-"""Of products that are corrected."""
+"""Uncertainty of products that are corrected."""
 
 SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
 """Types that were not measured, and the type that takes the same kernels."""
@@ -67,7 +67,7 @@ REACH = _CONSTANTS.number("reach")
 The network has seen what the rows say of such sizes, if not their times."""
 
 LONGER = _CONSTANTS.number("reach_of_time")
-"""The same of the model's time."""
+"""How much longer than measured the model's time may be."""
 
 BEYOND = _CONSTANTS.number("beyond")
 """How much farther off products of sizes beyond the measured ones are than those."""
@@ -146,7 +146,7 @@ class Known:
     def factor(
         self, modelled_s: float, size: Size[float], *, transposed: bool
     ) -> tuple[float, bool]:
-        """Return what one product takes longer, and whether its size was measured."""
+        """Return the factor on a product's time, and whether its size was measured."""
         turned, told_s = float(transposed), modelled_s - self.launch_s
         sizes = _ranged(told_s, size, turned, FLOATS)
         low, high = self._ends
@@ -163,7 +163,7 @@ class Known:
 
 
 def known_products(target: Target) -> Callable[[str], Known | None]:
-    """Return what says of a type what is known: of this GPU, or one of its chip.
+    """Return a function that finds what is known of a type: of this GPU, or its chip.
 
     Asked for with `Target.once`.
     """
@@ -213,7 +213,7 @@ def _own_products(target: Target, dtype: str, mode: str) -> Known | None:
 
 
 def type_of(dtype: str, mode: str) -> str:
-    """Return what products are known by: how they are stored, but for TF32."""
+    """Return the type that products are known by: how they are stored, but for TF32."""
     return mode if mode == "tf32" else dtype
 
 
@@ -223,7 +223,7 @@ def has_network(target: Target, dtype: str) -> bool:
 
 
 def ranged(seconds: Floats, products: Products) -> Floats:
-    """Return what the range that was measured is told by, shape (7, rows).
+    """Return the numbers that bound the measured range, shape (7, rows).
 
     Sizes, the longest side of what is batched, the model's *seconds*, and the batch
     where an operand is transposed.
@@ -254,7 +254,7 @@ def factors(
 
 
 def features_of(seconds: Floats, products: Products, target: Target) -> Weights:
-    """Return what a network sees of each product, shape (features, rows)."""
+    """Return the network's features of each product, shape (features, rows)."""
     turned = products.transposed.astype(np.float64)
     found = _features(seconds, products.size, turned, target, ARRAYS)
     return np.array(found, dtype=np.float32)

@@ -57,7 +57,7 @@ TENSOR_TILES: Tiles = (
     (128, 256),
     (256, 128),
 )
-"""The same on tensor cores."""
+"""Tiles on tensor cores."""
 
 BATCHED_TILES: Mapping[str, Tiles] = MappingProxyType(
     {
@@ -74,11 +74,13 @@ From the names of the kernels in NeuSight's measurements; Ada's from the same li
 """
 
 FULL_TILES: Mapping[str, Tiles] = MappingProxyType({"Volta": ((64, 64), (128, 32))})
-"""Those of `BATCHED_TILES` that are left for batches of many tiles, of fewer all."""
+"""Tiles of `BATCHED_TILES` left for batches of many tiles, of fewer all."""
 
 FULL_ROUNDS, FULL_TILE = 3, 64
-"""So many tiles of so many rows and columns for each SM are many: names of kernels on
-V100 change there."""
+"""Tiles for each SM beyond which they are many, and the rows and columns of each.
+
+Names of kernels on V100 change there.
+"""
 
 TRANSPOSED_TILES: Mapping[str, Tiles] = MappingProxyType(
     {
@@ -87,8 +89,7 @@ TRANSPOSED_TILES: Mapping[str, Tiles] = MappingProxyType(
         "Ada Lovelace": ((32, 32), (32, 64), (128, 32), (32, 128), (64, 128)),
     }
 )
-"""The same of single products with one operand transposed, as a linear layer's weight.
-"""
+"""Tiles of single products with one operand transposed, as a linear layer's."""
 
 ASYNCHRONOUS = frozenset({"9.0", "10.0", "10.3"})
 """Compute capabilities whose kernels for tensor cores copy and compute on their own.
