@@ -15,7 +15,7 @@ UNSEEN_SIGMA = constants("kernels").number("sigma_unseen")
 """Shared uncertainty on a GPU of another compute capability than those fitted."""
 
 OTHER_VENDOR_SIGMA = constants("kernels").number("sigma_other_vendor")
-"""The same on a GPU of another maker, with other libraries."""
+"""Shared uncertainty on a GPU of another maker, with other libraries."""
 
 NOWHERE: frozenset[str] = frozenset()
 """Compute capabilities seen by a model that is not fitted: it is analytic."""
@@ -47,7 +47,7 @@ def trust(
 
 
 def extrapolation_remark(target: Target) -> str | None:
-    """Return what to tell the user of a GPU of another maker than the fitted ones.
+    """Return a remark for the user of a GPU of another maker than the fitted ones.
 
     Or of a CPU that nobody has measured: its sheet is of another machine.
     """

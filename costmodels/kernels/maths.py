@@ -20,7 +20,7 @@ import numpy as np
 from perfc.costmodels.kernels.protocol import Flags, Floats
 
 Number = TypeVar("Number", float, Floats)
-"""Of one kernel, or of many: then an array whose shapes broadcast."""
+"""Number of one kernel, or of many: then an array whose shapes broadcast."""
 
 
 @attrs.frozen
@@ -76,18 +76,18 @@ def _of_one(function: np.ufunc) -> Callable[[float], float]:
 
 
 def _power(base: float, exponent: float) -> float:
-    """Return the same of two, which takes numpy four times as long."""
+    """Return numpy's power of two numbers, which takes it four times as long."""
     return float(np.power(base, exponent))
 
 
 @functools.cache
 def _pack(count: int) -> Callable[..., bytes]:
-    """Return what writes so many numbers."""
+    """Return a function that packs *count* numbers."""
     return struct.Struct(f"{count}d").pack
 
 
 def _of_several(function: np.ufunc) -> Callable[[Sequence[float]], list[float]]:
-    """Return the same of several numbers at a time, which takes as long as of one."""
+    """Return numpy's function of several numbers at a time, as fast as of one."""
 
     def of_several(numbers: Sequence[float]) -> list[float]:
         # Half the time that `np.array` takes.

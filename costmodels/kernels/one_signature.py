@@ -16,7 +16,7 @@ _NUMBERS = (int, float)
 
 
 class OneSignature:
-    """As `Signatures` has them. What formulas read is read off once."""
+    """Signature of one kernel, as `Signatures`; what formulas read is read off once."""
 
     __slots__ = (
         *("_get", "_once", "bytes", "bytes_read", "bytes_written"),
@@ -37,7 +37,7 @@ class OneSignature:
         self._once: dict[object, Any] = {}
 
     def once(self, make: Callable[[OneSignature], T]) -> T:
-        """Return what *make* says of this kernel, worked out when first asked for."""
+        """Return *make* of this kernel, worked out when first asked for."""
         # Most are asked for first: an exception would take longer than looking twice.
         once = self._once
         if make not in once:
@@ -72,5 +72,5 @@ class OneSignature:
         return target.device.peak(self.math)
 
     def limit_flops_per_s(self, target: Target) -> float:
-        """Return the same, but no limit of what does not compute."""
+        """Return the peak rate in FLOP/s, but no limit of what does not compute."""
         return target.device.peak(self.math) if self.flops > 0 else math.inf

@@ -52,7 +52,7 @@ class IntervalGroup(NamedTuple):
 
 
 class OneGroup(NamedTuple):
-    """The same of one kernel."""
+    """Interval group of one kernel; see `IntervalGroup`."""
 
     suffixes: tuple[str, ...]
     width: float = 1.0

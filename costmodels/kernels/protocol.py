@@ -45,7 +45,7 @@ def number_without(op: str, name: str) -> float:
 
 
 _NUMBERS_WITHOUT: dict[tuple[str, str], float] = {}
-"""Of perfc's own kernels, those that were asked for: a formula asks for many."""
+"""Numbers of perfc's own kernels that were asked for: a formula asks for many."""
 
 
 def text_without(op: str, name: str) -> str:
@@ -61,11 +61,11 @@ def text_without(op: str, name: str) -> str:
 
 
 _TEXTS_WITHOUT: dict[tuple[str, str], str] = {}
-"""The same of words."""
+"""Words of perfc's own kernels that were asked for."""
 
 
 class Provenance(enum.Enum):
-    """Where a number comes from, best first."""
+    """Sources of a number, best first."""
 
     MEASURED = "measured"
     FITTED = "fitted"
@@ -74,7 +74,7 @@ class Provenance(enum.Enum):
 
 
 Number_co = TypeVar("Number_co", float, Floats, covariant=True)
-"""Of one kernel, or of many."""
+"""Number of one kernel, or of many."""
 
 
 class Signatures(Protocol[Number_co]):
@@ -135,7 +135,7 @@ class Signatures(Protocol[Number_co]):
         ...
 
     def limit_flops_per_s(self, target: Target) -> Number_co:
-        """Return the same, but no limit of what does not compute."""
+        """Return the peak rate in FLOP/s, but no limit of what does not compute."""
         ...
 
 
@@ -161,7 +161,7 @@ class KernelTable:
         return len(self.kernels)
 
     def once(self, make: Callable[[KernelTable], T]) -> T:
-        """Return what *make* says of this table, worked out when first asked for."""
+        """Return *make* of this table, worked out when first asked for."""
         try:
             found: T = self._once[make]
         except KeyError:
@@ -257,7 +257,7 @@ class KernelTable:
         )
 
     def _default(self, name: str, declared: Callable[[str, str], T]) -> T | None:
-        """Return what kernels have that do not say a parameter; None: not all alike."""
+        """Return the default of a parameter; None: not all kernels' are alike."""
         found = {declared(op, name) for op in self._ops}
         return found.pop() if len(found) == 1 else None
 
@@ -436,7 +436,7 @@ class CostModel(Protocol):
         ...
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
-        """Which rows it prices. Cheap."""
+        """Return which rows it prices. Cheap."""
         ...
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:

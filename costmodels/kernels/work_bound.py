@@ -50,7 +50,7 @@ def work_bound_s(
 
 
 def moved_s(moved: Number, target: Target, maths: Maths[Number]) -> Number:
-    """Return what bytes take at the rate of the fastest memory that holds them all."""
+    """Return the seconds of bytes at the rate of the fastest memory that holds all."""
     found = moved / target.device.memory.bytes_per_s
     for capacity_bytes, bytes_per_s in reversed(target.once(memory_levels)):
         found = maths.where(moved <= capacity_bytes, moved / bytes_per_s, found)
