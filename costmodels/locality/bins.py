@@ -41,12 +41,12 @@ class RankBins:
         return cls(weights / float(weights @ rows), rows)
 
     def possible(self) -> RankBins:
-        """Return the same, no row of it more probable than certain."""
+        """Return these bins, no row of them more probable than certain."""
         return RankBins(np.minimum(self.probability, 1.0), self.rows)
 
     @property
     def total_rows(self) -> float:
-        """Of all groups."""
+        """Rows of all groups."""
         return float(self.rows.sum())
 
     def share_of_first(self, rows: float) -> float:

@@ -1,4 +1,4 @@
-"""Which rows are among a few distinct ones, drawn one after the other.
+"""Probability of rows to be among a few distinct ones, drawn one after the other.
 
 The rows of a bag that holds none twice are such a draw, and so are those that an LRU
 cache holds (W. F. King, 1971): looked at backwards, the last rows that differ.
@@ -40,10 +40,10 @@ _LATE, _LATE_OF_ALL = 50.0, 1e4
 """Last moment, in times of that when so many rows are expected."""
 
 _STEP = 0.12
-"""From one moment to the next, in their logarithm."""
+"""Step from one moment to the next, in their logarithm."""
 
 _NO_MOMENT = 1e300
-"""As good as never, in look-ups."""
+"""Moment as good as never, in lookups."""
 
 _NEVER = 1e-12
 """A row that has arrived for sure has still not, with this probability."""

@@ -64,14 +64,14 @@ def distinct_rows(rows: Floats, count: Floats) -> Floats:
 
 
 def touched_rows(rows: Number, count: Number, maths: Maths[Number]) -> Number:
-    """Return the same of one table or of many."""
+    """Return how many rows *count* lookups touch, of one table or of many."""
     spread = maths.most(rows, 1 + 1e-12)  # the logarithm of one row's is -inf
     missed = maths.expm1(count * maths.log1p(-1 / spread))
     return maths.least(-rows * missed, count)
 
 
 Each = TypeVar("Each", float, Floats)
-"""Of a table that is looked up; a number where all tables of one kernel are alike."""
+"""Number of each table looked up; one number where all of a kernel are alike."""
 
 
 @attrs.frozen(eq=False)
@@ -258,7 +258,7 @@ def _sums(at: Indices, counts: Indices, amounts: Floats) -> Floats:
 
 
 def _sum(amounts: Floats) -> float:
-    """Return the same of one kernel."""
+    """Return the sum over the tables of one kernel."""
     if (amounts == amounts[0]).all():
         return float(len(amounts) * amounts[0])
     return float(np.add.accumulate(amounts)[-1])
@@ -317,7 +317,7 @@ def _sizes_of(kernel: Kernel, tables: Sequence[Record]) -> Floats:
 
 
 def _lacking(kernels: Sequence[Kernel]) -> PerfcError:
-    """Return what to say where a table lacks one of its sizes."""
+    """Return the error to raise where a table lacks one of its sizes."""
     kernel, name = next(
         (kernel, name)
         for kernel in kernels
@@ -350,7 +350,7 @@ def row_bytes_of(kernel: Kernel, table: Record) -> float:
 
 
 def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:
-    """Return what each table says, or the op of all."""
+    """Return the popularity that each table says, or the op of all."""
     of_all = kernel.params.get("popularity")
     return [table.reader("popularity", of_all) for table in tables]
 

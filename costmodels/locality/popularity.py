@@ -105,7 +105,7 @@ class ZipfMandelbrot(Popularity):
         return power_bins(rows, self.s, self.q)
 
     def part(self, parts: int) -> Popularity:
-        """Return the same with a shorter flat head: it has one rank of so many."""
+        """Return this popularity with a shorter flat head: one rank of so many."""
         return ZipfMandelbrot(self.s, self.q / parts)
 
 
@@ -202,7 +202,7 @@ class Histogram(Popularity):
 
     @property
     def lookups(self) -> float:
-        """Of all rows."""
+        """Lookups of all rows."""
         return math.fsum(hits * rows for hits, rows in self.counts)
 
     @property
@@ -239,7 +239,7 @@ class Histogram(Popularity):
 
 @attrs.frozen
 class Distinct(Popularity):
-    """As another popularity, but no bag holds a row twice.
+    """Popularity as another, but no bag holds a row twice.
 
     Rows of a bag are drawn one after the other, each among those that are left.
     """

@@ -20,10 +20,10 @@ from perfc.ir import parse_json, spend
 from perfc.ir.support import damage_as, read_text
 
 POPULARITY_SCHEMA = "perfc.popularity/1"
-"""Of the JSON file."""
+"""Schema of the JSON file."""
 
 _SHORT = 255
-"""No path is longer; text that is may be a histogram."""
+"""Characters of the longest path; text that is longer may be a histogram."""
 
 
 def read_popularity(text: str) -> Mapping[str, str]:

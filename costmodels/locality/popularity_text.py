@@ -20,7 +20,7 @@ from perfc.costmodels.locality.popularity import (
 )
 
 ZIPF_EXPONENT = constants("locality").number("zipf_exponent")
-"""Of `zipf` without a number."""
+"""Exponent of `zipf` without a number."""
 
 _FORM = re.compile(r"\s*([a-z-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _FORMS = (

@@ -34,7 +34,7 @@ _TAIL = (1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530)
 
 @attrs.frozen
 class ReuseHistogram:
-    """Of rows that look-ups touch, by how often they are hit.
+    """Histogram of the rows that lookups touch, by how often they are hit.
 
     Attributes:
         rows: Of each bin, 17.
@@ -58,7 +58,7 @@ class ReuseHistogram:
 
     @property
     def row_shares(self) -> tuple[float, ...]:
-        """Of the rows touched: what Lin et al. feed to their model."""
+        """Shares of the rows touched: what Lin et al. feed to their model."""
         return tuple(rows / max(self.touched, 1e-300) for rows in self.rows)
 
 

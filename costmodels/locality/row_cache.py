@@ -48,7 +48,7 @@ def lru_miss_share(popularity: Popularity, rows: int, cached: float) -> float:
 
 
 def fifo_miss_share(popularity: Popularity, rows: int, cached: float) -> float:
-    """Return the same of a cache that replaces the oldest row, or one at random."""
+    """Return the miss share of a cache that replaces the oldest or a random row."""
     if cached >= rows:
         return 0.0
     if cached <= 0:
@@ -72,7 +72,7 @@ def _stay(bins: RankBins, cached: float) -> float:
 
 
 def static_miss_share(popularity: Popularity, rows: int, cached: float) -> float:
-    """Return the same of a cache that always holds the most popular rows (LFU)."""
+    """Return the miss share of a cache that holds the most popular rows (LFU)."""
     return 1 - rank_bins(popularity, rows).share_of_first(min(cached, rows))
 
 
@@ -124,7 +124,7 @@ class BatchFill:
 
 
 def batch_fill(curve: RowCurve, cached: float, lookups: float) -> BatchFill:
-    """Return what a cache of so many rows does in a batch of so many look-ups.
+    """Return the fill of a cache of *cached* rows in a batch of so many lookups.
 
     A cache that holds all rows fetches none, once it is warm.
     """
@@ -163,7 +163,7 @@ class LookAhead:
 
 
 def look_ahead(curve: RowCurve, lookups: float, window: float) -> LookAhead:
-    """Return what a cache does that looks so many batches of so many look-ups ahead.
+    """Return the rows of a cache that looks *window* batches of so many lookups ahead.
 
     With q the probability of a row to be in a batch: fetched are q (1 - q) ** W,
     resident 1 - (1 - q) ** W (1 + W q), wanted by the next batch q ** 2. Of n look-ups

@@ -75,7 +75,7 @@ class RowCurve(abc.ABC):
 
 @attrs.frozen(eq=False)
 class DrawnRows(RowCurve):
-    """Of draws that are alike: look-ups, or bags of rows that differ.
+    """Curve of draws that are alike: lookups, or bags of rows that differ.
 
     Attributes:
         counts: Rows of each group.
@@ -107,7 +107,7 @@ class DrawnRows(RowCurve):
 
 @attrs.frozen(eq=False)
 class RarefiedRows(RowCurve):
-    """Of a histogram of hits.
+    """Curve of a histogram of hits.
 
     Attributes:
         hits: Of a row of each group.
