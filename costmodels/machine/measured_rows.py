@@ -110,7 +110,7 @@ _BACKWARD = "backward"
 
 
 def signature_of(kernel: Kernel, apart: frozenset[str]) -> Signature:
-    """Return what decides the time of *kernel*, but for the parameters in *apart*."""
+    """Return the signature deciding *kernel*'s time, but for parameters in *apart*."""
     params = {
         name: value
         for name, value in kernel.params.items()

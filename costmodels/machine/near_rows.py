@@ -46,7 +46,7 @@ NO_WORD = "-"
 
 @attrs.frozen(eq=False)
 class Place:
-    """Where kernels of one op lie.
+    """Places of kernels of one op.
 
     Attributes:
         sizes: Logarithms to base 2 of what they are sized by, shape (kernels, sizes).
@@ -148,7 +148,7 @@ class NearRows:
 
     @functools.cached_property
     def place(self) -> Place:
-        """Where the rows lie."""
+        """Places of the rows."""
         count = len(self.weights)
         return Place(
             np.array(self.sizes, dtype=np.float64).reshape(count, -1),
@@ -236,7 +236,7 @@ _SIZES: Mapping[str, Callable[[Kernel], Sequence[float]]] = {
     "transpose": _of_transpose,
     "optimizer_step": _of_step,
 }
-"""By op; others by the bytes that they move."""
+"""Functions for sizes of kernels by op; others by the bytes that they move."""
 
 _KIND = ("kind",)
 

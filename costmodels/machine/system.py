@@ -34,14 +34,14 @@ class System:
     link: str
     """What the way between GPUs of a node is called: `NVLink 3`, `PCIe 4 x16`."""
     link_bytes_per_s: float
-    """From one GPU to its peers, one direction, all its links together, nominal."""
+    """Nominal rate from one GPU to its peers, one direction, all its links together."""
     fabric: str = ""
     """One of `FABRICS`; empty for a system of one node."""
     nics_per_node: int = 0
     nic_bytes_per_s: float = 0.0
     """One direction, nominal."""
     network_latency_s: float | None = None
-    """From node to node, where the sheet says it."""
+    """Latency from node to node, where the sheet says it."""
     host: str = ""
     """Processors of a node."""
     multicast: bool = False

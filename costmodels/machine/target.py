@@ -99,7 +99,7 @@ class Device:
     stream_gap_s: float
     """Idle time between two kernels of a busy stream."""
     graph_gap_s: float
-    """The same between two kernels of one CUDA graph."""
+    """Idle time between two kernels of one CUDA graph."""
     synchronous: bool = False
     """Whether a kernel runs inside the call that launches it: the device is the host's
     own processor. Nothing is copied to it, and there are no streams to wait for."""
@@ -161,11 +161,11 @@ class HostLink:
 
     name: str
     h2d_bytes_per_s: float
-    """From pinned host memory."""
+    """Rate from pinned host memory."""
     d2h_bytes_per_s: float
-    """To pinned host memory."""
+    """Rate to pinned host memory."""
     pageable_bytes_per_s: float
-    """From or to pageable host memory, in both directions alike."""
+    """Rate from or to pageable host memory, in both directions alike."""
     latency_s: float
     """Duration of the smallest copy on the GPU."""
     peak_bytes_per_s: float
@@ -187,7 +187,7 @@ class RuntimeConstants:
     """Times of the driver and the launch path that belong to a machine."""
 
     launch_latency_s: float
-    """From the end of the launch call to the kernel's start, idle stream."""
+    """Time from the end of the launch call to the kernel's start, idle stream."""
 
 
 @attrs.frozen(kw_only=True)
@@ -231,7 +231,7 @@ class Target:
     )
     """What the profile says of collectives."""
     unset: Target | None = attrs.field(default=None, eq=False, repr=False)
-    """The same without the fields that were set by hand; None: there are none."""
+    """Target without the fields that were set by hand; None: there are none."""
     measured_unused: int = 0
     """How many of them say nothing here, because fields were set by hand."""
 
@@ -240,7 +240,7 @@ class Target:
     )
 
     def once(self, make: Callable[[Target], T]) -> T:
-        """Return what *make* says of this target, worked out when first asked for."""
+        """Return *make* of this target, worked out when first asked for."""
         try:
             found: T = self._once[make]
         except KeyError:

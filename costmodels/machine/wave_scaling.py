@@ -15,7 +15,7 @@ from perfc.costmodels.machine.target import Device
 from perfc.ir import Work
 
 WAVE_SIGMA = constants("kernels").number("sigma_wave")
-"""Of the logarithm of a ratio."""
+"""Uncertainty of the logarithm of a ratio."""
 
 _BLOCKS_PER_SM: Mapping[str, int] = {
     "7.5": 16,
