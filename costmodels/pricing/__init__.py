@@ -1,4 +1,4 @@
-"""Which model prices which kernel, within which bounds and interval."""
+"""Choice of the model that prices a kernel, with its bounds and interval."""
 
 from __future__ import annotations
 

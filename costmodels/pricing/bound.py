@@ -123,7 +123,7 @@ def _part(kernels: KernelTable, rows: Indices) -> KernelTable:
 
 
 def _own_bound(model: CostModel, kernels: KernelTable, target: Target) -> Floats:
-    """Return what a plugin's model says.
+    """Return the lower bounds that a plugin's model says, in seconds.
 
     Raises:
         PerfcError: it cannot be used.

@@ -67,7 +67,7 @@ def with_intervals(
 
 
 def interval_sizes(seconds: Floats, target: Target) -> Floats:
-    """Return what memory moves in the time of kernels, by which they err more or less.
+    """Return the bytes that memory moves in kernels' time, by which their errors vary.
 
     Args:
         seconds: Of each kernel, shape (rows,); so is what is returned, in `SIZE`.
@@ -83,12 +83,12 @@ def _sizes_per_s(target: Target) -> float:
 
 
 def _of(known: Mapping[str, Stated], names: tuple[str, ...]) -> Stated | None:
-    """Return what is stated of the first name of which anything is."""
+    """Return the interval of the first name of which one is stated."""
     return next((known[name] for name in names if name in known), None)
 
 
 def _known(target: Target) -> Mapping[str, Stated]:
-    """Return what is stated by op and dtype: of the GPU, or of GPUs left out."""
+    """Return the stated intervals by op and dtype: of the GPU, or of GPUs left out."""
     intervals = fitted("intervals")
     measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
     unseen: Mapping[str, Stated] = intervals["unseen"]
@@ -125,7 +125,7 @@ _Stated: TypeAlias = Callable[[str, str, tuple[str, ...]], Stated | None]
 
 
 def _stated(target: Target) -> tuple[_Stated, float]:
-    """Return what is stated of an op, a type, and a group; and sizes per second."""
+    """Return a lookup of intervals by op, type and group; and sizes per second."""
     known = _known(target)
 
     @functools.cache

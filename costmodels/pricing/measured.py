@@ -42,12 +42,12 @@ convolution, which the library chooses alike in a row."""
 
 
 def measured_signature(kernel: Kernel) -> Signature:
-    """Return what a kernel is looked up by in a profile."""
+    """Return the signature that a kernel is looked up by in a profile."""
     return signature_of(kernel, _APART.get(kernel.op, _BESIDE))
 
 
 def measured_kernel(kernel: Kernel, target: Target) -> MeasuredKernel | None:
-    """Return what the target's profile has of exactly this kernel.
+    """Return the measurement of exactly this kernel in the target's profile.
 
     One that was timed on the same operands again and again is not one that was not.
     """

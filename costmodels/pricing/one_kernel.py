@@ -27,7 +27,7 @@ from perfc.ir.support import is_built_in
 def price_one(
     kernel: Kernel, target: Target, models: Sequence[CostModel]
 ) -> Estimate | None:
-    """Return what `price_table` says of a table of one kernel; None: ask that."""
+    """Return `price_table`'s estimate of a table of one kernel; None: ask that."""
     if target.is_calibrated:
         return None
     one = OneSignature(kernel)
@@ -66,7 +66,7 @@ class _OneByOne(CostModel, Protocol):
 
 @attrs.define(eq=False)
 class _Order:
-    """Which models are asked, and in which order: of those asked last, by op."""
+    """Models that are asked, and their order: of those asked last, by op."""
 
     kept: tuple[Sequence[CostModel], dict[str, list[_OneByOne | None]]] = ((), {})
 

@@ -1,4 +1,4 @@
-"""Which model prices which kernel, and what is checked of its answer."""
+"""Choice of the model that prices each kernel, and checks of its answer."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class TimedEstimate:
 def as_timed(
     kernel_s: Floats, sigma: Floats, kernels: KernelTable, target: Target, timing: str
 ) -> TimedEstimate:
-    """Return what a measurement of each kernel would say.
+    """Return the estimate of what a measurement of each kernel would say.
 
     Args:
         kernel_s: What the kernels take alone, shape (rows,).
@@ -112,7 +112,7 @@ def _around(
 
 
 def met_seconds(kernels: KernelTable, target: Target) -> Floats:
-    """Return what a call takes longer for every kernel that the process has met.
+    """Return the seconds that a call takes longer for all kernels the process has met.
 
     The rows of convolutions that PyTorch 2.1 measured rise by a fixed time from each to
     the next, of all sizes and algorithms alike: its cache of cuDNN's plans grows.
@@ -125,7 +125,7 @@ def met_seconds(kernels: KernelTable, target: Target) -> Floats:
 
 
 def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
-    """Return what is between kernels of a graph, as it was replayed.
+    """Return the seconds between kernels of a graph, as it was replayed.
 
     The same kernel differs by more than a microsecond from one library to another, and
     from version to version: one lets kernels overlap, another copies arguments first.
@@ -141,7 +141,7 @@ def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
 
 
 def _session_seconds(met: Floats, sessions: Sequence[Sequence[float]]) -> Floats:
-    """Return what a call takes in the session in which each row was measured.
+    """Return the seconds of a call in the session in which each row was measured.
 
     Args:
         met: How many rows are before each in its table.
@@ -165,7 +165,7 @@ def call_shares(kernels: KernelTable) -> Floats:
 
 
 def call_seconds(kernels: KernelTable, target: Target) -> tuple[Floats, float]:
-    """Return what the host takes for each eager call, and its uncertainty."""
+    """Return the seconds of the host for each eager call, and their uncertainty."""
     parameters = fitted("event")
     floors, hosts = parameters["call_us"], parameters["host"]
     known = hosts.get(target.device.name)
