@@ -1,4 +1,4 @@
-"""Where target sheets are found: built in, in files, in other distributions.
+"""Places of target sheets: built in, in files, in other distributions.
 
 A plugin of the group `perfc.targets` is the path of a sheet, or the sheet's tables,
 or a callable that returns one of them.

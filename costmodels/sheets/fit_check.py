@@ -17,7 +17,7 @@ _CORRECTION = frozenset({START, SCALE})
 
 
 def coefficient_problems(fits: Iterable[KernelFit], device: Device) -> Iterator[str]:
-    """Yield what families of a profile of *device* lack, or have that is unknown."""
+    """Yield problems of families' values on *device*: lacking ones, or unknown ones."""
     for fit in fits:
         needed = _CORRECTION
         if device.synchronous and not fit.is_correction:

@@ -257,7 +257,7 @@ def parse_profile(text: str, where: str) -> HostProfile:
 
 
 def profile_problems(text: str) -> list[str]:
-    """Return what is wrong with a `perfc.profile`, its host included.
+    """Return the problems of a `perfc.profile`, its host included.
 
     Raises:
         tomllib.TOMLDecodeError: it is no TOML.

@@ -33,7 +33,7 @@ _Table = Mapping[str, object]
 
 
 def measured_problems(section: object) -> Iterator[str]:
-    """Yield what is wrong with the section."""
+    """Yield the problems of the section."""
     if not isinstance(section, list):
         yield f"measured is {shown(section)}, expected [[measured]]"
         return

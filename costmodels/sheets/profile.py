@@ -93,7 +93,7 @@ def is_profile(document: _Table) -> bool:
 
 
 def check_profile(document: _Table) -> Iterator[str]:
-    """Yield what is wrong with a profile, its host apart."""
+    """Yield the problems of a profile, its host apart."""
     schema = document.get("schema")
     if schema != PROFILE_SCHEMA:
         yield f"schema is {shown(schema)}, expected {PROFILE_SCHEMA!r}; calibrate again"

@@ -1,4 +1,4 @@
-"""From a target sheet in TOML, with overrides, to a `Target`."""
+"""Loading of a target sheet in TOML, with overrides, into a `Target`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ GRAPH_GAP_SOURCE = (
     "assumed: that of a stream; kernel models are fitted on replays of graphs less "
     "runtime.stream_gap_us, so a kernel and this gap are what a replay measures"
 )
-"""Where the gap in a CUDA graph comes from in a sheet that does not give it."""
+"""Source of the gap in a CUDA graph, in a sheet that does not give it."""
 
 LAUNCH = "runtime.launch"
 """The field that says whether the host waits for what it launches."""

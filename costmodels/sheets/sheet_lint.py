@@ -67,7 +67,7 @@ def _table(document: Table, section: str) -> Table:
 
 
 def find_entry(document: Table, name: str) -> object:
-    """Return what a sheet holds in the place of a field, or None."""
+    """Return the entry that a sheet holds in the place of a field, or None."""
     field = FIELDS[name]
     return _table(document, field.section).get(field.key)
 

@@ -81,7 +81,7 @@ class Problem:
 
 
 def find_contradictions(fields: Fields) -> Iterator[Problem]:
-    """Yield what cannot be true together, or is another quantity than it should."""
+    """Yield problems of fields that contradict, or hold another quantity than asked."""
     for check in _CHECKS:
         yield from check(fields)
 
@@ -120,7 +120,7 @@ def _rate_problems(fields: Fields) -> Iterator[Problem]:
 
 
 def _advice(mode: str, ratio: float, share: float) -> str:
-    """Return what the ratio of a rate to the one expected looks like."""
+    """Return advice on a rate, by its ratio to the one expected."""
     if mode in FP32_SUM_MODES and share < 1 and _near(ratio, 1 / share, 0.15):
         return "sparse, or summed in fp16? give the dense rate with fp32 sums"
     if mode in TENSOR_CLOCK_MODES and _near(ratio, 2, 0.15):
