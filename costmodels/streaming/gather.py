@@ -29,7 +29,7 @@ from perfc.ir import Kernel
 
 SECTOR_BYTES = 32
 VECTOR_BYTES = 16
-"""That a thread loads at once."""
+"""Bytes that a thread loads at once."""
 
 FEW_ROWS = 16
 """Rows up to which they are taken one by one."""
@@ -53,7 +53,7 @@ START_S = _CONSTANTS.number("rows_start_s")
 """Added to the target's kernel floor."""
 
 LATE_START_S = _CONSTANTS.number("rows_late_start_s")
-"""The same of kernels that divide."""
+"""Added to the target's kernel floor for kernels that divide."""
 
 ONE_ROW_S = _CONSTANTS.number("rows_one_s")
 """A row after the other: an index is loaded, then the row."""
@@ -62,7 +62,7 @@ BLOCK_S = _CONSTANTS.number("rows_block_s")
 """A block on an SM, for a row."""
 
 SHARE = _CONSTANTS.number("rows_share")
-"""Of the memory's rate."""
+"""Share of the memory's rate that rows reach."""
 
 L2_RATE = _CONSTANTS.number("rows_l2_rate")
 """Over the sheet's of L2: rows that many indices take are in L1, too."""
@@ -81,13 +81,13 @@ def takes_rows(kernel: Kernel, target: Target) -> bool:
 
 
 def all_rows_seconds(kernels: Sequence[Kernel], target: Target) -> Floats:
-    """Return what kernels take for rows, shape (kernels,)."""
+    """Return the seconds that kernels take for rows, shape (kernels,)."""
     count, row_bytes, held = np.array([_rows_of(kernel) for kernel in kernels]).T
     return _seconds(_Rows(count, row_bytes, held), target, ARRAYS)
 
 
 def rows_seconds(kernel: Kernel, target: Target) -> float:
-    """Return the same of one kernel."""
+    """Return the seconds that one kernel takes for rows."""
     return _seconds(_rows_of(kernel), target, FLOATS)
 
 
@@ -107,7 +107,7 @@ def _seconds(rows: _Rows[Number], target: Target, maths: Maths[Number]) -> Numbe
 
 
 def together(parts: tuple[Number, Number, Number], maths: Maths[Number]) -> Number:
-    """Return what overlapping parts take: the longest, and a little of the others."""
+    """Return the time of overlapping parts: the longest, and a little of the others."""
     one, two, three = (part * part for part in parts)
     return maths.sqrt(maths.sqrt(one * one + two * two + three * three))
 

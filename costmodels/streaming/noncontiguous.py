@@ -24,11 +24,17 @@ SCATTERED_INSTRUCTIONS = _CONSTANTS.integer("scattered_instructions")
 """For each element: divisions by its axes, for each operand."""
 
 JOINED_INSTRUCTIONS = _CONSTANTS.integer("joined_instructions")
-"""The same where tensors with holes are joined: their places and that of the result."""
+"""Instructions for each element where tensors with holes are joined.
+
+For their places, and for that of the result.
+"""
 
 COLUMNS_START_S = _CONSTANTS.number("columns_start_s")
-"""Of a sum over columns, longer than of a row: blocks that share a result write their
-parts, count one another, and the last reads them again."""
+"""Seconds that a sum over columns takes longer than of a row.
+
+Blocks that share a result write their parts, count one another, and the last reads
+them again.
+"""
 
 INTEGER_LANES = _CONSTANTS.integer("integer_lanes")
 """Integers that an SM works on at a time."""

@@ -94,7 +94,7 @@ def streaming_seconds(
 
 
 def _hypotenuse(one: Number, other: Number, maths: Maths[Number]) -> Number:
-    """Return what takes so long of two that overlap in part, by exact operations."""
+    """Return the seconds of two that overlap in part, by exact operations."""
     return maths.sqrt(one * one + other * other)
 
 
@@ -117,7 +117,7 @@ def _reread_bytes(
 def _busy_s(
     stream: Stream[Number], kind: Kind[Number], target: Target, maths: Maths[Number]
 ) -> Number:
-    """Return what the SMs take for rows and elements, at the boost clock."""
+    """Return the seconds of the SMs for rows and elements, at the boost clock."""
     full = maths.flag(maths.ceil(stream.cols / LOAD_COLUMNS) % LOADS == 0)
     element_cycles = kind.element_cycles * (1 + kind.full_loops * full)
     cycles = stream.rows * (kind.row_cycles + element_cycles * stream.cols)

@@ -122,7 +122,7 @@ _FITTED_ON = {
     "softmax": _ROWS_FP32,
     "layer_norm": _ROWS_FP32,
 }
-"""By op; others are fitted on no GPU."""
+"""Compute capabilities fitted on, by op; others are fitted on no GPU."""
 
 _CONSTANTS = constants("streaming")
 
@@ -140,9 +140,11 @@ KINDS: Mapping[str, StreamKind] = MappingProxyType(
         for op in _OPS
     }
 )
-"""By canonical op; `memcpy` is a copy inside the device, `triton_…` a generated kernel
-of a compiled graph: loops as elementwise kernels, rows held in registers as softmax,
-rows in blocks as reductions, which read as they do.
+"""Kinds of kernels by canonical op.
+
+`memcpy` is a copy inside the device, `triton_…` a generated kernel of a compiled graph:
+loops as elementwise kernels, rows held in registers as softmax, rows in blocks as
+reductions, which read as they do.
 
 Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memory gives,
 `fitted/memory.toml`. The others: `fitted/constants/streaming.toml`.
@@ -165,7 +167,7 @@ def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, Stre
 OWN_KINDS: Mapping[str, Mapping[str, StreamKind]] = MappingProxyType(
     {"Hopper": _of_architecture(fitted("streaming")["Hopper"])}
 )
-"""By architecture, where perfc's own rows say them: of H100 (`benchmarks/rows`)."""
+"""Kinds by architecture that perfc's own rows say: of H100 (`benchmarks/rows`)."""
 
 
 @attrs.frozen
@@ -180,7 +182,7 @@ class StreamingModel:
     own: Mapping[str, Mapping[str, StreamKind]] = attrs.field(
         default=OWN_KINDS, hash=False
     )
-    """Those of some architectures, which are taken in their place."""
+    """Kinds of some architectures, which are taken in their place."""
 
     memory: MemoryRates = MEMORY_RATES
 
@@ -257,7 +259,7 @@ def _trust(kind: StreamKind, target: Target) -> tuple[Provenance, float]:
 def _others(
     kernels: Signatures[Number],
 ) -> Iterator[tuple[str, Flags | bool]]:
-    """Yield what tells some kernels from others of their op, and which they are."""
+    """Yield suffixes that tell kernels of one op apart, and which kernels have them."""
     yield BACKWARD, kernels.text("phase") == BACKWARD.strip()
     yield DOWN, (kernels.op == "reduction") & (kernels.param("axis") == 0)
 

@@ -76,7 +76,7 @@ def cached_share(moved_bytes: Number, target: Target, maths: Maths[Number]) -> N
 def repeated_share(
     moved_bytes: Number, target: Target, rates: MemoryRates, maths: Maths[Number]
 ) -> Number:
-    """Return the same where one kernel is repeated on the same operands."""
+    """Return the share that L2 holds where one kernel is repeated on its operands."""
     device = target.device
     halves = L2_PARTITIONS.get(device.compute_capability, 1)
     fits_bytes = rates.l2_held * device.l2.capacity_bytes / halves
@@ -98,7 +98,7 @@ def streamed_seconds(
     rates: MemoryRates,
     maths: Maths[Number],
 ) -> Number:
-    """Return the same of one kernel or of many.
+    """Return the seconds to move *moved_bytes*, of one kernel or of many.
 
     *repeated* is 1 for kernels that are timed again and again on the same operands.
     """
