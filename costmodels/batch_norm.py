@@ -36,7 +36,7 @@ HELD_BYTES = 48 << 10
 """Shared memory of a block, for what it reads of its channel."""
 
 BLOCKS_PER_SM = 4
-"""Of 512 threads."""
+"""Blocks of 512 threads that an SM runs at most."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ VOLTA = BatchNormRates(**_CONSTANTS.table("cudnn_volta"), fitted_on=frozenset({"
 HOPPER = BatchNormRates(
     **_CONSTANTS.table("cudnn_hopper"), fitted_on=frozenset({"9.0"})
 )
-"""The same of Hopper and later, where an SM takes more blocks to draw its share."""
+"""cuDNN's, from Hopper on, where an SM takes more blocks to draw its share."""
 
 NATIVE = BatchNormRates(**_CONSTANTS.table("native"), fitted_on=frozenset({"9.0"}))
 """PyTorch's own, which compute what cuDNN does not: bf16. Two kernels forward."""

@@ -31,7 +31,7 @@ import attrs
 from perfc.ir import PerfcError
 
 CONSTANTS_FOLDER = Path(__file__).parent / "fitted" / "constants"
-"""Where they are, a file a room."""
+"""Folder of the constants' files, a file a room."""
 
 KINDS = ("fitted", "published", "single", "assumed")
 """Fitted to rows; of a paper, a manual or source code; read off one case; chosen."""
@@ -90,7 +90,7 @@ class Constant:
         return False
 
     def part(self, words: Collection[str]) -> Value | None:
-        """Return what of the value holds on a device, by the words that it goes by.
+        """Return the part of the value that holds on a device, by the device's words.
 
         Args:
             words: `Device.words`.

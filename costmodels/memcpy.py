@@ -32,7 +32,7 @@ from perfc.ir import Kernel
 _CONSTANTS = constants("memcpy")
 
 STAGED_BYTES = _CONSTANTS.integer("staged_bytes")
-"""Of pageable memory that the driver stages before the device begins to copy.
+"""Bytes of pageable memory that the driver stages before the device begins to copy.
 
 What comes after waits for the host to stage it.
 """
@@ -43,7 +43,7 @@ memory the call then does not wait."""
 
 INLINE_SHARE = _CONSTANTS.number("inline_share")
 BACK_SHARE = _CONSTANTS.number("back_share")
-"""Of the latency, what a copy of a few bytes has, and a copy back of `INLINE_BYTES`."""
+"""Shares of the latency: of a copy of a few bytes, of one back of `INLINE_BYTES`."""
 
 INLINE_BYTES_PER_S = _CONSTANTS.number("inline_bytes_per_s")
 """What bytes that come with a command take longer, up to the latency of others."""
@@ -80,11 +80,11 @@ class MemcpyModel:
         )
 
     def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
-        """Return what the bus takes at its nominal rate, or the memory, of each."""
+        """Return the seconds of each at the bus's nominal rate, or the memory's."""
         return _bound_s(kernels.signatures, target, ARRAYS)
 
     def lower_bound_of_one(self, one: OneSignature, target: Target) -> float:
-        """Return the same of one copy."""
+        """Return the seconds of one copy at such a rate; see `lower_bound`."""
         return _bound_s(one, target, FLOATS)
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:

@@ -41,7 +41,7 @@ class MultiTensorModel:
     ops: frozenset[str] = frozenset({"foreach", "optimizer_step"})
     start_s: float = _CONSTANTS.number("start_s")
     share: float = _CONSTANTS.number("share")
-    """Of the rate of an elementwise kernel."""
+    """Share of the rate of an elementwise kernel."""
     block_bytes_per_s: float = _CONSTANTS.number("block_bytes_per_s")
     sigma_shared: float = _CONSTANTS.number("sigma_shared")
     sigma_independent: float = _CONSTANTS.number("sigma_independent")

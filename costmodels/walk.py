@@ -44,7 +44,7 @@ SELECT = "topk"
 
 _WARP = 32
 _LOAD_CYCLES = _CONSTANTS.number("load_cycles")
-"""Of a load from L2."""
+"""Clocks of a load from L2."""
 
 
 @attrs.frozen

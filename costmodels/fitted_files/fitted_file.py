@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FITTED_FOLDER = Path(__file__).parents[1] / "fitted"
-"""Where they are, one file a family of models."""
+"""Folder of the fitted files, one file a family of models."""
 
 Parameters = Mapping[str, Any]
 """A file's tables."""

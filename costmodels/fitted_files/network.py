@@ -82,7 +82,7 @@ class Network:
         return limited
 
     def of_one(self, features: Sequence[float]) -> float:
-        """Return the same of one row."""
+        """Return the network's output for one row."""
         # Half the time that `np.array` takes.
         values: Weights = np.frombuffer(self._pack(*features), _SINGLE)
         layers, last, last_bias = self._rows

@@ -52,7 +52,7 @@ class MadMaxModel:
 
     @property
     def layer_flops(self) -> int:
-        """Of one layer and one sample, forward."""
+        """FLOPs of one layer and one sample, forward."""
         return 2 * self.layer_width**2
 
     @property
@@ -131,7 +131,7 @@ class MadMaxSystem:
         return self.link_bytes_per_s
 
     def all_reduce_bytes_per_s(self, ranks: int, *, across: bool) -> float:
-        """Return the same of an all-reduce; gathers and scatters are twice as fast."""
+        """Return the rate of an all-reduce; gathers and scatters are twice as fast."""
         if not across or ranks <= self.gpus_per_node:
             return self.link_bytes_per_s
         share = self.all_reduce_share_in_node
