@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         unique_row_count,
     )
     from perfc.costmodels.machine import COLLECTIVES, Device, MeasuredKernels, Target
+    from perfc.costmodels.power import Draws, draws_of
     from perfc.costmodels.pricing import (
         cost_models,
         find_cost_models,
@@ -52,6 +53,7 @@ else:
                 "unique_row_count",
             ),
             "machine": ("COLLECTIVES", "Device", "MeasuredKernels", "Target"),
+            "power": ("Draws", "draws_of"),
             "pricing": ("cost_models", "find_cost_models", "lower_bound", "price"),
             "sheets": (
                 "HostProfile",
@@ -72,6 +74,7 @@ __all__ = [
     "NEW_BYTES",
     "UVM_CACHING",
     "Device",
+    "Draws",
     "Estimate",
     "Histogram",
     "HostProfile",
@@ -84,6 +87,7 @@ __all__ = [
     "cost_models",
     "device_bytes",
     "distinct_rows",
+    "draws_of",
     "find_cost_models",
     "is_path",
     "load_profile",

@@ -41,6 +41,37 @@ KERNEL_COST: AnnotationKey[tuple[Estimate, ...]] = AnnotationKey(
 """Per rank class: cost of each kernel signature of the launch graph."""
 
 
+@attrs.frozen
+class Sustained:
+    """What the boards draw that run a step again and again.
+
+    Attributes:
+        work_joules: Of a step, above what idle boards draw; all ranks together. None
+            where nobody has measured the joules of some arithmetic.
+        idle_watts: What they draw without work, all together.
+        clock_hz: Per rank class: mean SM clock while kernels run.
+        slowdown: By how much the kernel that is held down most takes longer than its
+            price; 1 where the cap holds none down.
+
+    """
+
+    work_joules: float | None
+    idle_watts: float
+    clock_hz: tuple[float, ...]
+    slowdown: float
+
+    def joules(self, time_s: float) -> float | None:
+        """Return the joules of a step of so many seconds, all boards together."""
+        if self.work_joules is None:
+            return None
+        return self.work_joules + self.idle_watts * time_s
+
+
+SUSTAINED: AnnotationKey[Sustained | None] = AnnotationKey("power.sustained", Program)
+"""Power and clock of a step that is repeated; None of targets that nobody has measured.
+"""
+
+
 @attrs.frozen(eq=False)
 class HostedLaunches:
     """A launch graph with its host segments, and what they take.

@@ -71,6 +71,10 @@ class Analysis:
             raise PassContractError(msg)
         return table[about]
 
+    def find(self, key: AnnotationKey[T]) -> T | None:
+        """Return a fact about the program; None if no pass has provided it."""
+        return self.annotations.table(key, self.scenario).get(self.program)
+
 
 def _tuple(passes: Iterable[Pass]) -> tuple[Pass, ...]:
     return tuple(passes)

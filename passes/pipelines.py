@@ -40,7 +40,8 @@ RECORDED = "shape-inference"
 """What the op graph of a recording goes through."""
 
 TIMING = (
-    "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
+    "lower-kernels,kernel-cost,overhead,sustained-clock,stream-schedule,critical-path,"
+    "time-interval"
 )
 """What turns typed op graphs into a time."""
 

@@ -3,8 +3,10 @@
 FILE is `llm_training_steps.csv`: MPT of 1, 7 and 30 billion parameters on A100 and H100
 (FSDP, 8 to 512 GPUs; mosaicml/llm-foundry, Apache-2.0). They ran version 1 of flash
 attention, whose time over version 2 is fitted to those on A100; nothing else is fitted
-to these steps. A step of several microbatches is one of a single microbatch, and what
-that takes without the optimizer for each other: FSDP gathers and scatters at every one.
+to these steps: what a board draws, and its clock under its cap, are from one H100 of
+perfc's own rows (`fit_power.py`). A step of several microbatches is one of a single
+microbatch, and what that takes without the optimizer for each other: FSDP gathers and
+scatters at every one.
 
 The model is written as llm-foundry's: decoder blocks without biases, layer norms,
 learned positions, fourfold MLP with GELU, fused attention, the head tied to the token
@@ -117,14 +119,15 @@ def build(name: str, seq: int) -> Program:
     y = builder.embedding(places, "transformer.wpe", seq, width)
     x = builder.op("add", "transformer.add", x, y)
     for layer in range(layers):
-        x = _block(builder, x, f"transformer.blocks.{layer}", heads, seq)
+        x = block(builder, x, f"transformer.blocks.{layer}", heads, seq)
     x = builder.layer_norm(x, "transformer.norm_f", width, 1e-5)
     weight = builder.graph.value("transformer.wte.weight")
     builder.graph.outputs.append(builder.op("linear", "lm_head.linear", x, weight))
     return single(builder.graph)
 
 
-def _block(builder: Builder, x: Value, path: str, heads: Heads, seq: int) -> Value:
+def block(builder: Builder, x: Value, path: str, heads: Heads, seq: int) -> Value:
+    """Return what a decoder block makes of [batch, seq, width]."""
     width, own = heads.width, f"{path}.attn"
     y = builder.layer_norm(x, f"{path}.norm_1", width, 1e-5)
     y = _linear(builder, y, f"{own}.Wqkv", width, 3 * width)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         NearRows,
         Place,
     )
+    from perfc.costmodels.machine.power import Power
     from perfc.costmodels.machine.system import (
         CUBE_MESH,
         FABRICS,
@@ -98,6 +99,7 @@ else:
                 "signature_of",
             ),
             "near_rows": ("MOST", "NO_WORD", "NearRows", "Place"),
+            "power": ("Power",),
             "system": (
                 "CUBE_MESH",
                 "FABRICS",
@@ -160,6 +162,7 @@ __all__ = [
     "Memory",
     "NearRows",
     "Place",
+    "Power",
     "RuntimeConstants",
     "Signature",
     "System",

@@ -21,6 +21,7 @@ from perfc.ir.types import MathMode
 
 if TYPE_CHECKING:
     from perfc.costmodels.machine.measured_collectives import MeasuredCollective
+    from perfc.costmodels.machine.power import Power
     from perfc.costmodels.machine.system import System
 
 T = TypeVar("T")
@@ -210,6 +211,8 @@ class Target:
     runtime: RuntimeConstants
     watts: float
     """Power limit of the board."""
+    power: Power | None = None
+    """What it draws; None where nobody has measured it."""
     price_usd: float | None
     fields: Mapping[str, float | str] = attrs.field(
         converter=_values, hash=False, repr=False

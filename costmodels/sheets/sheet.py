@@ -28,6 +28,7 @@ from perfc.costmodels.machine import (
     fits_of,
 )
 from perfc.costmodels.sheets.catalog import find_sheet, is_path, shipped_sheet
+from perfc.costmodels.sheets.power_section import check_cap, power_of
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
     FIELDS,
@@ -269,6 +270,7 @@ def _check_overridden(fields: Fields) -> None:
             f"{capacity:g}, found {usable:g}"
         )
         raise UsageError(message)
+    check_cap(fields)
 
 
 def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
@@ -290,6 +292,7 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
             launch_latency_s=_si(fields, "runtime.launch_latency_us", 1e-6, 0)
         ),
         watts=_si(fields, "power.tdp_w", 1),
+        power=power_of(fields),
         price_usd=None if price is None else float(price),
         fields=fields,
         sources=sources,

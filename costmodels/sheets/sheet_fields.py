@@ -41,6 +41,10 @@ GRAPH_GAP_SOURCE = (
 )
 """Source of the gap in a CUDA graph, in a sheet that does not give it."""
 
+POWER_CAP = "gpu.power_cap_watts"
+"""The field of a cap that the driver was told; else it is the board's, `power.tdp_w`.
+"""
+
 LAUNCH = "runtime.launch"
 """The field that says whether the host waits for what it launches."""
 
@@ -148,6 +152,8 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("gpu.sm_clock_mhz", "MHz", 50, 10_000),
     _number("gpu.tensor_clock_mhz", "MHz", 50, 10_000, required=False),
     _number("gpu.base_clock_mhz", "MHz", 50, 10_000, required=False),
+    _number("gpu.least_clock_mhz", "MHz", 10, 10_000, required=False),
+    _number(POWER_CAP, "W", 1, 100_000, required=False),
     _number("gpu.memory_gib", "GiB", 0.25, 16_384),
     _number("gpu.memory_usable_gib", "GiB", 0.25, 16_384, required=False),
     _number("gpu.memory_gb_per_s", "GB/s", 1, 1_000_000),
@@ -181,6 +187,14 @@ _FIELDS: tuple[SheetField, ...] = (
     _count("xgmi.links", "", 1, 64),
     _number("xgmi.gb_per_s_per_direction", "GB/s", 0.1, 100_000),
     _number("power.tdp_w", "W", 1, 100_000),
+    _number("power.burst_w", "W", 1, 200_000, required=False),
+    _number("power.idle_w", "W", 0.1, 100_000, required=False),
+    _number("power.busy_w", "W", 0.1, 100_000, required=False),
+    _number("power.pj_per_byte", "pJ", 0.1, 100_000, required=False),
+    *(
+        _number(f"power.pj_per_flop.{mode}", "pJ", 0.001, 10_000, required=False)
+        for mode in MATH_MODES
+    ),
     _number("price.usd", "USD", 0.01, 100_000_000),
     _number("runtime.launch_latency_us", "us", 0.01, 10_000),
     _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
@@ -209,7 +223,9 @@ def is_possible(name: str, value: object) -> bool:
 
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIELDS))
 
-OPTIONAL_SECTIONS = frozenset({"nvlink", "xgmi", "price", "host", "node", "network"})
+OPTIONAL_SECTIONS = frozenset(
+    {"nvlink", "xgmi", "power.pj_per_flop", "price", "host", "node", "network"}
+)
 """May be left out as a whole; one that is there has its required fields."""
 
 _ASYNCHRONOUS_ONLY = frozenset(
@@ -297,6 +313,8 @@ COPIES = ("host_link.h2d_gb_per_s", "host_link.d2h_gb_per_s")
 """What large copies to the device and back reach."""
 _BANDWIDTH = ("gpu.memory_gb_per_s",)
 
+_BOARD_WATTS = ("power.tdp_w", "power.burst_w", "power.idle_w", "power.busy_w")
+
 PROPORTIONS: tuple[Proportion, ...] = (
     Proportion(
         level=_level_of("gpu.sm_clock_mhz"),
@@ -309,7 +327,7 @@ PROPORTIONS: tuple[Proportion, ...] = (
     ),
     Proportion(
         level=_level_of("gpu.sm_count"),
-        followers=(*_rates(tensor=False), *_rates(tensor=True), "power.tdp_w"),
+        followers=(*_rates(tensor=False), *_rates(tensor=True), *_BOARD_WATTS),
     ),
     Proportion(
         level=_level_of("gpu.lanes_per_sm"), followers=("gpu.rates_tflops.fp32",)

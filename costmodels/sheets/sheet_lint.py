@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias, cast
 
 from perfc.costmodels.machine import TargetError
+from perfc.costmodels.sheets.power_section import power_problems
 from perfc.costmodels.sheets.sheet_fields import (
     FIELDS,
     LAUNCH,
@@ -46,7 +47,9 @@ def find_problems(document: Table) -> Iterator[Problem]:
     alone = [*_in_head(document), *_in_structure(document), *_in_fields(document)]
     yield from alone
     if not alone:
-        yield from find_contradictions(field_values(document))
+        fields = field_values(document)
+        yield from find_contradictions(fields)
+        yield from power_problems(fields)
 
 
 def field_values(document: Table) -> dict[str, FieldValue]:

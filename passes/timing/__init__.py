@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from perfc.passes.timing.sharing import share, with_waits
     from perfc.passes.timing.stream_schedule import StreamSchedule
+    from perfc.passes.timing.sustained_clock import SustainedClock
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
     from perfc.passes.timing.time_interval import (
         TimeInterval,
@@ -56,6 +57,7 @@ else:
             ),
             "sharing": ("share", "with_waits"),
             "stream_schedule": ("StreamSchedule",),
+            "sustained_clock": ("SustainedClock",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
             "time_interval": ("TimeInterval", "interval_of", "shared_effects"),
             "timeline": (
@@ -78,6 +80,7 @@ __all__ = [
     "Overhead",
     "Question",
     "StreamSchedule",
+    "SustainedClock",
     "TimeConstants",
     "TimeInterval",
     "Timeline",

@@ -223,6 +223,7 @@ class Report:
             "time_us_p05": low_us,
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
+            **report_summary.power(self.results, self._samples),
             "peak_memory_bytes": self.memory_use.peak_bytes,
             "bound": self.bound,
         }
@@ -231,6 +232,12 @@ class Report:
     def bound(self) -> str:
         """What limits most of the time: `host`, `compute`, `memory` or `network`."""
         return max(self.bound_shares, key=self.bound_shares.__getitem__)
+
+    @property
+    def _samples(self) -> int | None:
+        """Samples of an iteration, of all batches that are computed at once."""
+        batch = self.model.batch
+        return None if batch is None else batch * self.model.program.replicas
 
     @functools.cached_property
     def bound_shares(self) -> dict[str, float]:

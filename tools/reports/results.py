@@ -20,10 +20,12 @@ from perfc.passes.facts import (
     HOSTED,
     INTERVAL,
     SCHEDULE,
+    SUSTAINED,
     HostedLaunches,
     Interval,
     Path,
     Schedule,
+    Sustained,
 )
 from perfc.passes.lowering import WORK_WAIT
 from perfc.passes.manager import Analysis
@@ -62,6 +64,7 @@ class Results:
         timeline: Who waits for whom.
         path: The critical path.
         interval: The interval of the time.
+        sustained: What boards draw; None where nobody knows.
 
     """
 
@@ -74,6 +77,7 @@ class Results:
     timeline: Timeline
     path: Path
     interval: Interval
+    sustained: Sustained | None = None
 
     @property
     def graphs(self) -> list[LaunchGraph]:
@@ -91,6 +95,7 @@ class Results:
             analysis.get(TIMELINE),
             analysis.get(CRITICAL_PATH),
             analysis.get(INTERVAL),
+            analysis.find(SUSTAINED),
         )
 
     @functools.cached_property

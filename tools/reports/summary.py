@@ -46,6 +46,24 @@ def totals(results: Results) -> Json:
     }
 
 
+def power(results: Results, samples: int | None) -> Json:
+    """Joules of the step, samples for each and the SM clock; null where unknown.
+
+    Args:
+        results: The facts.
+        samples: Of the step, all replicas together; None: the model has none.
+
+    """
+    found = results.sustained
+    joules = None if found is None else found.joules(results.path.time_s)
+    clock_hz = None if found is None else found.clock_hz[results.critical]
+    return {
+        "energy_j": joules,
+        "samples_per_j": samples / joules if samples and joules else None,
+        "sm_clock_mhz": None if clock_hz is None else clock_hz / 1e6,
+    }
+
+
 def _host_s(results: Results, number: int) -> float:
     """Return the seconds that the host of a rank class works."""
     shown = task_mask(results.hosted[number].graph, HOST_KINDS - {TaskKind.SYNC})

@@ -36,6 +36,7 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")
 _BAR_WIDTH = 24
 _ROWS = 8
 _FIXES = 6
+_US = 1e6
 _WORTH_FIXING = 0.005
 _WORTH_SAYING = 0.03
 _WEAK = {"assumed": "assumed", "single": "read off one case"}
@@ -193,12 +194,26 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
             format_quantity(summary["flops"], "FLOP"),
             f"{format_quantity(summary['bytes'], 'B')} moved",
         ),
+        ("power", *_power(report)),
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
     ):
         if remark:
             yield label, value, remark
+
+
+def _power(report: Json) -> tuple[str, str]:
+    """Return mean watts of a GPU, and joules, samples for each and clock in words."""
+    summary = report["summary"]
+    joules, per_joule = summary["energy_j"], summary["samples_per_j"]
+    if joules is None:
+        return "", ""
+    watts = joules * _US / summary["time_us"] / world_size(report)
+    parts = [f"{format_quantity(joules, 'J')} an iteration"]
+    parts += [f"{per_joule:.3g} samples/J"] if per_joule else []
+    parts.append(f"mean SM clock {summary['sm_clock_mhz']:,.0f} MHz")
+    return f"{watts:.0f} W", ", ".join(parts)
 
 
 def _of_which(report: Json) -> str:

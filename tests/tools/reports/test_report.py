@@ -56,6 +56,9 @@ SCHEMA: Schema = {
         "flops": int,
         "bytes": int,
         "launches": int,
+        "energy_j": (float, type(None)),
+        "samples_per_j": (float, type(None)),
+        "sm_clock_mhz": (float, type(None)),
         "bound": ("host", "compute", "memory", "network"),
     },
     "ranks": [
