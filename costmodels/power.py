@@ -110,18 +110,18 @@ def draws_of(
     bytes_s = table.bytes / target.device.memory.bytes_per_s
     clocked = one_of(table.op, CLOCKED) & (flops / peak > bytes_s)
     joules = _joules_per_flop(table, power)
-    flops_per_s = np.minimum(flops / seconds, peak)
+    replayed = _replayed_share(table, seconds)
+    flops_per_s = np.minimum(flops / (seconds * replayed), peak)
     arithmetic_watts = np.where(clocked, np.nan_to_num(joules) * flops_per_s, 0.0)
-    share = held_share(arithmetic_watts, power)
-    share = np.where(clocked, share * _replayed_share(table, seconds), 1.0)
+    first = held_share(arithmetic_watts, power)
     held, moved = _collectives(table, seconds, target)
     return Draws(
         power,
         clocked,
-        np.where(clocked, power.busy_watts + arithmetic_watts / share, 0.0),
+        np.where(clocked, power.busy_watts + arithmetic_watts / first, 0.0),
         np.where(clocked, 0.0, moved * power.joules_per_byte / seconds)
         + held * power.busy_watts,
-        share,
+        np.where(clocked, first * replayed, 1.0),
         ~(clocked & np.isnan(joules)),
     )
 
@@ -135,8 +135,8 @@ def _joules_per_flop(table: KernelTable, power: Power) -> Floats:
 def held_share(arithmetic_watts: Floats, power: Power) -> Floats:
     """Return the share x of the boost clock at which hardware holds kernels at first.
 
-    *arithmetic_watts* is what their flops would draw at the rate of the price and the
-    boost clock's joules: x busy x + arithmetic x = limit.
+    *arithmetic_watts* is what flops at the rate of their first calls, x times that of
+    the boost clock, would draw at its joules: busy x² + arithmetic x = limit.
     """
     busy, limit = power.busy_watts, power.burst_watts - power.idle_watts
     root = np.sqrt(arithmetic_watts**2 + 4 * busy * limit)

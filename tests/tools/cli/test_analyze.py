@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ UNKNOWN = """graph @g(%x: f32[1024,1024]) {
 }
 """
 HUGE = ("analyze", "dlrm-mlperf", "--batch", "1", "--target", "v100")
-FULL = "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
+FULL = (
+    "lower-kernels,kernel-cost,overhead,sustained-clock,stream-schedule,critical-path,"
+    "time-interval"
+)
 
 
 def _json(outcome: Outcome) -> Any:  # noqa: ANN401 - JSON
@@ -347,6 +351,30 @@ def test_verbose(command: Command) -> None:
     names = [line.split(": ")[1] for line in outcome.err.splitlines()]
     front = [p.name for p in loading_pipeline(())]
     assert [*front, *FULL.split(",")] == names
+
+
+def test_a_power_cap(command: Command) -> None:
+    """The table has watts, joules and clock, and a line where the cap lowers it."""
+    asked = ("analyze", "gpt3-xl:layers=1", "--batch", "8", "--target", "h100")
+    busy = (*asked, "--dtype", "bf16", "--runtime", "cudagraph")
+
+    text = command(*busy, "--set", "gpu.power_cap_watts=500").out
+    plain = command(*busy, "--set", "gpu.power_cap_watts=2000").out
+
+    assert re.search(r"  power +500 W   \S+ J an iteration, \S+ samples/J, mean", text)
+    assert "Note: the cap of 500 W holds the SM clock down: to" in text
+    assert "Note: the cap of" not in plain
+
+
+def test_a_power_cap_that_no_work_keeps(command: Command) -> None:
+    """One line says what the board draws without work."""
+    outcome = command(*HUGE[:-1], "h100", "--set", "gpu.power_cap_watts=100")
+
+    assert (2, "") == (outcome.code, outcome.out)
+    assert (
+        "perfc: error: --set gpu.power_cap_watts: expected more than power.idle_w = "
+        "130 W, which the board draws without work, found 100\n"
+    ) == outcome.err
 
 
 def test_verify_each(command: Command) -> None:

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from tests.tools.command import Command, Outcome
 
-FULL = "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path,time-interval"
+FULL = (
+    "lower-kernels,kernel-cost,overhead,sustained-clock,stream-schedule,critical-path,"
+    "time-interval"
+)
 
 
 def _json(outcome: Outcome) -> Any:  # noqa: ANN401 - JSON
