@@ -27,7 +27,7 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels.collectives import collective_shares
+from perfc.costmodels import collectives
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -176,7 +176,7 @@ def _collectives(
     rows = np.flatnonzero(one_of(table.op, tuple(COLLECTIVES)))
     if len(rows):
         part = table.take(rows)
-        shares = collective_shares(part, seconds[rows], target)
+        shares = collectives.collective_shares(part, seconds[rows], target)
         held[rows] = shares.held
         rate = target.device.memory.bytes_per_s
         moved[rows] = shares.memory * rate * seconds[rows]
