@@ -5,7 +5,7 @@ each load's second half give the joules of its arithmetic or its bytes; every lo
 then slowed down by what the others say, and compared with how much slower its second
 half was than its first calls. A transformer's block is predicted from the sheet, with
 perfc's prices: it is not fitted. What is printed stands, rounded, in the target's sheet
-and in `costmodels/fitted/power.toml`.
+and in `costmodels/fitted/constants/power.toml`.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ FLOPS: Mapping[str, float] = {
     },
     "gemm-fp32": 2 * _SQUARE**3,
 }
-"""Of a call of each load that computes; all but the last in bf16."""
+"""Flops of a call of each load that computes; all but the last in bf16."""
 
 BYTES: Mapping[str, float] = {
     "copy": 2 * 2**30,
     "gelu": _STREAMED,
     "layer-norm": _STREAMED,
 }
-"""Of a call of each load that moves them."""
+"""Bytes that a call of each load moves."""
 
 REPLAYED = ("gemm-randn", "gemm-m2048")
 """Whose first half second says what the driver leaves of the clock by then."""
@@ -175,7 +175,7 @@ def slowdown_of(name: str, load: Load, power: Power) -> float:
 
 
 def block_us(target: Target) -> float:
-    """Return what perfc says of the block's step: forward and backward."""
+    """Return perfc's report of the block's step: forward and backward."""
     heads, seq = Heads(count=32, size=128), 2048
     builder = Builder(Graph("block-7b"), DTYPES["f32"])
     x = builder.input("x", seq, heads.width)

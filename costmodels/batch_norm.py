@@ -87,7 +87,7 @@ _LATER = frozenset({"Hopper", "Blackwell"})
 class BatchNormModel:
     """Kernels that normalise by the statistics of their own batch, and their gradients.
 
-    Of a kernel the `rows` are the numbers of a channel, and the `cols` the channels.
+    Of a kernel `rows` counts a channel's elements (N * H * W), `cols` the channels.
     """
 
     name: str = "batch-norm"
@@ -155,7 +155,7 @@ def _seconds(
     moved = kernels.bytes + maths.where(held, 0.0, kernels.bytes_read)
     backward = kernels.text("phase") == "backward"
     spread = maths.where(backward, rates.spread_backward, rates.spread)
-    # Of more SMs than it was measured with none takes from the others.
+    # The shipped GPU's SMs: with more, set by hand, x would fall and time rise.
     blocks = maths.least(channels / as_known(target).device.sm_count, BLOCKS_PER_SM)
     share = maths.where(held, rates.held_share, rates.share)
     share = share * (blocks / (blocks + spread))

@@ -16,7 +16,7 @@ draw much run at a low clock, beside others at the boost clock, as seen on one H
 GEMM runs at 1,350 MHz by itself, and a transformer's block at 1,530 on average.
 
 Kernels are timed before the driver reacts, so a price holds at `burst_watts`; long
-GEMMs are timed after it has begun to (`[replays]` of `fitted/power.toml`). A limit
+GEMMs are timed after it has begun to (`replay_share`). A limit
 below slows a kernel down only by what its price does not have already.
 """
 
@@ -28,7 +28,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import collectives
-from perfc.costmodels.fitted_files import fitted
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import (
     ARRAYS,
     Flags,
@@ -38,6 +38,8 @@ from perfc.costmodels.kernels import (
     one_of,
 )
 from perfc.costmodels.machine import COLLECTIVES, Power, Target
+
+_CONSTANTS = constants("power")
 
 CLOCKED = ("gemm", "conv2d", "conv3d", "attention")
 """Ops whose kernels wait for arithmetic, so that their time follows the SM clock: where
@@ -51,7 +53,7 @@ class AtLimit:
     """What kernels do where the board is held to so many watts; shape (rows,)."""
 
     slowdown: Floats
-    """By how much each takes longer than its price."""
+    """Factors by which each takes longer than its price."""
     watts: Floats
     """Above what an idle board draws."""
     clock_share: Floats
@@ -60,7 +62,7 @@ class AtLimit:
     @property
     def sigma(self) -> Floats:
         """How uncertain slow-downs are: standard deviation of their logarithms."""
-        spread = float(fitted("power")["slowdown"]["spread"]["value"])
+        spread = _CONSTANTS.number("slowdown_spread")
         return spread * np.log(self.slowdown)
 
 
@@ -86,7 +88,7 @@ class Draws:
     known: Flags
 
     def at(self, limit_watts: float) -> AtLimit:
-        """Return what the kernels do under a limit, in watts of the whole board."""
+        """Return times and clocks of kernels under a limit, in watts of the board."""
         share = self.price_share
         lowest = np.minimum(_share(self, limit_watts), share)
         return AtLimit(
@@ -99,7 +101,7 @@ class Draws:
 def draws_of(
     table: KernelTable, seconds: Floats, target: Target, power: Power
 ) -> Draws:
-    """Return what kernels draw that take *seconds* each, shape (rows,), on a board.
+    """Return the watts that kernels draw that take *seconds* each, shape (rows,).
 
     Raises:
         PerfcError: collectives go between nodes, and no network is known.
@@ -145,10 +147,9 @@ def held_share(arithmetic_watts: Floats, power: Power) -> Floats:
 
 
 def _replayed_share(table: KernelTable, seconds: Floats) -> Floats:
-    """Return what the driver left of that clock when GEMMs were timed, 0 to 1."""
-    replays = fitted("power")["replays"]
+    """Return the share of that clock that the driver left when GEMMs were timed."""
     short_s, long_s, share = (
-        float(replays[name]["value"]) for name in ("short_s", "long_s", "share")
+        _CONSTANTS.number(f"replay_{name}") for name in ("short_s", "long_s", "share")
     )
     place = np.log(seconds / short_s) / math.log(long_s / short_s)
     driven = share ** np.clip(place, 0.0, 1.0)

@@ -151,7 +151,7 @@ class Request:
         batch: Samples in the batch; None for what the model says.
         dims: Other symbols, and their numbers.
         pooling: Lookups per embedding bag, where the model leaves it open.
-        popularity: How look-ups spread over the rows of a table; under "" of all.
+        popularity: How lookups spread over rows, by table name; "" means all tables.
         mode: `inference` or `training`.
         optimizer: Of training: by name, of a recording also what makes one.
         ranks: GPUs that run replicas of it.

@@ -127,7 +127,7 @@ def build(name: str, seq: int) -> Program:
 
 
 def block(builder: Builder, x: Value, path: str, heads: Heads, seq: int) -> Value:
-    """Return what a decoder block makes of [batch, seq, width]."""
+    """Return the result of a decoder block on [batch, seq, width]."""
     width, own = heads.width, f"{path}.attn"
     y = builder.layer_norm(x, f"{path}.norm_1", width, 1e-5)
     y = _linear(builder, y, f"{own}.Wqkv", width, 3 * width)

@@ -4,15 +4,14 @@ NCCL sends by one of three protocols. LL and LL128 put a flag beside every 4 or 
 bytes, so that a receiver sees data the moment it arrives; Simple moves large pieces and
 synchronises after each. One costs rate, the other time at the start and at every step:
 
-    t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + copied / c
+    t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + memory_s
 
 and NCCL chooses one by estimates of its own (`choice.py`) or, of what goes
 from GPU to GPU, by its parts (`parts.py`). *wire* is what leaves a GPU:
 (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of nccl-tests,
 `doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied* is the own
 share, which goes through device memory, as does what Simple sends; threads
-of LL and LL128 copy it at the rate at which they send. Simple comes near its rate
-slowly: s seconds at full rate take s + sqrt(ramp * s). Latencies are in ns at 1 GHz:
+of LL and LL128 copy it at the rate at which they send. Latencies are in ns at 1 GHz:
 what waits are SMs that poll, so they shrink with the clock (u = 1 GHz / clock).
 
 From Hopper on NVSwitch adds up and multicasts (NVLS), so that an all-reduce sends its
@@ -70,7 +69,7 @@ By Simple exchanges of any size go across nodes, to all peers at once.
 
 _LL_RING_RATE = _CONSTANTS.number("ll_ring_rate")
 _LL_TREE_RATE = _CONSTANTS.number("ll_tree_rate")
-"""Share of the rate that is left to it."""
+"""Share of Simple's rate across nodes that LL has by a ring, and by a tree."""
 
 _TREE_US = _CONSTANTS.numbers("tree_us")
 """Microseconds of Simple by a tree, in parts as `_LL_TREE_US`."""
@@ -92,7 +91,7 @@ figure of the hybrid cube mesh; members are neighbours in the numbering of devic
 _QUAD = 4
 
 _NEAR = _CONSTANTS.number("near_switch")
-"""Times as long a way may take that NCCL may choose all the same."""
+"""How many times as long as a ring NVLS may take to count as possibly chosen."""
 
 
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:

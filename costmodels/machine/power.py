@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import attrs
 
 
 def _frozen(joules: Mapping[str, float]) -> Mapping[str, float]:
-    return MappingProxyType(dict(joules))
+    return dict(joules)
 
 
 @attrs.frozen(kw_only=True)
@@ -25,8 +24,8 @@ class Power:
     busy_watts: float
     """Above that while all SMs issue instructions, before arithmetic is counted."""
     joules_per_byte: float
-    """Of kernels that move bytes: memory, caches and the SMs that do it."""
+    """Joules of a byte that a kernel moves: memory, caches and the SMs that do it."""
     joules_per_flop: Mapping[str, float] = attrs.field(converter=_frozen, hash=False)
-    """Of arithmetic, by math mode; a mode that nobody has measured is absent."""
+    """Joules of a flop by math mode; a mode that nobody has measured is absent."""
     least_share: float
     """The lowest SM clock over the boost clock."""

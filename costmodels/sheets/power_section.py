@@ -21,7 +21,7 @@ _PJ = 1e-12
 
 
 def power_of(fields: Mapping[str, FieldValue]) -> Power | None:
-    """Return what a board draws; None of one that its sheet says too little of."""
+    """Return the power of a board; None where its sheet says too little."""
     if any(name not in fields for name in _TOGETHER):
         return None
     number = {name: float(fields[name]) for name in _TOGETHER}
@@ -41,7 +41,7 @@ def power_of(fields: Mapping[str, FieldValue]) -> Power | None:
 
 
 def power_problems(fields: Mapping[str, FieldValue]) -> Iterator[Problem]:
-    """Yield what is missing of a board's power, or cannot be."""
+    """Yield a line for each power field that is missing or cannot be."""
     begun = [name for name in fields if name.startswith("power.")]
     begun = [name for name in begun if name != "power.tdp_w"]
     missing = [name for name in _TOGETHER if name not in fields]

@@ -24,7 +24,7 @@ TAPS: Mapping[str, int] = {"nearest": 1, "linear": 2, "cubic": 4}
 """Modes of interpolation, and the input elements that each reads along an axis."""
 
 _MAX_DENOMINATOR = 2**16
-"""Scales are fp32: two thirds is closer to 2/3 than to any other small fraction."""
+"""Largest denominator of a scale, which fp32 rounds: 0.6999999 is 7/10 again."""
 
 
 def _infer_resize(
@@ -151,7 +151,7 @@ def _infer_grid_sample(
 def _work_grid_sample(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Read no more of the image than all of it, and no more than the taps need."""
+    """Read image and grid once each, whole; two flops a tap and output element."""
     x, grid = operands
     out = results[0]
     taps = TAPS.get(attributes.text("mode"), 1) ** (x.rank - 2)
@@ -181,7 +181,7 @@ def _infer_grid_sample_backward(
 def _work_grid_sample_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Each tap is added to the image, and moves its place of the grid."""
+    """Twice forward's flops: for the image's gradient, and for the grid's."""
     grad, x, grid = operands
     forward = _work_grid_sample(attributes, (x, grid), (grad,))
     moved = touch_all(attributes, operands, results)

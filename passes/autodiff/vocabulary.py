@@ -37,7 +37,11 @@ def gathered_scores(value: Value) -> Node | None:
 
 
 def mask_outside(tape: Tape, tokens: Value, count: Dim) -> tuple[Value, Value]:
-    """Return which of *tokens* are not this rank's, and rows of its part for all."""
+    """Return a mask of *tokens* outside [0, count), and row numbers with 0 for those.
+
+    Both have the shape of *tokens*. *count* is the rows that this rank holds; it stands
+    for the first rank, whose rows begin at 0.
+    """
     first, end = _integer(tape, tokens, 0), _integer(tape, tokens, count)
     below = tape.op("less", tokens, first)
     outside = tape.op("bitwise_or", below, tape.op("greater_equal", tokens, end))
@@ -49,7 +53,9 @@ def mask_outside(tape: Tape, tokens: Value, count: Dim) -> tuple[Value, Value]:
 def write_split_cross_entropy(
     tape: Tape, part: Value, labels: Value, communicator: Mapping[str, AttrValue]
 ) -> Value:
-    """Append the mean loss of scores of which each rank has a part; return it.
+    """Append the mean loss of logits of which each rank has a part; return the scalar.
+
+    *part* is [*batch, vocabulary / ranks], *labels* [*batch], numbered over the whole.
 
     All-reduced are one number a row, three times: the largest score, that of the label,
     and the sum of exponentials. Autograd sees all of it as one function.
@@ -67,6 +73,7 @@ def write_split_cross_entropy(
     every = tape.op("range", *numbers, written=True)
     flat = tape.reshape(read, rows, count)
     own = tape.op("index", flat, every, places, axes=(0, 1))
+    # Rows whose label another rank holds become 0: summed over ranks, one is left.
     none = tape.number(own, 0.0)
     own = tape.op("masked_fill", own, outside, none, in_place=True)
     shares = tape.op("exp", read, in_place=True)

@@ -34,7 +34,7 @@ Floats: TypeAlias = NDArray[np.float64]
 _CLOSE = 1e-9
 """Relative width of the bracket in which a limit is found."""
 _KEPT = 1e-6
-"""By what share of the cap rounding may be above it."""
+"""Share of the cap by which rounding may be above it."""
 _CAP = "gpu.power_cap_watts"
 
 

@@ -141,11 +141,11 @@ class Objective:
 
 
 def least_share(microbatches: int, stages: int) -> float:
-    """Return the factor of a microbatch's time that a pipeline takes at least for all.
+    """Return the least factor by which a step exceeds one microbatch's time.
 
     A stage waits for those in front of it, in forward and in backward, and computes all
     microbatches: with times d_i of a microbatch the step takes `sum(d_i, i < s) +
-    m * d_s` or more for each s. The most of these is least where d_s falls by a factor
+    m * d_s` or more for each s. The largest is least where d_s falls by a factor
     of 1 - 1/m from stage to stage, and then it is D / (1 - (1 - 1/m)^p) for the sum D.
 
     Args:
@@ -179,7 +179,7 @@ def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> f
             most_s = ends[start] + (time_s - ends[start]) / microbatches
             end = bisect_right(ends, most_s) - 1
             if end <= start:
-                break  # so do all stages behind it: there may be a million
+                break  # It takes no layer, nor do those after: maybe a million
             start = end
         return start == len(layers_s)
 
@@ -187,7 +187,7 @@ def least_step_s(layers_s: Sequence[float], microbatches: int, stages: int) -> f
     for _ in range(_HALVINGS):
         middle_s = (low_s + high_s) / 2
         low_s, high_s = (low_s, middle_s) if fits(middle_s) else (middle_s, high_s)
-    return low_s
+    return low_s  # the end of the bracket that is a lower bound on the step
 
 
 def least_interleaved_s(

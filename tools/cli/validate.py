@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perfc.measurements import MeasuredColumns
 
 _NOT_MODELLED = 4
+"""Exit code of `--strict` where rows were skipped."""
 
 
 @click.command(

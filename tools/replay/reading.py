@@ -22,8 +22,8 @@ def reading(
     """Tell the user how far a file has been read, if it takes long and somebody looks.
 
     Yields:
-        What takes the part of the file that has been read; None where standard error is
-        no terminal.
+        None where stderr is no terminal, else a function to call with the share of the
+        file that has been read, 0 to 1.
 
     """
     if not is_terminal():

@@ -224,6 +224,9 @@ class Report:
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
             **report_summary.power(self.results, self._samples),
+            **report_summary.throughput(
+                self.results, self._samples, on_cpu=self.target.device.synchronous
+            ),
             "peak_memory_bytes": self.memory_use.peak_bytes,
             "bound": self.bound,
         }
@@ -299,6 +302,7 @@ class Report:
             "nodes": self.nodes,
             "memory": self.memory,
             "phases": self.phases,
+            "uncertainty": [],
             "coverage": self.coverage,
             "diagnostics": [
                 {

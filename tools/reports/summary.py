@@ -15,7 +15,7 @@ from perfc.ir import Kernel, LaunchGraph, TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
-from perfc.passes.timing import kernel_numbers
+from perfc.passes.timing import finish_s, kernel_numbers
 from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
 from perfc.tools.reports.weak_constants import weakest_constant
@@ -44,6 +44,33 @@ def totals(results: Results) -> Json:
         "bytes": sum(work.bytes * count for work, count in counted),
         "launches": int(np.count_nonzero(task_mask(graph, BUSY_KINDS))),
     }
+
+
+def throughput(results: Results, samples: int | None, *, on_cpu: bool) -> Json:
+    """Samples a second, and the time of the device alone; null where unknown.
+
+    Args:
+        results: The facts.
+        samples: Of the step, all replicas together; None: the model has none.
+        on_cpu: Whether the device is the host's own processor.
+
+    """
+    time_s = results.path.time_s
+    return {
+        "device_only_us": None if on_cpu else _device_alone_s(results) * US,
+        "samples_per_s": samples / time_s if samples and time_s else None,
+        "usd_per_million_samples": None,
+        "tokens_per_s": None,
+        "mfu": None,
+    }
+
+
+def _device_alone_s(results: Results) -> float:
+    """Return the seconds of the step if the host took no time, calls included."""
+    timeline, durations_s = results.timeline, results.schedule.durations_s.copy()
+    shown = [task_mask(graph, HOST_KINDS) for graph in timeline.graphs]
+    durations_s[np.concatenate(shown)] = 0.0
+    return finish_s(timeline, durations_s.tolist())
 
 
 def power(results: Results, samples: int | None) -> Json:

@@ -31,7 +31,7 @@ _SAID = (
     *("batch", "pooling", "mode", "optimizer", "dtype", "runtime", "inputs"),
     *("overheads", "target", "ranks", "dims", "overrides", "passes"),
 )
-"""What a command says of a strategy, in this order."""
+"""Fields of a request that a printed command repeats, in this order."""
 
 GB = 1e9
 """Bytes of a gigabyte, as `--memory` counts them."""

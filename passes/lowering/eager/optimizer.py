@@ -43,8 +43,8 @@ class Capacity:
     """What one launch takes.
 
     Attributes:
-        tensors: Tensors, by depth less one.
-        chunks: Chunks.
+        tensors: How many tensors, an entry for each depth from 1 to 5.
+        chunks: How many chunks, that is thread blocks.
 
     """
 
@@ -64,7 +64,7 @@ class Pack:
     """What one launch works on.
 
     Attributes:
-        parts: Index of a tensor, first element and one behind the last, in order.
+        parts: For each tensor, or piece of one: its index, first element and end.
 
     """
 
@@ -82,9 +82,17 @@ class Pack:
 
 
 def packed(sizes: Sequence[int], depth: int, capacity: Capacity) -> Iterator[Pack]:
-    """Yield the launches for tensors of these sizes; empty ones are in none."""
+    """Yield the launches for tensors of these sizes, in order; empty ones are in none.
+
+    Args:
+        sizes: Elements of each tensor.
+        depth: Lists that the kernel reads or writes; more than five count as five.
+        capacity: What one launch takes.
+
+    """
     most = capacity.tensors[min(depth, len(capacity.tensors)) - 1]
     packs = sum(map(_chunks, sizes)) // capacity.chunks
+    # Twice: a launch is a host call and a kernel.
     spend("launches", 2 * packs, "the optimizer")
     parts: list[tuple[int, int, int]] = []
     room = capacity.chunks

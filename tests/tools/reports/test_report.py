@@ -56,6 +56,11 @@ SCHEMA: Schema = {
         "flops": int,
         "bytes": int,
         "launches": int,
+        "device_only_us": (float, type(None)),
+        "samples_per_s": (float, type(None)),
+        "usd_per_million_samples": type(None),
+        "tokens_per_s": type(None),
+        "mfu": type(None),
         "energy_j": (float, type(None)),
         "samples_per_j": (float, type(None)),
         "sm_clock_mhz": (float, type(None)),
@@ -122,6 +127,7 @@ SCHEMA: Schema = {
         "by_kind": dict.fromkeys(MEMORY_KINDS, int),
         "live_at_peak": [{"name": str, "kind": BUFFERS, "bytes": int}],
     },
+    "uncertainty": [],
     "phases": [
         {
             "phase": ("forward", ""),
